@@ -62,9 +62,9 @@ class FakeEngine:
 
     def age_sandboxes(self) -> None:
         """Make sandboxes those of an earlier version: owned by a bare node name, no record."""
-        for each in self._sandboxes.values():
-            each.labels[OWNER] = "n1"
-            each.annotations.clear()
+        for sandbox in self._sandboxes.values():
+            sandbox.labels[OWNER] = "n1"
+            sandbox.annotations.clear()
 
     @property
     def running(self) -> list[str]:
@@ -101,9 +101,9 @@ class FakeEngine:
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
         self._call("stop_sandbox", sandbox_id)
-        found = self._sandboxes.get(sandbox_id)
-        if found is not None:
-            found.state = pb.SANDBOX_NOTREADY
+        sandbox = self._sandboxes.get(sandbox_id)
+        if sandbox is not None:
+            sandbox.state = pb.SANDBOX_NOTREADY
 
     async def remove_sandbox(self, sandbox_id: str) -> None:
         self._call("remove_sandbox", sandbox_id)
@@ -113,9 +113,9 @@ class FakeEngine:
 
     async def sandboxes(self, uid: str | None = None) -> list[pb.PodSandbox]:
         return [
-            pb.PodSandbox(id=each.id, state=each.state, labels=each.labels)
-            for each in self._sandboxes.values()
-            if uid in (None, each.labels[POD_UID])
+            pb.PodSandbox(id=sandbox.id, state=sandbox.state, labels=sandbox.labels)
+            for sandbox in self._sandboxes.values()
+            if uid in (None, sandbox.labels[POD_UID])
         ]
 
     async def sandbox_status(self, sandbox_id: str) -> pb.PodSandboxStatus:
@@ -154,12 +154,12 @@ class FakeEngine:
         status.state, status.started_at = pb.CONTAINER_RUNNING, self._now_ns()
 
     async def stop_container(self, container_id: str, grace_s: int) -> None:
-        found = self._containers.get(container_id)
-        if found is None:
+        container = self._containers.get(container_id)
+        if container is None:
             return
-        self._call("stop", f"{found[1].metadata.name} {grace_s}")
-        if found[1].state == pb.CONTAINER_RUNNING:
-            self._end(found[1], 143)
+        self._call("stop", f"{container[1].metadata.name} {grace_s}")
+        if container[1].state == pb.CONTAINER_RUNNING:
+            self._end(container[1], 143)
 
     async def remove_container(self, container_id: str) -> None:
         self._call("remove", container_id)
@@ -167,9 +167,11 @@ class FakeEngine:
 
     async def containers(self, uid: str | None = None) -> list[pb.Container]:
         return [
-            pb.Container(id=key, pod_sandbox_id=inside, state=each.state, labels=each.labels)
-            for key, (inside, each) in self._containers.items()
-            if uid in (None, each.labels[POD_UID])
+            pb.Container(
+                id=key, pod_sandbox_id=inside, state=container.state, labels=container.labels
+            )
+            for key, (inside, container) in self._containers.items()
+            if uid in (None, container.labels[POD_UID])
         ]
 
     async def container_status(self, container_id: str) -> pb.ContainerStatus:

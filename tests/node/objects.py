@@ -80,7 +80,7 @@ def a_sandbox(id_: str = "s0", **fields: Any) -> SandboxView:
     return SandboxView(id=id_, **(usual | fields))
 
 
-def remembering(**fields: Any) -> ContainerRecord:
+def container_record(**fields: Any) -> ContainerRecord:
     usual: dict[str, Any] = {
         "hash": None,
         "restart_count": 0,
@@ -123,7 +123,7 @@ def engine_has(
         "image_ref": f"sha256:{name}",
         "image_id": f"sha256:{name}",
         "log_path": f"/var/log/pods/{name}/{restarts}.log",
-        "memory": remembering(hash=container_hash(made_from), restart_count=restarts),
+        "memory": container_record(hash=container_hash(made_from), restart_count=restarts),
     }
     return ContainerView(**(usual | fields))
 
@@ -132,14 +132,14 @@ def exited(name: str = "app", code: int = 0, **fields: Any) -> ContainerView:
     return engine_has(name, State.EXITED, code, **fields)
 
 
-def a_view(*found: SandboxView | ContainerView) -> PodView:
+def a_view(*views: SandboxView | ContainerView) -> PodView:
     """What the engine has of the pod; a ready sandbox unless one is given."""
-    sandboxes = [each for each in found if isinstance(each, SandboxView)]
-    containers = [each for each in found if isinstance(each, ContainerView)]
+    sandboxes = [view for view in views if isinstance(view, SandboxView)]
+    containers = [view for view in views if isinstance(view, ContainerView)]
     return pod_view(UID, sandboxes or [a_sandbox()], containers)
 
 
-def knowing(pod: Pod, view: PodView, **fields: Any) -> StatusInputs:
+def status_inputs(pod: Pod, view: PodView, **fields: Any) -> StatusInputs:
     """Everything about a pod whose sandbox serves; what differs is said."""
     usual: dict[str, Any] = {
         "before": PodStatus(),

@@ -34,7 +34,7 @@ def facts() -> MachineFacts:
 
 
 def an_agent(**options: Any) -> _Agent:
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "name": "n1", "root_dir": ROOT, "pod_logs_dir": ROOT / "logs", "node_ip": "192.0.2.9",
         "container_logs_dir": ROOT / "flat", "seccomp_default": True,
     } | options  # fmt: skip
@@ -43,25 +43,25 @@ def an_agent(**options: Any) -> _Agent:
     machine = Machine(facts=facts(), cgroups=Cgroups(Layout.ABSENT), mounter=FakeMounter())
     clock: Any = FakeClock()
     changed = asyncio.Event()
-    return _Agent(client, cri, NodeOptions(**given), clock, machine, http, _read, changed)
+    return _Agent(client, cri, NodeOptions(**defaults), clock, machine, http, _read, changed)
 
 
 async def _read(_status: object) -> tuple[()]:
     return ()
 
 
-def _attributes(thing: object) -> dict[str, Any]:
-    names = [*getattr(thing, "__dict__", ()), *getattr(type(thing), "__slots__", ())]
-    return {name: getattr(thing, name) for name in names if hasattr(thing, name)}
+def _attributes(obj: object) -> dict[str, Any]:
+    names = [*getattr(obj, "__dict__", ()), *getattr(type(obj), "__slots__", ())]
+    return {name: getattr(obj, name) for name in names if hasattr(obj, name)}
 
 
-def _told(value: Any, shared: dict[int, str]) -> str | None:
+def _description(value: Any, shared: dict[int, str]) -> str | None:
     """Which shared object a value is, or what it says by itself; None for what is inner."""
     if id(value) in shared:
         return f"<{shared[id(value)]}>"
     if isinstance(value, str | int | float | Path) or value is None:
         return repr(value)
-    if isinstance(value, tuple | frozenset) and all(isinstance(each, str) for each in value):
+    if isinstance(value, tuple | frozenset) and all(isinstance(element, str) for element in value):
         return repr(sorted(value))
     return None
 
@@ -74,15 +74,15 @@ async def test_what_each_part_is_given() -> None:
     for name, value in _attributes(agent._context).items():
         shared.setdefault(id(value), f"context {name}")
         parts.setdefault(f"context {name}", value)
-    parts |= {f"keeper {type(each).__name__}": each for each in agent._keepers()}
-    found = {
-        f"{part} {name}": told
-        for part, thing in parts.items()
-        for name, value in _attributes(thing).items()
-        if type(thing).__module__.startswith("moorage.")
-        and (told := _told(value, shared)) is not None
+    parts |= {f"keeper {type(keeper).__name__}": keeper for keeper in agent._keepers()}
+    table = {
+        f"{part} {name}": description
+        for part, part_object in parts.items()
+        for name, value in _attributes(part_object).items()
+        if type(part_object).__module__.startswith("moorage.")
+        and (description := _description(value, shared)) is not None
     }
-    assert_recorded("node/agent", found)
+    assert_recorded("node/agent", table)
 
 
 class Part:
@@ -136,14 +136,14 @@ async def test_pods_are_run_once_the_engine_the_api_and_the_node_are_known(
     before = ["qos_tree.prepare", "nodes handler", "pod_manager listener"]
     assert steps[:3] == before
     waits = ["observer.wait_listed", "recover", "pods.wait_synced", "node.wait_registered"]
-    assert [each for each in steps if each in waits] == waits
+    assert [step for step in steps if step in waits] == waits
     later = ["nodes", "pod_manager", "keeper"]
     assert steps[-3:] == later
     rest = set(steps) - {*before, *waits, *later}
     assert rest == {*names[:8], *({"server"} if has_server else ())}
 
 
-async def test_earlier_pulls_that_cannot_be_settled_keep_no_pod_waiting() -> None:
+async def test_failed_pull_recovery_does_not_delay_pods() -> None:
     agent: Any = an_agent()
     steps: list[str] = []
 

@@ -17,7 +17,7 @@ from tests.node.objects import UID, a_pod, a_view, engine_has
 
 
 class FakeEngine:
-    """Opens a log anew, as an engine does; refuses when told to."""
+    """Opens a log again, as an engine does; refuses when configured to."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -64,7 +64,7 @@ class Node:
 
     @property
     def names(self) -> list[str]:
-        return sorted(each.name for each in self.log.parent.iterdir())
+        return sorted(path.name for path in self.log.parent.iterdir())
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ async def test_a_short_log_is_left_alone(node: Node) -> None:
     assert node.names == ["0.log"]
 
 
-async def test_a_long_one_is_renamed_and_the_engine_told(node: Node) -> None:
+async def test_long_log_is_renamed_and_the_engine_notified(node: Node) -> None:
     await node.rotate("0123456789")
     assert node.names == ["0.log", "0.log.20260101-000100"]
     assert node.engine.reopened == ["app-0"]
@@ -125,14 +125,14 @@ async def test_a_log_whose_directory_has_gone_does_not_end_the_rotation(node: No
     assert not node.log.parent.exists()
 
 
-async def test_an_engine_that_refuses_goes_on_in_the_old_file(node: Node) -> None:
+async def test_refused_reopen_keeps_the_old_file(node: Node) -> None:
     node.engine.is_refusing = True
     await node.rotate("0123456789")
     assert node.names == ["0.log"]
     assert node.log.read_text() == "0123456789"
 
 
-async def test_a_log_that_an_agent_before_us_only_renamed_is_opened_anew(node: Node) -> None:
+async def test_log_that_an_earlier_agent_only_renamed_is_reopened(node: Node) -> None:
     node.log.with_name("0.log.20251231-235959").write_text("still written to")
     await node.look()
     assert node.engine.reopened == ["app-0"]
@@ -169,14 +169,14 @@ def test_logs_of_other_agents_on_the_same_engine_are_theirs_to_rotate(node: Node
     assert not node.keeper._is_ours(engine_has(log_path=""))
 
 
-def test_what_is_being_compressed_is_no_piece_and_goes_with_the_log(tmp_path: Path) -> None:
+def test_file_being_compressed_is_no_piece_and_is_removed_with_the_log(tmp_path: Path) -> None:
     names = ("0.log", "0.log.20260102", "0.log.20260101.gz", "0.log.20260102.tmp", "1.log", "x")
     for name in names:
         (tmp_path / name).touch()
     pieces = log_rotation.pieces_of(tmp_path / "0.log")
-    assert [each.name for each in pieces] == ["0.log.20260101.gz", "0.log.20260102"]
+    assert [piece.name for piece in pieces] == ["0.log.20260101.gz", "0.log.20260102"]
     log_rotation._remove_pieces(tmp_path / "0.log")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["1.log", "x"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1.log", "x"]
 
 
 def test_the_size_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,27 +4,27 @@ from moorage.node.metrics import Counter, Histogram, Metrics
 
 
 def test_counters_by_label() -> None:
-    found = Counter("n", "h", ["a", "b"])
-    found.count(a="1", b='q"')
-    found.count(2, a="1", b='q"')
-    found.count(a="2", b="x")
-    assert list(found.lines()) == ['n{a="1",b="q\\""} 3', 'n{a="2",b="x"} 1']
-    found.forget(a="1")
-    assert list(found.lines()) == ['n{a="2",b="x"} 1']
+    counts = Counter("n", "h", ["a", "b"])
+    counts.count(a="1", b='q"')
+    counts.count(2, a="1", b='q"')
+    counts.count(a="2", b="x")
+    assert list(counts.lines()) == ['n{a="1",b="q\\""} 3', 'n{a="2",b="x"} 1']
+    counts.forget(a="1")
+    assert list(counts.lines()) == ['n{a="2",b="x"} 1']
 
 
 def test_no_digit_of_a_sample_is_lost() -> None:
-    found = Counter("n", "h")
+    counts = Counter("n", "h")
     for amount in (1_234_567, 0.125):
-        found.count(amount)
-    assert list(found.lines()) == ["n 1234567.125"]
+        counts.count(amount)
+    assert list(counts.lines()) == ["n 1234567.125"]
 
 
 def test_histograms_count_everything_up_to_each_bound() -> None:
-    found = Histogram("n", "h", ["handler"])
+    histogram = Histogram("n", "h", ["handler"])
     for seconds in (0.005, 0.3, 99):
-        found.observe(seconds, handler="crun")
-    lines = list(found.lines())
+        histogram.observe(seconds, handler="crun")
+    lines = list(histogram.lines())
     assert lines[0] == 'n_bucket{handler="crun",le="0.005"} 1'
     assert 'n_bucket{handler="crun",le="0.5"} 2' in lines
     assert lines[-3:] == [

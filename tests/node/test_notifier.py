@@ -6,7 +6,7 @@ from moorage.node.notifier import Notifier
 from tests.clocks import FakeClock, settle
 
 
-async def test_a_call_stays_until_it_is_heard() -> None:
+async def test_call_is_kept_until_it_is_received() -> None:
     wake = Notifier(FakeClock())
     wake.call()
     await wake.wait()
@@ -32,7 +32,7 @@ async def test_a_moment_that_has_passed_is_not_waited_for() -> None:
     await Notifier(FakeClock()).wait(0)
 
 
-async def test_cancelling_leaves_nobody_waiting() -> None:
+async def test_cancellation_leaves_no_waiter() -> None:
     clock = FakeClock()
     waiting = asyncio.ensure_future(Notifier(clock).wait(5))
     await settle()

@@ -31,6 +31,6 @@ def test_the_usual_options_are_sound() -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_starts(options: Any, complaint: str) -> None:
+def test_invalid_options_are_rejected_before_anything_starts(options: Any, complaint: str) -> None:
     with pytest.raises(OptionsError, match=complaint):
         NodeOptions(name="n1", **options).check()

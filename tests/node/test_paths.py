@@ -20,6 +20,6 @@ def test_a_kubelets_layout() -> None:
 
 def test_a_links_name_fits_and_keeps_the_whole_id() -> None:
     assert legacy_log_link("web", "shop", "app", "c1") == "web_shop_app-c1.log"
-    found = legacy_log_link("w" * 250, "shop", "app", "i" * 64)
-    assert len(found) == 255
-    assert found.endswith(f"-{'i' * 64}.log")
+    link = legacy_log_link("w" * 250, "shop", "app", "i" * 64)
+    assert len(link) == 255
+    assert link.endswith(f"-{'i' * 64}.log")

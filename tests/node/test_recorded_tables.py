@@ -21,20 +21,20 @@ from tests.recording import assert_recorded
 
 def test_metrics() -> None:
     text = Metrics().text([""])
-    found = {line.split()[2]: line for line in text.splitlines() if line.startswith("# TYPE")}
+    by_name = {line.split()[2]: line for line in text.splitlines() if line.startswith("# TYPE")}
     helps = {f"{line.split()[2]} help": line for line in text.splitlines()
              if line.startswith("# HELP")}  # fmt: skip
-    assert_recorded("node/metrics", {**found, **helps})
+    assert_recorded("node/metrics", {**by_name, **helps})
 
 
 def test_options() -> None:
     def shown(options: Any) -> dict[str, str]:
-        return {each.name: repr(getattr(options, each.name)) for each in fields(options)}
+        return {field.name: repr(getattr(options, field.name)) for field in fields(options)}
 
-    found = {"gates": repr(GATES), **shown(NodeOptions(name="n"))}
+    table = {"gates": repr(GATES), **shown(NodeOptions(name="n"))}
     for options in (ImageGarbageOptions(), ContainerGarbageOptions(), LogRotationOptions()):
-        found |= {f"{type(options).__name__}.{key}": value for key, value in shown(options).items()}
-    assert_recorded("node/options", found)
+        table |= {f"{type(options).__name__}.{key}": value for key, value in shown(options).items()}
+    assert_recorded("node/options", table)
 
 
 def test_a_whole_status() -> None:

@@ -36,8 +36,8 @@ BURSTABLE = "kubepods/burstable"
 
 
 def tree_of(tree: FakeTree, pods: Callable[[], list[Pod]] = list) -> QosTree:
-    found: Any = tree
-    return QosTree(found, FakeClock(), allocatable=ALLOCATABLE, pods=pods)
+    result: Any = tree
+    return QosTree(result, FakeClock(), allocatable=ALLOCATABLE, pods=pods)
 
 
 async def test_all_pods_together_may_use_what_is_allocatable() -> None:
@@ -52,8 +52,8 @@ async def test_all_pods_together_may_use_what_is_allocatable() -> None:
 
 async def test_all_pods_together_leave_process_ids_to_the_machine() -> None:
     tree = FakeTree()
-    found: Any = tree
-    qos_tree = QosTree(found, FakeClock(), allocatable=ALLOCATABLE, pids_limit=28672, pods=list)
+    result: Any = tree
+    qos_tree = QosTree(result, FakeClock(), allocatable=ALLOCATABLE, pids_limit=28672, pods=list)
     await qos_tree.prepare()
     assert tree.set[0] == (
         "kubepods",

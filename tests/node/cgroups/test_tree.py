@@ -27,7 +27,7 @@ def v2(root: Path) -> CgroupTree:
     return CgroupTree(Cgroups(Layout.V2, unified=root, hierarchies=(root,)), "/moorage/")
 
 
-def test_engines_are_told_an_absolute_path(tmp_path: Path) -> None:
+def test_engine_receives_an_absolute_path(tmp_path: Path) -> None:
     assert v2(tmp_path).path("kubepods/podx") == "/moorage/kubepods/podx"
 
 
@@ -90,7 +90,7 @@ def test_huge_pages_that_were_not_requested_are_not_to_be_had(
     assert (place / "hugetlb.1GB.rsvd.max").read_text() == "max"
 
 
-def test_what_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_failed_cgroup_creation_names_the_path(tmp_path: Path) -> None:
     (tmp_path / "moorage").write_text("a file")
     with_controllers(tmp_path, "cpu")
     with pytest.raises(CgroupError) as caught:
@@ -100,7 +100,7 @@ def test_what_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 def test_removal_spans_all_hierarchies(tmp_path: Path) -> None:
     tree = v1(tmp_path)
-    places = [tmp_path / f"{each}/moorage/kubepods/poda" for each in ("cpu", "systemd")]
+    places = [tmp_path / f"{name}/moorage/kubepods/poda" for name in ("cpu", "systemd")]
     for place in places:
         (place / "inner").mkdir(parents=True)
     tree.remove("kubepods/poda")

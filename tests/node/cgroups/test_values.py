@@ -73,8 +73,8 @@ SMALL = {"cpu": "100m", "memory": "100Mi"}
     ],
 )
 def test_a_pods_cgroup_with_overhead(containers: Any, spec: Any, wanted: Any) -> None:
-    found = pod_values(a_pod(*containers, overhead=OVERHEAD, **spec))
-    assert (found.shares, found.quota_us, found.memory_bytes) == wanted
+    values = pod_values(a_pod(*containers, overhead=OVERHEAD, **spec))
+    assert (values.shares, values.quota_us, values.memory_bytes) == wanted
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_a_pods_place(containers: Any, directory: str) -> None:
 def test_process_ids_and_huge_pages() -> None:
     pages = {"cpu": "1", "hugepages-2Mi": "4Mi"}
     pod = a_pod(asking(pages, pages), overhead={"hugepages-2Mi": "2Mi"})
-    found = pod_values(pod, pids_limit=100)
-    assert found.pids == 100
-    assert found.huge_pages == {"2MB": 6 << 20}
+    values = pod_values(pod, pids_limit=100)
+    assert values.pids == 100
+    assert values.huge_pages == {"2MB": 6 << 20}
     assert pod_values(pod).pids is None
 
 
@@ -159,6 +159,6 @@ def test_limits_are_lifted(quota: int) -> None:
     ]
 
 
-def test_what_is_not_said_is_left_to_the_kernel() -> None:
+def test_unset_values_are_left_to_the_kernel() -> None:
     assert v1_files(CgroupValues()) == []
     assert v2_files(CgroupValues()) == []

@@ -23,30 +23,37 @@ def config(**fields: Any) -> pb.ContainerConfig:
         "memory_capacity_bytes": 1 << 33,
         "oom_score_floor": -1000,
     }
-    given = {key: fields.pop(key) for key in list(fields) if key in ("user_namespace", "target")}
+    setting_fields = {
+        key: fields.pop(key) for key in list(fields) if key in ("user_namespace", "target")
+    }
     pod = a_pod(wire_container(**fields))
-    return container_config(pod, pod.spec.containers[0], ContainerSetting(**(setting | given)))
+    return container_config(
+        pod, pod.spec.containers[0], ContainerSetting(**(setting | setting_fields))
+    )
 
 
 def test_what_runs() -> None:
-    found = config(command=["sh", "-c", "$(A) $$(A) $(B)"], args=["$(A)"], workingDir="/w")
-    assert list(found.command) == ["sh", "-c", "one $(A) $(B)"]
-    assert list(found.args) == ["one"]
-    assert found.working_dir == "/w"
-    assert found.image == pb.ImageSpec(image="sha256:abc", user_specified_image="app:1")
+    configuration = config(command=["sh", "-c", "$(A) $$(A) $(B)"], args=["$(A)"], workingDir="/w")
+    assert list(configuration.command) == ["sh", "-c", "one $(A) $(B)"]
+    assert list(configuration.args) == ["one"]
+    assert configuration.working_dir == "/w"
+    assert configuration.image == pb.ImageSpec(image="sha256:abc", user_specified_image="app:1")
 
 
 def test_variables_go_as_bytes() -> None:
-    assert [(each.key, each.value) for each in config().envs] == [("A", b"one"), ("RAW", b"\xff")]
+    assert [(variable.key, variable.value) for variable in config().envs] == [
+        ("A", b"one"),
+        ("RAW", b"\xff"),
+    ]
 
 
 def test_attempt_log_and_identity_agree() -> None:
-    found = config()
-    assert found.metadata == pb.ContainerMetadata(name="app", attempt=2)
-    assert found.log_path == "app/2.log"
-    assert found.labels["io.kubernetes.container.name"] == "app"
-    assert found.labels["io.kubernetes.pod.uid"] == UID
-    assert found.annotations["io.kubernetes.container.restartCount"] == "2"
+    configuration = config()
+    assert configuration.metadata == pb.ContainerMetadata(name="app", attempt=2)
+    assert configuration.log_path == "app/2.log"
+    assert configuration.labels["io.kubernetes.container.name"] == "app"
+    assert configuration.labels["io.kubernetes.pod.uid"] == UID
+    assert configuration.annotations["io.kubernetes.container.restartCount"] == "2"
 
 
 @pytest.mark.parametrize(
@@ -68,12 +75,14 @@ def test_an_unknown_stop_signal_is_refused() -> None:
 
 def test_mounts_are_seen_with_the_pods_own_users() -> None:
     mapping = pb.IDMapping(host_id=65536, container_id=0, length=65536)
-    found = config(user_namespace=pb.UserNamespace(mode=pb.POD, uids=[mapping], gids=[mapping]))
-    assert list(found.mounts[0].uidMappings) == [mapping]
-    assert list(found.mounts[0].gidMappings) == [mapping]
-    assert found.linux.security_context.namespace_options.userns_options.mode == pb.POD
+    configuration = config(
+        user_namespace=pb.UserNamespace(mode=pb.POD, uids=[mapping], gids=[mapping])
+    )
+    assert list(configuration.mounts[0].uidMappings) == [mapping]
+    assert list(configuration.mounts[0].gidMappings) == [mapping]
+    assert configuration.linux.security_context.namespace_options.userns_options.mode == pb.POD
 
 
 def test_terminal_and_input() -> None:
-    found = config(tty=True, stdin=True, stdinOnce=True)
-    assert (found.tty, found.stdin, found.stdin_once) == (True, True, True)
+    configuration = config(tty=True, stdin=True, stdinOnce=True)
+    assert (configuration.tty, configuration.stdin, configuration.stdin_once) == (True, True, True)

@@ -64,22 +64,24 @@ def test_without_a_cluster_dns_the_nodes_own_serves() -> None:
 
 
 def test_the_pods_configuration_is_added_and_its_options_win() -> None:
-    found = dns(
+    resolver = dns(
         dnsConfig={
             "nameservers": ["10.96.0.10", "1.1.1.1"],
             "searches": ["cluster.local", "mine.example"],
             "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}],
         }
     ).resolver
-    assert found.servers == ("10.96.0.10", "1.1.1.1")
-    assert found.searches == (*SEARCHES, "mine.example")
-    assert found.options == ("ndots:2", "edns0")
+    assert resolver.servers == ("10.96.0.10", "1.1.1.1")
+    assert resolver.searches == (*SEARCHES, "mine.example")
+    assert resolver.options == ("ndots:2", "edns0")
 
 
-def test_more_servers_than_resolvers_take_are_left_out_and_said() -> None:
-    found = dns(dnsPolicy="None", dnsConfig={"nameservers": ["1.1.1.1", "2.2.2.2", "3.3.3.3", "4"]})
-    assert found.resolver.servers == ("1.1.1.1", "2.2.2.2", "3.3.3.3")
-    assert found.complaints == (
+def test_excess_nameservers_are_omitted_and_reported() -> None:
+    dns_config = dns(
+        dnsPolicy="None", dnsConfig={"nameservers": ["1.1.1.1", "2.2.2.2", "3.3.3.3", "4"]}
+    )
+    assert dns_config.resolver.servers == ("1.1.1.1", "2.2.2.2", "3.3.3.3")
+    assert dns_config.complaints == (
         "Nameserver limits were exceeded, some nameservers have been omitted, the applied "
         "nameserver line is: 1.1.1.1 2.2.2.2 3.3.3.3",
     )
@@ -94,10 +96,10 @@ def test_more_servers_than_resolvers_take_are_left_out_and_said() -> None:
     ],
     ids=["too many", "too long together", "one too long"],
 )
-def test_searches_beyond_the_limits_are_left_out_and_said(searches: list[str], kept: int) -> None:
-    found = dns(dnsPolicy="None", dnsConfig={"searches": searches})
-    assert found.resolver.searches == tuple(searches[:kept])
-    assert found.complaints[0].startswith(
+def test_excess_search_domains_are_omitted_and_reported(searches: list[str], kept: int) -> None:
+    dns_config = dns(dnsPolicy="None", dnsConfig={"searches": searches})
+    assert dns_config.resolver.searches == tuple(searches[:kept])
+    assert dns_config.complaints[0].startswith(
         "Search Line limits were exceeded, some search paths have been omitted, the applied "
         f"search line is: {searches[0]}"
     )

@@ -55,8 +55,8 @@ def test_other_fields_are_refused(path: str) -> None:
 def test_a_pod_without_address_yet_has_empty_ones() -> None:
     nowhere = DownwardInputs((), (), {})
     assert [
-        field_value(POD, f"status.{each}", nowhere)
-        for each in ("podIP", "podIPs", "hostIP", "hostIPs")
+        field_value(POD, f"status.{name}", nowhere)
+        for name in ("podIP", "podIPs", "hostIP", "hostIPs")
     ] == [""] * 4
 
 

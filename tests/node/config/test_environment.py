@@ -33,8 +33,8 @@ def environment(*env: dict[str, Any], **fields: Any) -> dict[str, str]:
     """What the container sees, the services' variables left out where they are as they were."""
     pod = a_pod(meta={"labels": {"tier": "front"}}, serviceAccountName="robot")
     container = a_container(env=list(env), **fields)
-    found = container_environment(pod, container, SOURCES, WHERE)
-    return {key: value for key, value in found.items() if SOURCES.services.get(key) != value}
+    variables = container_environment(pod, container, SOURCES, WHERE)
+    return {key: value for key, value in variables.items() if SOURCES.services.get(key) != value}
 
 
 def value_from(**origin: Any) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def test_an_optional_one_that_is_missing_leaves_the_name_as_it_was(origin: dict[
 
 
 def test_whole_objects_come_with_their_prefix_and_before_single_variables() -> None:
-    found = environment(
+    variables = environment(
         {"name": "C_level", "value": "own"},
         envFrom=[
             {"configMapRef": {"name": "settings"}},
@@ -134,7 +134,7 @@ def test_whole_objects_come_with_their_prefix_and_before_single_variables() -> N
             {"configMapRef": {"name": "gone", "optional": True}},
         ],
     )
-    assert found == {
+    assert variables == {
         "level": "debug",
         "dotted.key": "yes",
         "C_level": "own",
@@ -145,11 +145,11 @@ def test_whole_objects_come_with_their_prefix_and_before_single_variables() -> N
 
 
 def test_a_secret_that_is_not_text_survives_as_bytes() -> None:
-    found = environment(value_from(secretKeyRef={"name": "login", "key": "raw"}))
-    assert found["X"].encode(errors="surrogateescape") == b"\xff\x00"
+    variables = environment(value_from(secretKeyRef={"name": "login", "key": "raw"}))
+    assert variables["X"].encode(errors="surrogateescape") == b"\xff\x00"
 
 
-def test_what_must_be_fetched_is_told_beforehand() -> None:
+def test_references_list_what_must_be_fetched() -> None:
     container = a_container(
         env=[
             value_from(configMapKeyRef={"name": "a", "key": "k"}),
@@ -158,9 +158,9 @@ def test_what_must_be_fetched_is_told_beforehand() -> None:
         ],
         envFrom=[{"configMapRef": {"name": "c"}}, {"secretRef": {"name": "d"}}],
     )
-    found = references([container, a_container("other")])
-    assert found.config_maps == {"a", "c"}
-    assert found.secrets == {"b", "d"}
+    refs = references([container, a_container("other")])
+    assert refs.config_maps == {"a", "c"}
+    assert refs.secrets == {"b", "d"}
 
 
 def test_probes_may_only_refer_to_literal_values() -> None:
@@ -189,7 +189,7 @@ def test_environment_files(text: str, value: str | None) -> None:
 
 
 @pytest.mark.parametrize("text", ["K", "='v'", "K ='v'", "K=v", 'K="v"', "K='v"])
-def test_a_file_that_is_no_environment_file_is_refused(text: str) -> None:
+def test_invalid_environment_file_is_rejected(text: str) -> None:
     with pytest.raises(ConfigError, match="couldn't parse env file"):
         env_file_value(text, "K")
 

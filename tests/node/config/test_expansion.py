@@ -74,7 +74,7 @@ def test_a_long_text_that_references_shorten_is_taken() -> None:
     assert expand(text, {}) == "$" * MOST_OF_ONE
 
 
-def test_all_words_of_a_command_are_bounded_together() -> None:
+def test_total_size_of_a_command_is_bounded() -> None:
     values = {"A": "x" * MOST_OF_ONE}
     words = ["$(A)"] * (MOST_OF_ALL // MOST_OF_ONE)
     assert expand_all(words, values) == [values["A"]] * len(words)

@@ -42,7 +42,7 @@ def test_a_name_that_no_host_may_have_is_refused(spec: dict[str, Any]) -> None:
         hostname_of(a_pod(**spec), "cluster.local")
 
 
-def test_the_kernel_is_told_the_full_name_on_request() -> None:
+def test_kernel_hostname_is_the_full_name_on_request() -> None:
     full = Hostname("web", "db.shop.svc.cluster.local")
     assert kernel_hostname(a_pod(), full) == "web"
     assert kernel_hostname(a_pod(setHostnameAsFQDN=True), full) == "web.db.shop.svc.cluster.local"
@@ -56,8 +56,8 @@ def test_a_full_name_longer_than_the_kernel_takes_is_refused() -> None:
 
 def test_the_hosts_file_of_a_pod() -> None:
     aliases = [HostAlias(ip="127.0.0.1", hostnames=("foo.local", "bar.local"))]
-    found = hosts_file(Hostname("web", "db.shop"), ["10.1.0.5", "fd00::5"], aliases)
-    assert found == (
+    text = hosts_file(Hostname("web", "db.shop"), ["10.1.0.5", "fd00::5"], aliases)
+    assert text == (
         "# Kubernetes-managed hosts file.\n"
         "127.0.0.1\tlocalhost\n"
         "::1\tlocalhost ip6-localhost ip6-loopback\n"
@@ -73,8 +73,8 @@ def test_the_hosts_file_of_a_pod() -> None:
 
 
 def test_the_hosts_file_on_the_nodes_network() -> None:
-    found = host_network_hosts_file("127.0.0.1 localhost\n", [])
-    assert found == "# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost\n"
+    text = host_network_hosts_file("127.0.0.1 localhost\n", [])
+    assert text == "# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost\n"
 
 
 @pytest.mark.parametrize(

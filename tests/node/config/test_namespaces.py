@@ -42,14 +42,14 @@ HANDLERS = (
     ],
 )
 def test_network_pid_and_ipc(spec: dict[str, Any], wanted: tuple[int, int, int]) -> None:
-    found = namespaces(a_pod(**spec).spec, None)
-    assert (found.network, found.pid, found.ipc) == wanted
-    assert not found.HasField("userns_options")
+    options = namespaces(a_pod(**spec).spec, None)
+    assert (options.network, options.pid, options.ipc) == wanted
+    assert not options.HasField("userns_options")
 
 
 def test_an_ephemeral_container_sees_its_target_unless_all_are_seen_anyway() -> None:
-    found = namespaces(a_pod().spec, None, "c1")
-    assert (found.pid, found.target_id) == (pb.TARGET, "c1")
+    options = namespaces(a_pod().spec, None, "c1")
+    assert (options.pid, options.target_id) == (pb.TARGET, "c1")
     shared = namespaces(a_pod(shareProcessNamespace=True).spec, None, "c1")
     assert (shared.pid, shared.target_id) == (pb.POD, "")
 
@@ -70,7 +70,15 @@ def test_an_ephemeral_container_sees_its_target_unless_all_are_seen_anyway() -> 
             'the handler "odd" is not known',
         ),
     ],
-    ids=["has", "default lacks", "none told", "lacks", "tells nothing", "old engine", "unknown"],
+    ids=[
+        "has",
+        "default lacks",
+        "none reported",
+        "lacks",
+        "reports nothing",
+        "old engine",
+        "unknown",
+    ],
 )
 def test_users_of_its_own_need_the_handler(name: str, handlers: Any, complaint: str | None) -> None:
     if complaint is None:

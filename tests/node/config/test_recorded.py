@@ -53,21 +53,21 @@ _PODS: dict[str, dict[str, Any]] = {
 
 def shown(message: Any) -> dict[str, Any]:
     wire = MessageToDict(message, preserving_proto_field_name=True)
-    found: dict[str, Any] = {}
+    table: dict[str, Any] = {}
     for name, value in wire.items():
         inner = value.items() if name == "linux" else ((None, value),)
-        for key, each in inner:
-            short = each if len(repr(each)) < 600 else digest(each)
-            found[name if key is None else f"{name}.{key}"] = short
-    return found
+        for key, content in inner:
+            short = content if len(repr(content)) < 600 else digest(content)
+            table[name if key is None else f"{name}.{key}"] = short
+    return table
 
 
 @pytest.mark.parametrize("name", _PODS)
 def test_requests(name: str) -> None:
-    given = _PODS[name]
+    case = _PODS[name]
     meta = {"labels": {"l": "1"}, "annotations": {"a": "2"}}
-    container = wire_container(**given.get("container", {}))
-    pod = a_pod(container, meta=meta, **given.get("spec", {}))
+    container = wire_container(**case.get("container", {}))
+    pod = a_pod(container, meta=meta, **case.get("spec", {}))
     setting = ContainerSetting(
         restart_count=2,
         image_ref="sha256:abc",
@@ -80,7 +80,7 @@ def test_requests(name: str) -> None:
     )
     config = container_config(pod, pod.spec.containers[0], setting)
     config.annotations.pop("io.kubernetes.container.hash", None)
-    found = {f"container {key}": value for key, value in shown(config).items()}
+    table = {f"container {key}": value for key, value in shown(config).items()}
     sandbox = shown(sandbox_config(pod, 1, SETTING))
-    found |= {f"sandbox {key}": value for key, value in sandbox.items()}
-    assert_recorded(f"node/config/{name}", found)
+    table |= {f"sandbox {key}": value for key, value in sandbox.items()}
+    assert_recorded(f"node/config/{name}", table)

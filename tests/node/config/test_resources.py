@@ -68,9 +68,9 @@ def test_quota_is_none_without_limit_and_at_least_a_millisecond(milli: int, want
     ids=["nothing", "requests", "both", "limit stands in", "request of zero"],
 )
 def test_a_containers_limits(container: Wire, cpu_shares: int, quota: int, memory: int) -> None:
-    found = linux(a_pod(container))
-    assert (found.cpu_period, found.cpu_shares) == (100_000, cpu_shares)
-    assert (found.cpu_quota, found.memory_limit_in_bytes) == (quota, memory)
+    linux_config = linux(a_pod(container))
+    assert (linux_config.cpu_period, linux_config.cpu_shares) == (100_000, cpu_shares)
+    assert (linux_config.cpu_quota, linux_config.memory_limit_in_bytes) == (quota, memory)
 
 
 def test_limits_of_the_pod_hold_for_containers_without_their_own() -> None:
@@ -85,8 +85,8 @@ def test_limits_of_the_pod_hold_for_containers_without_their_own() -> None:
 
 
 def test_huge_pages_are_named_as_the_kernel_names_them() -> None:
-    found = linux(a_pod(asking(None, {"hugepages-2Mi": "4Mi", "hugepages-1Gi": "1Gi"})))
-    pages = [(each.page_size, each.limit) for each in found.hugepage_limits]
+    linux_config = linux(a_pod(asking(None, {"hugepages-2Mi": "4Mi", "hugepages-1Gi": "1Gi"})))
+    pages = [(limit.page_size, limit.limit) for limit in linux_config.hugepage_limits]
     assert pages == [("1GB", GI), ("2MB", 4 * MI)]
 
 
@@ -134,7 +134,7 @@ def test_memory_of_the_pod_that_no_container_asked_for_is_shared_out() -> None:
     pod = a_pod(
         asking({"memory": "1Gi"}), asking(name="other"), resources={"requests": {"memory": "5Gi"}}
     )
-    scores = [oom_score_adj(pod, each, 8 * GI) for each in pod.spec.containers]
+    scores = [oom_score_adj(pod, container, 8 * GI) for container in pod.spec.containers]
     assert scores == [625, 750]
 
 
@@ -143,7 +143,7 @@ def test_a_score_below_what_the_engine_may_set_is_raised() -> None:
     assert linux(a_pod(), floor=-500).oom_score_adj == 1000
 
 
-def test_the_sandbox_is_told_its_overhead_and_the_containers_sum() -> None:
+def test_sandbox_receives_its_overhead_and_the_containers_sum() -> None:
     pod = a_pod(
         asking({"cpu": "100m"}, {"cpu": "300m", "memory": "60Mi"}),
         overhead={"cpu": "200m", "memory": "140Mi"},

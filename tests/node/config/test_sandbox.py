@@ -19,27 +19,29 @@ SETTING = SandboxSetting(
 )
 
 
-def test_who_it_is_and_where_it_lives() -> None:
+def test_metadata_labels_and_cgroup_parent() -> None:
     pod = a_pod(meta={"labels": {"tier": "front"}, "annotations": {"note": "x"}})
-    found = sandbox_config(pod, 3, SETTING)
-    assert found.metadata == pb.PodSandboxMetadata(name="web", namespace="shop", uid=UID, attempt=3)
-    assert found.labels == {
+    config = sandbox_config(pod, 3, SETTING)
+    assert config.metadata == pb.PodSandboxMetadata(
+        name="web", namespace="shop", uid=UID, attempt=3
+    )
+    assert config.labels == {
         "tier": "front",
         "io.kubernetes.pod.name": "web",
         "io.kubernetes.pod.namespace": "shop",
         "io.kubernetes.pod.uid": UID,
         "moorage.dev/node": "c1_n1",
     }
-    assert found.annotations == {
+    assert config.annotations == {
         "note": "x",
         "moorage.dev/runtime-class": "",
         "moorage.dev/runtime-handler": "crun",
     }
-    assert (found.hostname, found.log_directory) == ("web", "/var/log/pods/x")
-    assert found.dns_config == pb.DNSConfig(
+    assert (config.hostname, config.log_directory) == ("web", "/var/log/pods/x")
+    assert config.dns_config == pb.DNSConfig(
         servers=["10.96.0.10"], searches=["svc"], options=["ndots:5"]
     )
-    assert found.linux.cgroup_parent == "/moorage/kubepods/podx"
+    assert config.linux.cgroup_parent == "/moorage/kubepods/podx"
 
 
 def test_a_pods_author_cannot_write_its_owner_class_or_handler() -> None:
@@ -49,10 +51,10 @@ def test_a_pods_author_cannot_write_its_owner_class_or_handler() -> None:
         "moorage.dev/runtime-handler": "runc",
     }
     pod = a_pod(meta={"labels": chosen, "annotations": chosen}, runtimeClassName="fast")
-    found = sandbox_config(pod, 0, SETTING)
-    assert found.labels["moorage.dev/node"] == "c1_n1"
-    assert found.annotations["moorage.dev/runtime-class"] == "fast"
-    assert found.annotations["moorage.dev/runtime-handler"] == "crun"
+    config = sandbox_config(pod, 0, SETTING)
+    assert config.labels["moorage.dev/node"] == "c1_n1"
+    assert config.annotations["moorage.dev/runtime-class"] == "fast"
+    assert config.annotations["moorage.dev/runtime-handler"] == "crun"
 
 
 def test_on_the_nodes_network_it_has_the_nodes_name() -> None:
@@ -69,8 +71,11 @@ def test_ports_of_main_containers_and_sidecars_only() -> None:
         with_port("app", 80),
         initContainers=[with_port("side", 81, restartPolicy="Always"), with_port("init", 82)],
     )
-    found = sandbox_config(pod, 0, SETTING).port_mappings
-    assert [(each.host_port, each.protocol) for each in found] == [(80, pb.UDP), (81, pb.UDP)]
+    port_mappings = sandbox_config(pod, 0, SETTING).port_mappings
+    assert [(port_mapping.host_port, port_mapping.protocol) for port_mapping in port_mappings] == [
+        (80, pb.UDP),
+        (81, pb.UDP),
+    ]
 
 
 @pytest.mark.parametrize(

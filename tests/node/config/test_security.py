@@ -117,15 +117,15 @@ def test_an_images_odd_user_is_not_taken_for_another(
     user: ImageUser, complaint: str | None, of_pod: bool
 ) -> None:
     wish = {"runAsNonRoot": True}
-    given = ({}, wish) if of_pod else (wish, {})
+    contexts = ({}, wish) if of_pod else (wish, {})
     if complaint is None:
-        security(*given, user)
+        security(*contexts, user)
         return
     with pytest.raises(ConfigError) as caught:
-        security(*given, user)
+        security(*contexts, user)
     assert complaint in str(caught.value)
     # A user that the pod chooses takes the image's place.
-    security({**given[0], "runAsUser": 5}, given[1], user)
+    security({**contexts[0], "runAsUser": 5}, contexts[1], user)
 
 
 @pytest.mark.parametrize(
@@ -151,12 +151,12 @@ def test_an_images_odd_user_is_not_taken_for_another(
 )
 def test_seccomp(own: Any, of_pod: Any, by_default: bool, wanted: pb.SecurityProfile) -> None:
     defaults = SecurityDefaults(seccomp_dir=Path("/seccomp"), has_seccomp_by_default=by_default)
-    found = security(
+    context = security(
         {"seccompProfile": own} if own else {},
         {"seccompProfile": of_pod} if of_pod else {},
         defaults=defaults,
     )
-    assert found.seccomp == wanted
+    assert context.seccomp == wanted
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_seccomp(own: Any, of_pod: Any, by_default: bool, wanted: pb.SecurityPro
         ({"appArmorProfile": {"type": "Localhost"}}, "missing localhost apparmor profile name"),
     ],
 )
-def test_profiles_that_cannot_be_had(own: Any, complaint: str) -> None:
+def test_unavailable_profiles_are_rejected(own: Any, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         security(own)
 
@@ -180,16 +180,16 @@ def test_profiles_that_cannot_be_had(own: Any, complaint: str) -> None:
         ({"type": "Localhost", "localhostProfile": "mine"}, "localhost/mine"),
     ],
 )
-def test_app_armor_is_said_in_both_forms(profile: Any, older: str) -> None:
-    found = security({}, {"appArmorProfile": profile})
-    assert found.apparmor_profile == older
-    assert found.apparmor.localhost_ref == profile.get("localhostProfile", "")
+def test_app_armor_profile_is_set_in_both_fields(profile: Any, older: str) -> None:
+    context = security({}, {"appArmorProfile": profile})
+    assert context.apparmor_profile == older
+    assert context.apparmor.localhost_ref == profile.get("localhostProfile", "")
     assert not security().HasField("apparmor")
 
 
 def test_groups_of_the_pod() -> None:
-    found = security({}, {"fsGroup": 9, "supplementalGroups": [3, 4]})
-    assert list(found.supplemental_groups) == [9, 3, 4]
+    context = security({}, {"fsGroup": 9, "supplementalGroups": [3, 4]})
+    assert list(context.supplemental_groups) == [9, 3, 4]
     strict = security({}, {"supplementalGroupsPolicy": "Strict"})
     assert strict.supplemental_groups_policy == pb.SupplementalGroupsPolicy.Strict
     with pytest.raises(ConfigError, match="unsupported supplementalGroupsPolicy: Odd"):
@@ -197,7 +197,7 @@ def test_groups_of_the_pod() -> None:
 
 
 def test_capabilities_and_flags() -> None:
-    found = security(
+    context = security(
         {
             "capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]},
             "privileged": True,
@@ -207,19 +207,19 @@ def test_capabilities_and_flags() -> None:
         },
         {"seLinuxOptions": {"level": "s1"}},
     )
-    assert found.capabilities == pb.Capability(
+    assert context.capabilities == pb.Capability(
         add_capabilities=["NET_ADMIN"], drop_capabilities=["ALL"]
     )
-    assert (found.privileged, found.readonly_rootfs, found.no_new_privs) == (True, True, True)
-    assert found.selinux_options.level == "s0"
+    assert (context.privileged, context.readonly_rootfs, context.no_new_privs) == (True, True, True)
+    assert context.selinux_options.level == "s0"
     assert not security().no_new_privs
 
 
 @pytest.mark.parametrize("mount", [None, "Default"])
 def test_kernel_paths_are_hidden_unless_asked_for(mount: str | None) -> None:
-    found = security({"procMount": mount})
-    assert {"/proc/kcore", "/sys/firmware", "/sys/throttle"} <= set(found.masked_paths)
-    assert "/proc/sys" in found.readonly_paths
+    context = security({"procMount": mount})
+    assert {"/proc/kcore", "/sys/firmware", "/sys/throttle"} <= set(context.masked_paths)
+    assert "/proc/sys" in context.readonly_paths
     unmasked = security({"procMount": "Unmasked"})
     assert not unmasked.masked_paths
     assert not unmasked.readonly_paths
@@ -233,8 +233,8 @@ def test_the_sandbox_is_as_privileged_as_its_most_privileged_container() -> None
         securityContext={"runAsUser": 5, "runAsGroup": 6, "fsGroup": 9},
     )
     assert (is_privileged(plain), is_privileged(pod)) == (False, True)
-    found = sandbox_security(pod)
-    assert found.privileged
-    assert (found.run_as_user.value, found.run_as_group.value) == (5, 6)
-    assert list(found.supplemental_groups) == [9]
-    assert found.seccomp.profile_type == Profile.RuntimeDefault
+    context = sandbox_security(pod)
+    assert context.privileged
+    assert (context.run_as_user.value, context.run_as_group.value) == (5, 6)
+    assert list(context.supplemental_groups) == [9]
+    assert context.seccomp.profile_type == Profile.RuntimeDefault

@@ -30,11 +30,11 @@ SERVICES = [
 
 
 def names(**options: Any) -> set[str]:
-    given: dict[str, Any] = {"has_links": True, "overrides": {}, "namespace": "shop"} | options
-    found = service_environment(SERVICES, **given)
+    arguments: dict[str, Any] = {"has_links": True, "overrides": {}, "namespace": "shop"} | options
+    variables = service_environment(SERVICES, **arguments)
     # In which order they come makes no difference.
-    assert found == service_environment(SERVICES[::-1], **given)
-    return {key.removesuffix("_SERVICE_HOST") for key in found if key.endswith("_SERVICE_HOST")}
+    assert variables == service_environment(SERVICES[::-1], **arguments)
+    return {key.removesuffix("_SERVICE_HOST") for key in variables if key.endswith("_SERVICE_HOST")}
 
 
 def test_services_of_the_namespace_and_the_api_servers_own() -> None:
@@ -48,16 +48,16 @@ def test_without_links_only_the_api_servers_own() -> None:
 
 def test_a_service_of_that_name_in_the_namespace_comes_before_it() -> None:
     own = a_service("kubernetes", "10.96.0.9", {"port": 1})
-    found = service_environment([own, KUBERNETES], "shop", has_links=True, overrides={})
-    assert found["KUBERNETES_SERVICE_HOST"] == "10.96.0.9"
+    variables = service_environment([own, KUBERNETES], "shop", has_links=True, overrides={})
+    assert variables["KUBERNETES_SERVICE_HOST"] == "10.96.0.9"
 
 
 def test_overrides_replace_what_is_found() -> None:
-    found = service_environment(
+    variables = service_environment(
         SERVICES, "shop", has_links=False, overrides={"KUBERNETES_SERVICE_HOST": "192.0.2.1"}
     )
-    assert found["KUBERNETES_SERVICE_HOST"] == "192.0.2.1"
-    assert found["KUBERNETES_SERVICE_PORT"] == "443"
+    assert variables["KUBERNETES_SERVICE_HOST"] == "192.0.2.1"
+    assert variables["KUBERNETES_SERVICE_PORT"] == "443"
 
 
 def test_the_variables_of_one_service() -> None:
@@ -81,6 +81,6 @@ def test_the_variables_of_one_service() -> None:
 
 
 def test_addresses_of_version_six_are_bracketed_in_urls() -> None:
-    found = variables_of(a_service("six", "fd00::1", {"port": 80}))
-    assert found["SIX_SERVICE_HOST"] == "fd00::1"
-    assert found["SIX_PORT"] == "tcp://[fd00::1]:80"
+    variables = variables_of(a_service("six", "fd00::1", {"port": 80}))
+    assert variables["SIX_SERVICE_HOST"] == "fd00::1"
+    assert variables["SIX_PORT"] == "tcp://[fd00::1]:80"

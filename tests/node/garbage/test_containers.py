@@ -21,12 +21,14 @@ def runs(count: int, name: str = "app", *, then: bool = True) -> list[Any]:
 
 
 def going(*pods: PodView, now_s: float = 10_000, **options: Any) -> list[str]:
-    found = garbage_in(pods, ContainerGarbageOptions(**options), START_S + now_s)
-    return [each.id for _, each in found.containers] + [each.id for each in found.sandboxes]
+    garbage = garbage_in(pods, ContainerGarbageOptions(**options), START_S + now_s)
+    return [container.id for _, container in garbage.containers] + [
+        sandbox.id for sandbox in garbage.sandboxes
+    ]
 
 
 @pytest.mark.parametrize(
-    ("found", "options", "wanted"),
+    ("pods", "options", "wanted"),
     [
         (runs(1), {}, []),
         (runs(3), {}, ["app-1", "app-0"]),
@@ -50,8 +52,8 @@ def going(*pods: PodView, now_s: float = 10_000, **options: Any) -> list[str]:
         "none in all",
     ],
 )
-def test_which_containers_go(found: list[Any], options: Any, wanted: list[str]) -> None:
-    gone = going(a_view(*found), **options)
+def test_which_containers_go(pods: list[Any], options: Any, wanted: list[str]) -> None:
+    gone = going(a_view(*pods), **options)
     assert sorted(gone) == sorted(wanted)
 
 

@@ -41,13 +41,13 @@ def candidate(name: str, used_s: float = 0, seen_s: float = 0) -> Candidate:
     ("wanted_bytes", "names"), [(0, ""), (1, "b"), (10, "b"), (11, "ba"), (99, "bac")]
 )
 def test_the_longest_unused_go_first_until_enough_is_freed(wanted_bytes: int, names: str) -> None:
-    found = [candidate("c", 9), candidate("a", 5), candidate("b", 5, -1)]
-    assert "".join(each.id for each in chosen(found, wanted_bytes, 0, 10)) == names
+    result = [candidate("c", 9), candidate("a", 5), candidate("b", 5, -1)]
+    assert "".join(candidate.id for candidate in chosen(result, wanted_bytes, 0, 10)) == names
 
 
 def test_young_images_stay() -> None:
-    found = [candidate("young", seen_s=95), candidate("old", 50, seen_s=-30)]
-    assert [each.id for each in chosen(found, 99, 120, 100)] == ["old"]
+    result = [candidate("young", seen_s=95), candidate("old", 50, seen_s=-30)]
+    assert [candidate.id for candidate in chosen(result, 99, 120, 100)] == ["old"]
 
 
 @given(
@@ -62,11 +62,11 @@ def test_young_images_stay() -> None:
     ),
     st.integers(0, 200),
 )
-def test_no_more_goes_than_must(candidates: list[Candidate], wanted: int) -> None:
-    found = chosen(candidates, wanted, 0, 10)
-    sizes = [each.size_bytes for each in found]
+def test_no_more_images_are_chosen_than_needed(candidates: list[Candidate], wanted: int) -> None:
+    selected = chosen(candidates, wanted, 0, 10)
+    sizes = [image.size_bytes for image in selected]
     assert sum(sizes[:-1]) < wanted or not sizes
-    assert sum(sizes) >= wanted or len(found) == len(candidates)
+    assert sum(sizes) >= wanted or len(selected) == len(candidates)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_no_more_goes_than_must(candidates: list[Candidate], wanted: int) -> Non
         ({"config": '{"sandboxImage": 5}'}, ""),
     ],
 )
-def test_the_sandboxs_image_where_the_engine_tells(info: Any, wanted: str) -> None:
+def test_sandbox_image_is_read_from_the_engines_info(info: Any, wanted: str) -> None:
     assert sandbox_image(info) == wanted
 
 
@@ -114,7 +114,7 @@ class FakeEngine:
         self.removed.append(reference)
 
 
-async def test_only_what_nobody_needs_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_unused_images_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     full = SimpleNamespace(f_blocks=100, f_frsize=1, f_bavail=0)
     monkeypatch.setattr("moorage.node.garbage.images.os.statvfs", lambda _: full)
     engine, clock = FakeEngine(), FakeClock()
@@ -129,7 +129,7 @@ async def test_only_what_nobody_needs_is_removed(monkeypatch: pytest.MonkeyPatch
     clock.advance(121)
     await collector.collect()
     assert engine.removed == ["free"]
-    present = {each.id for each in await engine.images()}
+    present = {image.id for image in await engine.images()}
     assert tidied == [(present, START), (present, START + timedelta(seconds=121))]
 
 

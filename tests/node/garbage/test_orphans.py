@@ -97,7 +97,7 @@ async def collect(node: FakeNode) -> list[str]:
     return node.done
 
 
-async def test_a_pod_nobody_wants_is_ended_and_cleaned_up(node: FakeNode) -> None:
+async def test_orphaned_pod_is_stopped_and_cleaned_up(node: FakeNode) -> None:
     node.put("gone")
     (node.paths.pods / "gone").mkdir(parents=True)
     assert await collect(node) == [
@@ -136,7 +136,7 @@ async def test_orphans_of_an_earlier_version_are_ended_where_we_have_traces_of_t
     assert (await collect(node))[:2] == ["stop earlier", "remove s-earlier"]
 
 
-async def test_a_directory_is_left_while_something_of_its_pod_runs(node: FakeNode) -> None:
+async def test_directory_stays_while_containers_of_its_pod_run(node: FakeNode) -> None:
     node.put("theirs", owner="n2")
     (node.paths.pods / "theirs").mkdir(parents=True)
     assert await collect(node) == []

@@ -163,7 +163,7 @@ async def test_writable_layer_and_logs_of_a_container_count_together(tmp_path: P
     )
     watch, metrics = watch_of(tmp_path, worker, engine=engine)
     await watch.check()
-    assert [each.message for each in worker.terminations] == [
+    assert [termination.message for termination in worker.terminations] == [
         'Container a exceeded its local ephemeral storage limit "1Mi". '
     ]
     assert metrics.evictions.value(eviction_signal="ephemeralcontainerfs.limit") == 1
@@ -203,10 +203,10 @@ async def test_a_volume_of_any_depth_is_measured(tmp_path: Path) -> None:
     watch, worker, _ = watching(tmp_path, sizeLimit="1Mi")
     nest(NodePaths(tmp_path, tmp_path).pod(UID).volume("empty-dir", "v") / "deep", 3000)
     await watch.check()
-    assert [each.reason for each in worker.terminations] == ["Evicted"]
+    assert [termination.reason for termination in worker.terminations] == ["Evicted"]
 
 
-async def test_one_volume_that_cannot_be_measured_keeps_no_other_from_it(tmp_path: Path) -> None:
+async def test_unmeasurable_volume_does_not_prevent_the_others(tmp_path: Path) -> None:
     _, worker, _ = watching(tmp_path, sizeLimit="1Ki")
     broken = FakeWorker(a_pod(volumes=[{"name": "v", "emptyDir": {"sizeLimit": "no size"}}]))
     watch, _ = watch_of(tmp_path, broken, worker)

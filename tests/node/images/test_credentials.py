@@ -24,8 +24,12 @@ def a_secret(auths: Any, *, is_old: bool = False) -> Secret:
 
 def users(image: str, *registries: str) -> list[str]:
     """Who is tried for an image; each registry's user is named after it."""
-    secret = a_secret({each: {"username": each, "password": "x"} for each in registries})
-    return [each.auth.username for each in matching(credentials_in(secret), parse(image))]
+    secret = a_secret(
+        {registry: {"username": registry, "password": "x"} for registry in registries}
+    )
+    return [
+        credential.auth.username for credential in matching(credentials_in(secret), parse(image))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -52,8 +56,8 @@ def test_which_fit(registry: str, image: str, fits: bool) -> None:
 
 
 def test_the_most_specific_come_first() -> None:
-    found = users("r.example/team/app", "r.example", "r.example/team", "*.example", "q.example")
-    assert found == ["r.example/team", "r.example", "*.example"]
+    names = users("r.example/team/app", "r.example", "r.example/team", "*.example", "q.example")
+    assert names == ["r.example/team", "r.example", "*.example"]
 
 
 @pytest.mark.parametrize("is_old", [True, False])
@@ -80,7 +84,7 @@ def test_forms_of_a_credential(is_old: bool) -> None:
     ],
     ids=["no json", "auth no base64", "no base64", "deep", "a list", "auths a list", "a number"],
 )
-def test_secrets_that_cannot_be_read(secret: Secret) -> None:
+def test_invalid_pull_secrets_are_rejected(secret: Secret) -> None:
     with pytest.raises(SecretFormatError, match="pull secret"):
         credentials_in(secret)
 
@@ -101,11 +105,11 @@ def test_other_secrets_hold_none() -> None:
 def test_a_name_that_is_given_counts_before_what_is_packed(
     entry: dict[str, str], wanted: tuple[str, str]
 ) -> None:
-    (found,) = credentials_in(a_secret({"r.example": entry}))
-    assert (found.auth.username, found.auth.password) == wanted
+    (credential,) = credentials_in(a_secret({"r.example": entry}))
+    assert (credential.auth.username, credential.auth.password) == wanted
 
 
 def test_tokens_are_passed_on() -> None:
     entry = {"username": "u", "identitytoken": "i", "registrytoken": "r"}
-    (found,) = credentials_in(a_secret({"r.example": entry}))
-    assert (found.auth.identity_token, found.auth.registry_token) == ("i", "r")
+    (credential,) = credentials_in(a_secret({"r.example": entry}))
+    assert (credential.auth.identity_token, credential.auth.registry_token) == ("i", "r")

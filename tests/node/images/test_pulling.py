@@ -61,11 +61,11 @@ def refused(sentence: str) -> CriError:
 
 class FakeEvents:
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, str]] = []
+        self.recorded: list[tuple[str, str, str]] = []
 
     def container(self, pod: Any, member: Any, type_: str, reason: str, message: str) -> None:
         del pod, member
-        self.told.append((type_, reason, message))
+        self.recorded.append((type_, reason, message))
 
 
 class Case:
@@ -101,7 +101,7 @@ class Case:
 
     @property
     def reasons(self) -> list[str]:
-        return [reason for _, reason, _ in self.events.told]
+        return [reason for _, reason, _ in self.events.recorded]
 
 
 @pytest.fixture
@@ -133,15 +133,15 @@ async def test_what_is_present_is_pulled_only_by_policy(
 ) -> None:
     for name in ("app:1", "app:latest"):
         case.engine.present[name] = case.engine.registry[name] = pb.Image(id="sha256:app")
-    found = await case.ensure(image, policy)
-    assert found.reference == "sha256:app"
+    image_status = await case.ensure(image, policy)
+    assert image_status.reference == "sha256:app"
     assert bool(case.engine.pulls) is pulls
 
 
 async def test_what_is_missing_is_pulled(case: Case) -> None:
     await case.ensure()
     await case.ensure()
-    assert case.events.told == [
+    assert case.events.recorded == [
         ("Normal", "Pulling", 'Pulling image "app:1"'),
         (
             "Normal",
@@ -156,10 +156,10 @@ async def test_never_means_never(case: Case) -> None:
     error = await case.fail(policy="Never")
     message = 'Container image "app:1" is not present with pull policy of Never'
     assert (error.reason, error.message) == ("ErrImageNeverPull", message)
-    assert case.events.told == [("Warning", "ErrImageNeverPull", message)]
+    assert case.events.recorded == [("Warning", "ErrImageNeverPull", message)]
 
 
-async def test_a_name_that_is_none(case: Case) -> None:
+async def test_invalid_image_name_is_rejected(case: Case) -> None:
     error = await case.fail(image="APP")
     assert error.reason == "InvalidImageName"
     assert error.message.startswith('Failed to apply default image tag "APP": couldn\'t parse')
@@ -232,7 +232,7 @@ async def test_every_fitting_credential_is_tried(case: Case) -> None:
     assert case.engine.pulls == [("app:1", "bad"), ("app:1", "good")]
 
 
-async def test_a_secret_that_cannot_be_read_is_passed_over(case: Case) -> None:
+async def test_invalid_pull_secret_is_ignored(case: Case) -> None:
     broken = Secret(type="kubernetes.io/dockercfg", data={".dockercfg": "!"})
     await case.ensure(secrets=(broken,))
     assert case.engine.pulls == [("app:1", "")]
@@ -294,10 +294,10 @@ async def test_a_private_image_is_not_for_a_pod_without_its_secret(
         for own in (MINE, secret_of("good", uid="u3", name="copy"), secret_of("renewed")):
             assert (await case.ensure(policy=policy, secrets=(own,))).reference == "sha256:app"
     assert len(case.engine.pulls) == pulls
-    assert case.events.told[-1] == PRESENT
+    assert case.events.recorded[-1] == PRESENT
 
 
-async def test_who_can_pull_for_himself_has_the_image_from_then_on(case: Case) -> None:
+async def test_credential_that_pulled_once_grants_the_image_from_then_on(case: Case) -> None:
     case.engine.user = "good"
     await case.ensure(secrets=(MINE,))
     case.engine.user = "other"
@@ -305,8 +305,8 @@ async def test_who_can_pull_for_himself_has_the_image_from_then_on(case: Case) -
     await case.ensure(secrets=(theirs,))
     assert case.engine.pulls[-1] == ("app:1", "other")
     pulls = len(case.engine.pulls)
-    for each in (MINE, theirs):
-        await case.ensure(secrets=(each,))
+    for credential in (MINE, theirs):
+        await case.ensure(secrets=(credential,))
     assert len(case.engine.pulls) == pulls
 
 
@@ -355,7 +355,7 @@ async def test_stricter_policies_look_at_preloaded_images_too(
     assert case.engine.pulls == [("app:1", "")]
 
 
-async def test_an_agent_that_died_during_a_pull_gives_the_image_to_nobody(case: Case) -> None:
+async def test_pull_interrupted_by_a_restart_grants_the_image_to_no_pod(case: Case) -> None:
     case.engine.user = "good"
     case.engine.gate = asyncio.Event()
     pull = asyncio.create_task(case.ensure(secrets=(MINE,)))

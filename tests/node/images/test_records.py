@@ -35,16 +35,16 @@ async def test_a_pull_leaves_a_record_that_lasts(tmp_path: Path) -> None:
     assert len(files(tmp_path, "pulling")) == 1
     await records.succeeded(NAME, ID, REPOSITORY, MINE)
     assert files(tmp_path, "pulling") == []
-    for each in (records, records_in(tmp_path)):
+    for pulled in (records, records_in(tmp_path)):
         # By whatever name: the image is what counts.
-        assert each.is_pulled("r.example/other:1", ID)
-        assert each.access(ID, REPOSITORY) == MINE
-        assert each.access(ID, "r.example/other") == Access()
-        assert each.access("sha256:other", REPOSITORY) == Access()
-        assert not each.is_pulled(NAME, "sha256:other")
+        assert pulled.is_pulled("r.example/other:1", ID)
+        assert pulled.access(ID, REPOSITORY) == MINE
+        assert pulled.access(ID, "r.example/other") == Access()
+        assert pulled.access("sha256:other", REPOSITORY) == Access()
+        assert not pulled.is_pulled(NAME, "sha256:other")
 
 
-async def test_the_files_are_the_kubelets_and_nobody_elses(tmp_path: Path) -> None:
+async def test_files_have_the_kubelets_format_and_are_private(tmp_path: Path) -> None:
     records = records_in(tmp_path)
     await records.begin(NAME, "")
     (intent,) = files(tmp_path, "pulling")
@@ -87,15 +87,15 @@ async def test_a_pull_that_may_have_worked_is_settled_later(
     records = records_in(tmp_path)
     await records.begin(NAME, "sha256:before")
     await records.failed(NAME, present_now)
-    for each in (records, records_in(tmp_path)):
-        assert each.is_pulled(NAME, ID)
-        assert not each.is_pulled(NAME, "sha256:before")
-        assert each.unsettled() == [(NAME, "sha256:before")]
+    for pulled in (records, records_in(tmp_path)):
+        assert pulled.is_pulled(NAME, ID)
+        assert not pulled.is_pulled(NAME, "sha256:before")
+        assert pulled.unsettled() == [(NAME, "sha256:before")]
     await records.settle(NAME, ID, REPOSITORY)
-    for each in (records, records_in(tmp_path)):
-        assert each.unsettled() == []
-        assert each.is_pulled("by-another-name", ID)
-        assert each.access(ID, REPOSITORY) == Access()
+    for pulled in (records, records_in(tmp_path)):
+        assert pulled.unsettled() == []
+        assert pulled.is_pulled("by-another-name", ID)
+        assert pulled.access(ID, REPOSITORY) == Access()
 
 
 async def test_an_agent_that_is_killed_during_a_pull(tmp_path: Path) -> None:
@@ -138,12 +138,12 @@ async def test_a_damaged_record_means_that_it_was_pulled(tmp_path: Path, kind: s
     assert records_in(tmp_path).access(ID, REPOSITORY) == MINE
 
 
-async def test_what_cannot_be_written(tmp_path: Path) -> None:
+async def test_unwritable_record_keeps_the_intent(tmp_path: Path) -> None:
     records = records_in(tmp_path)
     await records.begin(NAME, "")
     (tmp_path / "pulled").rmdir()
     await records.succeeded(NAME, ID, REPOSITORY, MINE)
-    # Nothing tells whose it is, but the intent that it was pulled.
+    # No record names its owner, but the intent shows that it was pulled.
     assert records.is_pulled(NAME, ID)
     assert records.unsettled() == [(NAME, "")]
     (tmp_path / "pulling" / "sha256-x").touch()
@@ -163,7 +163,7 @@ async def test_records_go_with_their_images(tmp_path: Path) -> None:
     clock.advance(100)
     await records.note("sha256:new", REPOSITORY, MINE)
     await records.prune({"sha256:kept"}, START_S + 50)
-    for each in (records, records_in(tmp_path)):
-        assert not each.is_pulled(NAME, "sha256:old")
-        assert each.is_pulled(NAME, "sha256:kept")
-        assert each.is_pulled(NAME, "sha256:new"), "noted after the images were listed"
+    for pulled in (records, records_in(tmp_path)):
+        assert not pulled.is_pulled(NAME, "sha256:old")
+        assert pulled.is_pulled(NAME, "sha256:kept")
+        assert pulled.is_pulled(NAME, "sha256:new"), "noted after the images were listed"

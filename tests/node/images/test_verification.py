@@ -56,7 +56,7 @@ def test_the_default_trusts_what_was_there_before() -> None:
         (f"r.example/a@sha256:{'0' * 64}", "neither tag nor digest is accepted"),
     ],
 )
-def test_patterns_that_cannot_be(pattern: str, why: str) -> None:
+def test_invalid_patterns_are_rejected(pattern: str, why: str) -> None:
     verification = Verification("NeverVerifyAllowlistedImages", (pattern,))
     with pytest.raises(AllowlistError, match=why.replace("*", r"\*")):
         verification.check()

@@ -42,7 +42,7 @@ def test_the_cris_form(line: str, wanted: LogLine) -> None:
 @pytest.mark.parametrize(
     "line", ["", "\n", f"{STAMP} stdout F\n", f"{STAMP} stdin F x\n", "yesterday stdout F x\n"]
 )
-def test_lines_that_are_none(line: str) -> None:
+def test_invalid_lines_are_rejected(line: str) -> None:
     with pytest.raises(LineError):
         parse_cri(line.encode())
 
@@ -67,9 +67,10 @@ def test_any_content_survives(content: str) -> None:
 
 
 def shown(*lines: tuple[str, str, str], **options: Any) -> bytes:
-    found = LogFilter(LogOptions(**options))
+    log_filter = LogFilter(LogOptions(**options))
     return b"".join(
-        found.shown(LogLine(stamp, stream, content.encode())) for stamp, stream, content in lines
+        log_filter.shown(LogLine(stamp, stream, content.encode()))
+        for stamp, stream, content in lines
     )
 
 
@@ -109,7 +110,7 @@ def test_only_what_is_not_older() -> None:
     assert shown(*lines, since=since) == b"an hour later\nexactly\n"
 
 
-def test_a_time_that_is_none_is_no_line() -> None:
+def test_line_with_invalid_time_is_rejected() -> None:
     with pytest.raises(LineError):
         LogLine("2026Tgarbage", OUT, b"x").is_before(datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -118,6 +119,6 @@ def test_the_limit_cuts_within_a_line_and_counts_the_time() -> None:
     lines = [("t", OUT, "hello\n"), ("t", OUT, "world\n")]
     assert shown(*lines, limit_bytes=8) == b"hello\nwo"
     assert shown(*lines, limit_bytes=4, timestamps=True) == b"t he"
-    found = LogFilter(LogOptions(limit_bytes=3))
-    found.shown(LogLine("t", OUT, b"hello"))
-    assert found.is_exhausted
+    log_filter = LogFilter(LogOptions(limit_bytes=3))
+    log_filter.shown(LogLine("t", OUT, b"hello"))
+    assert log_filter.is_exhausted

@@ -19,7 +19,7 @@ def line(text: str, second: int = 0, stream: str = "stdout", tag: str = "F") -> 
 
 
 class Container:
-    """Runs until it is told to end."""
+    """Runs until `runs` is false."""
 
     def __init__(self) -> None:
         self.runs = True
@@ -67,13 +67,13 @@ async def test_pieces_become_one_line(tmp_path: Path) -> None:
     assert await read(path, streams=frozenset({"stderr"})) == b"err\n"
 
 
-async def test_lines_that_are_none_are_passed_over(tmp_path: Path) -> None:
+async def test_invalid_lines_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     path.write_text(line("a") + "2026Tgarbage stdout F lost\n" + "broken\n" + line("b"))
     assert await read(path, since=datetime(2025, 1, 1, tzinfo=UTC)) == b"a\nb\n"
 
 
-async def test_what_is_no_log_at_all_is_an_error(tmp_path: Path) -> None:
+async def test_missing_or_invalid_log_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     with pytest.raises(LogReadError, match="failed to open log file"):
         await read(path)
@@ -83,13 +83,13 @@ async def test_what_is_no_log_at_all_is_an_error(tmp_path: Path) -> None:
 
 
 async def test_following_ends_with_the_container_and_misses_nothing(log: Path) -> None:
-    container, found = Container(), bytearray()
+    container, data = Container(), bytearray()
     arrived = asyncio.Event()
 
     async def follow() -> None:
         options = LogOptions(follow=True, tail_lines=1)
         async for piece in read_log(log, options, container.is_running):
-            found.extend(piece)
+            data.extend(piece)
             arrived.set()
 
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
@@ -102,7 +102,7 @@ async def test_following_ends_with_the_container_and_misses_nothing(log: Path) -
         container.runs = False
         with log.open("a") as file:
             file.write(line("last"))
-    assert bytes(found) == b"4\n5\nlast\n"
+    assert bytes(data) == b"4\n5\nlast\n"
 
 
 def rotate(log: Path) -> None:
@@ -113,13 +113,13 @@ def rotate(log: Path) -> None:
     log.write_text(line("after"))
 
 
-async def test_following_goes_on_in_the_file_that_takes_its_place(log: Path) -> None:
-    container, found = Container(), bytearray()
+async def test_following_continues_in_the_rotated_file(log: Path) -> None:
+    container, data = Container(), bytearray()
     arrived = asyncio.Event()
 
     async def follow() -> None:
         async for piece in read_log(log, LogOptions(follow=True), container.is_running):
-            found.extend(piece)
+            data.extend(piece)
             arrived.set()
 
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
@@ -129,7 +129,7 @@ async def test_following_goes_on_in_the_file_that_takes_its_place(log: Path) -> 
         rotate(log)
         container.runs = False
         await arrived.wait()
-    assert bytes(found) == b"0\n1\n2\n3\n4\nbefore\nafter\n"
+    assert bytes(data) == b"0\n1\n2\n3\n4\nbefore\nafter\n"
 
 
 async def test_the_end_of_a_log_as_text(log: Path) -> None:
@@ -140,10 +140,10 @@ async def test_the_end_of_a_log_as_text(log: Path) -> None:
 @settings(deadline=None)
 @given(st.lists(st.text("ab", max_size=3000), max_size=8), st.integers(0, 10))
 def test_the_tail_is_the_last_lines(lines: list[str], count: int) -> None:
-    text = "".join(f"{each}\n" for each in lines).encode()
+    text = "".join(f"{line}\n" for line in lines).encode()
     start = tail_start(io.BytesIO(text), count)
     wanted = lines[-count:] if count else []
-    assert text[start:] == "".join(f"{each}\n" for each in wanted).encode()
+    assert text[start:] == "".join(f"{wanted_line}\n" for wanted_line in wanted).encode()
 
 
 async def test_lines_that_come_while_a_tail_is_read_are_not_in_it(log: Path) -> None:
@@ -152,6 +152,6 @@ async def test_lines_that_come_while_a_tail_is_read_are_not_in_it(log: Path) -> 
     reader.open()
     with log.open("a") as file:
         file.write(line("late") + line("later"))
-    found = b"".join([piece async for piece in reader.present()])
+    data = b"".join([piece async for piece in reader.present()])
     reader.close()
-    assert found == b"3\n4\n"
+    assert data == b"3\n4\n"

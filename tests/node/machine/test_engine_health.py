@@ -14,7 +14,7 @@ from tests.clocks import FakeClock, settle
 
 
 class FakeEngine:
-    """Well, until told otherwise."""
+    """Healthy by default."""
 
     def __init__(self) -> None:
         self.is_down = False
@@ -67,10 +67,10 @@ class Case:
 
 @pytest.fixture
 async def case() -> Any:
-    found = Case()
-    yield found
-    found.task.cancel()
-    await asyncio.wait((found.task,))
+    result = Case()
+    yield result
+    result.task.cancel()
+    await asyncio.wait((result.task,))
 
 
 async def test_before_it_is_asked_nothing_is_ready() -> None:
@@ -83,13 +83,13 @@ async def test_what_it_offers(case: Case) -> None:
     await case.health.wait_checked()
     assert case.health.is_ready
     assert (case.health.engine_name, case.health.engine_version) == ("containerd", "2.1")
-    assert [each.name for each in case.health.handlers] == ["", "crun"]
+    assert [handler.name for handler in case.health.handlers] == ["", "crun"]
     assert case.health.handlers[1].features is not None
     assert case.health.handlers[1].features.user_namespaces
     assert case.health.has_groups_policy
 
 
-async def test_listeners_hear_of_changes_only(case: Case) -> None:
+async def test_listeners_are_notified_of_changes_only(case: Case) -> None:
     await case.health.wait_checked()
     for _ in range(3):
         await case.after(5)
@@ -105,7 +105,7 @@ async def test_handlers_in_another_order_are_no_change(case: Case) -> None:
         case.engine.handlers.reverse()
         await case.after(5)
     assert case.changes == 1
-    assert [each.name for each in case.health.handlers] == ["", "crun"]
+    assert [handler.name for handler in case.health.handlers] == ["", "crun"]
 
 
 async def test_an_engine_that_is_not_ready_says_why_and_keeps_its_handlers(case: Case) -> None:
@@ -133,7 +133,7 @@ async def test_an_engine_that_went_away_is_asked_often_until_it_is_back(case: Ca
     assert case.health.is_ready
 
 
-async def test_another_cgroup_driver_is_told_with_what_to_set() -> None:
+async def test_other_cgroup_driver_is_an_error_with_what_to_set() -> None:
     engine: Any = FakeEngine()
     engine.driver = pb.SYSTEMD
     health = EngineHealth(engine, FakeClock(), period_s=5, cgroup_driver="cgroupfs")

@@ -68,10 +68,10 @@ def test_the_supply_is_what_users_can_still_have(
         return room
 
     monkeypatch.setattr(os, "statvfs", look)
-    found = read_supply(tmp_path)
-    assert (found.disk_share, found.inodes_share) == wanted
+    supply = read_supply(tmp_path)
+    assert (supply.disk_share, supply.inodes_share) == wanted
     assert asked == [tmp_path]
     # As the kernel counts: neither all of it nor nothing.
     total = parse_meminfo(Path("/proc/meminfo").read_text())["MemTotal"]
-    assert 0 < found.memory_bytes < total
-    assert 0 < found.pids_share < 1
+    assert 0 < supply.memory_bytes < total
+    assert 0 < supply.pids_share < 1

@@ -66,7 +66,7 @@ class Case:
         await settle()
         self.clock.advance(seconds)
         await settle()
-        return [each[17:19] for each in self.server.renewals]
+        return [renewal[17:19] for renewal in self.server.renewals]
 
     async def end(self) -> None:
         self.task.cancel()

@@ -46,10 +46,10 @@ class FakeHealth:
 
 class FakeRecorder:
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, str, str, str]] = []
+        self.events: list[tuple[str, str, str, str, str]] = []
 
     def record(self, about: Any, type_: str, reason: str, message: str) -> None:
-        self.told.append((about.kind, about.uid, type_, reason, message))
+        self.events.append((about.kind, about.uid, type_, reason, message))
 
 
 class FakeImages:
@@ -91,9 +91,9 @@ class Case:
 
     @property
     def node(self) -> dict[str, Any]:
-        found = self.client.find(NODES, "n1")
-        assert found is not None
-        return dict(found)
+        node = self.client.find(NODES, "n1")
+        assert node is not None
+        return dict(node)
 
 
 @asynccontextmanager
@@ -126,15 +126,21 @@ async def test_the_node_is_registered_with_all_that_is_known(tmp_path: Path) -> 
         status = case.node["status"]
         assert status["nodeInfo"]["operatingSystem"] == "linux"
         assert status["nodeInfo"]["containerRuntimeVersion"] == "moorage://1"
-        assert [list(each["names"]) for each in status["images"]] == [["r:1"]]
-        assert [each["name"] for each in status["runtimeHandlers"]] == ["runc"]
+        assert [list(image["names"]) for image in status["images"]] == [["r:1"]]
+        assert [handler["name"] for handler in status["runtimeHandlers"]] == ["runc"]
         assert (status["capacity"], status["allocatable"]) == ({"cpu": "4"}, {"cpu": "3"})
-        assert [each["address"] for each in status["addresses"]] == ["10.0.0.1", "h1"]
+        assert [address["address"] for address in status["addresses"]] == ["10.0.0.1", "h1"]
         await asyncio.wait_for(case.object.wait_registered(), 5)
         assert case.object.node is not None
-        assert case.recorder.told[0] == ("Node", "n1", "Normal", "Starting", "Starting node agent.")
+        assert case.recorder.events[0] == (
+            "Node",
+            "n1",
+            "Normal",
+            "Starting",
+            "Starting node agent.",
+        )
         ready = ("Node", "n1", "Normal", "NodeReady", "Node n1 status is now: NodeReady")
-        assert ready in case.recorder.told
+        assert ready in case.recorder.events
 
 
 async def test_a_node_that_is_there_is_kept_and_its_labels_are_corrected(tmp_path: Path) -> None:
@@ -162,7 +168,7 @@ async def test_correct_labels_are_not_written_again(tmp_path: Path) -> None:
               "kubernetes.io/arch": "amd64"}  # fmt: skip
     case.client.put(NODES, {"metadata": {"name": "n1", "labels": labels}, "spec": {}, "status": {}})
     async with keeping(case):
-        assert [each.more.get("subresource") for each in case.patches] == ["status"]
+        assert [patch.more.get("subresource") for patch in case.patches] == ["status"]
 
 
 @pytest.mark.slow
@@ -182,17 +188,20 @@ async def test_the_status_is_written_when_it_changes_or_is_due(tmp_path: Path) -
         assert set(case.patches[-1].body["status"]) == {"conditions"}
 
 
-async def test_trouble_of_the_engine_is_told_at_once(tmp_path: Path) -> None:
+async def test_engine_problem_is_reported_at_once(tmp_path: Path) -> None:
     case = Case(tmp_path)
     async with keeping(case):
         case.health.runtime_problem = "container runtime is down"
         case.health.listener()
         await case.later()
-        found = {each["type"]: each for each in case.node["status"]["conditions"]}
-        assert (found["Ready"]["status"], found["Ready"]["reason"]) == ("False", "KubeletNotReady")
-        assert "container runtime is down" in found["Ready"]["message"]
-        told = ("Node", "n1", "Normal", "NodeNotReady", "Node n1 status is now: NodeNotReady")
-        assert case.recorder.told.count(told) == 1
+        by_type = {condition["type"]: condition for condition in case.node["status"]["conditions"]}
+        assert (by_type["Ready"]["status"], by_type["Ready"]["reason"]) == (
+            "False",
+            "KubeletNotReady",
+        )
+        assert "container runtime is down" in by_type["Ready"]["message"]
+        event = ("Node", "n1", "Normal", "NodeNotReady", "Node n1 status is now: NodeNotReady")
+        assert case.recorder.events.count(event) == 1
         # Images are not asked for meanwhile.
         assert list(case.node["status"]["images"][0]["names"]) == ["r:1"]
 
@@ -233,14 +242,14 @@ async def test_the_watched_object_takes_the_place_of_the_older(tmp_path: Path) -
         ),
     ],
 )
-async def test_what_the_machine_runs_short_of_is_told_as_the_kubelet_does(
+async def test_shortages_are_reported_as_the_kubelet_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: Supply, reasons: set[str]
 ) -> None:
     monkeypatch.setattr(node_object, "read_supply", lambda _: left)
     case = Case(tmp_path)
     async with keeping(case):
-        told = {reason for _, _, _, reason, _ in case.recorder.told}
-        assert told == {*reasons, "Starting", "NodeReady"}
-        messages = {reason: message for _, _, _, reason, message in case.recorder.told}
+        recorded = {reason for _, _, _, reason, _ in case.recorder.events}
+        assert recorded == {*reasons, "Starting", "NodeReady"}
+        messages = {reason: message for _, _, _, reason, message in case.recorder.events}
         for reason in reasons:
             assert messages[reason] == f"Node n1 status is now: {reason}"

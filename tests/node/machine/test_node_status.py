@@ -64,8 +64,8 @@ def status(**fields: Any) -> NodeStatus:
     return node_status(NodeStatusInputs(**(usual | fields)))
 
 
-def conditions(found: NodeStatus) -> dict[str, NodeCondition]:
-    return {each.type: each for each in found.conditions}
+def conditions(reported: NodeStatus) -> dict[str, NodeCondition]:
+    return {condition.type: condition for condition in reported.conditions}
 
 
 def test_capacity_and_what_pods_may_have_of_it() -> None:
@@ -77,20 +77,20 @@ def test_capacity_and_what_pods_may_have_of_it() -> None:
         "pods": "110",
         "hugepages-2Mi": "1Gi",
     }
-    found = allocatable_of(capacity, {"cpu": "500m", "memory": "1Gi", "pods": "200"})
-    assert (found["cpu"], found["memory"], found["pods"]) == ("3500m", "6Gi", "0")
+    allocatable = allocatable_of(capacity, {"cpu": "500m", "memory": "1Gi", "pods": "200"})
+    assert (allocatable["cpu"], allocatable["memory"], allocatable["pods"]) == ("3500m", "6Gi", "0")
 
 
 def test_a_node_that_is_well() -> None:
-    found = conditions(status())
-    assert {type_: each.status for type_, each in found.items()} == {
+    by_type = conditions(status())
+    assert {type_: condition.status for type_, condition in by_type.items()} == {
         "MemoryPressure": "False",
         "DiskPressure": "False",
         "PIDPressure": "False",
         "Ready": "True",
     }
-    assert found["Ready"].reason == "KubeletReady"
-    assert found["Ready"].message == "kubelet is posting ready status"
+    assert by_type["Ready"].reason == "KubeletReady"
+    assert by_type["Ready"].message == "kubelet is posting ready status"
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,16 @@ def test_a_node_that_is_not_ready(problems: list[str], message: str) -> None:
     assert (ready.status, ready.reason, ready.message) == ("False", "KubeletNotReady", message)
 
 
-def test_pressure_is_said_in_the_kubelets_words() -> None:
-    found = conditions(status(pressure=Pressure(memory=True, disk=True, pids=True)))
-    assert {found[each].reason for each in found if each != "Ready"} == {
+def test_pressure_conditions_have_the_kubelets_reasons() -> None:
+    by_type = conditions(status(pressure=Pressure(memory=True, disk=True, pids=True)))
+    assert {by_type[name].reason for name in by_type if name != "Ready"} == {
         "KubeletHasInsufficientMemory",
         "KubeletHasDiskPressure",
         "KubeletHasInsufficientPID",
     }
-    assert all((each.type, each.status) in PRESSURE_EVENTS for each in found.values())
+    assert all(
+        (condition.type, condition.status) in PRESSURE_EVENTS for condition in by_type.values()
+    )
 
 
 @pytest.mark.parametrize(("before", "since"), [("True", "2020"), ("False", NOW)])
@@ -122,11 +124,11 @@ def test_the_time_changes_only_with_the_status(before: str, since: str) -> None:
     assert (ready.last_transition_time, ready.last_heartbeat_time) == (since, NOW)
 
 
-def test_handlers_and_features_as_the_engine_tells_them() -> None:
+def test_handlers_and_features_are_those_of_the_engine() -> None:
     features = NodeRuntimeHandlerFeatures(recursive_read_only_mounts=True, user_namespaces=False)
     handlers = [NodeRuntimeHandler(name="", features=features), NodeRuntimeHandler(name="crun")]
     wire = msgspec.to_builtins(status(handlers=handlers, has_groups_policy=False))
-    assert [each.get("name", "") for each in wire["runtimeHandlers"]] == ["", "crun"]
+    assert [handler.get("name", "") for handler in wire["runtimeHandlers"]] == ["", "crun"]
     assert wire["features"] == {"supplementalGroupsPolicy": False}
     assert status().features is None
 
@@ -146,8 +148,8 @@ def test_the_largest_images_come_first_and_the_nameless_not_at_all() -> None:
         pb.Image(id="nameless", size=99),
         *(pb.Image(id=f"i{index}", repo_tags=[f"i{index}:1"], size=2) for index in range(60)),
     ]
-    found = images_of(images)
-    assert (len(found), found[0].size_bytes, len(found[0].names)) == (50, 9, 5)
+    result = images_of(images)
+    assert (len(result), result[0].size_bytes, len(result[0].names)) == (50, 9, 5)
 
 
 def test_the_engines_order_of_images_and_their_names_makes_no_difference() -> None:
@@ -167,9 +169,9 @@ def test_the_engines_order_of_images_and_their_names_makes_no_difference() -> No
 def test_the_patch_names_what_differs_and_always_the_heartbeats() -> None:
     before = status(capacity={"cpu": "4", "old": "1"}, handlers=[NodeRuntimeHandler(name="runc")])
     after = status(addresses=["10.0.0.2"])
-    found = status_changes(before, after)
-    assert set(found) == {"conditions", "capacity", "addresses", "runtimeHandlers"}
-    assert found["capacity"] == {"cpu": "4", "$patch": "replace"}
-    assert found["addresses"][-1] == {"$patch": "replace"}
-    assert found["runtimeHandlers"] is None
+    changes = status_changes(before, after)
+    assert set(changes) == {"conditions", "capacity", "addresses", "runtimeHandlers"}
+    assert changes["capacity"] == {"cpu": "4", "$patch": "replace"}
+    assert changes["addresses"][-1] == {"$patch": "replace"}
+    assert changes["runtimeHandlers"] is None
     assert set(status_changes(before, before)) == {"conditions"}

@@ -62,17 +62,17 @@ def test_members_and_where_events_point() -> None:
         initContainers=[wire_container("init"), wire_container("side", restartPolicy="Always")],
         ephemeralContainers=[wire_container("debug")],
     ).spec
-    assert [(each.name, each.kind) for each in members(spec)] == [
+    assert [(member.name, member.kind) for member in members(spec)] == [
         ("app", Kind.MAIN),
         ("init", Kind.INIT),
         ("side", Kind.INIT),
         ("debug", Kind.EPHEMERAL),
     ]
-    found = [member(spec, name) for name in ("app", "side", "debug")]
-    assert [each.field_path for each in found if each] == [
+    result = [member(spec, name) for name in ("app", "side", "debug")]
+    assert [member.field_path for member in result if member] == [
         "spec.containers{app}",
         "spec.initContainers{side}",
         "spec.ephemeralContainers{debug}",
     ]
     assert member(spec, "gone") is None
-    assert [each.name for each in sidecars(spec)] == ["side"]
+    assert [sidecar.name for sidecar in sidecars(spec)] == ["side"]

@@ -10,7 +10,7 @@ from moorage.node.pod_facts.labels import (
     parse_container_record,
     sandbox_handler,
 )
-from tests.node.objects import UID, a_container, a_pod, remembering, wire_container
+from tests.node.objects import UID, a_container, a_pod, container_record, wire_container
 
 CONTAINER = wire_container(
     terminationMessagePath="/dev/termination-log",
@@ -23,9 +23,9 @@ CONTAINER = wire_container(
 def test_what_is_remembered_survives_the_way_through_the_engine() -> None:
     pod = a_pod(CONTAINER, terminationGracePeriodSeconds=7)
     container = pod.spec.containers[0]
-    found = parse_container_record(container_annotations(pod, container, 3))
+    record = parse_container_record(container_annotations(pod, container, 3))
     assert container.lifecycle is not None
-    assert found == remembering(
+    assert record == container_record(
         hash=container_hash(container),
         restart_count=3,
         message_path="/dev/termination-log",
@@ -54,7 +54,7 @@ def test_the_deletions_patience_comes_before_the_pods() -> None:
     ],
 )
 def test_what_is_absent_or_unreadable_counts_as_not_set(annotations: dict[str, str]) -> None:
-    assert parse_container_record(annotations) == remembering()
+    assert parse_container_record(annotations) == container_record()
 
 
 def test_the_hash_follows_name_and_image_only() -> None:

@@ -84,22 +84,24 @@ class FakeApi:
         wire = msgspec.to_builtins(self.pod)
         status = wire["status"]
         sent = msgspec.json.decode(msgspec.json.encode(patch["status"]))
-        merged = {each["type"]: each for each in status.get("conditions", ())}
-        for each in sent.pop("conditions", []):
-            kept = merged.get(each["type"], {})
-            merged[each["type"]] = {k: v for k, v in {**kept, **each}.items() if v is not None}
+        merged = {condition["type"]: condition for condition in status.get("conditions", ())}
+        for new_condition in sent.pop("conditions", []):
+            kept = merged.get(new_condition["type"], {})
+            merged[new_condition["type"]] = {
+                k: v for k, v in {**kept, **new_condition}.items() if v is not None
+            }
         for key, value in sent.items():
             if isinstance(value, list):
-                value = [each for each in value if "$patch" not in each]
+                value = [item for item in value if "$patch" not in item]
             if isinstance(value, dict):
                 value = {k: v for k, v in value.items() if k != "$patch"}
             status[key] = value
         wire["status"] = {key: value for key, value in status.items() if value is not None}
         wire["status"]["conditions"] = list(merged.values())
-        found = self.put(msgspec.convert(wire, Pod))
-        if not self.phases or self.phases[-1] != found.status.phase:
-            self.phases.append(found.status.phase)
-        return found
+        obj = self.put(msgspec.convert(wire, Pod))
+        if not self.phases or self.phases[-1] != obj.status.phase:
+            self.phases.append(obj.status.phase)
+        return obj
 
     async def delete(self, resource: Any, name: str, namespace: str, **how: Any) -> None:
         await asyncio.sleep(0)
@@ -123,11 +125,11 @@ class FakeEvents:
     """Events as `Reason: message`."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.recorded: list[str] = []
 
     def pod(self, pod: Pod, type_: str, reason: str, message: str) -> None:
         del pod, type_
-        self.told.append(f"{reason}: {message}")
+        self.recorded.append(f"{reason}: {message}")
 
     def container(
         self, pod: Pod, member: Any, type_: str, reason: str, message: str, **_: Any
@@ -136,7 +138,7 @@ class FakeEvents:
 
     @property
     def reasons(self) -> list[str]:
-        return [each.partition(":")[0] for each in self.told]
+        return [event.partition(":")[0] for event in self.recorded]
 
 
 class FakeInformer:
@@ -227,27 +229,27 @@ class Life:
         await self.observer.relist()
         await settle(200)
 
-    async def until(self, holds: Callable[[], object], most_s: float = 3600) -> None:
+    async def until(self, condition: Callable[[], object], most_s: float = 3600) -> None:
         """Return when something holds; fail with what was seen when time has run out."""
         end_s = self.clock.monotonic() + most_s
         while True:
             await settle(200)
-            if holds():
+            if condition():
                 return
             next_s = self.clock.next_s
             if next_s is None or self.clock.monotonic() + next_s > end_s:
                 status = self.api.pod.status if self.api.pod is not None else None
                 raise AssertionError(
-                    f"calls {self.engine.calls}\nevents {self.events.told}\nstatus {status}"
+                    f"calls {self.engine.calls}\nevents {self.events.recorded}\nstatus {status}"
                 )
             self.clock.advance(next_s)
 
     def waiting(self, name: str = "app") -> str:
         """Why a container waits, as the API has it."""
         assert self.api.pod is not None
-        for each in self.api.pod.status.container_statuses:
-            if each.name == name and each.state.waiting is not None:
-                return each.state.waiting.reason
+        for container_status in self.api.pod.status.container_statuses:
+            if container_status.name == name and container_status.state.waiting is not None:
+                return container_status.state.waiting.reason
         return ""
 
     def _on_change(self, pod: Pod | None) -> None:
@@ -270,7 +272,7 @@ class Life:
         health: Any = SimpleNamespace(
             network_problem=None,
             engine_name="containerd",
-            handlers=tuple(NodeRuntimeHandler(name=each) for each in sorted(engine.handlers)),
+            handlers=tuple(NodeRuntimeHandler(name=handler) for handler in sorted(engine.handlers)),
         )
         clock, metrics, mounter = self.clock, Metrics(), FakeMounter()
         options = NodeOptions(

@@ -66,22 +66,24 @@ class Node:
         self.actions = PodActions(context)
 
     def note(self, name: str) -> Any:
-        def call(*given: Any) -> None:
-            self._call(name, given)
+        def call(*arguments: Any) -> None:
+            self._call(name, arguments)
 
         return call
 
     def part(self, name: str, *methods: str, **others: Any) -> SimpleNamespace:
         def method(method_name: str) -> Any:
-            async def call(*given: Any, **_: Any) -> Any:
-                return self._call(f"{name}.{method_name}", given)
+            async def call(*arguments: Any, **_: Any) -> Any:
+                return self._call(f"{name}.{method_name}", arguments)
 
             return call
 
-        return SimpleNamespace(**{each: method(each) for each in methods}, **others)
+        return SimpleNamespace(
+            **{method_name: method(method_name) for method_name in methods}, **others
+        )
 
-    def _call(self, name: str, given: tuple[Any, ...]) -> Any:
-        texts = [each for each in given if isinstance(each, str)]
+    def _call(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        texts = [argument for argument in arguments if isinstance(argument, str)]
         self.calls.append(" ".join((name, *texts)))
         if name in self.errors:
             raise self.errors[name]
@@ -96,9 +98,9 @@ def node(tmp_path: Path) -> Node:
 def test_a_pod_on_the_hosts_network_has_the_hosts_addresses(node: Node) -> None:
     node.view = pod_view(UID, [a_sandbox()], [])
     assert node.actions.downward_inputs(a_pod()).pod_ips == ("10.1.0.5", "fd00::5")[:1]
-    found = node.actions.downward_inputs(a_pod(hostNetwork=True))
-    assert (found.pod_ips, found.host_ips) == (("10.0.0.1",), ("10.0.0.1",))
-    assert found.allocatable == {"cpu": "1"}
+    inputs = node.actions.downward_inputs(a_pod(hostNetwork=True))
+    assert (inputs.pod_ips, inputs.host_ips) == (("10.0.0.1",), ("10.0.0.1",))
+    assert inputs.allocatable == {"cpu": "1"}
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_read_only_mounts_are_recursive_where_the_pods_handler_does_that(
 
 async def test_directories_and_the_cgroup_are_made(node: Node, tmp_path: Path) -> None:
     await node.actions.prepare(POD)
-    assert [each.partition(" ")[0] for each in node.calls] == ["ensure"]
+    assert [call.partition(" ")[0] for call in node.calls] == ["ensure"]
     assert (tmp_path / "logs").is_dir()
     assert node.context.paths.pod(UID).root.is_dir()
     node.view = pod_view(UID, [a_sandbox()], [])
@@ -133,21 +135,21 @@ async def test_directories_and_the_cgroup_are_made(node: Node, tmp_path: Path) -
         (OSError(errno.EROFS, "read-only"), "PodDirectoryError", "Failed"),
     ],
 )
-async def test_what_cannot_be_made_hinders_the_pod(
+async def test_failed_preparation_fails_the_sync(
     node: Node, error: OSError, reason: str, event: str
 ) -> None:
     node.errors["ensure"] = error
     with pytest.raises(SyncError) as hindered:
         await node.actions.prepare(POD)
     assert hindered.value.reason == reason
-    assert node.events.told == [f"{event}: {hindered.value}"]
+    assert node.events.recorded == [f"{event}: {hindered.value}"]
 
 
 async def test_a_handler_that_is_not_known_hinders_nothing(node: Node) -> None:
     node.view = pod_view(UID, [a_sandbox()], [])
     node.errors["classes.handler"] = OSError("disk")
     await node.actions.prepare(POD)
-    assert node.events.told == []
+    assert node.events.recorded == []
 
 
 async def test_volumes_hinder_the_pod_and_a_refresh_does_not(node: Node) -> None:
@@ -156,7 +158,7 @@ async def test_volumes_hinder_the_pod_and_a_refresh_does_not(node: Node) -> None
         await node.actions.mount(POD)
     assert hindered.value.reason == "FailedMount"
     await node.actions.refresh(POD)
-    assert node.events.told == [f"FailedMount: {hindered.value}"]
+    assert node.events.recorded == [f"FailedMount: {hindered.value}"]
     node.errors.clear()
     node.answers["volumes.mount"] = {"v": 1}
     mounted: Any = await node.actions.mount(POD)
@@ -184,7 +186,7 @@ async def test_what_an_earlier_sandbox_left_is_ended_and_its_init_containers_for
     node: Node,
 ) -> None:
     view = a_view(engine_has("app"), engine_has("setup"))
-    setup = next(each for each in view.containers if each.name == "setup")
+    setup = next(container for container in view.containers if container.name == "setup")
     node.answers["sandboxes.create"] = a_sandbox()
     await node.actions.replace_sandbox(POD, view, REPLACING)
     assert node.calls == [
@@ -207,14 +209,14 @@ async def test_what_an_earlier_sandbox_left_is_ended_and_its_init_containers_for
         ),
     ],
 )
-async def test_a_sandbox_that_cannot_be_made_hinders_the_pod(
+async def test_failed_sandbox_fails_the_sync(
     node: Node, place: str, error: Exception, reason: str, event: str
 ) -> None:
     node.errors[place] = error
     with pytest.raises(SyncError) as hindered:
         await node.actions.replace_sandbox(POD, node.view, REPLACING)
     assert hindered.value.reason == reason
-    assert node.events.told[-1] == event
+    assert node.events.recorded[-1] == event
 
 
 APP = next(iter(members(POD.spec)))
@@ -236,7 +238,7 @@ async def test_the_handler_is_asked_for_where_the_sandbox_does_not_say_it(node: 
 
 
 @pytest.mark.parametrize("error", [ConfigError("why"), OSError("why")])
-async def test_a_configuration_that_cannot_be_made(node: Node, error: Exception) -> None:
+async def test_failed_configuration_is_a_config_error(node: Node, error: Exception) -> None:
     node.errors["sandboxes.config"] = error
     with pytest.raises(SyncError, match="why") as failed:
         await start(node)
@@ -244,19 +246,19 @@ async def test_a_configuration_that_cannot_be_made(node: Node, error: Exception)
 
 
 @pytest.mark.parametrize(
-    ("found", "starts"),
+    ("expected", "starts"),
     [(a_sandbox(), True), (a_sandbox(is_ready=False), False), (None, False), (CRI, True)],
 )
 async def test_in_a_sandbox_that_was_stopped_nothing_is_started_again(
-    node: Node, found: Any, starts: bool
+    node: Node, expected: Any, starts: bool
 ) -> None:
     node.answers["known"] = None
-    if found is CRI:
+    if expected is CRI:
         node.errors["observer.refresh_sandbox"] = CRI
-    node.answers["observer.refresh_sandbox"] = found
+    node.answers["observer.refresh_sandbox"] = expected
     await start(node, a_view(engine_has("app")))
     assert ("starter.start" in node.calls) == starts
-    assert (f"observer.refresh_pod {UID}" in node.calls) == (found is None)
+    assert (f"observer.refresh_pod {UID}" in node.calls) == (expected is None)
 
 
 @pytest.mark.parametrize("serves", [True, False])
@@ -292,23 +294,23 @@ async def test_what_does_not_end_is_unfinished(node: Node) -> None:
 
 
 @pytest.mark.parametrize("error", [TeardownError("stuck"), CRI])
-async def test_a_pod_that_does_not_stop_is_said(node: Node, error: Exception) -> None:
+async def test_pod_that_does_not_stop_is_an_error(node: Node, error: Exception) -> None:
     await node.actions.stop(POD, node.view, 5)
     assert node.calls == ["stopper.stop_pod", f"observer.refresh_pod {UID}"]
     node.view = a_view(engine_has("app"))
     with pytest.raises(TeardownError, match="something of the pod still runs"):
         await node.actions.stop(POD, node.view, 5)
-    assert node.events.told == []
+    assert node.events.recorded == []
     node.errors["stopper.stop_pod"] = error
     with pytest.raises(TeardownError, match="error killing pod"):
         await node.actions.stop(POD, node.view, 5)
-    assert node.events.told == [f"FailedKillPod: error killing pod: {error}"]
+    assert node.events.recorded == [f"FailedKillPod: error killing pod: {error}"]
 
 
 @pytest.mark.parametrize("place", ["remove cgroup", "volumes.remove"])
-async def test_what_cannot_be_cleaned_is_unfinished(node: Node, place: str) -> None:
+async def test_failed_cleanup_is_a_teardown_error(node: Node, place: str) -> None:
     await node.actions.clean(POD)
-    assert [each.split("/")[0].strip() for each in node.calls] == [
+    assert [call.split("/")[0].strip() for call in node.calls] == [
         node.calls[0].split("/")[0].strip(), f"volumes.remove {UID}",
     ]  # fmt: skip
     node.errors[place] = OSError(errno.EBUSY, "busy")

@@ -28,8 +28,8 @@ def refused(
         has_groups_policy=groups,
         others=others,
     )
-    found = refusal(pod, inputs)
-    return None if found is None else (found.reason, found.message)
+    error = refusal(pod, inputs)
+    return None if error is None else (error.reason, error.message)
 
 
 def test_an_ordinary_pod_is_run() -> None:
@@ -211,14 +211,14 @@ def test_no_pod_gets_the_clusters_own_ports(pod: Pod, where: str | None) -> None
         node=a_node(), allocatable=ALLOCATABLE, has_groups_policy=True, others=(),
         listeners=LISTENERS,
     )  # fmt: skip
-    found = refusal(pod, inputs)
+    error = refusal(pod, inputs)
     if where is None:
-        assert found is None
+        assert error is None
         return
-    assert found is not None
+    assert error is not None
     number = pod.spec.containers[0].ports[0].host_port
     name = pod.spec.containers[0].name
-    assert (found.reason, found.message) == (
+    assert (error.reason, error.message) == (
         "NodePorts",
         f'Predicate NodePorts failed: hostPort {number} of container "{name}" is used by the '
         f"{where}; choose another port",

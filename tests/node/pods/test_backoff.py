@@ -3,7 +3,7 @@ from __future__ import annotations
 from moorage.node.pod_facts.labels import container_hash
 from moorage.node.pods.backoff import FORGET_S, RestartBackoff
 from tests.clocks import START_S
-from tests.node.objects import a_container, exited, remembering
+from tests.node.objects import a_container, container_record, exited
 
 
 def test_the_first_restart_is_at_once_the_next_ones_double_up_to_five_minutes() -> None:
@@ -41,7 +41,7 @@ def test_a_restarted_agent_finds_the_pauses_in_the_containers_records() -> None:
     assert pauses == [0, 10, 20, 160, 300, 300]
 
 
-def test_after_that_they_go_on_doubling() -> None:
+def test_pauses_double_again_after_that() -> None:
     backoff = RestartBackoff()
     backoff.restarted(exited(restarts=2, created_s=5, finished_s=6), START_S + 26)
     assert backoff.pause_s(exited(restarts=3, created_s=27, finished_s=28)) == 40
@@ -50,7 +50,7 @@ def test_after_that_they_go_on_doubling() -> None:
 def test_another_image_has_not_failed_yet() -> None:
     backoff = RestartBackoff()
     backoff.restarted(exited(), START_S + 2)
-    other = remembering(hash=container_hash(a_container(image="app:2")))
+    other = container_record(hash=container_hash(a_container(image="app:2")))
     assert backoff.pause_s(exited(created_s=3, memory=other)) == 0
 
 

@@ -38,10 +38,10 @@ def pod_of(name: str | None) -> Pod:
 
 
 class FakeServer:
-    """Answers for single classes, or fails as it is told."""
+    """Answers for single classes, or fails as configured."""
 
     def __init__(self, *classes: RuntimeClass, failure: Exception | None = None) -> None:
-        self._classes = {each.metadata.name: each for each in classes}
+        self._classes = {runtime_class.metadata.name: runtime_class for runtime_class in classes}
         self._failure = failure
         self.asked: list[str] = []
 
@@ -56,10 +56,10 @@ class FakeServer:
 
 
 class FakeInformer:
-    """What the agent has heard of so far."""
+    """The classes that the agent's watch has received so far."""
 
     def __init__(self, *classes: RuntimeClass, is_synced: bool = True) -> None:
-        self._classes = {each.metadata.name: each for each in classes}
+        self._classes = {runtime_class.metadata.name: runtime_class for runtime_class in classes}
         self._handlers: list[Any] = []
         self.is_synced = is_synced
 
@@ -69,7 +69,7 @@ class FakeInformer:
     def add_handler(self, handler: Any) -> None:
         self._handlers.append(handler)
 
-    def tell(self, before: RuntimeClass | None, after: RuntimeClass | None) -> None:
+    def notify(self, before: RuntimeClass | None, after: RuntimeClass | None) -> None:
         for handler in self._handlers:
             handler(before, after)
 
@@ -92,21 +92,21 @@ def classes(
     ("name", "handler"), [(None, ""), ("", ""), ("legacy", ""), ("gvisor", "runsc")]
 )
 async def test_the_handler_a_class_names(name: str | None, handler: str) -> None:
-    found = classes(a_class("gvisor", "runsc"))
-    assert await found.handler(a_pod(runtimeClassName=name), FRESH) == handler
+    runtime_classes = classes(a_class("gvisor", "runsc"))
+    assert await runtime_classes.handler(a_pod(runtimeClassName=name), FRESH) == handler
 
 
-async def test_a_class_the_informer_has_not_heard_of_is_asked_for() -> None:
+async def test_class_unknown_to_the_informer_is_fetched() -> None:
     server = FakeServer(a_class("new", "crun"))
-    found = classes(server=server)
-    assert await found.handler(a_pod(runtimeClassName="new"), FRESH) == "crun"
+    runtime_classes = classes(server=server)
+    assert await runtime_classes.handler(a_pod(runtimeClassName="new"), FRESH) == "crun"
     assert server.asked == ["new"]
 
 
 async def test_a_class_that_is_known_is_not_asked_for_again() -> None:
     server = FakeServer()
-    found = classes(a_class("gvisor", "runsc"), server=server)
-    await found.handler(a_pod(runtimeClassName="gvisor"), FRESH)
+    runtime_classes = classes(a_class("gvisor", "runsc"), server=server)
+    await runtime_classes.handler(a_pod(runtimeClassName="gvisor"), FRESH)
     assert server.asked == []
 
 
@@ -122,10 +122,10 @@ async def test_a_pod_keeps_its_handler_when_its_class_has_vanished() -> None:
 
 async def test_a_class_made_again_with_another_handler_changes_no_pod() -> None:
     view = a_view(a_sandbox(handler="runsc", is_ready=False))
-    found = classes(a_class("sandboxed", "kata"))
+    runtime_classes = classes(a_class("sandboxed", "kata"))
     pod = a_pod(runtimeClassName="sandboxed")
-    assert await found.handler(pod, view) == "runsc"
-    assert found.replacing_handler(pod, "runsc") == "kata"
+    assert await runtime_classes.handler(pod, view) == "runsc"
+    assert runtime_classes.replacing_handler(pod, "runsc") == "kata"
 
 
 async def test_the_first_answer_is_kept_for_later_agents_whatever_becomes_of_the_class(
@@ -157,9 +157,9 @@ SILENT = a_view(a_sandbox(handler=None, is_ready=False))
 
 
 async def test_a_class_older_than_the_pod_says_what_it_was_admitted_with(tmp_path: Path) -> None:
-    found = classes(a_class("sandboxed", "runsc"), root=tmp_path)
-    assert found.known_handler(pod_of("sandboxed"), SILENT) is None
-    assert await found.handler(pod_of("sandboxed"), SILENT) == "runsc"
+    runtime_classes = classes(a_class("sandboxed", "runsc"), root=tmp_path)
+    assert runtime_classes.known_handler(pod_of("sandboxed"), SILENT) is None
+    assert await runtime_classes.handler(pod_of("sandboxed"), SILENT) == "runsc"
     assert await classes(root=tmp_path).handler(pod_of("sandboxed"), SILENT) == "runsc"
 
 
@@ -184,33 +184,33 @@ async def test_where_nothing_says_the_handler_none_is_chosen(
         record = tmp_path / "pods" / UID / "runtime-handler"
         record.parent.mkdir(parents=True)
         record.write_text("")
-    found = classes(*known, root=tmp_path, is_enabled=is_enabled)
+    runtime_classes = classes(*known, root=tmp_path, is_enabled=is_enabled)
     with pytest.raises(HandlerError, match=f"{why}.*delete the pod"):
-        await found.handler(pod_of("sandboxed"), FRESH if is_damaged else SILENT)
+        await runtime_classes.handler(pod_of("sandboxed"), FRESH if is_damaged else SILENT)
 
 
 @pytest.mark.parametrize("name", [None, "", "legacy"])
 async def test_a_pod_without_class_has_the_default_whatever_the_engine_reports(
     tmp_path: Path, name: str | None
 ) -> None:
-    found = classes(root=tmp_path)
-    assert await found.handler(pod_of(name), SILENT) == ""
-    assert found.known_handler(pod_of(name), SILENT) == ""
+    runtime_classes = classes(root=tmp_path)
+    assert await runtime_classes.handler(pod_of(name), SILENT) == ""
+    assert runtime_classes.known_handler(pod_of(name), SILENT) == ""
     assert not (tmp_path / "pods").exists()
 
 
 @pytest.mark.parametrize("failure", [UnavailableError("overloaded"), UnreachableError("no route")])
 async def test_a_server_that_does_not_say_is_asked_again_later(failure: Exception) -> None:
-    found = classes(server=FakeServer(failure=failure))
+    runtime_classes = classes(server=FakeServer(failure=failure))
     with pytest.raises(HandlerError, match="failed to lookup RuntimeClass x: "):
-        await found.handler(a_pod(runtimeClassName="x"), FRESH)
+        await runtime_classes.handler(a_pod(runtimeClassName="x"), FRESH)
 
 
 async def test_with_the_gate_off_what_pods_name_is_ignored() -> None:
-    found = classes(is_enabled=False)
-    assert await found.handler(a_pod(runtimeClassName="gone"), FRESH) == ""
-    assert found.named_by(a_pod(runtimeClassName="gone")) is None
-    assert not found.is_gone(a_pod(runtimeClassName="gone"))
+    runtime_classes = classes(is_enabled=False)
+    assert await runtime_classes.handler(a_pod(runtimeClassName="gone"), FRESH) == ""
+    assert runtime_classes.named_by(a_pod(runtimeClassName="gone")) is None
+    assert not runtime_classes.is_gone(a_pod(runtimeClassName="gone"))
 
 
 @pytest.mark.parametrize(
@@ -220,15 +220,15 @@ async def test_with_the_gate_off_what_pods_name_is_ignored() -> None:
 def test_a_class_is_gone_only_when_all_are_known(
     name: str | None, is_synced: bool, is_gone: bool
 ) -> None:
-    found = classes(a_class("here", "runc"), is_synced=is_synced)
-    assert found.is_gone(a_pod(runtimeClassName=name)) is is_gone
+    runtime_classes = classes(a_class("here", "runc"), is_synced=is_synced)
+    assert runtime_classes.is_gone(a_pod(runtimeClassName=name)) is is_gone
 
 
-def test_every_change_is_told_by_name() -> None:
+def test_every_change_is_reported_by_name() -> None:
     informer = FakeInformer()
-    heard: list[str] = []
-    found = RuntimeClasses(FakeServer(), informer, None, is_enabled=True)  # type: ignore[arg-type]
-    found.on_change(heard.append)
-    informer.tell(None, a_class("new", "runc"))
-    informer.tell(a_class("old", "runc"), None)
-    assert heard == ["new", "old"]
+    changed: list[str] = []
+    runtime_classes = RuntimeClasses(FakeServer(), informer, None, is_enabled=True)  # type: ignore[arg-type]
+    runtime_classes.on_change(changed.append)
+    informer.notify(None, a_class("new", "runc"))
+    informer.notify(a_class("old", "runc"), None)
+    assert changed == ["new", "old"]

@@ -35,7 +35,7 @@ def fast_pod() -> Pod:
 
 def sandboxes(life: Life) -> list[str]:
     """The handlers that sandboxes were asked for, in order."""
-    return [each.partition(" ")[2] for each in life.engine.calls if each.startswith("run_sandbox")]
+    return [call.partition(" ")[2] for call in life.engine.calls if call.startswith("run_sandbox")]
 
 
 async def begin(life: Life) -> None:
@@ -57,7 +57,7 @@ async def test_class_deleted_then_sandbox_stopped(life: Life) -> None:
     await stop_from_outside(life)
     assert sandboxes(life) == ["crun", "crun"]
     assert "RuntimeClassGone" in life.events.reasons
-    assert any('goes on under handler "crun"' in each for each in life.events.told)
+    assert any('goes on under handler "crun"' in message for message in life.events.recorded)
 
 
 async def test_class_created_again_with_another_handler_then_sandbox_stopped(life: Life) -> None:
@@ -65,7 +65,9 @@ async def test_class_created_again_with_another_handler_then_sandbox_stopped(lif
     life.api.add_class("fast", "kata", "2026-01-01T01:00:00Z")
     await stop_from_outside(life)
     assert sandboxes(life) == ["crun", "crun"]
-    replaced = [each for each in life.events.told if each.startswith("RuntimeClassReplaced")]
+    replaced = [
+        message for message in life.events.recorded if message.startswith("RuntimeClassReplaced")
+    ]
     assert len(replaced) == 1
     assert 'names handler "kata" now: this pod stays under handler "crun"' in replaced[0]
 
@@ -109,9 +111,9 @@ async def test_pod_waits_for_its_handler_while_the_class_changes(life: Life) -> 
     assert set(sandboxes(life)) == {"crun"}
     assert life.engine.running == []
     assert any(
-        'admitted under handler "crun" of RuntimeClass "fast"' in each
-        and "delete the pod to use what it names now" in each
-        for each in life.events.told
+        'admitted under handler "crun" of RuntimeClass "fast"' in message
+        and "delete the pod to use what it names now" in message
+        for message in life.events.recorded
     )
     # The handler comes: the pod starts under it, not under its class's new one.
     life.engine.handlers = {"", "crun", "kata"}
@@ -150,7 +152,9 @@ async def test_engine_that_runs_another_handler_than_asked_for(tmp_path: Path) -
         life.engine.runs_everything_under = "runc"
         life.begin(fast_pod())
         await life.until(lambda: "FailedCreatePodSandBox" in life.events.reasons)
-        assert 'asked for handler "crun" and made sandbox s1 under "runc"' in life.events.told[0]
+        assert (
+            'asked for handler "crun" and made sandbox s1 under "runc"' in life.events.recorded[0]
+        )
         assert "stop_sandbox s1" in life.engine.calls
         assert life.engine.running == []
 
@@ -188,4 +192,7 @@ async def test_earlier_sandbox_on_a_silent_engine_with_its_class_gone_or_changed
         await life.look()
         await life.until(lambda: "FailedCreatePodSandBox" in life.events.reasons)
         assert sandboxes(life) == ["crun"]
-        assert any("is not known" in each and "delete the pod" in each for each in life.events.told)
+        assert any(
+            "is not known" in message and "delete the pod" in message
+            for message in life.events.recorded
+        )

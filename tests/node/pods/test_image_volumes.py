@@ -1,4 +1,4 @@
-"""Images that containers mount as volumes: pulled before the start, told to the engine, refused."""
+"""Image volumes of containers: pulled before the start, passed to the engine, refused."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ async def test_the_engine_gets_the_images_that_the_container_mounts(tmp_path: Pa
     async with living(tmp_path) as life:
         life.begin(mounting("model", "data"))
         await life.until(lambda: life.engine.running == ["app"])
-        (found,) = (status for _, status in life.engine._containers.values())
-        by_path = {each.container_path: each for each in found.mounts}
+        (container,) = (status for _, status in life.engine._containers.values())
+        by_path = {mount.container_path: mount for mount in container.mounts}
         model = by_path["/model"]
         assert (model.image.user_specified_image, model.host_path) == ("model:1", "")
         assert model.image.image.endswith("model:1")
@@ -34,7 +34,7 @@ async def test_the_engine_gets_the_images_that_the_container_mounts(tmp_path: Pa
         assert "/other" not in by_path
 
 
-async def test_an_image_volume_that_cannot_be_had_is_reported_and_nothing_starts(
+async def test_missing_image_volume_is_reported_and_nothing_starts(
     tmp_path: Path,
 ) -> None:
     async with living(tmp_path) as life:

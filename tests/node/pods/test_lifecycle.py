@@ -61,7 +61,7 @@ STOPPED_AND_CLEAN = PodState(Stage.TERMINATED)
 
 
 @pytest.mark.parametrize(
-    ("state", "given", "stage", "actions"),
+    ("state", "inputs", "stage", "actions"),
     [
         pytest.param(
             PodState(), inputs(), Stage.PREPARING, [Begin(PREPARE)], id="new: prepared first"
@@ -240,12 +240,12 @@ STOPPED_AND_CLEAN = PodState(Stage.TERMINATED)
         ),
     ],
 )
-def test_one_step(state: PodState, given: Inputs, stage: Stage, actions: list[Action]) -> None:
-    step = next_step(state, given)
+def test_one_step(state: PodState, inputs: Inputs, stage: Stage, actions: list[Action]) -> None:
+    step = next_step(state, inputs)
     assert (step.state.stage, list(step.actions)) == (stage, actions)
 
 
-@pytest.mark.parametrize("stage", [each for each in Stage if each is not Stage.PREPARING])
+@pytest.mark.parametrize("stage", [stage for stage in Stage if stage is not Stage.PREPARING])
 def test_a_success_of_another_stage_changes_nothing(stage: Stage) -> None:
     state = PodState(stage)
     late = next_step(state, inputs(view=TERMINATED_VIEW, succeeded=names(PREPARE)))

@@ -101,8 +101,8 @@ class PodLife:
     def step(self, number: int, *, is_late: bool = False) -> None:
         liveness = number % 8 != 0
         probed = Probed(
-            startup={each.id: True for each in self.containers},
-            liveness={each.id: liveness for each in self.containers},
+            startup={container.id: True for container in self.containers},
+            liveness={container.id: liveness for container in self.containers},
         )
         before = self.state
         step = next_step(
@@ -130,12 +130,12 @@ class PodLife:
                 self.pod = with_status(self.pod, phase="Failed")
 
     def check(self, before: PodState, after: PodState, actions: tuple[Action, ...]) -> None:
-        forward = [each for each in actions if isinstance(each, NewSandbox | Start)]
+        forward = [action for action in actions if isinstance(action, NewSandbox | Start)]
         if not before.is_live:
             assert not after.is_live, "termination is never taken back"
         if not after.is_live or self.was_terminated:
             assert not forward, "nothing starts after termination began"
-        if any(isinstance(each, NewSandbox) for each in actions):
+        if any(isinstance(action, NewSandbox) for action in actions):
             assert SANDBOX not in self.operations, "one sandbox at a time"
         if after.stage in (Stage.CLEANING, Stage.TERMINATED, Stage.DISCARDED):
             assert after.stage is not Stage.TERMINATED or self.view.is_stopped
@@ -148,7 +148,7 @@ class PodLife:
             case Begin(operation):
                 self.operations.setdefault(operation, action)
             case NewSandbox():
-                replaced = next((each for each in self.sandboxes if each.is_ready), None)
+                replaced = next((sandbox for sandbox in self.sandboxes if sandbox.is_ready), None)
                 assert replaced is None or action.replaced is not None
                 self.operations.setdefault(SANDBOX, action)
             case Start():
@@ -224,7 +224,7 @@ class PodLife:
             self.record, self.is_record_damaged = HandlerRecord("fast", handler), False
         if wanted.replaced is not None:
             self.stop_everything()
-        assert not any(each.is_ready for each in self.sandboxes), "never two sandboxes"
+        assert not any(sandbox.is_ready for sandbox in self.sandboxes), "never two sandboxes"
         self.handlers_used.append(handler)
         self.clock += 1
         self.sandboxes.append(
@@ -242,8 +242,10 @@ class PodLife:
         if sandbox is None or not sandbox.is_ready:
             return False
         assert not any(
-            each.name == name and each.state is State.RUNNING and each.sandbox_id == sandbox.id
-            for each in self.containers
+            container.name == name
+            and container.state is State.RUNNING
+            and container.sandbox_id == sandbox.id
+            for container in self.containers
         ), "never the same container twice"
         self.clock += 1
         self.containers.append(
@@ -259,20 +261,20 @@ class PodLife:
     def stop_everything(self) -> None:
         for container in list(self.containers):
             self.end(container.id, 137)
-        self.sandboxes = [replace(each, is_ready=False) for each in self.sandboxes]
+        self.sandboxes = [replace(sandbox, is_ready=False) for sandbox in self.sandboxes]
 
     def end(self, id_: str, code: int) -> None:
         self.containers = [
-            replace(each, state=State.EXITED, exit_code=code)
-            if each.id == id_ and each.state is State.RUNNING
-            else each
-            for each in self.containers
+            replace(container, state=State.EXITED, exit_code=code)
+            if container.id == id_ and container.state is State.RUNNING
+            else container
+            for container in self.containers
         ]
 
     # The world
 
     def container_exits(self, number: int) -> None:
-        alive = [each.id for each in self.containers if each.state is State.RUNNING]
+        alive = [container.id for container in self.containers if container.state is State.RUNNING]
         if alive:
             self.end(alive[number % len(alive)], number % 2)
 
@@ -360,7 +362,7 @@ def test_what_never_happens_to_a_pod(
     pod = PodLife(policy, handler, is_handler_reported=is_handler_reported)
     for event, number in (*life, (end, 0), *after):
         getattr(pod, event)(number)
-        assert sum(each.is_ready for each in pod.sandboxes) <= 1, "never two sandboxes"
+        assert sum(sandbox.is_ready for sandbox in pod.sandboxes) <= 1, "never two sandboxes"
         assert len(set(pod.handlers_used)) <= 1, "the handler never changes"
 
 

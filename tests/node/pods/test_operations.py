@@ -22,38 +22,38 @@ def operations(clock: FakeClock, ends: Ends | None = None) -> Operations:
 
 async def test_a_name_is_busy_until_its_work_has_ended() -> None:
     ends, gate = Ends(), asyncio.Event()
-    found = operations(FakeClock(), ends)
+    ops = operations(FakeClock(), ends)
 
     async def work() -> None:
         await gate.wait()
 
     async with asyncio.TaskGroup() as tasks:
-        found.start("mount", work(), tasks)
+        ops.start("mount", work(), tasks)
         await settle()
-        assert "mount" in found
-        assert not found.may_start("mount")
+        assert "mount" in ops
+        assert not ops.may_start("mount")
         gate.set()
-    assert found.names == frozenset()
+    assert ops.names == frozenset()
     assert ends.count == 1
 
 
 async def test_work_cancelled_before_its_first_step_frees_its_name() -> None:
     ends = Ends()
-    found = operations(FakeClock(), ends)
+    ops = operations(FakeClock(), ends)
 
     async def work() -> None:
         raise AssertionError("never begun")
 
     async with asyncio.TaskGroup() as tasks:
-        found.start("mount", work(), tasks)
-        found.cancel({"mount"})
+        ops.start("mount", work(), tasks)
+        ops.cancel({"mount"})
         await settle()
-        assert found.names == frozenset()
+        assert ops.names == frozenset()
     assert ends.count == 1
 
 
 async def test_cancelled_work_counts_as_running_until_it_has_ended() -> None:
-    found, begun, may_end = operations(FakeClock()), asyncio.Event(), asyncio.Event()
+    ops, begun, may_end = operations(FakeClock()), asyncio.Event(), asyncio.Event()
 
     async def work() -> None:
         begun.set()
@@ -63,41 +63,41 @@ async def test_cancelled_work_counts_as_running_until_it_has_ended() -> None:
             await may_end.wait()
 
     async with asyncio.TaskGroup() as tasks:
-        found.start("mount", work(), tasks)
+        ops.start("mount", work(), tasks)
         await begun.wait()
-        found.cancel({"mount"})
+        ops.cancel({"mount"})
         await settle()
-        assert "mount" in found
+        assert "mount" in ops
         may_end.set()
         await settle()
-        assert "mount" not in found
+        assert "mount" not in ops
 
 
 @pytest.mark.failing_reconciles
 async def test_work_that_breaks_is_tried_again_after_a_pause() -> None:
     clock = FakeClock()
-    found = operations(clock)
+    ops = operations(clock)
 
     async def work() -> None:
         raise RuntimeError("broken")
 
     async with asyncio.TaskGroup() as tasks:
-        found.start("mount", work(), tasks)
-    found.begin_step()
-    assert not found.may_start("mount")
+        ops.start("mount", work(), tasks)
+    ops.begin_step()
+    assert not ops.may_start("mount")
     clock.advance(2)
-    found.begin_step()
-    assert found.may_start("mount")
+    ops.begin_step()
+    assert ops.may_start("mount")
 
 
 def test_pauses_grow_up_to_the_longest() -> None:
     clock = FakeClock()
-    found = operations(clock)
+    ops = operations(clock)
     pauses = []
     for _ in range(5):
-        found.failed("pull")
-        found.begin_step()
-        pause_s = found.next_due_s()
+        ops.failed("pull")
+        ops.begin_step()
+        pause_s = ops.next_due_s()
         assert pause_s is not None
         pauses.append(pause_s)
     floors = [1, 2, 4, 4, 4]
@@ -107,41 +107,41 @@ def test_pauses_grow_up_to_the_longest() -> None:
 
 def test_success_forgets_earlier_failures() -> None:
     clock = FakeClock()
-    found = operations(clock)
-    found.failed("pull")
-    found.failed("pull")
-    found.succeeded("pull")
-    assert found.may_start("pull")
-    found.failed("pull")
-    found.begin_step()
-    pause_s = found.next_due_s()
+    ops = operations(clock)
+    ops.failed("pull")
+    ops.failed("pull")
+    ops.succeeded("pull")
+    assert ops.may_start("pull")
+    ops.failed("pull")
+    ops.begin_step()
+    pause_s = ops.next_due_s()
     assert pause_s is not None
     assert pause_s <= 1.2
 
 
 def test_retry_now_ends_the_pause() -> None:
-    found = operations(FakeClock())
-    found.failed("sandbox")
-    found.retry_now("sandbox")
-    assert found.may_start("sandbox")
+    ops = operations(FakeClock())
+    ops.failed("sandbox")
+    ops.retry_now("sandbox")
+    assert ops.may_start("sandbox")
 
 
 def test_what_falls_due_within_a_step_is_waited_for_not_lost() -> None:
     clock = FakeClock()
-    found = operations(clock)
-    found.postpone("refresh", 5.0)
-    found.begin_step()
+    ops = operations(clock)
+    ops.postpone("refresh", 5.0)
+    ops.begin_step()
     clock.advance(6)
     # The step still judges by the moment it began at; the wait it computes is over at once.
-    assert not found.may_start("refresh")
-    assert found.next_due_s() == 0.0
-    found.begin_step()
-    assert found.may_start("refresh")
-    assert found.next_due_s() is None
+    assert not ops.may_start("refresh")
+    assert ops.next_due_s() == 0.0
+    ops.begin_step()
+    assert ops.may_start("refresh")
+    assert ops.next_due_s() is None
 
 
 def test_a_moment_that_never_comes_is_not_waited_for_busily() -> None:
-    found = operations(FakeClock())
-    found.postpone("refresh", float("inf"))
-    found.begin_step()
-    assert found.next_due_s() == float("inf")
+    ops = operations(FakeClock())
+    ops.postpone("refresh", float("inf"))
+    ops.begin_step()
+    assert ops.next_due_s() == float("inf")

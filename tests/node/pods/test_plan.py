@@ -34,8 +34,8 @@ def said(plan: Plan) -> str:
         return "over"
     if plan.sandbox is not None:
         return f"sandbox{plan.sandbox.attempt}"
-    kills = [f"-{each.container.name}" for each in plan.kill]
-    return " ".join([*(each.name for each in plan.start), *kills])
+    kills = [f"-{kill.container.name}" for kill in plan.kill]
+    return " ".join([*(member.name for member in plan.start), *kills])
 
 
 def plan(pod: Pod, view: PodView, *, busy: str = "", probed: Probed | None = None) -> str:
@@ -94,12 +94,12 @@ def test_a_sandbox_that_serves(spec: Wire, view: PodView, wanted: str) -> None:
 
 
 def test_a_new_sandbox_names_the_one_it_follows() -> None:
-    found = decide(a_pod(), a_view(DEAD), Probed(), frozenset())
-    assert found.sandbox == NewSandbox(1, "s0")
+    engine_plan = decide(a_pod(), a_view(DEAD), Probed(), frozenset())
+    assert engine_plan.sandbox == NewSandbox(1, "s0")
 
 
 @pytest.mark.parametrize(
-    ("policy", "found", "wanted"),
+    ("policy", "expected", "wanted"),
     [
         ("Always", [exited(code=0)], "sandbox1"),
         ("OnFailure", [exited(code=1)], "sandbox1"),
@@ -109,17 +109,17 @@ def test_a_new_sandbox_names_the_one_it_follows() -> None:
         ("Never", [], "sandbox1"),
     ],
 )
-def test_a_dead_sandbox_is_replaced_if_something_would_run_in_it(
-    policy: str, found: list[ContainerView], wanted: str
+def test_dead_sandbox_is_replaced_if_a_container_would_run_in_it(
+    policy: str, expected: list[ContainerView], wanted: str
 ) -> None:
-    assert plan(a_pod(restartPolicy=policy), a_view(DEAD, *found)) == wanted
+    assert plan(a_pod(restartPolicy=policy), a_view(DEAD, *expected)) == wanted
 
 
 # Main containers
 
 
 @pytest.mark.parametrize(
-    ("policy", "found", "wanted"),
+    ("policy", "containers", "wanted"),
     [
         ("Always", [], "app"),
         ("Always", [engine_has()], ""),
@@ -136,12 +136,12 @@ def test_a_dead_sandbox_is_replaced_if_something_would_run_in_it(
         ("OnFailure", [exited(code=0), exited(code=1, restarts=1, created_s=5)], "app"),
     ],
 )
-def test_one_container(policy: str, found: list[ContainerView], wanted: str) -> None:
-    assert plan(a_pod(restartPolicy=policy), a_view(*found)) == wanted
+def test_one_container(policy: str, containers: list[ContainerView], wanted: str) -> None:
+    assert plan(a_pod(restartPolicy=policy), a_view(*containers)) == wanted
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted"),
+    ("expected", "wanted"),
     [
         ([], "a b"),
         ([engine_has("a")], "b"),
@@ -150,9 +150,9 @@ def test_one_container(policy: str, found: list[ContainerView], wanted: str) -> 
     ],
 )
 def test_a_pod_goes_on_while_one_of_its_containers_does(
-    found: list[ContainerView], wanted: str
+    expected: list[ContainerView], wanted: str
 ) -> None:
-    assert plan(a_pod(*named("a", "b"), restartPolicy="Never"), a_view(*found)) == wanted
+    assert plan(a_pod(*named("a", "b"), restartPolicy="Never"), a_view(*expected)) == wanted
 
 
 def test_containers_that_are_worked_on_are_left_alone() -> None:
@@ -185,8 +185,8 @@ def test_a_rule_restarts_what_the_policy_would_not() -> None:
 
 
 def killed(pod: Pod, view: PodView, probed: Probed | None = None) -> list[tuple[str, Reason]]:
-    found = decide(pod, view, probed or Probed(), frozenset())
-    return [(each.message, each.reason) for each in found.kill]
+    engine_plan = decide(pod, view, probed or Probed(), frozenset())
+    return [(action.message, action.reason) for action in engine_plan.kill]
 
 
 @pytest.mark.parametrize(("policy", "suffix"), [("Always", ", will be restarted"), ("Never", "")])
@@ -220,8 +220,8 @@ def test_a_changed_image_replaces_the_container_whatever_the_policy() -> None:
 
 
 def test_a_container_that_does_not_say_what_it_was_made_from_is_kept() -> None:
-    found = engine_has(memory=engine_has().memory.__class__(None, 0, "", "", None, None))
-    assert killed(a_pod(), a_view(found)) == []
+    container = engine_has(memory=engine_has().memory.__class__(None, 0, "", "", None, None))
+    assert killed(a_pod(), a_view(container)) == []
 
 
 # Init containers
@@ -230,7 +230,7 @@ INIT = a_pod(wire_container("app"), initContainers=named("i1", "i2"))
 
 
 @pytest.mark.parametrize(
-    ("found", "busy", "wanted"),
+    ("expected", "busy", "wanted"),
     [
         ([], "", "i1"),
         ([], "i1", ""),
@@ -269,9 +269,9 @@ INIT = a_pod(wire_container("app"), initContainers=named("i1", "i2"))
     ],
 )
 def test_init_containers_run_one_after_another(
-    found: list[ContainerView], busy: str, wanted: str
+    expected: list[ContainerView], busy: str, wanted: str
 ) -> None:
-    assert plan(INIT, a_view(*found), busy=busy) == wanted
+    assert plan(INIT, a_view(*expected), busy=busy) == wanted
 
 
 def test_a_failed_init_container_ends_a_pod_that_never_restarts() -> None:
@@ -290,7 +290,7 @@ SIDE = a_pod(
 
 
 @pytest.mark.parametrize(
-    ("found", "busy", "wanted"),
+    ("expected", "busy", "wanted"),
     [
         ([], "", "s1"),
         ([engine_has("s1")], "", "i"),
@@ -322,8 +322,8 @@ SIDE = a_pod(
         "last one crashed before main began",
     ],
 )
-def test_sidecars(found: list[ContainerView], busy: str, wanted: str) -> None:
-    assert plan(SIDE, a_view(*found), busy=busy) == wanted
+def test_sidecars(expected: list[ContainerView], busy: str, wanted: str) -> None:
+    assert plan(SIDE, a_view(*expected), busy=busy) == wanted
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_a_sidecar_is_replaced_like_a_main_container() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "busy", "wanted"),
+    ("expected", "busy", "wanted"),
     [
         ([engine_has()], "", "debug"),
         ([engine_has()], "debug", ""),
@@ -360,9 +360,9 @@ def test_a_sidecar_is_replaced_like_a_main_container() -> None:
     ],
     ids=["new", "being started", "runs", "runs only once"],
 )
-def test_ephemeral_containers(found: list[ContainerView], busy: str, wanted: str) -> None:
+def test_ephemeral_containers(expected: list[ContainerView], busy: str, wanted: str) -> None:
     pod = a_pod(ephemeralContainers=[wire_container("debug")])
-    assert plan(pod, a_view(*found), busy=busy) == wanted
+    assert plan(pod, a_view(*expected), busy=busy) == wanted
 
 
 def test_an_ephemeral_container_does_not_wait_for_init() -> None:

@@ -40,13 +40,13 @@ class FakeWorker:
 class FakeInformer:
     def __init__(self, *pods: Pod) -> None:
         self._pods = list(pods)
-        self.tell: Any = None
+        self.notify: Any = None
 
     def __iter__(self) -> Any:
         return iter(self._pods)
 
     def add_handler(self, handler: Any) -> None:
-        self.tell = handler
+        self.notify = handler
         for pod in self._pods:
             handler(None, pod)
 
@@ -76,10 +76,10 @@ async def roster_of(
     )
     informer: Any = FakeInformer(*pods)
     node: Any = SimpleNamespace(node=a_node())
-    found = PodManager(context, informer, node)
-    task = asyncio.ensure_future(found.run())
+    manager = PodManager(context, informer, node)
+    task = asyncio.ensure_future(manager.run())
     await settle()
-    yield found, informer
+    yield manager, informer
     task.cancel()
     await asyncio.wait((task,))
 
@@ -90,7 +90,7 @@ def _workers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(pod_manager: PodManager) -> dict[str, bool]:
-    return {each.uid: not each.is_active for each in pod_manager}
+    return {worker.uid: not worker.is_active for worker in pod_manager}
 
 
 async def test_room_is_given_to_those_that_have_had_it_longest() -> None:
@@ -119,10 +119,10 @@ async def test_mirrors_of_static_pods_have_no_worker() -> None:
 async def test_a_pod_of_the_same_name_takes_the_place_of_another() -> None:
     old, new = pod("a", name="web", created="1"), pod("b", name="web", created="2")
     async with roster_of(old) as (pod_manager, informer):
-        informer.tell(old, new)
-        found = pod_manager.find("shop", "web")
-        assert found is not None
-        assert found.uid == "b"
+        informer.notify(old, new)
+        found_pod = pod_manager.find("shop", "web")
+        assert found_pod is not None
+        assert found_pod.uid == "b"
         await settle()
         assert list(pod_manager.uids) == ["b"]
 
@@ -131,24 +131,24 @@ async def test_changes_reach_the_worker_and_an_end_removes_it() -> None:
     one = pod("a")
     async with roster_of(one) as (pod_manager, informer):
         changed = msgspec.structs.replace(one, spec=a_pod(hostNetwork=True).spec)
-        informer.tell(one, changed)
-        assert [each.pod for each in pod_manager] == [changed]
-        informer.tell(changed, None)
+        informer.notify(one, changed)
+        assert [worker.pod for worker in pod_manager] == [changed]
+        informer.notify(changed, None)
         await settle()
         assert list(pod_manager.uids) == []
 
 
-async def test_coming_and_going_is_told() -> None:
-    heard: list[int] = []
+async def test_added_and_removed_pods_are_reported() -> None:
+    counts: list[int] = []
     async with roster_of() as (pod_manager, informer):
-        pod_manager.add_listener(lambda: heard.append(len(pod_manager.uids)))
-        informer.tell(None, pod("a"))
-        informer.tell(pod("a"), None)
+        pod_manager.add_listener(lambda: counts.append(len(pod_manager.uids)))
+        informer.notify(None, pod("a"))
+        informer.notify(pod("a"), None)
         await settle()
-    assert heard == [1, 0]
+    assert counts == [1, 0]
 
 
-async def test_a_worker_that_breaks_ends_no_other_and_goes_on_after_a_pause(
+async def test_failing_worker_ends_no_other_and_resumes_after_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runs: list[str] = []
@@ -161,32 +161,32 @@ async def test_a_worker_that_breaks_ends_no_other_and_goes_on_after_a_pause(
             await super().run()
 
     monkeypatch.setattr(pod_manager_module, "PodWorker", Breaking)
-    told: list[Any] = []
+    events: list[Any] = []
     async with roster_of(pod("a"), pod("b")) as (pod_manager, _):
         context: Any = pod_manager._context
-        context.events = SimpleNamespace(pod=lambda *about: told.append(about[2:]))
+        context.events = SimpleNamespace(pod=lambda *about: events.append(about[2:]))
         while runs.count("a") < 3:
             await settle()
             context.clock.advance(120)
         assert set(pod_manager.uids) == {"a", "b"}
-    assert told[0] == ("FailedSync", "error handling the pod: too deep")
+    assert events[0] == ("FailedSync", "error handling the pod: too deep")
 
 
 class Woken:
-    """A worker that notes what it was told."""
+    """A worker that records its calls."""
 
     def __init__(self, name: str | None) -> None:
         self.pod = name
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def wake(self) -> None:
-        self.told.append("wake")
+        self.calls.append("wake")
 
     def retry_sandbox(self) -> None:
-        self.told.append("retry")
+        self.calls.append("retry")
 
 
-async def test_workers_hear_of_what_concerns_them() -> None:
+async def test_workers_are_notified_of_what_concerns_them() -> None:
     async with roster_of() as (pod_manager, _):
         a, b, none = Woken("a"), Woken("b"), Woken(None)
         kept, pod_manager._workers = pod_manager._workers, {"1": a, "2": b, "3": none}  # type: ignore[dict-item]
@@ -194,9 +194,9 @@ async def test_workers_hear_of_what_concerns_them() -> None:
         pod_manager._on_view("1")
         pod_manager._on_view("gone")
         pod_manager._on_class("b")
-        assert (a.told, b.told, none.told) == (["wake"], ["retry"], [])
+        assert (a.calls, b.calls, none.calls) == (["wake"], ["retry"], [])
         pod_manager._on_engine()
-        assert (a.told, b.told, none.told) == (["wake", "retry"], ["retry", "retry"], ["retry"])
+        assert (a.calls, b.calls, none.calls) == (["wake", "retry"], ["retry", "retry"], ["retry"])
         pod_manager._workers = kept
 
 
@@ -206,8 +206,8 @@ async def test_a_pod_is_judged_by_the_node_as_it_is_now() -> None:
         node: Any = pod_manager._node
         for labels, is_refused in (({"disk": "fast"}, False), ({"disk": "slow"}, True)):
             node.node = a_node(metadata={"name": "n1", "labels": labels})
-            found = pod_manager._refusal(wanted)
-            assert (found is not None) == is_refused
+            refusal = pod_manager._refusal(wanted)
+            assert (refusal is not None) == is_refused
         node.node = None
         assert pod_manager._refusal(wanted) is not None
         assert pod_manager._refusal(pod("01-02")) is None

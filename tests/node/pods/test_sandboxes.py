@@ -68,14 +68,14 @@ async def test_a_sandbox_is_counted_as_a_start(life: Life) -> None:
     sandboxes = maker(life)
     sandbox = await sandboxes.create(POD, a_view(), 0)
     assert sandbox.handler == "crun"
-    assert [each for each in counted(sandboxes) if "errors" not in each] == [
+    assert [line for line in counted(sandboxes) if "errors" not in line] == [
         "kubelet_started_pods_total 1"
     ]
     assert "kubelet_started_pods_errors_total 1" not in counted(sandboxes)
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason", "said"),
+    ("answer", "reason", "message"),
     [
         (HandlerError(CLASS_NOT_FOUND, str(ClassMissing("fast"))), "RuntimeClassNotFound",
          'runtimeclass.node.k8s.io "fast" not found (the pod waits on node n1 for RuntimeClass '
@@ -90,20 +90,20 @@ async def test_a_sandbox_is_counted_as_a_start(life: Life) -> None:
     ],
 )  # fmt: skip
 async def test_each_failure_has_its_reason_and_is_counted(
-    life: Life, answer: str | Exception, reason: str, said: str
+    life: Life, answer: str | Exception, reason: str, message: str
 ) -> None:
     sandboxes = maker(life, answer)
     with pytest.raises(SyncError) as failure:
         await sandboxes.create(POD, a_view(), 0)
     assert failure.value.reason == reason
-    assert said in str(failure.value)
+    assert message in str(failure.value)
     assert "kubelet_started_pods_total 1" in counted(sandboxes)
     assert "kubelet_started_pods_errors_total 1" in counted(sandboxes)
     is_engines = reason == "SandboxRefused"
-    assert any('runtime_handler="unknown"' in each for each in counted(sandboxes)) is is_engines
+    assert any('runtime_handler="unknown"' in line for line in counted(sandboxes)) is is_engines
 
 
-async def test_a_configuration_that_cannot_be_made_is_counted(life: Life, tmp_path: Path) -> None:
+async def test_failed_configuration_is_counted(life: Life, tmp_path: Path) -> None:
     sandboxes = maker(life)
     options = replace(sandboxes.options, resolv_conf=tmp_path / "absent")
     with pytest.raises(SyncError) as failure:
@@ -120,5 +120,5 @@ async def test_a_sandbox_under_another_handler_is_stopped(life: Life) -> None:
     with pytest.raises(SyncError) as failure:
         await sandboxes.create(POD, a_view(), 0)
     assert failure.value.reason == "WrongRuntimeHandler"
-    assert [each.partition(" ")[0] for each in life.engine.calls] == ["run_sandbox", "stop_sandbox"]
+    assert [call.partition(" ")[0] for call in life.engine.calls] == ["run_sandbox", "stop_sandbox"]
     assert "kubelet_started_pods_errors_total 1" in counted(sandboxes)

@@ -41,7 +41,7 @@ class Parts:
         self.answers: dict[str, Any] = {}
         self.events = FakeEvents()
         self.root = root
-        given: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "name": "n1", "root_dir": root, "container_logs_dir": root / "flat",
             "resolv_conf": None, "node_ip": "10.0.0.1",
         }  # fmt: skip
@@ -50,13 +50,13 @@ class Parts:
             engine=part, observer=part, images=part, objects=part, services=part, hooks=part,
             events=self.events,  # type: ignore[arg-type]
             metrics=Metrics(), mounter=part, user_namespaces=part, clock=FakeClock(),
-            options=NodeOptions(**(given | options)), paths=NodePaths(root, root / "logs"),
+            options=NodeOptions(**(defaults | options)), paths=NodePaths(root, root / "logs"),
             security=part, memory_capacity_bytes=1 << 30,
         )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
-        async def call(*given: Any, **_: Any) -> Any:
-            self.calls.append((name, *given))
+        async def call(*arguments: Any, **_: Any) -> Any:
+            self.calls.append((name, *arguments))
             answer = self.answers.get(name)
             if isinstance(answer, list):
                 answer = answer.pop(0)
@@ -71,7 +71,7 @@ class Parts:
 
     @property
     def names(self) -> list[str]:
-        return [each[0] for each in self.calls]
+        return [call[0] for call in self.calls]
 
 
 @pytest.fixture
@@ -93,14 +93,14 @@ def first(launch: Launch) -> Member:
     return next(iter(members(launch.pod.spec)))
 
 
-async def test_pull_secrets_that_cannot_be_had_keep_no_one_from_starting(parts: Parts) -> None:
+async def test_missing_pull_secrets_do_not_prevent_a_start(parts: Parts) -> None:
     names = ("away", "refused", "none", "there")
     pod = a_pod(imagePullSecrets=[{"name": name} for name in names])
     parts.answers["get"] = [UnreachableError("away"), StatusError("why"), None, "secret"]
-    found: list[Any] = await parts.starter._pull_secrets(pod)
-    assert found == ["secret"]
-    assert [each[2:] for each in parts.calls] == [("shop", name) for name in names]
-    assert parts.events.told == [
+    result: list[Any] = await parts.starter._pull_secrets(pod)
+    assert result == ["secret"]
+    assert [call[2:] for call in parts.calls] == [("shop", name) for name in names]
+    assert parts.events.recorded == [
         "FailedToRetrieveImagePullSecret: Unable to retrieve some image pull secrets (none); "
         "attempting to pull the image may not succeed."
     ]
@@ -114,7 +114,7 @@ async def test_an_image_that_is_not_there_says_when_to_try_again(parts: Parts) -
     assert (failed.value.reason, failed.value.message, failed.value.retry_s) == (
         "ImagePullBackOff", "why", 7.0
     )  # fmt: skip
-    assert parts.events.told == ["Failed: app: Error: ImagePullBackOff"]
+    assert parts.events.recorded == ["Failed: app: Error: ImagePullBackOff"]
 
 
 VOLUMES = [
@@ -128,7 +128,7 @@ VOLUMES = [
 def with_volumes(parts: Parts) -> Launch:
     mounts = [{"name": name, "mountPath": f"/{name}"} for name in ("tools", "data", "empty")]
     launch = a_launch(parts, a_pod(wire_container(volumeMounts=mounts), volumes=VOLUMES))
-    kinds = {each["name"]: IMAGE if "image" in each else "emptyDir" for each in VOLUMES}
+    kinds = {volume["name"]: IMAGE if "image" in volume else "emptyDir" for volume in VOLUMES}
     for name, kind in kinds.items():
         launch.volumes[str(name)] = MountedVolume(str(name), kind, None)
     return launch
@@ -137,12 +137,12 @@ def with_volumes(parts: Parts) -> Launch:
 async def test_images_that_a_container_mounts_are_pulled(parts: Parts) -> None:
     launch = with_volumes(parts)
     parts.answers["ensure_image"] = SimpleNamespace(reference="sha256:1")
-    found = await parts.starter._volume_images(launch, first(launch), ())
-    assert {name: (each.image, each.user_specified_image) for name, each in found.items()} == {
+    images = await parts.starter._volume_images(launch, first(launch), ())
+    assert {name: (image.image, image.user_specified_image) for name, image in images.items()} == {
         "tools": ("sha256:1", "tools:1"),
         "data": ("sha256:1", "data:1"),
     }
-    assert [each[3:5] for each in parts.calls] == [
+    assert [call[3:5] for call in parts.calls] == [
         ("tools:1", "IfNotPresent"), ("data:1", "Always")
     ]  # fmt: skip
 
@@ -153,7 +153,7 @@ async def test_a_volumes_image_that_is_not_there(parts: Parts) -> None:
     with pytest.raises(SyncError, match="why") as failed:
         await parts.starter._volume_images(launch, first(launch), ())
     assert (failed.value.reason, failed.value.retry_s) == ("ErrImagePull", 3.0)
-    assert parts.events.told == ["Failed: app: Error: ErrImagePull"]
+    assert parts.events.recorded == ["Failed: app: Error: ErrImagePull"]
 
 
 @pytest.mark.parametrize(
@@ -195,11 +195,11 @@ async def test_a_container_is_created_beside_its_log(parts: Parts) -> None:
     assert await parts.starter._create(launch, first(launch), CONFIG) == "c1"
     assert (parts.root / "pod-logs/app").is_dir()
     assert parts.calls == [("create_container", "s0", CONFIG, launch.sandbox_config)]
-    assert parts.events.told == ["Created: app: Container created"]
+    assert parts.events.recorded == ["Created: app: Container created"]
 
 
 @pytest.mark.parametrize(
-    ("error", "reason", "said"),
+    ("error", "reason", "message"),
     [
         (CRI, "CreateContainerError", "engine says no"),
         (
@@ -209,15 +209,15 @@ async def test_a_container_is_created_beside_its_log(parts: Parts) -> None:
         ),
     ],
 )
-async def test_a_container_that_cannot_be_created(
-    parts: Parts, error: Exception, reason: str, said: str
+async def test_failed_creation_is_reported_with_its_reason(
+    parts: Parts, error: Exception, reason: str, message: str
 ) -> None:
     launch = a_launch(parts)
     parts.answers["create_container"] = error
     with pytest.raises(SyncError) as failed:
         await parts.starter._create(launch, first(launch), CONFIG)
-    assert (failed.value.reason, failed.value.message) == (reason, said)
-    assert parts.events.told == [f"Failed: app: Error: {said}"]
+    assert (failed.value.reason, failed.value.message) == (reason, message)
+    assert parts.events.recorded == [f"Failed: app: Error: {message}"]
 
 
 async def test_a_container_that_does_not_run_is_looked_at(parts: Parts) -> None:
@@ -229,18 +229,18 @@ async def test_a_container_that_does_not_run_is_looked_at(parts: Parts) -> None:
         await parts.starter._run(launch, first(launch), "c1")
     assert failed.value.reason == "RunContainerError"
     assert parts.calls[2:] == [("refresh_container", "c1", "s0")]
-    assert parts.events.told == [
+    assert parts.events.recorded == [
         "Started: app: Container started", "Failed: app: Error: engine says no"
     ]  # fmt: skip
 
 
-async def test_a_container_that_cannot_be_read_is_none(parts: Parts) -> None:
+async def test_failed_refresh_of_a_container_is_none(parts: Parts) -> None:
     launch = a_launch(parts)
     parts.answers["refresh_container"] = ["view", CRI]
-    found: list[Any] = [
+    result: list[Any] = [
         await parts.starter._refresh_view(launch, first(launch), "c1") for _ in range(2)
     ]
-    assert found == ["view", None]
+    assert result == ["view", None]
 
 
 def test_the_log_is_shown_under_its_flat_name(parts: Parts) -> None:
@@ -257,7 +257,7 @@ def test_the_log_is_shown_under_its_flat_name(parts: Parts) -> None:
     for _ in range(2):
         link()
         made = list((parts.root / "flat").iterdir())
-        assert [each.readlink() for each in made] == [log]
+        assert [path.readlink() for path in made] == [log]
     assert made[0].name == "web_shop_app-c1.log"
     without = Parts(parts.root / "other", container_logs_dir=None)
     without.starter._link_log(launch.pod, first(launch), "c1", launch, CONFIG)
@@ -271,21 +271,21 @@ def test_the_log_is_shown_under_its_flat_name(parts: Parts) -> None:
 @pytest.mark.parametrize(
     ("ips", "address"), [(("10.1.0.5", "fd00::5"), "10.1.0.5"), ((), "10.0.0.1")]
 )
-async def test_a_hook_that_fails_is_told_with_the_container(
+async def test_failed_hook_is_reported_with_the_container(
     parts: Parts, ips: tuple[str, ...], address: str
 ) -> None:
     hook = {"exec": {"command": ["x"]}}
     pod = a_pod(wire_container(lifecycle={"postStart": hook}))
     launch = a_launch(parts, pod, sandbox=a_sandbox(ips=ips))
-    member, found = first(launch), engine_has()
-    await parts.starter._post_start(launch, member, "c1", found)
-    assert [each[3] for each in parts.calls] == ["c1"]
+    member, container = first(launch), engine_has()
+    await parts.starter._post_start(launch, member, "c1", container)
+    assert [call[3] for call in parts.calls] == ["c1"]
     assert parts.calls[0][-1] == address
     parts.answers["run"] = HookError("secret words")
     with pytest.raises(HookFailedError, match="secret words") as failed:
-        await parts.starter._post_start(launch, member, "c1", found)
-    assert failed.value.container is found
-    assert parts.events.told == ["FailedPostStartHook: app: PostStartHook failed"]
+        await parts.starter._post_start(launch, member, "c1", container)
+    assert failed.value.container is container
+    assert parts.events.recorded == ["FailedPostStartHook: app: PostStartHook failed"]
 
 
 @pytest.mark.parametrize("lifecycle", [None, {"preStop": {"exec": {"command": ["x"]}}}])

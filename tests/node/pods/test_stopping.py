@@ -15,7 +15,14 @@ from moorage.node.pods.stopping import ContainerStopper, kill_grace_s
 from moorage.node.runtime.engine import ExecResult
 from tests.clocks import FakeClock, settle
 from tests.node.engine import FakeEngine
-from tests.node.objects import a_pod, a_sandbox, a_view, engine_has, remembering, wire_container
+from tests.node.objects import (
+    a_pod,
+    a_sandbox,
+    a_view,
+    container_record,
+    engine_has,
+    wire_container,
+)
 from tests.node.pods.lives import FakeEvents
 
 PROBE = {"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": 3}
@@ -108,7 +115,7 @@ async def test_dead_sandboxes_are_stopped_too_for_they_hold_addresses() -> None:
     assert engine.calls == ["stop_sandbox new", "stop_sandbox old"]
 
 
-async def test_a_sandbox_that_cannot_be_stopped_is_named() -> None:
+async def test_failed_sandbox_stop_names_the_sandbox() -> None:
     engine = FakeEngine(FakeClock())
     engine.failing["stop_sandbox"] = "busy"
     with pytest.raises(TeardownError, match=r"failed to stop sandbox s0: .* desc = busy"):
@@ -122,13 +129,13 @@ async def test_an_orphan_is_given_the_time_it_remembers(recorded: int | None, gr
             self.calls.append(f"{container_id} {grace_s}")
 
     engine = Patient(FakeClock())
-    memory = remembering(grace_period_s=recorded)
+    memory = container_record(grace_period_s=recorded)
     await stopper(engine).stop_orphan(a_view(engine_has(memory=memory)))
     assert engine.calls == [f"app-0 {grace_s}", "stop_sandbox s0"]
 
 
 class Blocking(FakeEngine):
-    """Containers end at the moment they are told to, except those that are held or fail."""
+    """Containers end the moment they are stopped, except those that are held or fail."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(clock)

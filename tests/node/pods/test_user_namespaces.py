@@ -26,19 +26,19 @@ def users(root: Path, most: int = 3, register: Path | None = None) -> UserNamesp
 
 
 async def firsts(namespaces: UserNamespaces, *wanted: Pod) -> list[int]:
-    found = await asyncio.gather(*(namespaces.of(pod) for pod in wanted))
-    return [each.uids[0].host_id for each in found]
+    result = await asyncio.gather(*(namespaces.of(pod) for pod in wanted))
+    return [mappings.uids[0].host_id for mappings in result]
 
 
 async def test_no_two_pods_share_ids_and_none_has_the_nodes(tmp_path: Path) -> None:
-    found = await firsts(users(tmp_path), *pods(3))
-    assert sorted(found) == [65536, 131072, 196608]
+    first_names = await firsts(users(tmp_path), *pods(3))
+    assert sorted(first_names) == [65536, 131072, 196608]
 
 
 async def test_a_range_is_the_same_for_users_and_groups(tmp_path: Path) -> None:
-    found = await users(tmp_path).of(a_pod())
-    assert list(found.uids) == list(found.gids)
-    assert (found.uids[0].container_id, found.uids[0].length) == (0, 65536)
+    mappings = await users(tmp_path).of(a_pod())
+    assert list(mappings.uids) == list(mappings.gids)
+    assert (mappings.uids[0].container_id, mappings.uids[0].length) == (0, 65536)
 
 
 async def test_a_restarted_agent_hands_out_nothing_twice(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ async def test_the_file_is_the_kubelets(tmp_path: Path) -> None:
     mapping = [{"hostId": 65536, "containerId": 0, "length": 65536}]
     stored = json.loads((tmp_path / "pods/u/userns").read_text())
     assert [
-        {key: each.get(key, 0) for key in mapping[0]} for each in stored["uidMappings"]
+        {key: id_range.get(key, 0) for key in mapping[0]} for id_range in stored["uidMappings"]
     ] == mapping
     assert stored["gidMappings"] == stored["uidMappings"]
 
@@ -70,12 +70,12 @@ async def test_a_range_is_free_again_when_its_pods_directory_is_gone(tmp_path: P
 async def test_agents_of_several_clusters_share_no_ids(tmp_path: Path) -> None:
     register = tmp_path / "register"
     agents = [users(tmp_path / name, register=register) for name in ("a", "b", "c")]
-    found = await asyncio.gather(*(firsts(agent, *pods(3)) for agent in agents))
-    assert sorted(first for group in found for first in group) == [
+    result = await asyncio.gather(*(firsts(agent, *pods(3)) for agent in agents))
+    assert sorted(first for group in result for first in group) == [
         index * 65536 for index in range(1, 10)
     ]
     # A pod keeps its range when its agent starts again.
-    assert await firsts(users(tmp_path / "b", register=register), *pods(3)) == found[1]
+    assert await firsts(users(tmp_path / "b", register=register), *pods(3)) == result[1]
 
 
 async def test_ids_of_a_cluster_that_is_gone_are_free_again(tmp_path: Path) -> None:

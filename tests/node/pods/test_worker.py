@@ -15,7 +15,7 @@ from tests.node.pods.lives import Life, living
 
 
 def calls(life: Life, *kinds: str) -> list[str]:
-    return [each for each in life.engine.calls if each.split()[0] in kinds]
+    return [call for call in life.engine.calls if call.split()[0] in kinds]
 
 
 def phase(life: Life) -> str:
@@ -82,7 +82,8 @@ async def test_a_container_that_crashes_comes_back_later_and_later(tmp_path: Pat
                 assert life.clock.monotonic() - begun_s == 10 * count
         assert life.api.pod is not None
         assert any(
-            each.startswith("BackOff: app: Back-off restarting") for each in life.events.told
+            message.startswith("BackOff: app: Back-off restarting")
+            for message in life.events.recorded
         )
 
 
@@ -115,7 +116,7 @@ async def test_main_containers_end_before_their_sidecars(tmp_path: Path) -> None
         await life.until(lambda: phase(life) == "Running")
         life.ask_to_delete()
         await life.until(lambda: is_gone(life))
-        assert [each.split()[1] for each in calls(life, "stop")] == ["app", "s2", "s1"]
+        assert [call.split()[1] for call in calls(life, "stop")] == ["app", "s2", "s1"]
 
 
 async def test_hooks(tmp_path: Path) -> None:
@@ -169,10 +170,10 @@ async def test_nothing_is_started_in_a_sandbox_that_was_stopped_from_outside(
         await life.until(lambda: life.engine.running == ["app"])
         started = calls(life, "run_sandbox", "create", "start")
         assert started == ["run_sandbox", "create app", "start app"] * 2
-        assert not any(each.startswith("Failed") for each in life.events.told)
+        assert not any(message.startswith("Failed") for message in life.events.recorded)
 
 
-async def test_a_start_that_failed_because_its_sandbox_was_stopped_is_no_failure(
+async def test_start_is_repeated_when_its_sandbox_was_stopped(
     tmp_path: Path,
 ) -> None:
     async with living(tmp_path) as life:
@@ -188,7 +189,7 @@ async def test_a_class_that_does_not_exist_yet_is_waited_for(tmp_path: Path) -> 
     async with living(tmp_path) as life:
         life.begin(a_pod(runtimeClassName="fast"))
         await life.until(lambda: "FailedCreatePodSandBox" in life.events.reasons)
-        assert life.events.told[0].startswith(
+        assert life.events.recorded[0].startswith(
             "FailedCreatePodSandBox: Failed to create pod sandbox: "
             'runtimeclass.node.k8s.io "fast" not found'
         )
@@ -199,12 +200,12 @@ async def test_a_class_that_does_not_exist_yet_is_waited_for(tmp_path: Path) -> 
         assert calls(life, "run_sandbox") == ["run_sandbox crun"]
 
 
-async def test_a_handler_the_engine_lacks_is_said_with_what_to_do(tmp_path: Path) -> None:
+async def test_missing_handler_is_reported_with_what_to_do(tmp_path: Path) -> None:
     async with living(tmp_path) as life:
         life.api.add_class("odd", "unconfigured")
         life.begin(a_pod(runtimeClassName="odd"))
         await life.until(lambda: "FailedCreatePodSandBox" in life.events.reasons)
-        message = life.events.told[0]
+        message = life.events.recorded[0]
         assert 'no runtime for "unconfigured" is configured' in message
         assert 'RuntimeClass "odd" asks for handler "unconfigured" on node n1' in message
         assert "the engine offers crun" in message
@@ -262,7 +263,7 @@ async def test_a_job_that_ended_while_no_agent_looked_is_reported(tmp_path: Path
         assert life.engine.is_empty
 
 
-async def test_a_container_an_agent_only_created_is_made_anew(tmp_path: Path) -> None:
+async def test_container_that_an_agent_only_created_is_created_again(tmp_path: Path) -> None:
     async with living(tmp_path) as life:
         life.engine.failing["start"] = "interrupted"
         life.begin(a_pod())
@@ -296,7 +297,9 @@ async def test_a_pod_that_the_node_cannot_keep_is_evicted_once(tmp_path: Path) -
         await life.until(lambda: phase(life) == "Failed")
         assert life.api.pod is not None
         assert (life.api.pod.status.reason, life.api.pod.status.message) == ("Evicted", "too much")
-        assert [each for each in life.events.told if "Evicted" in each] == ["Evicted: too much"]
+        assert [message for message in life.events.recorded if "Evicted" in message] == [
+            "Evicted: too much"
+        ]
         await life.until(lambda: not life.worker.is_active)
         assert not life.worker.evict(TerminationReason("Evicted", "late"))
 

@@ -78,8 +78,8 @@ async def test_commands(answer: ExecResult | CriError, wanted: CheckResult) -> N
 
 
 async def test_what_a_command_prints_is_cut() -> None:
-    found = await check(EXEC, FakeEngine(ExecResult(b"x" * 20000, b"", 0)))
-    assert len(found.output) == 10 * 1024
+    errors = await check(EXEC, FakeEngine(ExecResult(b"x" * 20000, b"", 0)))
+    assert len(errors.output) == 10 * 1024
 
 
 @pytest.mark.parametrize(
@@ -124,17 +124,17 @@ async def test_tcp() -> None:
 
 
 async def test_a_tcp_probe_hangs_up_once_it_is_connected() -> None:
-    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.set_result(await reader.read())
+        received.set_result(await reader.read())
         writer.close()
 
     server = await asyncio.start_server(listen, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server, asyncio.timeout(10):
         assert (await check({"tcpSocket": {"port": port}})).outcome is Outcome.SUCCESS
-        assert await heard == b""
+        assert await received == b""
 
 
 async def test_a_probe_that_names_nothing_to_ask() -> None:
@@ -202,7 +202,7 @@ def test_the_status_in_a_reply(reply: bytes, status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         (
             grpc.StatusCode.UNIMPLEMENTED,
@@ -213,13 +213,13 @@ def test_the_status_in_a_reply(reply: bytes, status: int) -> None:
         (grpc.StatusCode.NOT_FOUND, "error: health rpc probe failed: why"),
     ],
 )
-def test_how_a_health_call_fails(code: grpc.StatusCode, said: str) -> None:
+def test_how_a_health_call_fails(code: grpc.StatusCode, message: str) -> None:
     nothing = aio.Metadata()
-    assert checks._grpc_failure(aio.AioRpcError(code, nothing, nothing, "why"), "2s") == said
+    assert checks._grpc_failure(aio.AioRpcError(code, nothing, nothing, "why"), "2s") == message
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (TimeoutError(), "i/o timeout"),
         (ConnectionRefusedError(), "connect: connection refused"),
@@ -228,20 +228,20 @@ def test_how_a_health_call_fails(code: grpc.StatusCode, said: str) -> None:
     ],
 )
 async def test_how_a_connection_fails(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+    monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
 ) -> None:
     asked: list[Any] = []
 
-    async def fail(*given: Any) -> Any:
-        asked.append(given)
+    async def fail(*arguments: Any) -> Any:
+        asked.append(arguments)
         raise error
 
     monkeypatch.setattr(asyncio, "open_connection", fail)
     container = a_container(ports=[{"name": "web", "containerPort": 80}])
     action = msgspec.convert({"port": "web"}, TCPSocketAction)
-    found = await checks._tcp(action, container, "10.0.0.1", 2)
-    assert found == CheckResult(Outcome.FAILURE, f"dial tcp 10.0.0.1:80: {said}")
+    outcome = await checks._tcp(action, container, "10.0.0.1", 2)
+    assert outcome == CheckResult(Outcome.FAILURE, f"dial tcp 10.0.0.1:80: {message}")
     action = msgspec.convert({"port": 81, "host": "h"}, TCPSocketAction)
-    found = await checks._tcp(action, container, "10.0.0.1", 2)
-    assert found == CheckResult(Outcome.FAILURE, f"dial tcp h:81: {said}")
+    outcome = await checks._tcp(action, container, "10.0.0.1", 2)
+    assert outcome == CheckResult(Outcome.FAILURE, f"dial tcp h:81: {message}")
     assert asked == [("10.0.0.1", 80), ("h", 81)]

@@ -44,7 +44,7 @@ def test_addresses_of_version_six() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
+    ("headers", "wanted"),
     [
         ([], [("User-Agent", "kube-probe/1.36"), ("Accept", "*/*")]),
         ([("user-agent", "mine")], [("user-agent", "mine"), ("Accept", "*/*")]),
@@ -55,8 +55,8 @@ def test_addresses_of_version_six() -> None:
         ),
     ],
 )
-def test_headers(given: list[tuple[str, str]], wanted: list[tuple[str, str]]) -> None:
-    fields = [{"name": name, "value": value} for name, value in given]
+def test_headers(headers: list[tuple[str, str]], wanted: list[tuple[str, str]]) -> None:
+    fields = [{"name": name, "value": value} for name, value in headers]
     assert headers_of(action(httpHeaders=fields), "probe") == wanted
 
 
@@ -81,10 +81,10 @@ async def server() -> AsyncIterator[TestServer]:
     application = web.Application()
     for handler in (ok, slow, here, away, circle):
         application.router.add_get(f"/{handler.__name__}", handler)
-    found = TestServer(application)
-    await found.start_server(shutdown_timeout=0.1)
-    yield found
-    await found.close()
+    result = TestServer(application)
+    await result.start_server(shutdown_timeout=0.1)
+    yield result
+    await result.close()
 
 
 async def get(port: int, path: str, timeout_s: float = 5) -> HttpAnswer:
@@ -112,7 +112,7 @@ async def test_redirects_are_followed_on_the_same_host_only(server: TestServer) 
         await get(server.port, "/circle")
 
 
-async def test_no_answer_is_said_as_go_says_it(server: TestServer) -> None:
+async def test_missing_answer_is_reported_as_by_go(server: TestServer) -> None:
     assert server.port is not None
     with pytest.raises(HttpFailure, match=r"context deadline exceeded \(Client.Timeout exceeded"):
         await get(server.port, "/slow", timeout_s=0.05)

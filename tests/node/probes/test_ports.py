@@ -21,6 +21,6 @@ def test_by_number_or_name(port: int | str, wanted: int) -> None:
         ("70000", "invalid port number: 70000"),
     ],
 )
-def test_ports_that_are_none(port: int | str, complaint: str) -> None:
+def test_invalid_ports_are_rejected(port: int | str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         resolve_port(port, CONTAINER)

@@ -16,7 +16,7 @@ from tests.node.objects import UID, Wire, a_pod, a_view, engine_has, exited, wir
 
 
 class FakeChecks:
-    """Answers by what is asked: `path` of an HTTP probe → outcome, success unless told."""
+    """Answers by what is asked: `path` of an HTTP probe → outcome, success by default."""
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
@@ -37,12 +37,12 @@ class FakeChecks:
 
 class FakeEvents:
     def __init__(self) -> None:
-        self.told: list[tuple[str, str]] = []
+        self.recorded: list[tuple[str, str]] = []
 
     def container(self, pod: Pod, member: Any, type_: str, reason: str, message: str) -> None:
         del pod, member
         assert type_ == "Warning"
-        self.told.append((reason, message))
+        self.recorded.append((reason, message))
 
 
 class Case:
@@ -88,7 +88,7 @@ def probe(path: str, **fields: Any) -> Wire:
 
 
 def a_probed_pod(**probes: Any) -> Pod:
-    fields = {f"{kind}Probe": each for kind, each in probes.items()}
+    fields = {f"{kind}Probe": probe for kind, probe in probes.items()}
     return a_pod(wire_container(**fields))
 
 
@@ -111,7 +111,7 @@ async def test_the_first_one_waits_for_the_initial_delay() -> None:
         assert case.checks.times("l") == [5, 15]
 
 
-async def test_a_verdict_needs_enough_failures_and_each_is_told() -> None:
+async def test_verdict_needs_enough_failures_and_each_is_reported() -> None:
     async with probing() as case:
         case.checks.outcomes["l"] = Outcome.FAILURE
         case.follow(a_probed_pod(liveness=probe("l")), RUNNING)
@@ -119,19 +119,19 @@ async def test_a_verdict_needs_enough_failures_and_each_is_told() -> None:
         assert case.prober.verdicts.liveness == {}
         await case.run(1)
         assert case.prober.verdicts.liveness == {"app-0": False}
-        assert case.events.told == [("Unhealthy", "Liveness probe failed: said")] * 2
+        assert case.events.recorded == [("Unhealthy", "Liveness probe failed: said")] * 2
         await case.run(60)
         assert len(case.checks.asked) == 2, "a failed liveness is final"
 
 
-async def test_a_probe_that_cannot_be_carried_out_decides_nothing() -> None:
+async def test_probe_error_changes_no_verdict() -> None:
     async with probing() as case:
         case.checks.outcomes["l"] = Outcome.ERROR
         case.follow(a_probed_pod(liveness=probe("l", failureThreshold=1)), RUNNING)
         await case.run(5)
         assert case.checks.times("l") == [0, 0, 0], "tried three times in a row"
         assert case.prober.verdicts.liveness == {}
-        assert case.events.told == [
+        assert case.events.recorded == [
             ("Unhealthy", "Liveness probe errored and resulted in unknown state: said")
         ]
 
@@ -142,7 +142,7 @@ async def test_a_warning_counts_as_success() -> None:
         case.follow(a_probed_pod(readiness=probe("r")), RUNNING)
         await case.run(1)
         assert case.prober.verdicts.readiness == {"app-0": True}
-        assert case.events.told == [("ProbeWarning", "Readiness probe warning: said")]
+        assert case.events.recorded == [("ProbeWarning", "Readiness probe warning: said")]
 
 
 async def test_the_others_wait_for_startup_and_then_are_asked_at_once() -> None:
@@ -176,7 +176,7 @@ async def test_containers_of_an_earlier_agent_are_not_all_asked_at_one_moment() 
         assert case.checks.times("s") == [], "it was reported as started"
 
 
-async def test_what_ended_is_asked_no_more_and_forgotten() -> None:
+async def test_exited_container_is_no_longer_probed_and_is_forgotten() -> None:
     async with probing() as case:
         pod = a_probed_pod(readiness=probe("r"))
         case.follow(pod, RUNNING)

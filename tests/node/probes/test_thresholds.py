@@ -12,7 +12,7 @@ def verdicts(kind: ProbeKind, results: str, failures: int = 3, successes: int = 
     probe = msgspec.convert({"failureThreshold": failures, "successThreshold": successes}, Probe)
     thresholds = Thresholds.of(kind, probe)
     signs = {True: "+", False: "-", None: "."}
-    return "".join(signs[thresholds.add(each == "+")] for each in results)
+    return "".join(signs[thresholds.add(sign == "+")] for sign in results)
 
 
 @pytest.mark.parametrize(

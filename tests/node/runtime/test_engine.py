@@ -110,7 +110,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("name", "call", "reply", "message"), REFUSALS)
-async def test_a_reply_that_lacks_something_is_an_error(
+async def test_incomplete_reply_is_an_error(
     case: Case, name: str, call: Any, reply: Any, message: str
 ) -> None:
     case.will(name, reply)
@@ -183,7 +183,7 @@ async def test_containers(case: Case) -> None:
     assert case.deadline_s is not None
     assert 120 < case.deadline_s <= 129
     case.will("ListContainers", pb.ListContainersResponse(containers=[pb.Container(id="c1")]))
-    assert [each.id for each in await engine.containers()] == ["c1"]
+    assert [container.id for container in await engine.containers()] == ["c1"]
     assert not case.last.HasField("filter")
     await engine.containers("u")
     assert dict(case.last.filter.label_selector) == {POD_UID: "u"}
@@ -266,8 +266,8 @@ async def test_images(case: Case) -> None:
     case.will("ListImages", pb.ListImagesResponse(images=listed))
     assert list(await engine.images()) == listed
     case.will("ImageStatus", pb.ImageStatusResponse(image=pb.Image(id="i1")))
-    found = await engine.image("r:1")
-    assert found == pb.Image(id="i1")
+    image = await engine.image("r:1")
+    assert image == pb.Image(id="i1")
     assert case.last.image.image == "r:1"
     for nothing in (pb.ImageStatusResponse(), pb.ImageStatusResponse(image=pb.Image())):
         case.will("ImageStatus", nothing)
@@ -284,9 +284,9 @@ async def test_images(case: Case) -> None:
 
 
 async def test_events_as_they_come(case: Case) -> None:
-    events = [pb.ContainerEventResponse(container_id=each) for each in ("c1", "c2")]
+    events = [pb.ContainerEventResponse(container_id=name) for name in ("c1", "c2")]
     case.will("GetContainerEvents", events)
-    assert [each async for each in case.engine.events()] == events
+    assert [event async for event in case.engine.events()] == events
 
 
 async def test_stream_requests_wait_for_an_engine_that_restarts(tmp_path: Path) -> None:

@@ -61,8 +61,8 @@ class Node:
         self.clock = FakeClock()
         self.engine = Engine(self.clock)
         self.observer = Observer(self.engine, self.clock, period_s=1.0)  # type: ignore[arg-type]
-        self.told: list[str] = []
-        self.observer.add_listener(self.told.append)
+        self.notified: list[str] = []
+        self.observer.add_listener(self.notified.append)
 
     async def add_sandbox(self, uid: str = MINE) -> str:
         config = pb.PodSandboxConfig(
@@ -82,7 +82,7 @@ class Node:
         return container_id
 
     def sandbox_ids(self, uid: str = MINE) -> list[str]:
-        return [each.id for each in self.observer.view(uid).sandboxes]
+        return [sandbox.id for sandbox in self.observer.view(uid).sandboxes]
 
     async def pass_time(self, seconds: float) -> None:
         await settle()
@@ -96,18 +96,18 @@ async def test_a_list_reads_only_what_changed() -> None:
     container = await node.add_container(sandboxes[0])
     await node.observer.relist()
     assert sorted(node.engine.reads) == sorted([*sandboxes, container])
-    assert sorted(set(node.told)) == [MINE, OTHERS]
-    assert {each.uid for each in node.observer.pods} == {MINE, OTHERS}
+    assert sorted(set(node.notified)) == [MINE, OTHERS]
+    assert {pod.uid for pod in node.observer.pods} == {MINE, OTHERS}
     node.engine.reads.clear()
-    node.told.clear()
+    node.notified.clear()
     await node.observer.relist()
-    assert (node.engine.reads, node.told) == ([], [])
+    assert (node.engine.reads, node.notified) == ([], [])
     node.engine.end("app", 3)
     await node.observer.relist()
-    assert (node.engine.reads, node.told) == ([container], [MINE])
+    assert (node.engine.reads, node.notified) == ([container], [MINE])
     await node.engine.remove_sandbox(sandboxes[1])
     await node.observer.relist()
-    assert node.told == [MINE, OTHERS]
+    assert node.notified == [MINE, OTHERS]
     assert node.observer.view(OTHERS).is_empty
     assert node.sandbox_ids() == sandboxes[:1]
 
@@ -118,34 +118,34 @@ async def test_what_has_gone_when_it_is_read_again_leaves_the_view() -> None:
     container = await node.add_container(second)
     await node.observer.relist()
     await node.engine.remove_sandbox(first)
-    node.told.clear()
+    node.notified.clear()
     assert await node.observer.refresh_sandbox(first) is None
     assert node.sandbox_ids() == [second]
-    assert node.told == [MINE]
+    assert node.notified == [MINE]
     await node.engine.remove_container(container)
     assert await node.observer.refresh_container(container, second) is None
     assert not node.observer.view(MINE).alive
-    assert node.told == [MINE, MINE]
+    assert node.notified == [MINE, MINE]
     assert await node.observer.refresh_sandbox("never") is None
-    assert node.told == [MINE, MINE]
+    assert node.notified == [MINE, MINE]
 
 
 async def test_what_the_agent_removed_leaves_at_once() -> None:
     node = Node()
     first, second = await node.add_sandbox(), await node.add_sandbox()
-    containers = [await node.add_container(each, name) for each, name in
+    containers = [await node.add_container(sandbox, name) for sandbox, name in
                   ((first, "a"), (first, "b"), (second, "c"))]  # fmt: skip
     await node.observer.relist()
-    node.told.clear()
+    node.notified.clear()
     node.observer.forget_container(containers[0])
-    assert sorted(each.name for each in node.observer.view(MINE).alive) == ["b", "c"]
+    assert sorted(container.name for container in node.observer.view(MINE).alive) == ["b", "c"]
     node.observer.forget_sandbox(first)
-    assert [each.name for each in node.observer.view(MINE).alive] == ["c"]
+    assert [container.name for container in node.observer.view(MINE).alive] == ["c"]
     assert node.sandbox_ids() == [second]
-    assert node.told == [MINE, MINE]
+    assert node.notified == [MINE, MINE]
     node.observer.forget_container("never")
     node.observer.forget_sandbox("never")
-    assert node.told == [MINE, MINE]
+    assert node.notified == [MINE, MINE]
 
 
 async def test_a_pod_read_again_is_whole_and_no_other_pod_changes() -> None:
@@ -156,12 +156,12 @@ async def test_a_pod_read_again_is_whole_and_no_other_pod_changes() -> None:
     await node.engine.remove_sandbox(gone)
     await node.engine.remove_sandbox(others)
     await node.add_container(mine)
-    node.told.clear()
+    node.notified.clear()
     await node.observer.refresh_pod(MINE)
     assert node.sandbox_ids() == [mine]
-    assert [each.name for each in node.observer.view(MINE).alive] == ["app"]
+    assert [container.name for container in node.observer.view(MINE).alive] == ["app"]
     assert node.sandbox_ids(OTHERS) == [others]
-    assert node.told == [MINE]
+    assert node.notified == [MINE]
 
 
 async def test_an_engine_without_events_is_listed_each_period() -> None:

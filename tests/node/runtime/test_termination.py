@@ -49,7 +49,7 @@ async def test_the_file_a_container_left(file: Path) -> None:
     assert await termination_message(ended(file)) == "disk is full"
 
 
-async def test_the_engines_own_words_come_first(file: Path) -> None:
+async def test_message_of_the_engine_comes_first(file: Path) -> None:
     assert await termination_message(ended(file, message="killed")) == "killed: disk is full"
 
 
@@ -59,9 +59,9 @@ async def test_only_of_what_has_ended(file: Path) -> None:
 
 async def test_only_the_end_of_a_long_file(file: Path) -> None:
     leave(file, "x" * 5000 + "end")
-    found = await termination_message(ended(file))
-    assert len(found) == 4096
-    assert found.endswith("xend")
+    message = await termination_message(ended(file))
+    assert len(message) == 4096
+    assert message.endswith("xend")
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ async def test_only_the_end_of_a_long_file(file: Path) -> None:
         ("File", 1, "", ""),
     ],
 )
-async def test_the_log_stands_in_after_a_failure(
+async def test_log_is_the_message_after_a_failure(
     file: Path, log: Path, policy: str, code: int, content: str, wanted: str
 ) -> None:
     leave(file, content)
-    found = await termination_message(ended(file, log, policy=policy, exit_code=code))
-    assert found.startswith(wanted)
-    assert bool(found) == bool(wanted)
+    message = await termination_message(ended(file, log, policy=policy, exit_code=code))
+    assert message.startswith(wanted)
+    assert bool(message) == bool(wanted)
 
 
 async def test_a_file_that_is_not_there_says_nothing(tmp_path: Path) -> None:
@@ -90,16 +90,16 @@ async def test_a_file_that_is_not_there_says_nothing(tmp_path: Path) -> None:
 async def test_a_link_is_not_followed(tmp_path: Path, file: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(file)
-    found = await termination_message(ended(link))
-    assert found == f"Error on reading termination log {link}: Too many levels of symbolic links"
+    message = await termination_message(ended(link))
+    assert message == f"Error on reading termination log {link}: Too many levels of symbolic links"
 
 
-async def test_a_directory_mounted_there_is_an_error_in_words(tmp_path: Path) -> None:
-    found = await termination_message(ended(tmp_path))
-    assert found == f"Error on reading termination log {tmp_path}: Is a directory"
+async def test_directory_at_the_message_path_is_reported_in_the_message(tmp_path: Path) -> None:
+    message = await termination_message(ended(tmp_path))
+    assert message == f"Error on reading termination log {tmp_path}: Is a directory"
 
 
-async def test_a_pipe_mounted_there_blocks_nobody(tmp_path: Path) -> None:
+async def test_pipe_mounted_there_does_not_block(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     assert (await termination_message(ended(pipe))).startswith("Error on reading")

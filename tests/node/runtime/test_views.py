@@ -47,12 +47,12 @@ def test_the_newest_come_first() -> None:
     latest = view.latest("app")
     assert latest is not None
     assert latest.id == "app-1"
-    assert [each.id for each in view.history("app")] == ["app-1", "app-0"]
-    assert [each.id for each in view.alive] == ["other-0", "app-1"]
+    assert [container.id for container in view.history("app")] == ["app-1", "app-0"]
+    assert [container.id for container in view.alive] == ["other-0", "app-1"]
 
 
 @pytest.mark.parametrize(
-    ("found", "is_stopped"),
+    ("containers", "is_stopped"),
     [
         ([a_sandbox()], False),
         ([a_sandbox(is_ready=False)], True),
@@ -62,8 +62,8 @@ def test_the_newest_come_first() -> None:
         ([a_sandbox(is_ready=False), engine_has(state=State.CREATED)], True),
     ],
 )
-def test_when_nothing_runs_any_more(found: list[object], is_stopped: bool) -> None:
-    assert a_view(*found).is_stopped is is_stopped  # type: ignore[arg-type]
+def test_when_nothing_runs_any_more(containers: list[object], is_stopped: bool) -> None:
+    assert a_view(*containers).is_stopped is is_stopped  # type: ignore[arg-type]
 
 
 def test_a_sandbox_from_its_message() -> None:
@@ -78,13 +78,13 @@ def test_a_sandbox_from_its_message() -> None:
         runtime_handler="crun",
         labels={"moorage.dev/node": "n1"},
     )
-    found = sandbox_view(status)
-    assert (found.ips, found.handler, found.owner) == (("10.1.0.5", "fd00::5"), "crun", "n1")
-    assert (found.attempt, found.is_ready, found.is_host_network) == (2, True, False)
+    view = sandbox_view(status)
+    assert (view.ips, view.handler, view.owner) == (("10.1.0.5", "fd00::5"), "crun", "n1")
+    assert (view.attempt, view.is_ready, view.is_host_network) == (2, True, False)
     status.linux.namespaces.options.network = pb.NODE
     status.network.ip = "none"
-    found = sandbox_view(status)
-    assert (found.is_host_network, found.ips) == (True, ("fd00::5",))
+    view = sandbox_view(status)
+    assert (view.is_host_network, view.ips) == (True, ("fd00::5",))
 
 
 def test_a_container_from_its_message() -> None:
@@ -102,8 +102,8 @@ def test_a_container_from_its_message() -> None:
         annotations={"io.kubernetes.container.restartCount": "1"},
         stop_signal=pb.SIGUSR1,
     )
-    found = container_view(status, "s", "said")
-    assert (found.name, found.uid, found.sandbox_id, found.message) == ("app", UID, "s", "said")
-    assert (found.state, found.exit_code, found.reason) == (State.EXITED, 137, "OOMKilled")
-    assert (found.restart_count, found.stop_signal) == (1, "SIGUSR1")
-    assert found.user is None
+    view = container_view(status, "s", "said")
+    assert (view.name, view.uid, view.sandbox_id, view.message) == ("app", UID, "s", "said")
+    assert (view.state, view.exit_code, view.reason) == (State.EXITED, 137, "OOMKilled")
+    assert (view.restart_count, view.stop_signal) == (1, "SIGUSR1")
+    assert view.user is None

@@ -66,8 +66,8 @@ def test_queries_that_are_refused(query: dict[str, str], status: int) -> None:
 
 
 def chosen(status: dict[str, Any], *, is_previous: bool = False) -> str:
-    found = msgspec.convert({"containerStatuses": [{"name": "app", **status}]}, PodStatus)
-    return container_id(found, "web", "app", is_previous=is_previous)
+    obj = msgspec.convert({"containerStatuses": [{"name": "app", **status}]}, PodStatus)
+    return container_id(obj, "web", "app", is_previous=is_previous)
 
 
 ENDED = {"terminated": {"exitCode": 1, "containerID": "x://old"}}
@@ -112,7 +112,9 @@ def test_whose_log(status: dict[str, Any], is_previous: bool, wanted: str) -> No
         ),
     ],
 )
-def test_why_there_is_none(status: dict[str, Any], is_previous: bool, complaint: str) -> None:
+def test_missing_log_is_explained(
+    status: dict[str, Any], is_previous: bool, complaint: str
+) -> None:
     with pytest.raises(NoLogError) as caught:
         chosen(status, is_previous=is_previous)
     assert str(caught.value) == complaint
@@ -187,15 +189,15 @@ def asked(pod: str = "web", container: str = "app", **query: str) -> Any:
     return SimpleNamespace(match_info=info, query=query)
 
 
-async def pieces(*given: bytes | Exception) -> AsyncIterator[bytes]:
-    for each in given:
-        if isinstance(each, Exception):
-            raise each
-        yield each
+async def pieces(*chunks: bytes | Exception) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        if isinstance(chunk, Exception):
+            raise chunk
+        yield chunk
 
 
 @pytest.mark.parametrize(
-    ("request_", "path", "status", "said"),
+    ("request_", "path", "status", "message"),
     [
         (asked(tailLines="x"), "/l", 400, "Unable to decode query."),
         (asked(tailLines="-1"), "/l", 422, "Invalid request."),
@@ -206,14 +208,14 @@ async def pieces(*given: bytes | Exception) -> AsyncIterator[bytes]:
         (asked(), "/no/such/log", 400, "/no/such/log"),
     ],
 )
-async def test_requests_without_a_log(request_: Any, path: str, status: int, said: str) -> None:
-    found: Any = await served(path).handle(request_)
-    assert found.status == status
-    assert said in found.text
+async def test_requests_without_a_log(request_: Any, path: str, status: int, message: str) -> None:
+    result: Any = await served(path).handle(request_)
+    assert result.status == status
+    assert message in result.text
 
 
 @pytest.mark.parametrize(
-    ("given", "written"),
+    ("chunks", "written"),
     [
         ((b"a", b"b", b"c"), b"abc"),
         ((), b""),
@@ -221,18 +223,18 @@ async def test_requests_without_a_log(request_: Any, path: str, status: int, sai
     ],
 )
 async def test_a_log_is_streamed(
-    monkeypatch: pytest.MonkeyPatch, given: tuple[Any, ...], written: bytes
+    monkeypatch: pytest.MonkeyPatch, chunks: tuple[Any, ...], written: bytes
 ) -> None:
     asked_for: list[Any] = []
 
     def read_log(path: Path, options: LogOptions, _is_running: Any) -> AsyncIterator[bytes]:
         asked_for.append((path, options))
-        return pieces(*given)
+        return pieces(*chunks)
 
     monkeypatch.setattr(container_logs, "read_log", read_log)
     monkeypatch.setattr(web, "StreamResponse", Streamed)
-    found: Any = await served("/l").handle(asked(limitBytes="5"))
-    assert (found.written, found.steps) == (written, ["prepared", "ended"])
+    result: Any = await served("/l").handle(asked(limitBytes="5"))
+    assert (result.written, result.steps) == (written, ["prepared", "ended"])
     assert asked_for == [(Path("/l"), LogOptions(limit_bytes=5))]
 
 

@@ -177,7 +177,7 @@ async def _until_open(port: int, task: asyncio.Future[None]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "client", "status", "said"),
+    ("names", "client", "status", "message"),
     [
         ((API_SERVER,), API_SERVER, 200, "ok"),
         ((API_SERVER,), None, 401, "Unauthorized"),
@@ -188,10 +188,10 @@ async def _until_open(port: int, task: asyncio.Future[None]) -> None:
     ],
 )  # fmt: skip
 async def test_who_may_call(
-    tmp_path: Path, names: tuple[str, ...], client: str | None, status: int, said: str
+    tmp_path: Path, names: tuple[str, ...], client: str | None, status: int, message: str
 ) -> None:
     async with a_node(tmp_path, *names) as node:
-        assert await node.get("/healthz", node.context(client)) == (status, said)
+        assert await node.get("/healthz", node.context(client)) == (status, message)
 
 
 @pytest.mark.slow
@@ -218,7 +218,7 @@ async def test_a_certificate_of_another_authority_ends_the_handshake(tmp_path: P
             await node.get("/healthz", node.context(API_SERVER, is_ours=False))
 
 
-async def test_without_tls_there_is_no_answer(tmp_path: Path) -> None:
+async def test_plain_http_is_not_answered(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node:
         reader, writer = await asyncio.open_connection(HOST, node.port)
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -252,12 +252,12 @@ async def test_a_connection_becomes_one_pipe_into_the_engine(
             # The engine's end is the caller's.
             await answer.connection.write(b"bye")
             assert await _read(answer, 4) == b"BYE"
-        (found,) = node.asked
+        (result,) = node.asked
         if isinstance(asked, list):
-            assert found[1] == asked
+            assert result[1] == asked
         else:
-            asked.container_id = found.container_id
-            assert found == asked
+            asked.container_id = result.container_id
+            assert result == asked
         assert f"Upgrade: {SPDY}" in node.streaming.heads[0]
 
 
@@ -278,7 +278,7 @@ async def test_a_refusal_of_the_engine_comes_through(tmp_path: Path) -> None:
             assert (answer.head.status, answer.body) == (403, b"never")
 
 
-async def test_an_engine_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
+async def test_unreachable_engine_is_named_in_the_error(tmp_path: Path) -> None:
     async with a_node(tmp_path, API_SERVER) as node:
         node.streaming.url = f"http://{HOST}:1"
         async with node.dial("/exec/shop/web/app?command=sh&output=1") as answer:
@@ -288,7 +288,7 @@ async def test_an_engine_that_cannot_be_reached_is_named(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "said"),
+    ("path", "status", "message"),
     [
         ("/exec/shop/web/app?command=sh&output=1", 400, "Upgrade request required"),
         ("/exec/shop/web/app?command=sh", 400, "at least 1 of stdin, stdout, stderr"),
@@ -303,11 +303,11 @@ async def test_an_engine_that_cannot_be_reached_is_named(tmp_path: Path) -> None
         ("/nothing", 404, "Not Found"),
     ],
 )
-async def test_refusals(tmp_path: Path, path: str, status: int, said: str) -> None:
+async def test_refusals(tmp_path: Path, path: str, status: int, message: str) -> None:
     async with a_node(tmp_path, API_SERVER) as node:
-        found, text = await node.get(path)
-        assert found == status
-        assert said in text
+        code, text = await node.get(path)
+        assert code == status
+        assert message in text
 
 
 @pytest.mark.parametrize(
@@ -342,8 +342,8 @@ async def test_a_command_may_be_run_to_its_end(tmp_path: Path, code: int, status
     async with a_node(tmp_path, API_SERVER) as node:
         engine: Any = node.life.engine
         engine.exec_sync = run
-        found, text = await node.get("/run/shop/web/app?cmd=echo%20hello", method="POST")
-        assert found == status
+        http_status, text = await node.get("/run/shop/web/app?cmd=echo%20hello", method="POST")
+        assert http_status == status
         assert "echo hello" in text
 
 

@@ -33,7 +33,7 @@ def test_the_form_that_metrics_server_reads() -> None:
     use = {"cpu": {"usageCoreNanoSeconds": SECOND}, "memory": {"workingSetBytes": 7}}
     pod = {"podRef": {"name": "web", "namespace": "shop"}, "containers": [{"name": "app"} | use]}
     lines = resource_text({"node": use, "pods": [pod | use]}).splitlines()
-    assert [each for each in lines if not each.startswith("#")] == [
+    assert [line for line in lines if not line.startswith("#")] == [
         'container_cpu_usage_seconds_total{container="app",namespace="shop",pod="web"} 1',
         'container_memory_working_set_bytes{container="app",namespace="shop",pod="web"} 7',
         "node_cpu_usage_seconds_total 1",
@@ -45,7 +45,7 @@ def test_the_form_that_metrics_server_reads() -> None:
     types = dict(line.split()[2:] for line in lines if line.startswith("# TYPE "))
     assert types == {
         name: "counter" if name.endswith("_total") else "gauge"
-        for name in (each.partition("{")[0].partition(" ")[0] for each in lines if each[0] != "#")
+        for name in (line.partition("{")[0].partition(" ")[0] for line in lines if line[0] != "#")
     }
 
 
@@ -149,8 +149,8 @@ async def test_a_summary_has_each_active_pod_with_its_containers(tmp_path: Path)
         )
     ]  # fmt: skip
     statistics = _statistics(figures, clock, tmp_path)
-    found = await statistics.summary()
-    (pod,) = found["pods"]
+    summary = await statistics.summary()
+    (pod,) = summary["pods"]
     assert pod["podRef"] == {"name": "web", "namespace": "shop", "uid": "u1"}
     assert pod["startTime"] == "2026-01-01T00:00:00Z"
     stamp = "2026-01-01T00:00:00Z"
@@ -179,7 +179,7 @@ async def test_a_summary_has_each_active_pod_with_its_containers(tmp_path: Path)
     (pod,) = (await statistics.summary())["pods"]
     assert pod["containers"][0]["cpu"]["usageNanoCores"] == SECOND // 2
     assert not {"network", "process_stats"} & pod.keys()
-    # A container that was not there in between begins anew.
+    # A container that was not there in between starts again.
     figures.containers = []
     await statistics.summary()
     figures.containers = [_usage(9 * SECOND, START_NS + 8 * SECOND, id="c2")]

@@ -8,7 +8,7 @@ import pytest
 from moorage.api.pods import ContainerStatus, Pod, PodCondition, PodStatus
 from moorage.node.status.conditions import conditions_of
 from moorage.node.status.inputs import Waiting
-from tests.node.objects import Wire, a_pod, a_view, knowing, wire_container
+from tests.node.objects import Wire, a_pod, a_view, status_inputs, wire_container
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -21,8 +21,8 @@ def status(name: str, *, ready: bool = True, started: bool = True, **state: Any)
 def conditions(
     pod: Pod, *statuses: ContainerStatus, phase: str = "Running", **known: Any
 ) -> dict[str, PodCondition]:
-    found = conditions_of(knowing(pod, a_view(), **known), statuses, phase)
-    return {each.type: each for each in found}
+    conditions_list = conditions_of(status_inputs(pod, a_view(), **known), statuses, phase)
+    return {condition.type: condition for condition in conditions_list}
 
 
 def said(condition: PodCondition) -> tuple[str, str, str]:
@@ -30,13 +30,13 @@ def said(condition: PodCondition) -> tuple[str, str, str]:
 
 
 def test_all_is_well() -> None:
-    found = conditions(a_pod(meta={"generation": 4}), status("app"))
-    assert {each: found[each].status for each in found} == dict.fromkeys(
+    by_type = conditions(a_pod(meta={"generation": 4}), status("app"))
+    assert {name: by_type[name].status for name in by_type} == dict.fromkeys(
         ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"),
         "True",
     )
-    assert {each.observed_generation for each in found.values()} == {4}
-    assert {each.last_transition_time for each in found.values()} == {NOW}
+    assert {condition.observed_generation for condition in by_type.values()} == {4}
+    assert {condition.last_transition_time for condition in by_type.values()} == {NOW}
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_all_is_well() -> None:
 def test_containers_ready_and_ready_agree(
     statuses: list[ContainerStatus], phase: str, wanted: tuple[str, str, str]
 ) -> None:
-    found = conditions(a_pod(), *statuses, phase=phase)
-    assert said(found["ContainersReady"]) == wanted
-    assert said(found["Ready"]) == wanted
+    by_type = conditions(a_pod(), *statuses, phase=phase)
+    assert said(by_type["ContainersReady"]) == wanted
+    assert said(by_type["Ready"]) == wanted
 
 
 GATED = {"readinessGates": [{"conditionType": "example.com/lb"}]}
@@ -93,15 +93,15 @@ GATED = {"readinessGates": [{"conditionType": "example.com/lb"}]}
 def test_readiness_gates(condition: str | None, wanted: tuple[str, str, str]) -> None:
     others = [{"type": "example.com/lb", "status": condition}] if condition else []
     gated: dict[str, Any] = GATED
-    found = conditions(a_pod(status={"conditions": others}, **gated), status("app"))
-    assert said(found["Ready"]) == wanted
-    assert found["ContainersReady"].status == "True"
+    by_type = conditions(a_pod(status={"conditions": others}, **gated), status("app"))
+    assert said(by_type["Ready"]) == wanted
+    assert by_type["ContainersReady"].status == "True"
 
 
 def test_conditions_of_others_are_kept_as_they_are() -> None:
     theirs = {"type": "example.com/lb", "status": "True", "lastTransitionTime": "2020"}
-    found = conditions(a_pod(status={"conditions": [theirs]}), status("app"))
-    assert msgspec.to_builtins(found["example.com/lb"]) == theirs
+    by_type = conditions(a_pod(status={"conditions": [theirs]}), status("app"))
+    assert msgspec.to_builtins(by_type["example.com/lb"]) == theirs
 
 
 @pytest.mark.parametrize(
@@ -126,11 +126,13 @@ def test_conditions_of_others_are_kept_as_they_are() -> None:
 )
 def test_initialized(statuses: list[ContainerStatus], phase: str, wanted: tuple[str, str]) -> None:
     pod = a_pod(initContainers=[wire_container("i"), wire_container("s", restartPolicy="Always")])
-    found = conditions(pod, *statuses, phase=phase)["Initialized"]
-    assert (found.status, found.message) == wanted
-    assert found.reason == {"False": "ContainersNotInitialized", "True": ""}[found.status] or (
+    initialized = conditions(pod, *statuses, phase=phase)["Initialized"]
+    assert (initialized.status, initialized.message) == wanted
+    assert initialized.reason == {"False": "ContainersNotInitialized", "True": ""}[
+        initialized.status
+    ] or (
         phase,
-        found.reason,
+        initialized.reason,
     ) == ("Succeeded", "PodCompleted")
 
 

@@ -17,7 +17,7 @@ from tests.node.objects import (
     a_view,
     engine_has,
     exited,
-    knowing,
+    status_inputs,
     wire_container,
 )
 
@@ -25,13 +25,17 @@ NOTHING = pod_view(UID, (), ())
 
 
 def the_status(
-    pod: Pod, *found: ContainerView, old: Wire | None = None, kind: Kind = Kind.MAIN, **known: Any
+    pod: Pod,
+    *containers: ContainerView,
+    old: Wire | None = None,
+    kind: Kind = Kind.MAIN,
+    **known: Any,
 ) -> ContainerStatus:
     """The status of the pod's only container of a kind; `old` is what was reported before."""
-    view: PodView = a_view(*found) if found else NOTHING
+    view: PodView = a_view(*containers) if containers else NOTHING
     field = "initContainerStatuses" if kind is Kind.INIT else "containerStatuses"
     before = msgspec.convert({field: [old] if old is not None else []}, PodStatus)
-    return container_statuses(knowing(pod, view, before=before, **known), kind)[0]
+    return container_statuses(status_inputs(pod, view, before=before, **known), kind)[0]
 
 
 def wire(value: Any) -> Any:
@@ -42,11 +46,11 @@ def wire(value: Any) -> Any:
 
 
 def test_a_container_that_runs() -> None:
-    found = the_status(
+    status = the_status(
         a_pod(wire_container(resources={"requests": {"cpu": "1"}})),
         engine_has(restarts=2, created_s=3, user=UserView(7, 8, (9,)), stop_signal="SIGTERM"),
     )
-    assert wire(found) == {
+    assert wire(status) == {
         "name": "app",
         "state": {"running": {"startedAt": "2026-01-01T00:00:03Z"}},
         "lastState": {},
@@ -64,8 +68,8 @@ def test_a_container_that_runs() -> None:
 
 
 def test_a_container_that_ended() -> None:
-    found = the_status(a_pod(restartPolicy="Never"), exited(code=3, message="broken pipe"))
-    assert wire(found.state) == {
+    status = the_status(a_pod(restartPolicy="Never"), exited(code=3, message="broken pipe"))
+    assert wire(status.state) == {
         "terminated": {
             "exitCode": 3,
             "reason": "Error",
@@ -75,15 +79,15 @@ def test_a_container_that_ended() -> None:
             "containerID": "containerd://app-0",
         }
     }
-    assert (found.ready, found.started) == (False, False)
+    assert (status.ready, status.started) == (False, False)
 
 
 def test_the_run_before_is_the_last_state() -> None:
-    found = the_status(a_pod(), exited(code=3), engine_has(restarts=1, created_s=5))
-    assert found.state.running is not None
-    assert found.last_state.terminated is not None
-    assert found.last_state.terminated.exit_code == 3
-    assert found.restart_count == 1
+    status = the_status(a_pod(), exited(code=3), engine_has(restarts=1, created_s=5))
+    assert status.state.running is not None
+    assert status.last_state.terminated is not None
+    assert status.last_state.terminated.exit_code == 3
+    assert status.restart_count == 1
 
 
 @pytest.mark.parametrize(
@@ -102,28 +106,28 @@ def test_the_run_before_is_the_last_state() -> None:
     ids=["it was the present state then", "it was the last state already"],
 )
 def test_a_last_state_whose_record_is_gone_is_kept(old: Wire, code: int) -> None:
-    found = the_status(a_pod(), engine_has(restarts=1), old={"name": "app", **old})
-    assert found.last_state.terminated is not None
-    assert found.last_state.terminated.exit_code == code
+    status = the_status(a_pod(), engine_has(restarts=1), old={"name": "app", **old})
+    assert status.last_state.terminated is not None
+    assert status.last_state.terminated.exit_code == code
 
 
 def test_counts_never_go_back() -> None:
-    found = the_status(a_pod(), engine_has(restarts=1), old={"name": "app", "restartCount": 7})
-    assert found.restart_count == 7
+    status = the_status(a_pod(), engine_has(restarts=1), old={"name": "app", "restartCount": 7})
+    assert status.restart_count == 7
 
 
 def test_long_messages_share_what_all_together_may_take() -> None:
     pod = a_pod(wire_container("app"), wire_container("b"), wire_container("c"))
-    found = the_status(pod, exited(message="ü" * 5000))
-    assert found.state.terminated is not None
-    assert found.state.terminated.message == "ü" * 2048
+    status = the_status(pod, exited(message="ü" * 5000))
+    assert status.state.terminated is not None
+    assert status.state.terminated.message == "ü" * 2048
 
 
 def test_an_unknown_state_of_what_ran_is_reported_as_lost() -> None:
     old = {"name": "app", "state": {"running": {}}, "containerID": "containerd://app-0"}
-    found = the_status(a_pod(), engine_has(state=State.UNKNOWN), old=old)
-    assert found.state.terminated is not None
-    assert (found.state.terminated.exit_code, found.state.terminated.reason) == (
+    status = the_status(a_pod(), engine_has(state=State.UNKNOWN), old=old)
+    assert status.state.terminated is not None
+    assert (status.state.terminated.exit_code, status.state.terminated.reason) == (
         137,
         "ContainerStatusUnknown",
     )
@@ -137,50 +141,50 @@ def test_an_unknown_state_of_what_ran_is_reported_as_lost() -> None:
     [({}, "ContainerCreating"), ({"initContainers": [wire_container("i")]}, "PodInitializing")],
 )
 def test_not_created_yet(spec: Wire, reason: str) -> None:
-    found = the_status(a_pod(**spec))
-    assert wire(found.state) == {"waiting": {"reason": reason}}
-    assert (found.image, found.ready, found.started) == ("app:1", False, False)
+    status = the_status(a_pod(**spec))
+    assert wire(status.state) == {"waiting": {"reason": reason}}
+    assert (status.image, status.ready, status.started) == ("app:1", False, False)
 
 
-def test_what_stands_in_the_way_is_the_message() -> None:
-    found = the_status(a_pod(), obstacle=Waiting("NetworkNotReady", "network is not ready: x"))
-    assert wire(found.state) == {
+def test_obstacle_is_the_waiting_message() -> None:
+    status = the_status(a_pod(), obstacle=Waiting("NetworkNotReady", "network is not ready: x"))
+    assert wire(status.state) == {
         "waiting": {"reason": "ContainerCreating", "message": "network is not ready: x"}
     }
 
 
 def test_an_end_once_reported_stays() -> None:
     old = {"name": "app", "state": {"terminated": {"exitCode": 3}}, "restartCount": 2}
-    found = the_status(a_pod(restartPolicy="Never"), old=old)
-    assert found.state.terminated is not None
-    assert (found.state.terminated.exit_code, found.restart_count) == (3, 2)
+    status = the_status(a_pod(restartPolicy="Never"), old=old)
+    assert status.state.terminated is not None
+    assert (status.state.terminated.exit_code, status.restart_count) == (3, 2)
 
 
 @pytest.mark.parametrize(("is_deleted", "restarts"), [(False, 3), (True, 2)])
 def test_what_ran_and_is_gone_without_a_trace_is_counted(is_deleted: bool, restarts: int) -> None:
     meta = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if is_deleted else {}
     old = {"name": "app", "state": {"running": {}}, "restartCount": 2}
-    found = the_status(a_pod(meta=meta), old=old)
-    assert found.last_state.terminated is not None
-    assert found.last_state.terminated.exit_code == 137
-    assert found.restart_count == restarts
+    status = the_status(a_pod(meta=meta), old=old)
+    assert status.last_state.terminated is not None
+    assert status.last_state.terminated.exit_code == 137
+    assert status.restart_count == restarts
 
 
 # Why it does not run
 
 
-@pytest.mark.parametrize("found", [[], [exited(code=1)]], ids=["never ran", "ran before"])
-def test_the_reason_for_waiting_is_said(found: list[ContainerView]) -> None:
+@pytest.mark.parametrize("containers", [[], [exited(code=1)]], ids=["never ran", "ran before"])
+def test_waiting_reason_is_reported(containers: list[ContainerView]) -> None:
     waiting = {"app": Waiting("ImagePullBackOff", "Back-off pulling image")}
-    status = the_status(a_pod(), *found, waiting=waiting)
+    status = the_status(a_pod(), *containers, waiting=waiting)
     assert wire(status.state) == {
         "waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
     }
-    assert (status.last_state.terminated is not None) == bool(found)
+    assert (status.last_state.terminated is not None) == bool(containers)
 
 
 @pytest.mark.parametrize(
-    ("pod", "found"),
+    ("pod", "container"),
     [
         (a_pod(), engine_has()),
         (a_pod(restartPolicy="Never"), exited(code=1)),
@@ -189,8 +193,10 @@ def test_the_reason_for_waiting_is_said(found: list[ContainerView]) -> None:
     ],
     ids=["runs", "never again", "succeeded", "being deleted"],
 )
-def test_an_old_reason_is_not_said_of_what_will_not_start(pod: Pod, found: ContainerView) -> None:
-    status = the_status(pod, found, waiting={"app": Waiting("CrashLoopBackOff")})
+def test_old_waiting_reason_is_not_reported_for_a_container_that_will_not_start(
+    pod: Pod, container: ContainerView
+) -> None:
+    status = the_status(pod, container, waiting={"app": Waiting("CrashLoopBackOff")})
     assert status.state.waiting is None
 
 
@@ -206,16 +212,16 @@ def test_an_init_container_is_ready_when_it_has_succeeded() -> None:
 
 def test_an_init_container_of_which_nothing_is_left_must_have_run() -> None:
     pod = a_pod(initContainers=[wire_container("i")])
-    found = the_status(pod, engine_has("app"), kind=Kind.INIT)
-    assert found.state.terminated is not None
-    assert (found.state.terminated.reason, found.ready) == ("Completed", True)
+    status = the_status(pod, engine_has("app"), kind=Kind.INIT)
+    assert status.state.terminated is not None
+    assert (status.state.terminated.reason, status.ready) == ("Completed", True)
 
 
 def test_a_successful_init_container_shows_no_reason_for_waiting() -> None:
     pod = a_pod(initContainers=[wire_container("i")])
     waiting = {"i": Waiting("CrashLoopBackOff")}
-    found = the_status(pod, exited("i"), kind=Kind.INIT, waiting=waiting)
-    assert found.state.terminated is not None
+    status = the_status(pod, exited("i"), kind=Kind.INIT, waiting=waiting)
+    assert status.state.terminated is not None
 
 
 def test_a_sidecar_is_ready_by_its_probe() -> None:
@@ -248,8 +254,8 @@ PROBED = a_pod(
     ],
 )
 def test_started_and_ready_by_probes(verdicts: Verdicts, started: bool, ready: bool) -> None:
-    found = the_status(PROBED, engine_has(), verdicts=verdicts)
-    assert (found.started, found.ready) == (started, ready)
+    status = the_status(PROBED, engine_has(), verdicts=verdicts)
+    assert (status.started, status.ready) == (started, ready)
 
 
 @pytest.mark.parametrize(("id_", "wanted"), [("app-0", True), ("other", False)])
@@ -257,8 +263,8 @@ def test_a_new_agent_believes_what_was_reported_of_the_same_container(
     id_: str, wanted: bool
 ) -> None:
     old = {"name": "app", "containerID": f"containerd://{id_}", "started": True, "ready": True}
-    found = the_status(PROBED, engine_has(), old=old)
-    assert (found.started, found.ready) == (wanted, wanted)
+    status = the_status(PROBED, engine_has(), old=old)
+    assert (status.started, status.ready) == (wanted, wanted)
 
 
 # Mounts and order
@@ -276,8 +282,8 @@ def test_a_new_agent_believes_what_was_reported_of_the_same_container(
 )
 def test_how_read_only_a_mount_became(mount: Wire, is_supported: bool, wanted: Any) -> None:
     pod = a_pod(wire_container(volumeMounts=[{"name": "v", "mountPath": "/v", **mount}]))
-    found = the_status(pod, engine_has(), has_recursive_read_only=is_supported)
-    assert found.volume_mounts[0].recursive_read_only == wanted
+    status = the_status(pod, engine_has(), has_recursive_read_only=is_supported)
+    assert status.volume_mounts[0].recursive_read_only == wanted
 
 
 def test_main_containers_are_sorted_init_containers_are_not() -> None:
@@ -286,6 +292,12 @@ def test_main_containers_are_sorted_init_containers_are_not() -> None:
         wire_container("a"),
         initContainers=[wire_container("z"), wire_container("y")],
     )
-    known = knowing(pod, a_view())
-    assert [each.name for each in container_statuses(known, Kind.MAIN)] == ["a", "b"]
-    assert [each.name for each in container_statuses(known, Kind.INIT)] == ["z", "y"]
+    known = status_inputs(pod, a_view())
+    assert [container_status.name for container_status in container_statuses(known, Kind.MAIN)] == [
+        "a",
+        "b",
+    ]
+    assert [container_status.name for container_status in container_statuses(known, Kind.INIT)] == [
+        "z",
+        "y",
+    ]

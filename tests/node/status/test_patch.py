@@ -77,7 +77,7 @@ def test_conditions_are_merged_and_what_went_from_one_is_named() -> None:
     }
 
 
-def test_a_condition_of_ours_that_is_no_more_is_deleted() -> None:
+def test_own_condition_that_disappeared_is_deleted() -> None:
     before = status(conditions=[{"type": "Ready", "status": "True"}, {"type": "x", "status": "1"}])
     assert changes(before, status()) == {"conditions": [{"$patch": "delete", "type": "Ready"}]}
 

@@ -17,7 +17,7 @@ from tests.node.objects import a_pod, wire_container
 
 
 def statuses(**short: str) -> list[ContainerStatus]:
-    found = []
+    containers = []
     for name, text in short.items():
         fields: dict[str, Any] = {"name": name}
         match text[0]:
@@ -33,8 +33,8 @@ def statuses(**short: str) -> list[ContainerStatus]:
                 fields["started"] = text[0] == "R"
             case "t":
                 fields["state"] = {"terminated": {"exitCode": int(text[1:])}}
-        found.append(msgspec.convert(fields, ContainerStatus))
-    return found
+        containers.append(msgspec.convert(fields, ContainerStatus))
+    return containers
 
 
 def spec(policy: str, **fields: Any) -> PodSpec:
@@ -62,8 +62,8 @@ def phase(spec: PodSpec, *, final: bool = False, begun: bool = False, **short: s
     ],
 )
 def test_main_containers_under_each_policy(a: str, b: str, wanted: str) -> None:
-    found = [phase(spec(policy), a=a, b=b) for policy in ("Always", "OnFailure", "Never")]
-    assert found == wanted.split()
+    result = [phase(spec(policy), a=a, b=b) for policy in ("Always", "OnFailure", "Never")]
+    assert result == wanted.split()
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_a_pod_that_ends_has_its_last_phase(a: str, b: str, wanted: str) -> None
     ],
 )
 def test_init_containers_come_first(policy: str, init: str, wanted: str) -> None:
-    found = spec(policy, initContainers=[wire_container("i")])
-    assert phase(found, i=init, a="w", b="w") == wanted
+    pod_spec = spec(policy, initContainers=[wire_container("i")])
+    assert phase(pod_spec, i=init, a="w", b="w") == wanted
 
 
 def test_init_done() -> None:
-    found = spec("Always", initContainers=[wire_container("i")])
-    assert phase(found, i="t0", a="R", b="R") == "Running"
+    pod_spec = spec("Always", initContainers=[wire_container("i")])
+    assert phase(pod_spec, i="t0", a="R", b="R") == "Running"
 
 
 @pytest.mark.parametrize(
@@ -110,25 +110,25 @@ def test_init_done() -> None:
     ],
 )
 def test_sidecars(side: str, a: str, begun: bool, wanted: str) -> None:
-    found = a_pod(
+    result = a_pod(
         wire_container("a"),
         initContainers=[wire_container("s", restartPolicy="Always")],
         restartPolicy="Never",
     ).spec
-    assert phase(found, begun=begun, s=side, a=a) == wanted
+    assert phase(result, begun=begun, s=side, a=a) == wanted
 
 
 def test_once_sidecars_have_ended_main_containers_decide() -> None:
-    found = a_pod(
+    result = a_pod(
         wire_container("a"),
         initContainers=[wire_container("s", restartPolicy="Always")],
         restartPolicy="Never",
     ).spec
-    assert phase(found, begun=True, final=True, s="t137", a="t0") == "Succeeded"
+    assert phase(result, begun=True, final=True, s="t137", a="t0") == "Succeeded"
 
 
 def test_rules_of_a_container_keep_the_pod_running() -> None:
     rules = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]
     own = {"restartPolicy": "Never", "restartPolicyRules": rules}
-    found = a_pod(wire_container("a", **own), restartPolicy="Never").spec
-    assert (phase(found, a="t42"), phase(found, a="t1")) == ("Running", "Failed")
+    result = a_pod(wire_container("a", **own), restartPolicy="Never").spec
+    assert (phase(result, a="t42"), phase(result, a="t1")) == ("Running", "Failed")

@@ -18,7 +18,7 @@ from tests.node.objects import a_pod
 
 
 class FakeServer:
-    """Keeps every status that is written; fails as often as it is told."""
+    """Keeps every status that is written; fails as often as it is configured to."""
 
     def __init__(self, *failures: Exception) -> None:
         self.written: list[dict[str, Any]] = []
@@ -77,7 +77,7 @@ async def test_lesser_changes_wait_a_moment_and_go_together() -> None:
     assert server.written == [{"podIP": "10.1.0.5", "hostIP": "10.0.0.1"}]
 
 
-async def test_what_cannot_wait_takes_along_what_waits() -> None:
+async def test_urgent_write_includes_delayed_changes() -> None:
     server = FakeServer()
     async with writing(server, FakeClock()) as writer:
         writer.submit(pod(), status(podIP="10.1.0.5"))

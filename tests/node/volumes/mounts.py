@@ -34,5 +34,5 @@ class FakeMounter:
         return target in self.sizes or target in self.binds
 
     def mounts_below(self, path: Path) -> Iterator[Path]:
-        below = [each for each in (*self.sizes, *self.binds) if each.is_relative_to(path)]
-        return iter(sorted(below, key=lambda each: len(each.parts), reverse=True))
+        below = [point for point in (*self.sizes, *self.binds) if point.is_relative_to(path)]
+        return iter(sorted(below, key=lambda point: len(point.parts), reverse=True))

@@ -25,18 +25,18 @@ def write(target: Path, **content: str) -> bool:
 
 def shown(target: Path) -> dict[str, str]:
     """What a program in the container reads: visible names only, links followed."""
-    found = {}
+    result = {}
     for parent, names, leaves in os.walk(target, followlinks=True):
-        names[:] = [each for each in names if not each.startswith("..")]
+        names[:] = [name for name in names if not name.startswith("..")]
         for leaf in leaves:
             path = Path(parent) / leaf
-            found[str(path.relative_to(target))] = path.read_text()
-    return found
+            result[str(path.relative_to(target))] = path.read_text()
+    return result
 
 
 def hidden(target: Path) -> list[str]:
     return sorted(
-        each.name for each in target.iterdir() if each.name.startswith("..") and each.is_dir()
+        path.name for path in target.iterdir() if path.name.startswith("..") and path.is_dir()
     )
 
 
@@ -155,14 +155,14 @@ def test_after_any_updates_exactly_the_last_is_seen(
     for update in updates:
         payload = {path: ProjectedFile(content, 0o644) for path, content in update.items()}
         write_payload(target, payload, START)
-    found = {
+    result = {
         str(path.relative_to(target / "..data")): path.read_bytes()
         for path in (target / "..data").resolve().rglob("*")
         if path.is_file()
         for path in [target / "..data" / path.relative_to((target / "..data").resolve())]
     }
-    assert found == updates[-1]
-    tops = {each.name for each in target.iterdir() if not each.name.startswith("..")}
+    assert result == updates[-1]
+    tops = {path.name for path in target.iterdir() if not path.name.startswith("..")}
     assert tops == {path.partition("/")[0] for path in updates[-1]}
 
 

@@ -53,8 +53,8 @@ def mount(name: str = "data", **fields: Any) -> Wire:
 
 
 def test_in_order_and_absolute(case: Case) -> None:
-    found = case.mounts(mount(mountPath="rel"), mount("settings"))
-    assert [(each.container_path, each.host_path) for each in found] == [
+    mounts = case.mounts(mount(mountPath="rel"), mount("settings"))
+    assert [(mount.container_path, mount.host_path) for mount in mounts] == [
         ("/rel", str(case.root / "data")),
         ("/m", str(case.root / "settings")),
     ]
@@ -84,15 +84,15 @@ def test_propagation(case: Case, mode: str | None, wanted: int) -> None:
 
 
 def test_an_image_is_mounted_by_the_engine(case: Case) -> None:
-    (found,) = case.mounts(mount("model", subPath="weights"))
-    assert (found.image.image, found.image_sub_path) == ("sha256:m", "weights")
-    assert (found.host_path, found.readonly) == ("", True)
+    (mount_point,) = case.mounts(mount("model", subPath="weights"))
+    assert (mount_point.image.image, mount_point.image_sub_path) == ("sha256:m", "weights")
+    assert (mount_point.host_path, mount_point.readonly) == ("", True)
 
 
 def test_a_part_of_a_volume_is_bound_to_a_place_of_its_own(case: Case) -> None:
-    found = case.mounts(mount(subPath="a"), mount(mountPath="/n", subPathExpr="$(NAME)/logs"))
+    mounts = case.mounts(mount(subPath="a"), mount(mountPath="/n", subPathExpr="$(NAME)/logs"))
     places = [case.root / f"pod/volume-subpaths/data/app/{index}" for index in (0, 1)]
-    assert [each.host_path for each in found] == [str(each) for each in places]
+    assert [mount.host_path for mount in mounts] == [str(place) for place in places]
     assert case.mounter.binds == {
         places[0]: case.root / "data/a",
         places[1]: case.root / "data/web/logs",
@@ -113,12 +113,12 @@ def test_an_expression_that_expands_to_nothing_is_the_whole_volume(case: Case) -
         (mount(subPathExpr="$(NAME)/../.."), r"must not contain '\.\.'"),
     ],
 )
-def test_what_cannot_be_mounted(case: Case, wanted: Wire, complaint: str) -> None:
+def test_invalid_mounts_are_rejected(case: Case, wanted: Wire, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         case.mounts(wanted)
 
 
-def test_a_part_that_cannot_be_made_is_named(case: Case) -> None:
+def test_failed_subpath_is_named(case: Case) -> None:
     (case.root / "data/file").write_text("")
     with pytest.raises(ConfigError) as caught:
         case.mounts(mount(subPath="file/below"))
@@ -162,12 +162,12 @@ REFUSED = 'failed to resolve recursive read-only mode: volume "data" requested r
     ],
 )
 def test_recursive_read_only(fields: Wire, is_supported: bool, wanted: bool | str) -> None:
-    found = msgspec.convert(mount(**fields), VolumeMount)
+    obj = msgspec.convert(mount(**fields), VolumeMount)
     if isinstance(wanted, bool):
-        assert is_recursive(found, is_supported) is wanted
+        assert is_recursive(obj, is_supported) is wanted
         return
     with pytest.raises(ConfigError) as caught:
-        is_recursive(found, is_supported)
+        is_recursive(obj, is_supported)
     assert str(caught.value) == f"{REFUSED} {wanted}"
 
 
@@ -185,10 +185,10 @@ def test_the_engine_is_asked_to_make_all_below_a_mount_read_only(
     case: Case, mode: str | None, is_supported: bool, expected: bool
 ) -> None:
     fields = {} if mode is None else {"recursiveReadOnly": mode}
-    plain, found = case.mounts(
+    plain, mount_point = case.mounts(
         mount(mountPath="/other"), mount(readOnly=True, **fields), recursive=is_supported
     )
-    assert (found.readonly, found.recursive_read_only) == (True, expected)
+    assert (mount_point.readonly, mount_point.recursive_read_only) == (True, expected)
     assert (plain.readonly, plain.recursive_read_only) == (False, False)
 
 

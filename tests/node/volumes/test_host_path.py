@@ -54,7 +54,9 @@ def test_what_is_right(root: Path, name: str, kind: str) -> None:
         ("file", "BlockDevice", "is not a block device"),
     ],
 )
-def test_what_is_wrong_is_said(root: Path, name: str, kind: str, complaint: str) -> None:
+def test_mismatched_type_is_named_in_the_error(
+    root: Path, name: str, kind: str, complaint: str
+) -> None:
     with pytest.raises(HostPathError) as caught:
         check_host_path(root / name, kind)
     assert str(caught.value) == f"hostPath type check failed: {root / name} {complaint}"
@@ -76,7 +78,7 @@ def test_nonsense_is_refused(path: str, kind: str, complaint: str) -> None:
         check_host_path(Path(path), kind)
 
 
-def test_devices_are_told_apart() -> None:
+def test_device_types_are_distinguished() -> None:
     check_host_path(Path("/dev/null"), "CharDevice")
 
 

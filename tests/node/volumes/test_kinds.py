@@ -28,6 +28,6 @@ from moorage.node.volumes.kinds import MOUNTED, kind_of
 def test_kinds_are_named_as_the_api_names_them(
     source: dict[str, Any], kind: str, is_mounted: bool
 ) -> None:
-    found = kind_of(msgspec.convert({"name": "v", **source}, Volume))
-    assert found == kind
-    assert (found in MOUNTED) is is_mounted
+    volume_kind = kind_of(msgspec.convert({"name": "v", **source}, Volume))
+    assert volume_kind == kind
+    assert (volume_kind in MOUNTED) is is_mounted

@@ -12,9 +12,9 @@ from tests.linux.mounting import bind_and_mount_disk, shared_tree
 
 
 def test_the_deepest_mounts_come_first() -> None:
-    found = list(SystemMounter().mounts_below(Path("/")))
-    assert found[-1] == Path("/")
-    depths = [len(each.parts) for each in found]
+    points = list(SystemMounter().mounts_below(Path("/")))
+    assert points[-1] == Path("/")
+    depths = [len(point.parts) for point in points]
     assert depths == sorted(depths, reverse=True)
 
 
@@ -100,11 +100,11 @@ def test_a_tmpfs_has_the_size_that_is_given(tmp_path: Path, size_bytes: int) -> 
     mounter = SystemMounter()
     mounter.mount_tmpfs(tmp_path, size_bytes)
     try:
-        found = os.statvfs(tmp_path)
+        figures = os.statvfs(tmp_path)
         if size_bytes:
-            assert found.f_blocks * found.f_frsize == size_bytes
+            assert figures.f_blocks * figures.f_frsize == size_bytes
         else:
-            assert found.f_blocks * found.f_frsize > 1 << 20
+            assert figures.f_blocks * figures.f_frsize > 1 << 20
         line = next(line for line in Path("/proc/mounts").read_text().splitlines()
                     if line.split()[1] == str(tmp_path))  # fmt: skip
         kernel = tuple(int(part) for part in os.uname().release.split(".")[:2])
@@ -114,7 +114,7 @@ def test_a_tmpfs_has_the_size_that_is_given(tmp_path: Path, size_bytes: int) -> 
 
 
 @needs_root
-def test_what_cannot_be_mounted_says_where(tmp_path: Path) -> None:
+def test_failed_mount_names_the_target(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         SystemMounter().bind(str(tmp_path / "absent"), tmp_path)
     assert caught.value.filename == str(tmp_path)

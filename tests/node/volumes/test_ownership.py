@@ -22,8 +22,8 @@ def volume(tmp_path: Path) -> Path:
     (root / "dir/file").write_text("")
     (root / "dir/file").chmod(0o600)
     (root / "link").symlink_to("nowhere")
-    for each in (root, root / "dir"):
-        each.chmod(0o755)
+    for path in (root, root / "dir"):
+        path.chmod(0o755)
     return root
 
 
@@ -38,7 +38,7 @@ def test_the_group_may_do_what_the_owner_may(
     volume: Path, is_read_only: bool, directory: str, file: str
 ) -> None:
     give_to_group(volume, GROUP, is_read_only=is_read_only, policy=None)
-    assert [mode(each) for each in (volume, volume / "dir", volume / "dir/file")] == [
+    assert [mode(path) for path in (volume, volume / "dir", volume / "dir/file")] == [
         directory,
         directory,
         file,

@@ -45,8 +45,8 @@ def files(pod_spec: Wire | None = None, **source: Any) -> dict[str, ProjectedFil
 
 
 def shown(pod_spec: Wire | None = None, **source: Any) -> dict[str, tuple[bytes, str]]:
-    found = files(pod_spec, **source)
-    return {path: (file.content, f"{file.mode:o}") for path, file in found.items()}
+    contents = files(pod_spec, **source)
+    return {path: (file.content, f"{file.mode:o}") for path, file in contents.items()}
 
 
 def projected(*sources: Wire, **more: Any) -> Wire:
@@ -102,7 +102,7 @@ def test_one_source(source: Wire, wanted: Any) -> None:
 
 
 def test_projections_are_put_together_the_later_winning() -> None:
-    found = shown(
+    fields = shown(
         **projected(
             {"configMap": {"name": "settings", "items": [{"key": "a", "path": "same"}]}},
             {"secret": {"name": "login", "items": [{"key": "user", "path": "same"}]}},
@@ -110,7 +110,7 @@ def test_projections_are_put_together_the_later_winning() -> None:
             defaultMode=0o600,
         )
     )
-    assert found == {"same": (b"root", "600"), "n": (b"web", "600")}
+    assert fields == {"same": (b"root", "600"), "n": (b"web", "600")}
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_a_token_belongs_to_the_user_all_containers_run_as(
 ) -> None:
     containers = spec.get("containers", [])
     pod = a_pod(*containers, **{k: v for k, v in spec.items() if k != "containers"})
-    found = payload_of(pod, volume(**TOKEN_SOURCE), SOURCES, WHERE)
-    assert found == {"token": ProjectedFile(b"the-token", mode, owner)}
+    payload = payload_of(pod, volume(**TOKEN_SOURCE), SOURCES, WHERE)
+    assert payload == {"token": ProjectedFile(b"the-token", mode, owner)}
 
 
 def test_the_shared_user_counts_init_containers_and_the_pods_default() -> None:
@@ -184,8 +184,8 @@ def test_the_shared_user_counts_init_containers_and_the_pods_default() -> None:
     assert shared_user(a_pod(initContainers=[wire_container("i")])) is None
 
 
-def test_what_must_be_fetched_is_told_beforehand() -> None:
-    found = needs_of(
+def test_needs_list_what_must_be_fetched() -> None:
+    needs = needs_of(
         volume(
             **projected(
                 {"configMap": {"name": "a"}},
@@ -194,8 +194,8 @@ def test_what_must_be_fetched_is_told_beforehand() -> None:
             )
         )
     )
-    assert (found.config_maps, found.secrets) == (frozenset({"a"}), frozenset({"b"}))
-    assert found.tokens == {TokenWanted("", 3600)}
+    assert (needs.config_maps, needs.secrets) == (frozenset({"a"}), frozenset({"b"}))
+    assert needs.tokens == {TokenWanted("", 3600)}
     assert needs_of(volume(secret={"secretName": "b"})).secrets == {"b"}
     assert needs_of(volume(emptyDir={})) == needs_of(volume(hostPath={"path": "/"}))
 

@@ -38,8 +38,8 @@ class FakeObjects:
         self.ages.append(max_age_s)
         if self.failure is not None:
             raise self.failure
-        found: Any = self.config_maps if resource is CONFIG_MAPS else self.secrets
-        return found.get(name)
+        result: Any = self.config_maps if resource is CONFIG_MAPS else self.secrets
+        return result.get(name)
 
 
 class FakeTokens:
@@ -94,9 +94,9 @@ SETTINGS = {"name": "settings", "configMap": {"name": "settings"}}
 
 
 async def test_an_empty_directory_is_anyones(node: Node) -> None:
-    found = await node.keeper.mount(with_volumes({"name": "v", "emptyDir": {}}), WHERE)
+    mounted = await node.keeper.mount(with_volumes({"name": "v", "emptyDir": {}}), WHERE)
     place = node.place("empty-dir", "v")
-    assert found["v"].path == place
+    assert mounted["v"].path == place
     assert place.stat().st_mode & 0o777 == 0o777
     assert not node.mounter.sizes
 
@@ -126,8 +126,8 @@ async def test_mounting_again_keeps_what_is_in_it(node: Node) -> None:
 )
 async def test_memory_is_limited(node: Node, volume: Wire, limits: Any, size: int) -> None:
     containers = [
-        wire_container(f"c{index}", resources={"limits": {"memory": each} if each else {}})
-        for index, each in enumerate(limits)
+        wire_container(f"c{index}", resources={"limits": {"memory": limit} if limit else {}})
+        for index, limit in enumerate(limits)
     ]
     source = {"medium": "Memory", **volume}
     await node.keeper.mount(a_pod(*containers, volumes=[{"name": "v", "emptyDir": source}]), WHERE)
@@ -138,8 +138,8 @@ async def test_files_from_the_api_are_read_only_and_secrets_stay_in_memory(node:
     node.objects.config_maps["settings"] = ConfigMap(data={"level": "debug"})
     node.objects.secrets["login"] = Secret(data={"user": base64.b64encode(b"root").decode()})
     pod = with_volumes(SETTINGS, {"name": "login", "secret": {"secretName": "login"}})
-    found = await node.keeper.mount(pod, WHERE)
-    assert {name: each.is_read_only for name, each in found.items()} == {
+    mounted = await node.keeper.mount(pod, WHERE)
+    assert {name: volume.is_read_only for name, volume in mounted.items()} == {
         "settings": True,
         "login": True,
     }
@@ -171,11 +171,11 @@ async def test_one_object_in_many_volumes_does_not_take_the_nodes_memory(node: N
     # Less than 64 MiB each, and one object.
     node.objects.secrets["big"] = secret(30 * MIB)
     volumes = [{"name": f"v{index}", "secret": {"secretName": "big"}} for index in range(8)]
-    said = 'failed for volume "v4" : the pod\'s volumes take more than 134217728 bytes'
-    with pytest.raises(VolumeError, match=said):
+    message = 'failed for volume "v4" : the pod\'s volumes take more than 134217728 bytes'
+    with pytest.raises(VolumeError, match=message):
         await node.keeper.mount(with_volumes(*volumes), WHERE)
     assert len(list(node.paths.pod(UID).volumes.glob("*/*"))) == 4
-    with pytest.raises(VolumeError, match=said):
+    with pytest.raises(VolumeError, match=message):
         await node.keeper.refresh(with_volumes(*volumes), WHERE)
     assert len(await node.keeper.mount(with_volumes(*volumes[:4]), WHERE)) == 4
 
@@ -185,8 +185,8 @@ async def test_many_large_objects_are_not_fetched_whole(node: Node) -> None:
     count = 200
     node.objects.secrets |= {f"s{index}": secret(2 * MIB) for index in range(count)}
     volumes = [{"name": f"v{i}", "secret": {"secretName": f"s{i}"}} for i in range(count)]
-    said = "ConfigMaps and Secrets of the pod's volumes are larger than 134217728 bytes together"
-    with pytest.raises(VolumeError, match=said):
+    message = "ConfigMaps and Secrets of the pod's volumes are larger than 134217728 bytes together"
+    with pytest.raises(VolumeError, match=message):
         await node.keeper.mount(with_volumes(*volumes), WHERE)
     assert len(node.objects.ages) <= 64
     assert not node.paths.pod(UID).volumes.exists()
@@ -212,9 +212,9 @@ async def test_host_paths_and_images(node: Node, tmp_path: Path) -> None:
         {"name": "h", "hostPath": {"path": str(tmp_path), "type": "Directory"}},
         {"name": "i", "image": {"reference": "model:1"}},
     )
-    found = await node.keeper.mount(pod, WHERE)
-    assert (found["h"].path, found["h"].is_read_only) == (tmp_path, False)
-    assert (found["i"].path, found["i"].is_read_only) == (None, True)
+    mounted = await node.keeper.mount(pod, WHERE)
+    assert (mounted["h"].path, mounted["h"].is_read_only) == (tmp_path, False)
+    assert (mounted["i"].path, mounted["i"].is_read_only) == (None, True)
 
 
 async def test_a_running_pods_files_are_brought_up_to_date(node: Node) -> None:
@@ -227,7 +227,7 @@ async def test_a_running_pods_files_are_brought_up_to_date(node: Node) -> None:
     assert node.objects.ages == [1.0, 15.0]
 
 
-async def test_one_volume_that_cannot_be_refreshed_does_not_keep_others_from_it(
+async def test_failed_refresh_of_one_volume_does_not_prevent_the_others(
     node: Node,
 ) -> None:
     token = {"serviceAccountToken": {"path": "token"}}

@@ -40,7 +40,7 @@ def opened(volume: Path, subpath: str) -> Path:
         ("a\0b", "unable to provision SubPath `a\0b`: must not contain NUL"),
     ],
 )
-def test_paths_that_are_no_part_of_a_volume(subpath: str, complaint: str) -> None:
+def test_invalid_subpaths_are_rejected(subpath: str, complaint: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check_subpath(subpath)
     assert str(caught.value) == complaint
@@ -123,14 +123,14 @@ def test_a_subpath_as_deep_as_a_path_can_be_needs_few_descriptors(volume: Path) 
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (128, before[1]))
     try:
-        found = open_inside(volume, PurePosixPath("/".join(["d"] * 1500)))
-        os.close(found)
+        descriptor = open_inside(volume, PurePosixPath("/".join(["d"] * 1500)))
+        os.close(descriptor)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert disk_use([volume / "d"]).inodes == 1500
 
 
-def test_a_file_is_no_directory_on_the_way(volume: Path) -> None:
+def test_file_in_the_middle_of_a_subpath_is_rejected(volume: Path) -> None:
     with pytest.raises(NotADirectoryError):
         open_inside(volume, PurePosixPath("file/below"))
 

@@ -148,10 +148,10 @@ async def test_a_pod_that_is_forgotten_is_asked_for_again(tokens: PodTokens) -> 
 
 async def test_pods_and_audiences_do_not_share(tokens: PodTokens) -> None:
     other = a_pod(meta={"uid": "other"})
-    found = [
+    result = [
         await tokens.get(POD, WANTED),
         await tokens.get(other, WANTED),
         await tokens.get(POD, TokenWanted("else", 3600)),
         await tokens.get(POD, WANTED),
     ]
-    assert found == ["t1", "t2", "t3", "t1"]
+    assert result == ["t1", "t2", "t3", "t1"]
