@@ -31,7 +31,9 @@ class Cluster:
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    async def until(self, resource: Resource[Any], holds: Callable[[list[Any]], bool]) -> list[Any]:
+    async def until(
+        self, resource: Resource[Any], condition: Callable[[list[Any]], bool]
+    ) -> list[Any]:
         """Wait until a statement about all objects of a kind holds; they are returned."""
         informer = Informer(self.client, resource)
         changed = asyncio.Event()
@@ -40,11 +42,11 @@ class Cluster:
         try:
             async with asyncio.timeout(_DEADLINE_S):
                 await informer.wait_synced()
-                while not holds(list(informer)):
+                while not condition(list(informer)):
                     changed.clear()
                     await changed.wait()
         except TimeoutError:
-            shown = [msgspec.json.encode(each).decode() for each in informer]
+            shown = [msgspec.json.encode(obj).decode() for obj in informer]
             raise AssertionError(f"never came true of {resource.plural}: {shown}") from None
         finally:
             follower.cancel()
@@ -154,5 +156,6 @@ async def running_cluster(directory: Path, **options: Any) -> AsyncIterator[Clus
 
 def _has_default(accounts: list[Any]) -> bool:
     return any(
-        (each.metadata.namespace, each.metadata.name) == ("default", "default") for each in accounts
+        (account.metadata.namespace, account.metadata.name) == ("default", "default")
+        for account in accounts
     )

@@ -73,7 +73,7 @@ class MemoryClient:
         return self._objects[resource.plural].get(_key(resource, name, namespace))
 
     def names(self, resource: Resource[Any]) -> list[str]:
-        return sorted(each["metadata"]["name"] for each in self._objects[resource.plural].values())
+        return sorted(obj["metadata"]["name"] for obj in self._objects[resource.plural].values())
 
     def all(self, resource: Resource[Any]) -> list[Json]:
         return list(self._objects[resource.plural].values())
@@ -81,25 +81,26 @@ class MemoryClient:
     def asked(self, verb: str, resource: Resource[Any] | None = None) -> list[Request]:
         """The requests of a verb since the start, or since `requests` was cleared."""
         return [
-            each
-            for each in self.requests
-            if each.verb == verb and (resource is None or each.plural == resource.plural)
+            request
+            for request in self.requests
+            if request.verb == verb and (resource is None or request.plural == resource.plural)
         ]
 
     @property
     def writes(self) -> list[Request]:
         return [
-            each for each in self.requests
-            if each.verb not in ("get", "list", "watch", "request") and each.plural != EVENTS.plural
+            request for request in self.requests
+            if request.verb not in ("get", "list", "watch", "request")
+            and request.plural != EVENTS.plural
         ]  # fmt: skip
 
     @property
     def events(self) -> list[tuple[str, str, str, str]]:
         """(object, type, reason, message) of every event written."""
         return [
-            (each.body["involvedObject"].name, each.body["type"], each.body["reason"],
-             each.body["message"])
-            for each in self.asked("create", EVENTS)
+            (request.body["involvedObject"].name, request.body["type"], request.body["reason"],
+             request.body["message"])
+            for request in self.asked("create", EVENTS)
         ]  # fmt: skip
 
     # What the client does.
@@ -113,9 +114,9 @@ class MemoryClient:
     ) -> ObjectList[Any]:
         await self._ask("list", resource, "", namespace, None, more)
         items = [
-            self._typed(resource, each)
-            for each in self._objects[resource.plural].values()
-            if not namespace or each["metadata"]["namespace"] == namespace
+            self._typed(resource, obj)
+            for obj in self._objects[resource.plural].values()
+            if not namespace or obj["metadata"]["namespace"] == namespace
         ]
         return ObjectList(items, ListMeta(resource_version=str(self._revision)))
 
@@ -156,10 +157,10 @@ class MemoryClient:
         if resource is EVENTS:
             return None
         wire = copy.deepcopy(self._found(resource, name, namespace))
-        given = msgspec.to_builtins(patch)
-        self._check(wire, given.get("metadata") or {})
+        changes = msgspec.to_builtins(patch)
+        self._check(wire, changes.get("metadata") or {})
         is_strategic = more.get("kind") is PatchType.STRATEGIC
-        return self._typed(resource, self._store(resource, _merged(wire, given, is_strategic)))
+        return self._typed(resource, self._store(resource, _merged(wire, changes, is_strategic)))
 
     async def update(
         self, resource: Resource[Any], obj: Any, name: str, namespace: str | None = None,
@@ -173,9 +174,9 @@ class MemoryClient:
         self, resource: Resource[Any], name: str, namespace: str | None = None, **more: Any
     ) -> None:
         await self._ask("delete", resource, name, namespace, None, more)
-        found = self._found(resource, name, namespace)
-        given = {"uid": more.get("uid"), "resourceVersion": more.get("resource_version")}
-        self._check(found, given)
+        obj = self._found(resource, name, namespace)
+        preconditions = {"uid": more.get("uid"), "resourceVersion": more.get("resource_version")}
+        self._check(obj, preconditions)
         self._remove(resource, _key(resource, name, namespace or ""))
 
     async def delete_collection(
@@ -211,15 +212,15 @@ class MemoryClient:
                 raise failure[2]
 
     def _found(self, resource: Resource[Any], name: str, namespace: str | None) -> Json:
-        found = self._objects[resource.plural].get(_key(resource, name, namespace or ""))
-        if found is None:
+        result = self._objects[resource.plural].get(_key(resource, name, namespace or ""))
+        if result is None:
             raise NotFoundError.of(resource.plural, name)
-        return found
+        return result
 
     @staticmethod
-    def _check(wire: Json, given: Json) -> None:
+    def _check(wire: Json, preconditions: Json) -> None:
         for name in ("uid", "resourceVersion"):
-            wanted = given.get(name)
+            wanted = preconditions.get(name)
             if wanted and wanted != wire["metadata"].get(name):
                 raise ConflictError(f"the {name} is {wire['metadata'].get(name)}, not {wanted}")
 
@@ -261,12 +262,15 @@ def _merged(base: Any, patch: Any, is_strategic: bool) -> Any:
         if value is None:
             merged.pop(name, None)
         elif is_strategic and name in _MERGED:
-            by_key = {each[_MERGED[name]]: each for each in merged.get(name, ())}
-            for each in value:
-                if each.get("$patch") == "delete":
-                    by_key.pop(each[_MERGED[name]], None)
+            by_key = {item[_MERGED[name]]: item for item in merged.get(name, ())}
+            for element in value:
+                if element.get("$patch") == "delete":
+                    by_key.pop(element[_MERGED[name]], None)
                 else:
-                    by_key[each[_MERGED[name]]] = {**by_key.get(each[_MERGED[name]], {}), **each}
+                    by_key[element[_MERGED[name]]] = {
+                        **by_key.get(element[_MERGED[name]], {}),
+                        **element,
+                    }
             merged[name] = list(by_key.values())
         elif name not in ("uid", "resourceVersion"):
             merged[name] = _merged(merged.get(name), value, is_strategic)
@@ -287,8 +291,8 @@ class World:
     async def running(self, *loops: Any) -> AsyncIterator[MemoryClient]:
         """Run informers, events and these controllers' loops until they have nothing to do."""
         tasks = [
-            asyncio.create_task(each)
-            for each in (*loops, self.informers.run(), self.recorder.run())
+            asyncio.create_task(runner)
+            for runner in (*loops, self.informers.run(), self.recorder.run())
         ]
         try:
             await self.settled()
@@ -297,7 +301,7 @@ class World:
             for task in tasks:
                 task.cancel()
             results = await asyncio.gather(*tasks, return_exceptions=True)
-        broken = [each for each in results if not isinstance(each, asyncio.CancelledError)]
+        broken = [result for result in results if not isinstance(result, asyncio.CancelledError)]
         assert not broken, broken
 
     async def settled(self, seconds: float = 0) -> None:

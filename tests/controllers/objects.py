@@ -67,7 +67,7 @@ def pod(
     is_deleting: bool = False,
     ip: str = "",
 ) -> Pod:
-    """A running, ready pod unless told otherwise. Durations are in seconds before NOW."""
+    """A running, ready pod by default. Durations are in seconds before NOW."""
     conditions: tuple[PodCondition, ...] = ()
     if ready_for is not None:
         conditions = (

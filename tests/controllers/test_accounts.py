@@ -40,8 +40,8 @@ def namespace(name: str, **meta: Any) -> dict[str, Any]:
 
 
 def keys(client: MemoryClient, resource: Any) -> list[str]:
-    return sorted(f"{each['metadata']['namespace']}/{each['metadata']['name']}"
-                  for each in client.all(resource))  # fmt: skip
+    return sorted(f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
+                  for obj in client.all(resource))  # fmt: skip
 
 
 @asynccontextmanager
@@ -60,8 +60,8 @@ async def test_every_open_namespace_has_its_default_account(world: World) -> Non
         client.put(NAMESPACES, namespace("three"))
         client.drop(SERVICE_ACCOUNTS, "default", "two")
         await world.settled()
-        found = keys(client, SERVICE_ACCOUNTS)
-        assert found == ["default/default", "three/default", "two/default"]
+        result = keys(client, SERVICE_ACCOUNTS)
+        assert result == ["default/default", "three/default", "two/default"]
 
 
 async def test_other_accounts_are_not_made_again(world: World) -> None:
@@ -108,7 +108,7 @@ async def test_every_open_namespace_has_the_clusters_ca(world: World) -> None:
             "data": {"ca.crt": "PEM"},
         }  # fmt: skip
         lists = client.asked("list", CONFIG_MAPS)
-        assert [each.more["field_selector"] for each in lists] == [f"metadata.name={ROOT}"]
+        assert [listing.more["field_selector"] for listing in lists] == [f"metadata.name={ROOT}"]
         client.put(NAMESPACES, namespace("three"))
         client.drop(CONFIG_MAPS, ROOT, "two")
         await world.settled()
@@ -131,14 +131,14 @@ async def test_a_changed_ca_is_restored(
                "data": data}  # fmt: skip
     world.client.put(CONFIG_MAPS, changed)
     async with root_ca(world) as client:
-        found = client.find(CONFIG_MAPS, ROOT)
-        assert found is not None
-        assert found["data"] == {"ca.crt": "PEM"}
-        assert found["metadata"]["annotations"] == {"kubernetes.io/description": DESCRIPTION}
+        config_map = client.find(CONFIG_MAPS, ROOT)
+        assert config_map is not None
+        assert config_map["data"] == {"ca.crt": "PEM"}
+        assert config_map["metadata"]["annotations"] == {"kubernetes.io/description": DESCRIPTION}
         (patch,) = client.asked("patch")
         assert patch.body["metadata"]["uid"] == ROOT
         client.requests.clear()
-        client.put(CONFIG_MAPS, found)
+        client.put(CONFIG_MAPS, config_map)
         await world.settled()
         assert client.writes == []
 
@@ -206,14 +206,14 @@ async def test_a_secret_gets_token_ca_namespace_and_the_accounts_uid(world: Worl
     world.client.put(SECRETS, secret("s"))
     world.client.put(SECRETS, secret("unnamed", None))
     async with token_secrets(world) as client:
-        found = client.find(SECRETS, "s")
-        assert found is not None
-        assert found["data"] == {
+        obj = client.find(SECRETS, "s")
+        assert obj is not None
+        assert obj["data"] == {
             "namespace": encoded("default"),
             "ca.crt": encoded("PEM"),
             "token": encoded("token-default-robot"),
         }
-        annotations = found["metadata"]["annotations"]
+        annotations = obj["metadata"]["annotations"]
         assert annotations["kubernetes.io/service-account.uid"] == "robot"
         (asked,) = client.asked("request")
         assert json.loads(asked.more["body"]) == {
@@ -223,7 +223,7 @@ async def test_a_secret_gets_token_ca_namespace_and_the_accounts_uid(world: Worl
         (listed,) = client.asked("list", SECRETS)
         assert listed.more["field_selector"] == "type=kubernetes.io/service-account-token"
         client.requests.clear()
-        client.put(SECRETS, found)
+        client.put(SECRETS, obj)
         await world.settled()
         assert client.writes == client.asked("request") == []
 
@@ -253,7 +253,7 @@ async def test_a_whole_secret_without_the_uid_gets_it(world: World) -> None:
     world.client.put(SECRETS, secret("s", data=data))
     world.client.put(SECRETS, secret("t", data=data, uid="robot"))
     async with token_secrets(world) as client:
-        assert [each.key for each in client.asked("patch")] == ["default/s"]
+        assert [request.key for request in client.asked("patch")] == ["default/s"]
 
 
 async def test_secrets_end_with_their_account_and_no_sooner(world: World) -> None:
@@ -268,7 +268,7 @@ async def test_secrets_end_with_their_account_and_no_sooner(world: World) -> Non
         client.drop(SERVICE_ACCOUNTS, "robot")
         await world.settled()
         assert client.names(SECRETS) == ["c"]
-        assert {each.key: each.more for each in client.asked("delete")} == {
+        assert {request.key: request.more for request in client.asked("delete")} == {
             "default/a": {"uid": "a"}, "default/b": {"uid": "b"},
         }  # fmt: skip
 
@@ -295,9 +295,9 @@ async def test_the_server_is_asked_for_an_account_that_the_copy_lacks(world: Wor
         client.put(SECRETS, secret("s", "late"))
         await world.settled()
         assert client.names(SECRETS) == ["s"]
-        found = client.find(SECRETS, "s")
-        assert found is not None
-        assert found["data"]["token"] == encoded("token-default-late")
+        obj = client.find(SECRETS, "s")
+        assert obj is not None
+        assert obj["data"]["token"] == encoded("token-default-late")
 
 
 async def test_a_secret_on_its_way_out_is_left_alone(world: World) -> None:

@@ -56,7 +56,7 @@ def test_creations_are_awaited_until_all_have_been_seen() -> None:
     assert expectations.are_met("k")
 
 
-def test_a_deletion_counts_once_however_often_it_is_heard_of() -> None:
+def test_deletion_counts_once_however_often_it_is_observed() -> None:
     expectations = Expectations(FakeClock())
     expectations.expect_deletions("k", {"a", "b"})
     expectations.deletion_seen("k", "a")

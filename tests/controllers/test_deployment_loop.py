@@ -66,37 +66,39 @@ def name_of(image: str, collisions: int = 0) -> str:
 
 def grown(client: MemoryClient, *, available: bool = True) -> None:
     """Let every set have the pods it wants."""
-    for each in list(client.all(REPLICA_SETS)):
-        size = each["spec"]["replicas"]
+    for replica_set in list(client.all(REPLICA_SETS)):
+        size = replica_set["spec"]["replicas"]
         count = size if available else 0
         status = {
             "replicas": size, "readyReplicas": count, "availableReplicas": count,
-            "observedGeneration": each["metadata"].get("generation", 0),
+            "observedGeneration": replica_set["metadata"].get("generation", 0),
             "terminatingReplicas": 0,
         }  # fmt: skip
-        if each.get("status") != status:
-            client.put(REPLICA_SETS, {**each, "status": status})
+        if replica_set.get("status") != status:
+            client.put(REPLICA_SETS, {**replica_set, "status": status})
 
 
 def change_spec(client: MemoryClient, wanted: dict[str, Any]) -> None:
     """Give the deployment the spec of another one."""
-    found = client.find(DEPLOYMENTS, "web")
-    assert found is not None
-    client.put(DEPLOYMENTS, {**found, "spec": wanted["spec"]})
+    obj = client.find(DEPLOYMENTS, "web")
+    assert obj is not None
+    client.put(DEPLOYMENTS, {**obj, "spec": wanted["spec"]})
 
 
 def condition(client: MemoryClient, type_: str, name: str = "web") -> dict[str, Any]:
-    found = client.find(DEPLOYMENTS, name)
-    assert found is not None
-    return next((each for each in found["status"].get("conditions", ())
-                 if each["type"] == type_), {})  # fmt: skip
+    obj = client.find(DEPLOYMENTS, name)
+    assert obj is not None
+    return next((condition for condition in obj["status"].get("conditions", ())
+                 if condition["type"] == type_), {})  # fmt: skip
 
 
 def sizes(client: MemoryClient) -> dict[str, int]:
     names = {name_of(image): image for image in "abcd"}
     return {
-        names.get(each["metadata"]["name"], each["metadata"]["name"]): each["spec"]["replicas"]
-        for each in client.all(REPLICA_SETS)
+        names.get(replica_set["metadata"]["name"], replica_set["metadata"]["name"]): replica_set[
+            "spec"
+        ]["replicas"]
+        for replica_set in client.all(REPLICA_SETS)
     }
 
 
@@ -133,9 +135,9 @@ async def test_the_first_set_is_made_from_the_template_and_announced(world: Worl
         }  # fmt: skip
         message = f"Scaled up replica set web-{hash_} from 0 to 3"
         assert ("web", "Normal", "ScalingReplicaSet", message) in client.events
-        found = client.find(DEPLOYMENTS, "web")
-        assert found is not None
-        assert found["metadata"]["annotations"][REVISION] == "1"
+        obj = client.find(DEPLOYMENTS, "web")
+        assert obj is not None
+        assert obj["metadata"]["annotations"][REVISION] == "1"
         progressing = condition(client, "Progressing")
         assert (progressing["status"], progressing["reason"], progressing["message"]) == (
             "True", "NewReplicaSetCreated", f'Created new replica set "web-{hash_}"',
@@ -153,15 +155,15 @@ async def test_a_finished_rollout_says_so_and_is_quiet(world: World) -> None:
         progressing = condition(client, "Progressing")
         assert (progressing["status"], progressing["reason"]) == ("True", "NewReplicaSetAvailable")
         assert condition(client, "Available")["status"] == "True"
-        found = client.find(DEPLOYMENTS, "web")
-        assert found is not None
-        assert {key: found["status"][key] for key in (
+        obj = client.find(DEPLOYMENTS, "web")
+        assert obj is not None
+        assert {key: obj["status"][key] for key in (
             "replicas", "updatedReplicas", "readyReplicas", "availableReplicas",
             "observedGeneration")} == {
             "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2,
             "observedGeneration": 1}  # fmt: skip
         client.requests.clear()
-        client.put(DEPLOYMENTS, found)
+        client.put(DEPLOYMENTS, obj)
         await world.settled(1000)
         assert client.writes == []
 
@@ -181,13 +183,13 @@ async def test_a_rolling_update_moves_one_by_one_and_never_below(world: World) -
                 steps.append(sizes(client))
         assert steps[0] == {"a": 2, "b": 1}
         assert steps[-1] == {"a": 0, "b": 2}
-        assert all(2 <= each["a"] + each["b"] <= 3 for each in steps)
+        assert all(2 <= step["a"] + step["b"] <= 3 for step in steps)
         new = client.find(REPLICA_SETS, name_of("b"))
         assert new is not None
         assert new["metadata"]["annotations"][REVISION] == "2"
-        told = {each[3] for each in client.events if each[2] == "ScalingReplicaSet"}
-        assert f"Scaled down replica set {name_of('a')} from 1 to 0" in told
-        assert f"Scaled up replica set {name_of('b')} from 1 to 2" in told
+        messages = {event[3] for event in client.events if event[2] == "ScalingReplicaSet"}
+        assert f"Scaled down replica set {name_of('a')} from 1 to 0" in messages
+        assert f"Scaled up replica set {name_of('b')} from 1 to 2" in messages
 
 
 async def test_the_new_set_grows_only_as_far_as_the_old_one_leaves_room(world: World) -> None:
@@ -199,9 +201,9 @@ async def test_the_new_set_grows_only_as_far_as_the_old_one_leaves_room(world: W
         await world.settled(1)
         # The new pod never becomes available: nothing moves any more.
         for _ in range(3):
-            each = client.find(REPLICA_SETS, name_of("b"))
-            assert each is not None
-            client.put(REPLICA_SETS, {**each, "status": {"replicas": 1}})
+            replica_set = client.find(REPLICA_SETS, name_of("b"))
+            assert replica_set is not None
+            client.put(REPLICA_SETS, {**replica_set, "status": {"replicas": 1}})
             await world.settled(1)
         assert sizes(client) == {"a": 2, "b": 1}
 
@@ -255,11 +257,9 @@ async def test_a_paused_deployment_is_resized_reports_and_drops_old_revisions(
     async with reconciling(world) as client:
         grown(client)
         await world.settled(1)
-        found = client.find(DEPLOYMENTS, "web")
-        assert found is not None
-        client.put(
-            DEPLOYMENTS, {**found, "spec": deployment(3, "b", paused=True, history=0)["spec"]}
-        )
+        obj = client.find(DEPLOYMENTS, "web")
+        assert obj is not None
+        client.put(DEPLOYMENTS, {**obj, "spec": deployment(3, "b", paused=True, history=0)["spec"]})
         await world.settled(1)
         assert sizes(client) == {"a": 3}
         progressing = condition(client, "Progressing")
@@ -268,10 +268,10 @@ async def test_a_paused_deployment_is_resized_reports_and_drops_old_revisions(
         )  # fmt: skip
         grown(client)
         await world.settled(1)
-        found = client.find(DEPLOYMENTS, "web")
-        assert found is not None
-        assert found["status"]["availableReplicas"] == 3
-        client.put(DEPLOYMENTS, {**found, "spec": deployment(3, "b", history=0)["spec"]})
+        obj = client.find(DEPLOYMENTS, "web")
+        assert obj is not None
+        assert obj["status"]["availableReplicas"] == 3
+        client.put(DEPLOYMENTS, {**obj, "spec": deployment(3, "b", history=0)["spec"]})
         await world.settled(1)
         assert sizes(client)["b"] == 1
         for _ in range(10):
@@ -343,9 +343,9 @@ async def test_a_name_that_another_template_has_is_counted_as_a_collision(world:
     world.client.put(REPLICA_SETS, other)
     async with reconciling(world) as client:
         await world.settled(1)
-        found = client.find(DEPLOYMENTS, "web")
-        assert found is not None
-        assert found["status"]["collisionCount"] == 1
+        obj = client.find(DEPLOYMENTS, "web")
+        assert obj is not None
+        assert obj["status"]["collisionCount"] == 1
         assert client.find(REPLICA_SETS, name_of("a", 1)) is not None
         assert client.find(REPLICA_SETS, name_of("a")) is not None
 
@@ -362,9 +362,9 @@ async def test_a_set_that_the_copy_does_not_know_yet_is_taken_as_it_is(world: Wo
             queue.put_nowait(("DELETED", known))
         await world.settled(1)
         client.requests.clear()
-        found = client.find(DEPLOYMENTS, "web")
-        assert found is not None
-        client.put(DEPLOYMENTS, {**found, "x": 1})
+        obj = client.find(DEPLOYMENTS, "web")
+        assert obj is not None
+        client.put(DEPLOYMENTS, {**obj, "x": 1})
         await world.settled(1)
         assert client.asked("get", REPLICA_SETS)
         assert "collisionCount" not in client.find(DEPLOYMENTS, "web")["status"]  # type: ignore[index]
@@ -418,10 +418,10 @@ async def test_a_changed_readiness_time_reaches_the_set(world: World) -> None:
     async with reconciling(world) as client:
         grown(client)
         await world.settled(1)
-        found = client.find(DEPLOYMENTS, "web")
-        assert found is not None
-        found["metadata"]["annotations"]["note"] = "y"
-        client.put(DEPLOYMENTS, {**found, "spec": deployment(1, minReadySeconds=7)["spec"]})
+        obj = client.find(DEPLOYMENTS, "web")
+        assert obj is not None
+        obj["metadata"]["annotations"]["note"] = "y"
+        client.put(DEPLOYMENTS, {**obj, "spec": deployment(1, minReadySeconds=7)["spec"]})
         await world.settled(1)
         new = client.find(REPLICA_SETS, name_of("a"))
         assert new is not None
@@ -442,11 +442,13 @@ async def test_a_deployment_deleted_while_it_is_written_is_no_failure(world: Wor
 async def test_a_sets_failure_is_the_deployments(world: World) -> None:
     world.client.put(DEPLOYMENTS, deployment(1))
     async with reconciling(world) as client:
-        each = client.find(REPLICA_SETS, name_of("a"))
-        assert each is not None
+        replica_set = client.find(REPLICA_SETS, name_of("a"))
+        assert replica_set is not None
         failing = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
                    "message": "quota", "lastTransitionTime": NOW}  # fmt: skip
-        client.put(REPLICA_SETS, {**each, "status": {"replicas": 0, "conditions": [failing]}})
+        client.put(
+            REPLICA_SETS, {**replica_set, "status": {"replicas": 0, "conditions": [failing]}}
+        )
         await world.settled(1)
         assert condition(client, "ReplicaFailure")["message"] == "quota"
         grown(client)

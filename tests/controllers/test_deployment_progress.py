@@ -49,27 +49,27 @@ def test_counts_are_sums_over_the_sets() -> None:
 )
 def test_availability(available: int, status: str, reason: str) -> None:
     sets = SetsOf(replica_set("new", 4, available=available), ())
-    found = progress.observed_status(deployment(4), sets, NOW).conditions[0]
-    assert (found.type, found.status, found.reason) == ("Available", status, reason)
+    result = progress.observed_status(deployment(4), sets, NOW).conditions[0]
+    assert (result.type, result.status, result.reason) == ("Available", status, reason)
 
 
 def test_a_complete_rollout_has_its_new_set_available() -> None:
     before = DeploymentStatus(conditions=(progressing("ReplicaSetUpdated"),))
-    found = verdict(progress.rollout_status(deployment(3, status=before), ROLLED_OUT, NOW))
-    assert found is not None
-    assert (found.status, found.reason) == ("True", "NewReplicaSetAvailable")
-    assert found.message == 'ReplicaSet "new" has successfully progressed.'
-    assert (found.last_update_time, found.last_transition_time) == (ago(0), ago(60))
+    rollout = verdict(progress.rollout_status(deployment(3, status=before), ROLLED_OUT, NOW))
+    assert rollout is not None
+    assert (rollout.status, rollout.reason) == ("True", "NewReplicaSetAvailable")
+    assert rollout.message == 'ReplicaSet "new" has successfully progressed.'
+    assert (rollout.last_update_time, rollout.last_transition_time) == (ago(0), ago(60))
 
 
 def test_every_step_renews_the_time_that_the_deadline_counts_from() -> None:
     before = DeploymentStatus(
         replicas=4, updated_replicas=1, conditions=(progressing("ReplicaSetUpdated", updated=500),)
     )
-    found = verdict(progress.rollout_status(deployment(3, status=before), HALF_WAY, NOW))
-    assert found is not None
-    assert (found.reason, found.last_update_time) == ("ReplicaSetUpdated", ago(0))
-    assert found.last_transition_time == ago(60)
+    rollout = verdict(progress.rollout_status(deployment(3, status=before), HALF_WAY, NOW))
+    assert rollout is not None
+    assert (rollout.reason, rollout.last_update_time) == ("ReplicaSetUpdated", ago(0))
+    assert rollout.last_transition_time == ago(60)
 
 
 def standing_still(updated: float) -> DeploymentStatus:
@@ -86,13 +86,11 @@ def standing_still(updated: float) -> DeploymentStatus:
         (601, "ProgressDeadlineExceeded", "False"),
     ],
 )
-def test_a_rollout_that_stands_still_past_its_deadline(
-    updated: float, reason: str, status: str
-) -> None:
+def test_stalled_rollout_exceeds_its_deadline(updated: float, reason: str, status: str) -> None:
     stuck = deployment(3, status=standing_still(updated))
-    found = verdict(progress.rollout_status(stuck, HALF_WAY, NOW))
-    assert found is not None
-    assert (found.reason, found.status) == (reason, status)
+    rollout = verdict(progress.rollout_status(stuck, HALF_WAY, NOW))
+    assert rollout is not None
+    assert (rollout.reason, rollout.status) == (reason, status)
 
 
 def test_the_deadline_is_an_appointment() -> None:
@@ -101,9 +99,9 @@ def test_the_deadline_is_an_appointment() -> None:
     wait_s = progress.seconds_to_deadline(stuck, status, NOW)
     assert wait_s == 11
     later = NOW + timedelta(seconds=wait_s)
-    found = verdict(progress.rollout_status(stuck, HALF_WAY, later))
-    assert found is not None
-    assert found.reason == "ProgressDeadlineExceeded"
+    rollout = verdict(progress.rollout_status(stuck, HALF_WAY, later))
+    assert rollout is not None
+    assert rollout.reason == "ProgressDeadlineExceeded"
 
 
 def test_no_deadline_no_verdict() -> None:
@@ -120,9 +118,9 @@ def test_a_scale_after_a_finished_rollout_is_not_a_rollout() -> None:
     status = progress.rollout_status(
         deployment(5, status=done), SetsOf(replica_set("new", 5, available=3), ()), NOW
     )
-    found = verdict(status)
-    assert found is not None
-    assert found.reason == "NewReplicaSetAvailable"
+    rollout = verdict(status)
+    assert rollout is not None
+    assert rollout.reason == "NewReplicaSetAvailable"
 
 
 def test_a_sets_failure_is_the_deployments() -> None:
@@ -134,15 +132,15 @@ def test_a_sets_failure_is_the_deployments() -> None:
         new, status=msgspec.structs.replace(new.status, conditions=(failure,))
     )
     status = progress.rollout_status(deployment(3), SetsOf(new, ()), NOW)
-    found = progress.find(status.conditions, "ReplicaFailure")
-    assert found is not None
-    assert (found.reason, found.message) == ("FailedCreate", "quota")
+    condition = progress.find(status.conditions, "ReplicaFailure")
+    assert condition is not None
+    assert (condition.reason, condition.message) == ("FailedCreate", "quota")
     over = deployment(3, status=status)
     healed = progress.rollout_status(over, SetsOf(replica_set("new", 0), ()), NOW)
     assert progress.find(healed.conditions, "ReplicaFailure") is None
 
 
-def test_pause_and_resumption_are_told() -> None:
+def test_pause_and_resumption_are_reported() -> None:
     running = DeploymentStatus(conditions=(progressing("ReplicaSetUpdated"),))
     paused = progress.pause_conditions(deployment(1, status=running, is_paused=True), NOW)
     assert paused is not None

@@ -97,6 +97,6 @@ def test_the_lowest_empty_revisions_beyond_the_limit_go() -> None:
     )
     empty = [replica_set(f"r{i}", revision=i) for i in (5, 3, 4)]
     gone = expired_sets(deployment(1, history=1), [full, unseen, *empty])
-    assert [each.metadata.name for each in gone] == ["r3", "r4"]
+    assert [obj.metadata.name for obj in gone] == ["r3", "r4"]
     assert expired_sets(deployment(1, history=5), [full, unseen, *empty]) == []
     assert expired_sets(deployment(1), [full, unseen, *empty]) == []

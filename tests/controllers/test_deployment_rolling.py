@@ -167,20 +167,20 @@ def test_a_rollout_stays_within_its_bounds_and_ends(
         if not plan:
             break
         sets = _carried_out(sets, plan)
-        total = sum(each.spec.replicas or 0 for each in sets.all)
+        total = sum(replica_set.spec.replicas or 0 for replica_set in sets.all)
         assert total <= max(start, replicas + max_surge(wanted))
         assert total >= min(start, replicas - max_unavailable(wanted))
     assert sets.new is not None
     assert sets.new.spec.replicas == replicas_of(wanted)
-    assert all(each.spec.replicas == 0 for each in sets.old)
+    assert all(replica_set.spec.replicas == 0 for replica_set in sets.old)
 
 
 def _carried_out(sets: SetsOf, plan: Plan) -> SetsOf:
-    def sized(each: ReplicaSet) -> ReplicaSet:
-        size = plan.get(each.metadata.name, each.spec.replicas or 0)
+    def sized(replica_set_: ReplicaSet) -> ReplicaSet:
+        size = plan.get(replica_set_.metadata.name, replica_set_.spec.replicas or 0)
         return msgspec.structs.replace(
-            each,
-            spec=msgspec.structs.replace(each.spec, replicas=size),
+            replica_set_,
+            spec=msgspec.structs.replace(replica_set_.spec, replicas=size),
             status=ReplicaSetStatus(replicas=size, available_replicas=size),
         )
 
@@ -193,4 +193,4 @@ def test_the_oldest_set_with_the_template_is_the_new_one() -> None:
     target: Deployment = deployment(1, status=DeploymentStatus())
     sets = sort_sets(target, [second, other, first])
     assert sets.new is first
-    assert [each.metadata.name for each in sets.old] == ["other", "second"]
+    assert [obj.metadata.name for obj in sets.old] == ["other", "second"]

@@ -55,8 +55,8 @@ def test_no_backend(of: Service, candidate: Pod) -> None:
 
 def test_pods_that_are_not_ready_are_listed_apart() -> None:
     (subset,) = subsets_of(service(), backends_of(service(), [UNREADY, READY]))
-    assert [each["ip"] for each in subset["addresses"]] == ["10.0.0.1"]
-    assert [each["ip"] for each in subset["notReadyAddresses"]] == ["10.0.0.2"]
+    assert [address["ip"] for address in subset["addresses"]] == ["10.0.0.1"]
+    assert [address["ip"] for address in subset["notReadyAddresses"]] == ["10.0.0.2"]
     assert subset["ports"] == [{"port": 8080, "protocol": "TCP"}]
 
 
@@ -70,7 +70,7 @@ def test_a_named_port_is_each_pods_own() -> None:
     named = service("web")
     pods = [listening(READY, "web", 1), listening(UNREADY, "web", 2), pod("c", ip="10.0.0.3")]
     subsets = subsets_of(named, backends_of(named, pods))
-    assert [each["ports"][0]["port"] for each in subsets] == [1, 2]
+    assert [subset["ports"][0]["port"] for subset in subsets] == [1, 2]
 
 
 def test_a_pod_on_its_way_out_still_serves_in_slices_but_not_in_endpoints() -> None:
@@ -90,7 +90,7 @@ def test_a_service_without_pods_has_one_empty_slice() -> None:
     assert (content.address_type, content.endpoints) == ("IPv4", ())
     kept = EndpointSlice(metadata=ObjectMeta(name="e"), address_type="IPv4")
     division = divide(service(), [], [kept], lambda _: "")
-    assert [each.existing for each in division.wanted] == [kept]
+    assert [slice_.existing for slice_ in division.wanted] == [kept]
     assert division.surplus == []
 
 
@@ -113,18 +113,18 @@ def test_slices_hold_every_pod_once_and_settle(changes: list[tuple[int, int]]) -
         pods = [pod(f"p{i}", ip=f"10.0.{i // 256}.{i % 256}") for i in range(first, first + count)]
         backends = backends_of(service(), pods)
         division = divide(service(), backends, slices, lambda _: "")
-        held = [each["targetRef"]["uid"] for c in division.wanted for each in c.endpoints]
-        assert sorted(held) == sorted(each.metadata.uid for each in pods)
-        assert all(len(each.endpoints) <= CAPACITY for each in division.wanted)
+        held = [endpoint["targetRef"]["uid"] for c in division.wanted for endpoint in c.endpoints]
+        assert sorted(held) == sorted(obj.metadata.uid for obj in pods)
+        assert all(len(slice_.endpoints) <= CAPACITY for slice_ in division.wanted)
         slices = [
             EndpointSlice(
-                metadata=each.existing.metadata if each.existing else ObjectMeta(name=f"s{i}"),
-                address_type=each.address_type,
-                endpoints=each.endpoints,
-                ports=tuple(each.port_objects),
+                metadata=slice_.existing.metadata if slice_.existing else ObjectMeta(name=f"s{i}"),
+                address_type=slice_.address_type,
+                endpoints=slice_.endpoints,
+                ports=tuple(slice_.port_objects),
             )
-            for i, each in enumerate(division.wanted)
+            for i, slice_ in enumerate(division.wanted)
         ]
         again = divide(service(), backends, slices, lambda _: "")
-        assert all(each.is_as_wanted for each in again.wanted)
+        assert all(slice_.is_as_wanted for slice_ in again.wanted)
         assert again.surplus == []

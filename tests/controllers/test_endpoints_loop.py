@@ -66,7 +66,7 @@ def pod(
         "spec": {"nodeName": "n1", "containers": [{"name": "side"}, {"name": "c", "ports": ports}],
                  **more},
         "status": {"phase": "Running", "conditions": [condition], "podIP": ip,
-                   "podIPs": [{"ip": each} for each in ips or (ip,)]},
+                   "podIPs": [{"ip": pod_ip} for pod_ip in ips or (ip,)]},
     }  # fmt: skip
 
 
@@ -108,7 +108,7 @@ async def test_what_is_written_for_a_service(world: World) -> None:
                 },
             ],
         }  # fmt: skip
-        first, second = (each.body for each in client.asked("create", ENDPOINT_SLICES))
+        first, second = (request.body for request in client.asked("create", ENDPOINT_SLICES))
         assert first["metadata"] == {
             "generateName": "s-",
             "namespace": "default",
@@ -119,8 +119,9 @@ async def test_what_is_written_for_a_service(world: World) -> None:
             ],
         }  # fmt: skip
         assert (first["addressType"], first["ports"], second["ports"]) == ("IPv4", ports, others)
-        shown = [(each["addresses"], each["conditions"], each["targetRef"], each["nodeName"],
-                  each["zone"]) for each in first["endpoints"]]  # fmt: skip
+        shown = [(endpoint["addresses"], endpoint["conditions"], endpoint["targetRef"],
+                  endpoint["nodeName"], endpoint["zone"])
+                 for endpoint in first["endpoints"]]  # fmt: skip
         assert shown == [
             (["10.0.0.1"], {"ready": True, "serving": True, "terminating": False},
              target("a"), "n1", "z"),
@@ -140,20 +141,20 @@ async def test_changes_of_pods_are_followed(world: World) -> None:
     async with following(world) as client:
 
         def listed() -> tuple[list[str], list[str]]:
-            found = client.find(ENDPOINTS, "s")
-            assert found is not None
-            subset = (found.get("subsets") or [{}])[0]
+            endpoints = client.find(ENDPOINTS, "s")
+            assert endpoints is not None
+            subset = (endpoints.get("subsets") or [{}])[0]
             return tuple(  # type: ignore[return-value]
-                [each["ip"] for each in subset.get(key, ())]
+                [address["ip"] for address in subset.get(key, ())]
                 for key in ("addresses", "notReadyAddresses")
             )
 
         def sliced() -> set[str]:
             return {
                 address
-                for each in client.all(ENDPOINT_SLICES)
-                if each["metadata"]["labels"]["kubernetes.io/service-name"] == "s"
-                for endpoint in each["endpoints"]
+                for endpoint_slice in client.all(ENDPOINT_SLICES)
+                if endpoint_slice["metadata"]["labels"]["kubernetes.io/service-name"] == "s"
+                for endpoint in endpoint_slice["endpoints"]
                 if endpoint["conditions"]["ready"]
                 for address in endpoint["addresses"]
             }
@@ -212,9 +213,9 @@ async def test_what_someone_else_changed_is_set_right(world: World) -> None:
         (patch,) = client.asked("patch", ENDPOINTS)
         assert patch.body["metadata"].keys() == {"uid", "resourceVersion", "labels"}
         assert patch.body["metadata"]["labels"] == {"old": None, "team": "x", **MANAGED}
-        found = client.find(ENDPOINTS, "s")
-        assert found is not None
-        assert found["subsets"] == wanted["subsets"]
+        endpoints = client.find(ENDPOINTS, "s")
+        assert endpoints is not None
+        assert endpoints["subsets"] == wanted["subsets"]
         client.put(ENDPOINT_SLICES, {**slice_, "endpoints": []})
         await world.settled()
         (again,) = client.all(ENDPOINT_SLICES)
@@ -232,11 +233,11 @@ async def test_new_labels_of_a_service_reach_both(world: World) -> None:
     async with following(world) as client:
         client.put(SERVICES, service(meta={"labels": {"team": "y"}}, clusterIP="None"))
         await world.settled()
-        found = client.find(ENDPOINTS, "s")
+        endpoints = client.find(ENDPOINTS, "s")
         (slice_,) = client.all(ENDPOINT_SLICES)
         more = {"team": "y", "service.kubernetes.io/headless": ""}
-        assert found is not None
-        assert found["metadata"]["labels"] == {**more, **MANAGED}
+        assert endpoints is not None
+        assert endpoints["metadata"]["labels"] == {**more, **MANAGED}
         assert slice_["metadata"]["labels"] == {**more, **LABELS}
 
 
@@ -289,7 +290,7 @@ async def test_surplus_slices_go(world: World) -> None:
         client.drop(PODS, "b")
         await world.settled()
         deletions = client.asked("delete", ENDPOINT_SLICES)
-        assert len({each.key for each in deletions}) == 1
+        assert len({deletion.key for deletion in deletions}) == 1
         assert deletions[0].more["uid"].startswith("u")
         assert len(client.all(ENDPOINT_SLICES)) == 1
 
@@ -321,11 +322,11 @@ async def test_endpoints_hold_the_first_family_and_slices_each(world: World) -> 
     world.client.put(SERVICES, service(ipFamilies=["IPv6", "IPv4"]))
     world.client.put(PODS, pod("a", "10.0.0.1", ips=("10.0.0.1", "fd00::1")))
     async with following(world) as client:
-        found = client.find(ENDPOINTS, "s")
-        assert found is not None
-        assert [each["ip"] for each in found["subsets"][0]["addresses"]] == ["fd00::1"]
-        kinds = {each["addressType"]: each["endpoints"][0]["addresses"]
-                 for each in client.all(ENDPOINT_SLICES)}  # fmt: skip
+        endpoints = client.find(ENDPOINTS, "s")
+        assert endpoints is not None
+        assert [address["ip"] for address in endpoints["subsets"][0]["addresses"]] == ["fd00::1"]
+        kinds = {endpoint_slice["addressType"]: endpoint_slice["endpoints"][0]["addresses"]
+                 for endpoint_slice in client.all(ENDPOINT_SLICES)}  # fmt: skip
         assert kinds == {"IPv4": ["10.0.0.1"], "IPv6": ["fd00::1"]}
 
 
@@ -334,9 +335,9 @@ async def test_a_pod_of_a_headless_service_has_a_name(world: World) -> None:
     world.client.put(PODS, pod("a", "10.0.0.1", hostname="db-0", subdomain="s"))
     world.client.put(PODS, pod("b", "10.0.0.2", hostname="db-1", subdomain="other"))
     async with following(world) as client:
-        found = client.find(ENDPOINTS, "s")
-        assert found is not None
-        names = [each.get("hostname") for each in found["subsets"][0]["addresses"]]
+        endpoints = client.find(ENDPOINTS, "s")
+        assert endpoints is not None
+        names = [address.get("hostname") for address in endpoints["subsets"][0]["addresses"]]
         assert names == ["db-0", None]
 
 

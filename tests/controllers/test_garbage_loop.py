@@ -1,4 +1,4 @@
-"""The garbage loop: what is deleted, set free or kept, and what is asked of the server first."""
+"""Garbage collection loop: what is deleted, orphaned or kept, and what is read live first."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_what_lost_its_only_owner_goes_and_the_rest_stays(world: World) ->
         }  # fmt: skip
         both = client.find(SECRETS, "of-both")
         assert both is not None
-        assert [each["uid"] for each in both["metadata"]["ownerReferences"]] == ["b"]
+        assert [reference["uid"] for reference in both["metadata"]["ownerReferences"]] == ["b"]
         (patch,) = client.asked("patch")
         assert patch.body["metadata"].keys() == {"uid", "resourceVersion", "ownerReferences"}
         assert removed == [("configmaps", "default"), ("secrets", "default")]
@@ -108,7 +108,7 @@ async def test_the_server_is_asked_before_an_owner_counts_as_gone(world: World) 
         client.put(SECRETS, thing("s", owner("late")))
         await world.settled(1)
         assert client.names(SECRETS) == ["s"]
-        assert "default/late" in {each.key for each in client.asked("get", CONFIG_MAPS)}
+        assert "default/late" in {request.key for request in client.asked("get", CONFIG_MAPS)}
 
 
 async def test_an_owner_that_was_gone_once_is_not_asked_for_again(world: World) -> None:
@@ -117,7 +117,7 @@ async def test_an_owner_that_was_gone_once_is_not_asked_for_again(world: World) 
             client.put(SECRETS, thing(name, owner("gone")))
             await world.settled(1)
         assert client.names(SECRETS) == []
-        assert [each.key for each in client.asked("get", CONFIG_MAPS)] == ["default/gone"]
+        assert [request.key for request in client.asked("get", CONFIG_MAPS)] == ["default/gone"]
 
 
 async def test_the_live_object_decides_not_the_copy(world: World) -> None:
@@ -149,7 +149,7 @@ async def test_foreground_dependents_that_block_go_first(world: World) -> None:
         client.delete = delete  # type: ignore[method-assign,assignment]  # it records
         client.put(CONFIG_MAPS, foreground("a"))
         await world.settled(1)
-        asked = {each for each in client.requests if isinstance(each, tuple)}
+        asked = {request for request in client.requests if isinstance(request, tuple)}
         assert asked == {("blocks", "Background"), ("not", "Background")}
         owner_ = client.find(CONFIG_MAPS, "a")
         assert owner_ is not None
@@ -183,7 +183,9 @@ async def test_dependents_with_dependents_are_deleted_in_the_foreground_too(worl
     world.client.put(SECRETS, thing("leaf", owner("middle", kind="Secret", blocks=True)))
     async with collecting(world) as (client, _):
         await world.settled(1)
-        first = next(each for each in client.asked("delete") if each.key.endswith("middle"))
+        first = next(
+            request for request in client.asked("delete") if request.key.endswith("middle")
+        )
         assert first.more["propagation_policy"] == "Foreground"
 
 
@@ -192,10 +194,10 @@ async def test_a_circle_of_owners_stops_blocking(world: World) -> None:
     world.client.put(SECRETS, thing("s", owner("a", blocks=True)))
     async with collecting(world) as (client, _):
         await world.settled(1)
-        patch = next(each for each in client.asked("patch") if each.key == "default/s")
+        patch = next(request for request in client.asked("patch") if request.key == "default/s")
         (reference,) = patch.body["metadata"]["ownerReferences"]
         assert (reference["uid"], reference["blockOwnerDeletion"]) == ("a", False)
-        deletion = next(each for each in client.asked("delete") if each.key == "default/s")
+        deletion = next(request for request in client.asked("delete") if request.key == "default/s")
         assert deletion.more["propagation_policy"] == "Foreground"
 
 
@@ -205,7 +207,7 @@ async def test_without_a_circle_the_references_stay_as_they_are(world: World) ->
     world.client.put(SECRETS, thing("leaf", owner("s", kind="Secret")))
     async with collecting(world) as (client, _):
         await world.settled(1)
-        assert not [each for each in client.asked("patch") if each.plural == "secrets"]
+        assert not [request for request in client.asked("patch") if request.plural == "secrets"]
 
 
 async def test_orphans_are_set_free_before_their_owner_goes(world: World) -> None:
@@ -217,13 +219,15 @@ async def test_orphans_are_set_free_before_their_owner_goes(world: World) -> Non
         client.put(CONFIG_MAPS, thing("a", deletionTimestamp=SINCE, finalizers=["orphan", "x/y"]))
         await world.settled(1)
         for name in ("s", "t"):
-            found = client.find(SECRETS, name)
-            assert found is not None
-            assert [each["uid"] for each in found["metadata"]["ownerReferences"]] == ["b"]
+            secret = client.find(SECRETS, name)
+            assert secret is not None
+            assert [reference["uid"] for reference in secret["metadata"]["ownerReferences"]] == [
+                "b"
+            ]
         freed = client.find(CONFIG_MAPS, "a")
         assert freed is not None
         assert freed["metadata"]["finalizers"] == ["x/y"]
-        assert [each.plural for each in client.asked("patch")][-1] == "configmaps"
+        assert [request.plural for request in client.asked("patch")][-1] == "configmaps"
 
 
 async def test_owners_in_another_namespace_count_as_gone_and_an_event_says_so(
@@ -246,7 +250,7 @@ async def test_a_cluster_object_with_a_namespaced_owner_stays(world: World) -> N
     async with collecting(world) as (client, _):
         await world.settled(100)
         assert client.names(NODES) == ["n"]
-        assert [each[2] for each in client.events] == ["OwnerRefInvalidNamespace"]
+        assert [event[2] for event in client.events] == ["OwnerRefInvalidNamespace"]
 
 
 async def test_a_namespaced_object_may_have_a_cluster_owner(world: World) -> None:
@@ -269,7 +273,7 @@ async def test_an_owner_of_an_unknown_kind_keeps_its_dependent(world: World) -> 
 
 
 @pytest.mark.parametrize("verb", ["delete", "patch"])
-async def test_what_goes_by_itself_is_no_failure(world: World, verb: str) -> None:
+async def test_object_deleted_meanwhile_is_no_failure(world: World, verb: str) -> None:
     world.client.put(CONFIG_MAPS, thing("a"))
     world.client.put(CONFIG_MAPS, thing("b"))
     owners = [owner("a")] if verb == "delete" else [owner("a"), owner("b")]
@@ -300,7 +304,7 @@ async def test_a_conflict_is_tried_again_with_the_live_object(world: World) -> N
         assert client.names(SECRETS) == []
 
 
-async def test_heartbeats_are_no_news(world: World) -> None:
+async def test_changes_other_than_owners_cause_no_requests(world: World) -> None:
     world.client.put(CONFIG_MAPS, thing("a"))
     world.client.put(SECRETS, thing("s", owner("a")))
     async with collecting(world) as (client, removed):

@@ -58,6 +58,6 @@ def test_only_dependents_that_say_so_block_their_owner() -> None:
 def test_an_owner_is_free_when_a_blocking_dependent_goes_or_lets_go() -> None:
     held = pod("p", owners=(owner("a"), owner("b"))).metadata
     released = pod("p", owners=(owner("a", blocks=False), owner("b"))).metadata
-    assert [each.uid for each in lost_or_unblocked(held, None)] == ["a", "b"]
-    assert [each.uid for each in lost_or_unblocked(held, released)] == ["a"]
+    assert [owner.uid for owner in lost_or_unblocked(held, None)] == ["a", "b"]
+    assert [owner.uid for owner in lost_or_unblocked(held, released)] == ["a"]
     assert list(lost_or_unblocked(held, held)) == []

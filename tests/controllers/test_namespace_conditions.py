@@ -8,13 +8,16 @@ from tests.controllers.objects import NOW, ago
 
 def by_type(progress: Progress) -> dict[str, tuple[str, str, str]]:
     conditions = conditions_after((), progress, NOW)
-    return {each["type"]: (each["status"], each["reason"], each["message"]) for each in conditions}
+    return {
+        condition["type"]: (condition["status"], condition["reason"], condition["message"])
+        for condition in conditions
+    }
 
 
 def test_an_empty_namespace_has_no_troubles() -> None:
     progress = Progress()
     assert progress.is_empty
-    assert {each[0] for each in by_type(progress).values()} == {"False"}
+    assert {condition[0] for condition in by_type(progress).values()} == {"False"}
 
 
 def test_what_remains_is_counted_by_resource_and_finalizer() -> None:
@@ -22,20 +25,20 @@ def test_what_remains_is_counted_by_resource_and_finalizer() -> None:
     progress.left(CONFIG_MAPS, [ObjectMeta(name="a", finalizers=("x/y",)), ObjectMeta(name="b")])
     progress.left(DEPLOYMENTS, [ObjectMeta(name="a", finalizers=("x/y", "a/b"))])
     assert not progress.is_empty
-    found = by_type(progress)
-    assert found["NamespaceContentRemaining"] == (
+    by_condition = by_type(progress)
+    assert by_condition["NamespaceContentRemaining"] == (
         "True",
         "SomeResourcesRemain",
         "Some resources are remaining: configmaps. has 2 resource instances, "
         "deployments.apps has 1 resource instances",
     )
-    assert found["NamespaceFinalizersRemaining"] == (
+    assert by_condition["NamespaceFinalizersRemaining"] == (
         "True",
         "SomeFinalizersRemain",
         "Some content in the namespace has finalizers remaining: a/b in 1 resource instances, "
         "x/y in 2 resource instances",
     )
-    assert found["NamespaceDeletionContentFailure"][0] == "False"
+    assert by_condition["NamespaceDeletionContentFailure"][0] == "False"
 
 
 def test_failures_keep_the_namespace() -> None:
@@ -56,4 +59,4 @@ def test_conditions_that_hold_on_keep_their_time_and_others_stay() -> None:
     assert conditions_after(first, Progress(), NOW.replace(hour=13)) == first
     foreign = {"type": "Mine", "status": "True"}
     assert foreign in conditions_after((foreign, *first), Progress(), NOW)
-    assert {each["lastTransitionTime"] for each in first} == {ago(0)}
+    assert {condition["lastTransitionTime"] for condition in first} == {ago(0)}

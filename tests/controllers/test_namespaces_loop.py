@@ -72,9 +72,9 @@ def world() -> World:
 
 @asynccontextmanager
 async def emptying(world: World) -> AsyncIterator[tuple[MemoryClient, NamespaceController]]:
-    for each in world.client.all(NAMESPACES):
-        path = f"/api/v1/namespaces/{each['metadata']['name']}"
-        world.client.answers.setdefault(("GET", path), json.dumps(each).encode())
+    for obj in world.client.all(NAMESPACES):
+        path = f"/api/v1/namespaces/{obj['metadata']['name']}"
+        world.client.answers.setdefault(("GET", path), json.dumps(obj).encode())
     controller = NamespaceController(world.client, world.informers, world.clock)
     async with world.running(controller.run(workers=2)) as client:
         yield client, controller
@@ -88,20 +88,24 @@ async def test_pods_go_first_then_everything_else_then_the_namespace(world: Worl
         world.client.put(CONFIG_MAPS, thing("c", in_))
         world.client.put(SECRETS, thing("a", in_))
     async with emptying(world) as (client, _):
-        asked = [(each.verb, each.plural) for each in client.writes]
+        asked = [(write.verb, write.plural) for write in client.writes]
         assert asked[:3] == [
             ("deletecollection", "pods"), ("deletecollection", "configmaps"), ("delete", "secrets"),
         ]  # fmt: skip
         (deletion,) = client.asked("delete", SECRETS)
         assert deletion.more == {"propagation_policy": "Background"}
-        assert [each["metadata"]["namespace"] for each in client.all(CONFIG_MAPS)] == ["stays"]
-        assert [each["metadata"]["namespace"] for each in client.all(SECRETS)] == ["stays"]
+        assert [config_map["metadata"]["namespace"] for config_map in client.all(CONFIG_MAPS)] == [
+            "stays"
+        ]
+        assert [secret["metadata"]["namespace"] for secret in client.all(SECRETS)] == ["stays"]
         release = client.asked("update")[0]
         assert (release.key, release.more) == ("old", {"subresource": "finalize"})
         assert release.body["spec"]["finalizers"] == ["mine"]
         report = client.asked("patch", NAMESPACES)[0]
         assert report.body["metadata"] == {"uid": "uid-old"}
-        assert {each["status"] for each in report.body["status"]["conditions"]} == {"False"}
+        assert {condition["status"] for condition in report.body["status"]["conditions"]} == {
+            "False"
+        }
 
 
 async def test_while_a_pod_is_left_nothing_else_goes(world: World) -> None:
@@ -116,13 +120,13 @@ async def test_while_a_pod_is_left_nothing_else_goes(world: World) -> None:
     async with emptying(world) as (client, controller):
         assert client.names(CONFIG_MAPS) == ["c"]
         assert client.asked("update") == []
-        found = client.find(NAMESPACES, "old")
-        assert found is not None
-        troubles = {each["type"] for each in found["status"]["conditions"]
-                    if each["status"] == "True"}  # fmt: skip
+        obj = client.find(NAMESPACES, "old")
+        assert obj is not None
+        troubles = {condition["type"] for condition in obj["status"]["conditions"]
+                    if condition["status"] == "True"}  # fmt: skip
         assert troubles == {"NamespaceContentRemaining", "NamespaceFinalizersRemaining"}
         client.requests.clear()
-        # With a finalizer nobody knows how long it takes: half of 15 s, and one.
+        # With a finalizer the time it takes is unknown: half of 15 s, and one.
         await world.settled(7.9)
         assert client.writes == []
         await world.settled(0.2)
@@ -171,7 +175,10 @@ async def test_an_object_that_goes_by_itself_is_no_failure(world: World) -> None
         world.client.put(SECRETS, thing(name))
     world.client.failures.append(("delete", SECRETS.plural, NotFoundError.of("secrets", "a")))
     async with emptying(world) as (client, _):
-        assert [each.key for each in client.asked("delete", SECRETS)][:2] == ["old/a", "old/b"]
+        assert [request.key for request in client.asked("delete", SECRETS)][:2] == [
+            "old/a",
+            "old/b",
+        ]
 
 
 @pytest.mark.failing_reconciles
@@ -181,13 +188,17 @@ async def test_a_refusal_is_reported_and_tried_again(world: World) -> None:
     world.client.failures.append(("deletecollection", CONFIG_MAPS.plural, ForbiddenError("no")))
     async with emptying(world) as (client, _):
         report = client.asked("patch", NAMESPACES)[0].body["status"]["conditions"]
-        failed = {each["type"]: each["message"] for each in report if each["status"] == "True"}
+        failed = {
+            condition["type"]: condition["message"]
+            for condition in report
+            if condition["status"] == "True"
+        }
         assert failed == {
             "NamespaceDeletionContentFailure": (
                 "Failed to delete all resource types, 1 remaining: no"
             )
         }
-        verbs = [each.verb for each in client.writes]
+        verbs = [write.verb for write in client.writes]
         assert verbs.index("update") > verbs.index("patch")
         assert len(client.asked("deletecollection", CONFIG_MAPS)) >= 2
 
@@ -203,7 +214,7 @@ async def test_a_group_that_does_not_answer_keeps_the_namespace_but_not_its_cont
         assert client.names(CONFIG_MAPS) == []
         assert client.asked("update") == []
         report = client.asked("patch", NAMESPACES)[0].body["status"]["conditions"]
-        (failed,) = [each for each in report if each["status"] == "True"]
+        (failed,) = [condition for condition in report if condition["status"] == "True"]
         assert failed["type"] == "NamespaceDeletionDiscoveryFailure"
         assert failed["message"].endswith("g.io/v1: broken")
         served(world, *CORE)
@@ -245,7 +256,7 @@ async def test_a_namesake_that_came_since_is_not_released(world: World) -> None:
         assert client.asked("update") == []
 
 
-async def test_a_namespace_that_somebody_else_released_is_no_failure(world: World) -> None:
+async def test_namespace_released_by_another_client_is_no_failure(world: World) -> None:
     world.client.put(NAMESPACES, namespace("old"))
     gone = NotFoundError.of("namespaces", "old")
     world.client.failures += [("update", NAMESPACES.plural, gone)] * 9
@@ -256,12 +267,17 @@ async def test_a_namespace_that_somebody_else_released_is_no_failure(world: Worl
 
 
 def test_conditions_while_nothing_is_wrong() -> None:
-    found = {
-        each["type"]: (each["status"], each["reason"], each["message"], each["lastTransitionTime"])
-        for each in conditions_after((), Progress(), NOW)
+    by_type = {
+        condition["type"]: (
+            condition["status"],
+            condition["reason"],
+            condition["message"],
+            condition["lastTransitionTime"],
+        )
+        for condition in conditions_after((), Progress(), NOW)
     }
     stamp = "2026-01-01T12:00:00Z"
-    assert found == {
+    assert by_type == {
         "NamespaceDeletionDiscoveryFailure": (
             "False", "ResourcesDiscovered", "All resources successfully discovered", stamp,
         ),

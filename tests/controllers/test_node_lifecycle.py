@@ -25,10 +25,10 @@ def world() -> World:
 
 @asynccontextmanager
 async def following(world: World, **options: Any) -> AsyncIterator[MemoryClient]:
-    given = {"node_evictions_per_s": 0.1, **options}
+    controller_options = {"node_evictions_per_s": 0.1, **options}
     controller = NodeLifecycleController(
         world.client, world.informers, world.recorder,
-        ControllerOptions(cluster_ca="", **given), world.clock,
+        ControllerOptions(cluster_ca="", **controller_options), world.clock,
     )  # fmt: skip
     async with world.running(controller.run()) as client:
         yield client
@@ -60,15 +60,15 @@ def pod(name: str, on: str, ready: str = "True") -> dict[str, Any]:
 
 
 def ready_of(client: MemoryClient, name: str) -> str | None:
-    found = client.find(NODES, name)
-    assert found is not None
-    return next((c["status"] for c in found["status"]["conditions"] if c["type"] == "Ready"), None)
+    obj = client.find(NODES, name)
+    assert obj is not None
+    return next((c["status"] for c in obj["status"]["conditions"] if c["type"] == "Ready"), None)
 
 
 def taints(client: MemoryClient, name: str) -> set[str]:
-    found = client.find(NODES, name)
-    assert found is not None
-    return {f"{each['key']}:{each['effect']}" for each in found["spec"].get("taints") or ()}
+    obj = client.find(NODES, name)
+    assert obj is not None
+    return {f"{taint['key']}:{taint['effect']}" for taint in obj["spec"].get("taints") or ()}
 
 
 async def test_a_silent_node_becomes_unknown_when_the_grace_period_is_over(world: World) -> None:
@@ -94,14 +94,14 @@ async def test_what_is_written_of_a_silent_node_is_for_the_version_that_was_read
     async with following(world) as client:
         version = client.find(NODES, "n1")["metadata"]["resourceVersion"]  # type: ignore[index]
         await world.settled(GRACE_S + 1)
-        status = next(each for each in client.asked("patch", NODES) if each.key == "n1")
+        status = next(request for request in client.asked("patch", NODES) if request.key == "n1")
         assert status.more["subresource"] == "status"
         assert status.more["kind"] is PatchType.STRATEGIC
         assert status.body["metadata"] == {"uid": "n1", "resourceVersion": version}
-        found = {each.type for each in status.body["status"]["conditions"]}
-        assert found == {"Ready", "MemoryPressure", "DiskPressure", "PIDPressure"}
-        assert len([each for each in client.asked("patch", NODES)
-                    if each.key == "n1" and each.more.get("subresource")]) == 1  # fmt: skip
+        types = {condition.type for condition in status.body["status"]["conditions"]}
+        assert types == {"Ready", "MemoryPressure", "DiskPressure", "PIDPressure"}
+        assert len([request for request in client.asked("patch", NODES)
+                    if request.key == "n1" and request.more.get("subresource")]) == 1  # fmt: skip
 
 
 async def test_a_node_that_never_reported_gets_the_startup_grace_since_its_creation(
@@ -156,15 +156,15 @@ async def test_the_heartbeat_of_ready_or_a_new_status_keeps_a_node_alive(world: 
         await world.settled(11)
         assert (ready_of(client, "beats"), ready_of(client, "turns")) == ("True", "False")
         # It is silent since before, so its other conditions turn Unknown now.
-        found = client.find(NODES, "says-unknown")
-        assert found is not None
-        assert {each["status"] for each in found["status"]["conditions"]} == {"Unknown"}
+        obj = client.find(NODES, "says-unknown")
+        assert obj is not None
+        assert {condition["status"] for condition in obj["status"]["conditions"]} == {"Unknown"}
 
 
 @pytest.mark.parametrize(
     ("name", "namespace"), [("other", "kube-node-lease"), ("n1", "kube-system")]
 )
-async def test_the_lease_of_another_is_no_sign_of_life(
+async def test_lease_of_another_node_is_no_heartbeat(
     world: World, name: str, namespace: str
 ) -> None:
     world.client.put(NODES, node(world, "n1"))
@@ -175,7 +175,7 @@ async def test_the_lease_of_another_is_no_sign_of_life(
         assert ready_of(client, "n1") == "Unknown"
 
 
-async def test_a_lease_that_is_written_without_being_renewed_is_no_sign_of_life(
+async def test_lease_update_without_renewal_is_no_heartbeat(
     world: World,
 ) -> None:
     world.client.put(NODES, node(world, "n1"))
@@ -192,12 +192,12 @@ async def test_a_lease_that_is_written_without_being_renewed_is_no_sign_of_life(
 async def test_pods_of_a_node_that_stops_being_ready_are_not_ready(world: World) -> None:
     for name in ("n1", "n2"):
         world.client.put(NODES, node(world, name))
-    for each in (pod("a", "n1"), pod("b", "n1", "False"), pod("c", "n2"), pod("d", "n1")):
-        world.client.put(PODS, each)
+    for obj in (pod("a", "n1"), pod("b", "n1", "False"), pod("c", "n2"), pod("d", "n1")):
+        world.client.put(PODS, obj)
     async with following(world) as client:
         client.put(NODES, node(world, "n1", "False"))
         await world.settled(1)
-        patched = {each.key: each for each in client.asked("patch", PODS)}
+        patched = {request.key: request for request in client.asked("patch", PODS)}
         assert patched.keys() == {"default/a", "default/d"}
         patch = patched["default/a"]
         assert patch.body["metadata"] == {"uid": "uid-a"}
@@ -239,14 +239,14 @@ async def test_a_pod_that_has_gone_meanwhile_is_no_failure(world: World) -> None
         del client._objects[PODS.plural]["default/a"]
         client.put(NODES, node(world, "n1", "False"))
         await world.settled(1)
-        assert {each[0] for each in client.events if each[1] == "Warning"} == {"b"}
+        assert {event[0] for event in client.events if event[1] == "Warning"} == {"b"}
 
 
 async def test_a_lost_node_gets_both_taints_and_loses_them_when_it_is_back(world: World) -> None:
     world.client.put(NODES, node(world, "n1", "Unknown"))
     world.client.put(NODES, node(world, "n2"))
     async with following(world) as client:
-        lost = {f"node.kubernetes.io/unreachable:{each}" for each in ("NoSchedule", "NoExecute")}
+        lost = {f"node.kubernetes.io/unreachable:{name}" for name in ("NoSchedule", "NoExecute")}
         assert taints(client, "n1") == lost
         assert taints(client, "n2") == set()
         for patch in client.asked("patch", NODES):
@@ -276,7 +276,7 @@ async def test_nodes_are_given_up_one_at_a_time(world: World) -> None:
         assert evicting() == {"n1", "n2"}
 
 
-async def test_no_node_is_given_up_while_none_is_heard_of(world: World) -> None:
+async def test_no_node_is_evicted_while_all_are_silent(world: World) -> None:
     for name in ("n1", "n2"):
         world.client.put(NODES, node(world, name))
     async with following(world) as client:
@@ -327,9 +327,11 @@ async def test_coming_and_going_nodes_are_events(world: World) -> None:
             "n1", "Normal", "RemovingNode",
             "Node n1 event: Removing Node n1 from Controller",
         )  # fmt: skip
-        found = [each for each in client.events if each[2] in ("RegisteredNode", "RemovingNode")]
-        assert found[:2] == [registered, removing]
-        assert found.count(removing) == 2
+        events = [
+            event for event in client.events if event[2] in ("RegisteredNode", "RemovingNode")
+        ]
+        assert events[:2] == [registered, removing]
+        assert events.count(removing) == 2
 
 
 async def test_a_namesake_of_a_node_has_a_life_of_its_own(world: World) -> None:

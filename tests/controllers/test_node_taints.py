@@ -16,7 +16,7 @@ OPTIONS = ControllerOptions(cluster_ca="")
 
 
 def shown(taints: tuple[Taint, ...]) -> set[str]:
-    return {f"{each.key.removeprefix(PREFIX)}:{each.effect}" for each in taints}
+    return {f"{taint.key.removeprefix(PREFIX)}:{taint.effect}" for taint in taints}
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_lost_node_changes_its_evicting_taint_with_its_state() -> None:
     lost = node("n", "Unknown", taints=(Taint(key=f"{PREFIX}not-ready", effect="NoExecute"),))
     after = taints_after(lost, evicting_key("Unknown"), NOW)
     assert shown(after) == {"unreachable:NoSchedule", "unreachable:NoExecute"}
-    assert {each.time_added for each in after} == {ago(0)}
+    assert {taint.time_added for taint in after} == {ago(0)}
 
 
 def test_other_peoples_taints_and_fitting_ones_stay_untouched() -> None:
@@ -54,9 +54,9 @@ def test_other_peoples_taints_and_fitting_ones_stay_untouched() -> None:
 
 def test_silence_makes_the_reported_conditions_unknown_and_no_others() -> None:
     silent = node("n", "True", MemoryPressure="Unknown", NetworkUnavailable="False")
-    found = {each.type: each for each in unknown_conditions(silent, NOW)}
-    assert set(found) == {"Ready", "DiskPressure", "PIDPressure"}
-    ready, never = found["Ready"], found["DiskPressure"]
+    by_type = {condition.type: condition for condition in unknown_conditions(silent, NOW)}
+    assert set(by_type) == {"Ready", "DiskPressure", "PIDPressure"}
+    ready, never = by_type["Ready"], by_type["DiskPressure"]
     assert (ready.reason, ready.message) == (
         "NodeStatusUnknown",
         "Kubelet stopped posting node status.",

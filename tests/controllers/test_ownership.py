@@ -37,9 +37,9 @@ def test_claims(claimant: ObjectMeta, candidate: Pod, fate: str) -> None:
 
 def test_only_a_controlling_owner_controls() -> None:
     meta = pod("p", owners=(owner("a", controls=False), owner("b"))).metadata
-    found = controller_of(meta)
-    assert found is not None
-    assert found.uid == "b"
+    controller = controller_of(meta)
+    assert controller is not None
+    assert controller.uid == "b"
 
 
 def test_taking_an_owner_out_leaves_the_others_as_they_are() -> None:

@@ -87,7 +87,7 @@ async def test_pods_of_a_node_that_has_gone_fail_and_go_after_a_quarantine(world
             },
         }
         assert patch.more == {"kind": PatchType.STRATEGIC, "subresource": "status"}
-        deletions = {each.key: each.more for each in client.asked("delete", PODS)}
+        deletions = {request.key: request.more for request in client.asked("delete", PODS)}
         assert deletions == {
             "default/a": {"uid": "uid-a", "grace_period_seconds": 0},
             "default/done": {"uid": "uid-done", "grace_period_seconds": 0},
@@ -115,7 +115,7 @@ async def test_the_server_is_asked_before_a_node_counts_as_gone(world: World) ->
         client._objects[NODES.plural]["n1"] = {"metadata": {"name": "n1"}, "spec": {}, "status": {}}
         await world.settled(41)
         assert client.names(PODS) == ["a"]
-        assert [each.key for each in client.asked("get", NODES)] == ["n1"]
+        assert [request.key for request in client.asked("get", NODES)] == ["n1"]
 
 
 async def test_pods_bound_to_a_node_that_never_was_are_orphans(world: World) -> None:
@@ -165,7 +165,7 @@ async def test_a_node_that_goes_out_of_service_ends_the_pods_already_leaving(wor
         client.put(NODES, node("n1", "False", OUT))
         await world.settled()
         assert client.names(PODS) == ["b", "stays"]
-        # Whoever is deleted from now on ends as well.
+        # A pod deleted from now on ends as well.
         client.put(PODS, leaving("stays", "n1"))
         await world.settled()
         assert client.names(PODS) == ["b"]

@@ -73,9 +73,9 @@ def pod(
 
 
 def status(client: MemoryClient, name: str) -> dict[str, Any]:
-    found = client.find(REPLICA_SETS, name)
-    assert found is not None
-    return dict(found["status"])
+    obj = client.find(REPLICA_SETS, name)
+    assert obj is not None
+    return dict(obj["status"])
 
 
 async def test_missing_pods_are_made_from_the_template_once(world: World) -> None:
@@ -84,7 +84,9 @@ async def test_missing_pods_are_made_from_the_template_once(world: World) -> Non
     async with reconciling(world) as client:
         await world.settled(1)
         assert len(client.asked("create", PODS)) == 5
-        body = next(each.body for each in client.asked("create", PODS) if "web" in each.key)
+        body = next(
+            request.body for request in client.asked("create", PODS) if "web" in request.key
+        )
         assert body == {
             "metadata": {
                 "generateName": "web-",
@@ -100,8 +102,8 @@ async def test_missing_pods_are_made_from_the_template_once(world: World) -> Non
             "spec": {"containers": [{"name": "c"}]},
         }  # fmt: skip
         assert status(client, "web")["replicas"] == 3
-        told = {each[3] for each in client.events if each[2] == "SuccessfulCreate"}
-        assert told == {f"Created pod: {name}" for name in client.names(PODS)}
+        messages = {event[3] for event in client.events if event[2] == "SuccessfulCreate"}
+        assert messages == {f"Created pod: {name}" for name in client.names(PODS)}
         await world.settled(400)
         assert len(client.asked("create", PODS)) == 5
 
@@ -115,10 +117,10 @@ async def test_surplus_pods_go_and_are_not_asked_for_twice(world: World) -> None
         await world.settled(1)
         deletions = client.asked("delete", PODS)
         assert len(deletions) == 3
-        assert all(each.more == {"uid": f"uid-{each.key[8:]}"} for each in deletions)
+        assert all(deletion.more == {"uid": f"uid-{deletion.key[8:]}"} for deletion in deletions)
         assert "other" in client.names(PODS)
-        told = {each[3] for each in client.events if each[2] == "SuccessfulDelete"}
-        assert told == {f"Deleted pod: {each.key[8:]}" for each in deletions}
+        messages = {event[3] for event in client.events if event[2] == "SuccessfulDelete"}
+        assert messages == {f"Deleted pod: {deletion.key[8:]}" for deletion in deletions}
 
 
 async def test_pods_that_end_or_leave_are_replaced(world: World) -> None:
@@ -152,12 +154,12 @@ async def test_an_orphan_that_matches_is_adopted_and_a_released_one_let_go(world
         reference = {**owned("web")[0], "blockOwnerDeletion": True}
         assert adoption.body == {"metadata": {"ownerReferences": [reference], "uid": "uid-orphan"}}
         assert adoption.more == {"kind": PatchType.STRATEGIC}
-        assert [each.key for each in client.asked("get", REPLICA_SETS)] == ["default/web"]
+        assert [request.key for request in client.asked("get", REPLICA_SETS)] == ["default/web"]
         # Three now: one goes.
         assert len(client.asked("delete", PODS)) == 1
 
 
-async def test_a_pod_that_matches_no_more_is_released(world: World) -> None:
+async def test_pod_that_no_longer_matches_is_released(world: World) -> None:
     world.client.put(REPLICA_SETS, replica_set("web", 1))
     world.client.put(PODS, pod("a", "web", ownerReferences=owned("web")))
     async with reconciling(world) as client:
@@ -219,17 +221,17 @@ async def test_a_set_that_is_being_deleted_makes_nothing_but_reports(world: Worl
 async def test_counts_are_those_of_the_active_pods(world: World) -> None:
     world.client.put(REPLICA_SETS, replica_set("web", 4, min_ready_s=10))
     full = {"app": "web", "more": "1"}
-    for each in (
+    for obj in (
         pod("a", "web", labels=full, since="2025-12-31T23:00:00Z"),
         pod("b", "web", labels=full, ready=False),
         pod("c", "web"),
         pod("d", "web", ready=False),
     ):
-        each["metadata"]["ownerReferences"] = owned("web")
-        world.client.put(PODS, each)
+        obj["metadata"]["ownerReferences"] = owned("web")
+        world.client.put(PODS, obj)
     async with reconciling(world) as client:
-        found = status(client, "web")
-        counted = {key: found.get(key) for key in
+        result = status(client, "web")
+        counted = {key: result.get(key) for key in
                    ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas",
                     "observedGeneration")}  # fmt: skip
         assert list(counted.values()) == [4, 2, 2, 1, 1]
@@ -247,7 +249,7 @@ async def test_a_creation_that_fails_is_reported_and_tried_again(world: World) -
     world.client.failures.append(("create", PODS.plural, ForbiddenError("no such account")))
     async with reconciling(world) as client:
         # One is tried first, and the other four not before that is reported.
-        verbs = [(each.verb, each.plural) for each in client.writes]
+        verbs = [(write.verb, write.plural) for write in client.writes]
         assert verbs[:2] == [("create", "pods"), ("patch", "replicasets")]
         (condition,) = client.asked("patch", REPLICA_SETS)[0].body["status"]["conditions"]
         assert condition == {
@@ -255,8 +257,8 @@ async def test_a_creation_that_fails_is_reported_and_tried_again(world: World) -
             "reason": "FailedCreate", "message": "no such account",
         }  # fmt: skip
         await world.settled(1)
-        told = ("web", "Warning", "FailedCreate", "Error creating: no such account")
-        assert told in client.events
+        event = ("web", "Warning", "FailedCreate", "Error creating: no such account")
+        assert event in client.events
         assert len(client.names(PODS)) == 5
         assert not status(client, "web").get("conditions")
 
@@ -321,15 +323,15 @@ async def test_crowded_nodes_lose_their_pods_first_counting_sibling_sets(world: 
     world.client.put(REPLICA_SETS, replica_set("web", 1, ownerReferences=parent))
     world.client.put(REPLICA_SETS, replica_set("old", 2, ownerReferences=parent))
     for name, on in (("a", "n1"), ("b", "n2")):
-        each = pod(name, "web", ownerReferences=owned("web"))
-        each["spec"]["nodeName"] = on
-        world.client.put(PODS, each)
+        result = pod(name, "web", ownerReferences=owned("web"))
+        result["spec"]["nodeName"] = on
+        world.client.put(PODS, result)
     for name in ("x", "y"):
-        each = pod(name, "old", ownerReferences=owned("old"))
-        each["spec"]["nodeName"] = "n2"
-        world.client.put(PODS, each)
+        result = pod(name, "old", ownerReferences=owned("old"))
+        result["spec"]["nodeName"] = "n2"
+        world.client.put(PODS, result)
     async with reconciling(world) as client:
-        assert [each.key for each in client.asked("delete", PODS)] == ["default/b"]
+        assert [request.key for request in client.asked("delete", PODS)] == ["default/b"]
 
 
 async def test_a_set_deleted_while_it_is_reported_on_is_no_failure(world: World) -> None:

@@ -80,6 +80,6 @@ def test_the_choice_does_not_depend_on_the_order(
     shuffled = list(pods)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     chosen = pods_to_delete(pods, pods, count, NOW)
-    names = {each.metadata.name for each in chosen}
+    names = {obj.metadata.name for obj in chosen}
     assert len(chosen) == min(count, len(pods))
-    assert names == {each.metadata.name for each in pods_to_delete(shuffled, pods, count, NOW)}
+    assert names == {obj.metadata.name for obj in pods_to_delete(shuffled, pods, count, NOW)}

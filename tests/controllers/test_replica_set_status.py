@@ -35,7 +35,7 @@ def test_nothing_to_wait_for_when_all_ready_pods_are_available() -> None:
     assert next_available_s([pod("a"), pod("b", ready_for=None)], 10, NOW) is None
 
 
-def test_a_failure_is_told_once_and_forgotten_when_over() -> None:
+def test_failure_is_reported_once_and_removed_when_over() -> None:
     wanted = asking(3)
     failed = observed_status(wanted, [pod("a")], 0, "quota", NOW)
     (condition,) = failed.conditions

@@ -20,18 +20,18 @@ def gathering(name: str, **labels: str) -> dict[str, Any]:
     return {**role(name), "aggregationRule": {"clusterRoleSelectors": selectors}}
 
 
-def verbs(found: dict[str, Any] | None) -> list[str]:
-    assert found is not None
-    return [each["verbs"][0] for each in found["rules"]]
+def verbs(role: dict[str, Any] | None) -> list[str]:
+    assert role is not None
+    return [rule["verbs"][0] for rule in role["rules"]]
 
 
 async def test_rules_are_gathered_by_every_selector_and_follow_changes() -> None:
     world = World()
     world.client.put(CLUSTER_ROLES, gathering("all", a="1", b="1"))
     world.client.put(CLUSTER_ROLES, gathering("few", a="1"))
-    for each in (role("y", "get", a="1"), role("x", "list", a="1"), role("z", "watch", b="1"),
-                 role("none", "delete", c="1")):  # fmt: skip
-        world.client.put(CLUSTER_ROLES, each)
+    for new_role in (role("y", "get", a="1"), role("x", "list", a="1"), role("z", "watch", b="1"),
+                     role("none", "delete", c="1")):  # fmt: skip
+        world.client.put(CLUSTER_ROLES, new_role)
     controller = RoleAggregationController(world.client, world.informers, world.clock)
     async with world.running(controller.run()) as client:
         assert verbs(client.find(CLUSTER_ROLES, "all")) == ["list", "get", "watch"]

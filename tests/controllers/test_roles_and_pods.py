@@ -54,7 +54,7 @@ def test_of_too_many_ended_pods_the_evicted_and_the_oldest_go() -> None:
         pod("running", age=1000),
         pod("leaving", phase="Failed", age=1000, is_deleting=True),
     ]
-    assert [each.metadata.name for each in surplus_ended(pods, 1)] == ["evicted", "old"]
+    assert [obj.metadata.name for obj in surplus_ended(pods, 1)] == ["evicted", "old"]
     assert surplus_ended(pods, 3) == []
 
 

@@ -59,18 +59,18 @@ def workload(name: str, replicas: int, image: str = "a") -> dict[str, Any]:
 
 
 def condition(obj: Any, type_: str) -> Any:
-    return next((each for each in obj.status.conditions if each.type == type_), None)
+    return next((condition for condition in obj.status.conditions if condition.type == type_), None)
 
 
 def is_rolled_out(deployment: Any, replicas: int, revision: str) -> bool:
     status = deployment.status
-    found = condition(deployment, "Progressing")
+    progress = condition(deployment, "Progressing")
     return (
         status.observed_generation >= deployment.metadata.generation
         and status.updated_replicas == status.available_replicas == status.replicas == replicas
         and deployment.metadata.annotations.get("deployment.kubernetes.io/revision") == revision
-        and found is not None
-        and found.reason == "NewReplicaSetAvailable"
+        and progress is not None
+        and progress.reason == "NewReplicaSetAvailable"
     )
 
 
@@ -104,9 +104,9 @@ async def test_a_deployment_rolls_forward_and_back(cluster_without_lost_pods: Cl
     assert back.metadata.annotations["deployment.kubernetes.io/revision-history"] == "1"
     assert back.spec.replicas == 3
 
-    events = await cluster.until(EVENTS, lambda all_: any("to 0" in each.message for each in all_))
-    told = {each.message for each in events if each.reason == "ScalingReplicaSet"}
-    assert f"Scaled up replica set {first.metadata.name} from 0 to 3" in told
+    events = await cluster.until(EVENTS, lambda all_: any("to 0" in obj.message for obj in all_))
+    messages = {event.message for event in events if event.reason == "ScalingReplicaSet"}
+    assert f"Scaled up replica set {first.metadata.name} from 0 to 3" in messages
 
 
 async def test_a_replica_set_adopts_and_releases(cluster: Cluster) -> None:
@@ -116,12 +116,12 @@ async def test_a_replica_set_adopts_and_releases(cluster: Cluster) -> None:
     await client.create(PODS, lone, "default")
     await client.create(REPLICA_SETS, workload("web", 2), "default")
     await cluster.until(
-        PODS, lambda all_: len(all_) == 2 and all(each.metadata.owner_references for each in all_)
+        PODS, lambda all_: len(all_) == 2 and all(obj.metadata.owner_references for obj in all_)
     )
     await client.patch(PODS, "lone", {"metadata": {"labels": {"app": "free"}}}, "default")
     pods = await cluster.until(PODS, lambda all_: len(all_) == 3)
     await cluster.until(
-        PODS, lambda all_: sum(bool(each.metadata.owner_references) for each in all_) == 2
+        PODS, lambda all_: sum(bool(obj.metadata.owner_references) for obj in all_) == 2
     )
     assert len(pods) == 3
 
@@ -141,7 +141,7 @@ async def test_deletion_in_the_foreground_ends_with_the_owner(cluster: Cluster) 
     held = pods[0].metadata.name
     await client.patch(PODS, held, {"metadata": {"finalizers": ["a.b/c"]}}, "default")
     await client.delete(REPLICA_SETS, "web", "default", propagation_policy="Foreground")
-    await cluster.until(PODS, lambda all_: [each.metadata.name for each in all_] == [held])
+    await cluster.until(PODS, lambda all_: [obj.metadata.name for obj in all_] == [held])
     assert len((await client.list(REPLICA_SETS)).items) == 1
     await client.patch(PODS, held, {"metadata": {"finalizers": None}}, "default")
     await cluster.until(REPLICA_SETS, lambda all_: not all_)
@@ -153,10 +153,10 @@ async def test_orphans_outlive_their_owner(cluster: Cluster) -> None:
     await cluster.client.delete(REPLICA_SETS, "web", "default", propagation_policy="Orphan")
     await cluster.until(REPLICA_SETS, lambda all_: not all_)
     pods = (await cluster.client.list(PODS)).items
-    assert [each.metadata.owner_references for each in pods] == [(), ()]
+    assert [pod.metadata.owner_references for pod in pods] == [(), ()]
 
 
-async def test_an_owner_in_another_namespace_is_no_owner(cluster: Cluster) -> None:
+async def test_owner_in_another_namespace_is_ignored(cluster: Cluster) -> None:
     client = cluster.client
     elsewhere = await client.create(CONFIG_MAPS, {"metadata": {"name": "o"}}, "kube-public")
     reference = {
@@ -165,10 +165,10 @@ async def test_an_owner_in_another_namespace_is_no_owner(cluster: Cluster) -> No
     child = {"metadata": {"name": "child", "ownerReferences": [reference]}}
     await client.create(CONFIG_MAPS, child, "default")
     await cluster.until(
-        CONFIG_MAPS, lambda all_: "child" not in {each.metadata.name for each in all_}
+        CONFIG_MAPS, lambda all_: "child" not in {obj.metadata.name for obj in all_}
     )
     events = await cluster.until(EVENTS, lambda all_: len(all_) > 0)
-    assert [each.reason for each in events] == ["OwnerRefInvalidNamespace"]
+    assert [event.reason for event in events] == ["OwnerRefInvalidNamespace"]
 
 
 async def test_a_namespace_goes_after_everything_in_it(cluster: Cluster) -> None:
@@ -182,8 +182,8 @@ async def test_a_namespace_goes_after_everything_in_it(cluster: Cluster) -> None
 
     def says_what_remains(all_: list[Any]) -> bool:
         conditions = next(e.status.conditions for e in all_ if e.metadata.name == "t")
-        found = {each["type"]: each["message"] for each in conditions}
-        return "configmaps. has 1" in found.get("NamespaceContentRemaining", "")
+        by_type = {condition["type"]: condition["message"] for condition in conditions}
+        return "configmaps. has 1" in by_type.get("NamespaceContentRemaining", "")
 
     await cluster.until(NAMESPACES, says_what_remains)
     await client.patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, "t")
@@ -198,10 +198,10 @@ async def test_the_root_certificate_is_restored(cluster: Cluster) -> None:
 
     def is_whole(all_: list[Any]) -> bool:
         return any(
-            each.metadata.namespace == "default"
-            and set(each.data) == {"ca.crt"}
-            and each.data["ca.crt"].startswith("-----BEGIN")
-            for each in all_
+            obj.metadata.namespace == "default"
+            and set(obj.data) == {"ca.crt"}
+            and obj.data["ca.crt"].startswith("-----BEGIN")
+            for obj in all_
         )
 
     await cluster.until(CONFIG_MAPS, is_whole)
@@ -260,9 +260,9 @@ async def test_a_silent_nodes_pods_are_not_ready_and_then_evicted(cluster: Clust
         await cluster.until(
             NODES,
             lambda all_: any(
-                each.key == "node.kubernetes.io/unreachable" and each.effect == "NoExecute"
+                taint.key == "node.kubernetes.io/unreachable" and taint.effect == "NoExecute"
                 for node in all_
-                for each in node.spec.taints
+                for taint in node.spec.taints
                 if node.metadata.name == "n1"
             ),
         )
@@ -292,7 +292,7 @@ async def test_a_service_has_the_addresses_of_its_pods(cluster_without_lost_pods
     await client.create(SERVICES, service, "default")
     await cluster.until(
         ENDPOINT_SLICES,
-        lambda all_: [e["addresses"] for each in all_ for e in each.endpoints] == [["10.0.0.1"]],
+        lambda all_: [e["addresses"] for obj in all_ for e in obj.endpoints] == [["10.0.0.1"]],
     )
     await client.delete(SERVICES, "web", "default")
     await cluster.until(ENDPOINT_SLICES, lambda all_: not all_)
@@ -301,7 +301,7 @@ async def test_a_service_has_the_addresses_of_its_pods(cluster_without_lost_pods
 
 
 @pytest.mark.failing_reconciles
-async def test_pods_that_are_refused_are_told_of_and_made_once_allowed(cluster: Cluster) -> None:
+async def test_refused_pods_are_reported_and_created_once_allowed(cluster: Cluster) -> None:
     client = cluster.client
     wanted = workload("web", 2)
     wanted["spec"]["template"]["spec"]["serviceAccountName"] = "robot"
@@ -313,10 +313,10 @@ async def test_pods_that_are_refused_are_told_of_and_made_once_allowed(cluster: 
     assert failure.reason == "FailedCreate"
     assert 'serviceaccount "robot" not found' in failure.message
     events = await cluster.until(
-        EVENTS, lambda all_: "FailedCreate" in {each.reason for each in all_}
+        EVENTS, lambda all_: "FailedCreate" in {obj.reason for obj in all_}
     )
-    told = {each.message for each in events if each.reason == "FailedCreate"}
-    assert f"Error creating: {failure.message}" in told
+    messages = {event.message for event in events if event.reason == "FailedCreate"}
+    assert f"Error creating: {failure.message}" in messages
     await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "robot"}}, "default")
     await cluster.until(PODS, lambda all_: len(all_) == 2)
     await cluster.until(DEPLOYMENTS, lambda all_: condition(all_[0], "ReplicaFailure") is None)
@@ -329,8 +329,8 @@ async def test_a_rollout_that_gets_nowhere_is_called_late(cluster: Cluster) -> N
     await cluster.client.create(DEPLOYMENTS, wanted, "default")
 
     def is_late(all_: list[Any]) -> bool:
-        found = condition(all_[0], "Progressing") if all_ else None
-        return found is not None and found.reason == "ProgressDeadlineExceeded"
+        result = condition(all_[0], "Progressing") if all_ else None
+        return result is not None and result.reason == "ProgressDeadlineExceeded"
 
     (late,) = await cluster.until(DEPLOYMENTS, is_late)
     assert condition(late, "Progressing").status == "False"

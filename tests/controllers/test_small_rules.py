@@ -41,7 +41,7 @@ def test_bounds_are_counts_or_shares(
 
 
 @pytest.mark.parametrize("value", ["3", "x%", "%", "25"])
-def test_other_text_is_no_bound(value: str) -> None:
+def test_invalid_bound_is_rejected(value: str) -> None:
     with pytest.raises(ValueError, match=r"%|invalid|int"):
         scaled(value, 10, rounds_up=True)
 
@@ -76,14 +76,14 @@ def test_readiness_is_of_its_condition_among_others() -> None:
     ready = pod("a")
     other = PodCondition(type="Initialized", status="True", last_transition_time=ago(9999))
     for order in ((other, *ready.status.conditions), (*ready.status.conditions, other)):
-        found = msgspec.structs.replace(
+        changed = msgspec.structs.replace(
             ready, status=msgspec.structs.replace(ready.status, conditions=order)
         )
-        condition = ready_condition(found)
+        condition = ready_condition(changed)
         assert condition is not None
         assert condition.type == "Ready"
-        assert is_ready(found)
-        assert ready_since(found) == NOW - timedelta(seconds=3600)
+        assert is_ready(changed)
+        assert ready_since(changed) == NOW - timedelta(seconds=3600)
     only = msgspec.structs.replace(
         ready, status=msgspec.structs.replace(ready.status, conditions=(other,))
     )
@@ -115,8 +115,8 @@ def test_a_rollout_that_was_late_stays_late_until_it_moves(
     )
     new, old = replica_set("new", 1, available=0), replica_set("old", 2, available=0)
     of = deployment(3, status=before, deadline=600)
-    found = progress.find(
+    condition = progress.find(
         progress.rollout_status(of, SetsOf(new, (old,)), NOW).conditions, progress.PROGRESSING
     )
-    assert found is not None
-    assert (found.reason == progress.DEADLINE_EXCEEDED) is is_late
+    assert condition is not None
+    assert (condition.reason == progress.DEADLINE_EXCEEDED) is is_late

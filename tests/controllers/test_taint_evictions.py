@@ -49,8 +49,8 @@ def bears(key: str, seconds: int | None = None, effect: str = "NoExecute") -> di
 async def test_a_taint_takes_the_pods_that_do_not_bear_it(world: World) -> None:
     world.client.put(NODES, node("n1"))
     world.client.put(NODES, node("n2"))
-    for each in (pod("a", "n1"), pod("b", "n1", bears("mine")), pod("c", "n2"), pod("d", "")):
-        world.client.put(PODS, each)
+    for obj in (pod("a", "n1"), pod("b", "n1", bears("mine")), pod("c", "n2"), pod("d", "")):
+        world.client.put(PODS, obj)
     async with evicting(world) as client:
         assert client.writes == []
         client.put(NODES, node("n1", MINE))
@@ -70,8 +70,8 @@ async def test_a_taint_takes_the_pods_that_do_not_bear_it(world: World) -> None:
         assert patch.more == {"kind": PatchType.STRATEGIC, "subresource": "status"}
         assert (deletion.verb, deletion.key) == ("delete", "default/a")
         assert deletion.more == {"uid": "uid-a"}
-        told = ("a", "Normal", "TaintManagerEviction", "Marking for deletion Pod default/a")
-        assert client.events == [told]
+        event = ("a", "Normal", "TaintManagerEviction", "Marking for deletion Pod default/a")
+        assert client.events == [event]
 
 
 async def test_the_same_key_with_two_effects_is_two_taints(world: World) -> None:
@@ -122,8 +122,8 @@ async def test_when_the_taint_goes_the_pod_stays_and_its_time_begins_again(world
         await world.settled(20)
         client.put(NODES, node("n1"))
         await world.settled(20)
-        told = ("a", "Normal", "TaintManagerEviction", "Cancelling deletion of Pod default/a")
-        assert client.events == [told]
+        event = ("a", "Normal", "TaintManagerEviction", "Cancelling deletion of Pod default/a")
+        assert client.events == [event]
         client.put(NODES, node("n1", MINE))
         await world.settled(29)
         assert client.names(PODS) == ["a", "b"]
@@ -176,7 +176,7 @@ async def test_pods_on_their_way_out_are_left_alone(world: World) -> None:
     world.client.put(PODS, leaving)
     world.client.put(PODS, pod("b", "n1"))
     async with evicting(world) as client:
-        assert {each.key for each in client.writes} == {"default/b"}
+        assert {write.key for write in client.writes} == {"default/b"}
 
 
 async def test_a_pod_of_the_same_name_that_came_since_stays(world: World) -> None:

@@ -19,7 +19,7 @@ from moorage.client.rest import ObjectList, WatchEvent
 
 
 class FakeClient:
-    """Stores typed objects, tells watchers, and keeps what was written for the test to see.
+    """Stores typed objects, notifies watchers, and keeps what was written for the test to see.
 
     `refused` are names of pods whose binding fails once; bindings of those in `slow` do not end,
     and are in `waiting` once begun. Deletions of those in `undeletable` fail once. With
@@ -50,8 +50,8 @@ class FakeClient:
         self._remove(_resource_of(obj), object_key(obj.metadata))  # type: ignore[attr-defined]
 
     def pod(self, name: str) -> Pod:
-        found: Pod = self._objects[PODS.plural][f"default/{name}"]
-        return found
+        result: Pod = self._objects[PODS.plural][f"default/{name}"]
+        return result
 
     def has_pod(self, name: str) -> bool:
         return f"default/{name}" in self._objects[PODS.plural]
@@ -64,11 +64,11 @@ class FakeClient:
             if event["involvedObject"].name == name
         ]
 
-    async def until(self, holds: Any) -> None:
+    async def until(self, condition: Any) -> None:
         """Return when something holds; fail with what is there after five seconds."""
         try:
             async with asyncio.timeout(5):
-                while not holds():
+                while not condition():
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
@@ -145,8 +145,10 @@ class FakeClient:
         self.patches.append((name, patch))
         wire = msgspec.to_builtins(pod)
         written = patch.get("status", {})
-        conditions = {each["type"]: each for each in wire["status"].get("conditions", ())}
-        conditions |= {each["type"]: each for each in written.get("conditions", ())}
+        conditions = {
+            condition["type"]: condition for condition in wire["status"].get("conditions", ())
+        }
+        conditions |= {condition["type"]: condition for condition in written.get("conditions", ())}
         wire["status"]["conditions"] = list(conditions.values())
         if "nominatedNodeName" in written:
             wire["status"]["nominatedNodeName"] = written["nominatedNodeName"] or ""
@@ -174,13 +176,13 @@ class FakeClient:
         meta = msgspec.structs.replace(obj.metadata, resource_version=str(self._revision))
         stored = msgspec.structs.replace(obj, metadata=meta)
         self._objects[resource.plural][object_key(meta)] = stored
-        self._tell(resource, "MODIFIED", stored)
+        self._notify(resource, "MODIFIED", stored)
 
     def _remove(self, resource: Resource[Any], key: str) -> None:
         self._revision += 1
-        self._tell(resource, "DELETED", self._objects[resource.plural].pop(key))
+        self._notify(resource, "DELETED", self._objects[resource.plural].pop(key))
 
-    def _tell(self, resource: Resource[Any], kind: str, obj: Any) -> None:
+    def _notify(self, resource: Resource[Any], kind: str, obj: Any) -> None:
         for queue in self._watchers[resource.plural]:
             queue.put_nowait(WatchEvent(kind, obj, str(self._revision)))
         self._changed.set()
@@ -191,5 +193,7 @@ def _resource_of(obj: Object) -> Resource[Any]:
         return PODS
     if isinstance(obj, Node):
         return NODES
-    kinds: dict[Any, Resource[Any]] = {each.type: each for each in (RUNTIME_CLASSES, NAMESPACES)}
+    kinds: dict[Any, Resource[Any]] = {
+        resource.type: resource for resource in (RUNTIME_CLASSES, NAMESPACES)
+    }
     return kinds[type(obj)]

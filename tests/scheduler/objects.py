@@ -122,12 +122,12 @@ def a_class(name: str, handler: str | None = None) -> RuntimeClass:
 def a_cluster(*objects: Object, filters_by_handler: bool = True) -> ClusterState:
     """The state with these nodes and bound pods."""
     state = ClusterState(QueryCache(filters_by_handler=filters_by_handler))
-    for each in objects:
-        if isinstance(each, Node):
-            state.set_node(each)
+    for obj in objects:
+        if isinstance(obj, Node):
+            state.set_node(obj)
         else:
-            assert isinstance(each, Pod)
-            state.set_pod(each)
+            assert isinstance(obj, Pod)
+            state.set_pod(obj)
     return state
 
 

@@ -41,7 +41,7 @@ async def test_calls_of_one_pod_never_overtake_each_other() -> None:
     assert done == ["other", "first", "second"]
 
 
-async def test_no_more_calls_are_under_way_than_workers_and_deciders_wait() -> None:
+async def test_calls_in_flight_are_limited_to_the_workers_and_callers_wait() -> None:
     calls = ApiDispatcher(workers=2)
     gate, all_ran = asyncio.Event(), asyncio.Event()
     under_way = most = finished = 0

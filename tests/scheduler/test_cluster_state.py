@@ -51,7 +51,7 @@ def test_a_pod_bound_elsewhere_than_assumed_moves() -> None:
     assert (used(state, "n1"), used(state, "n2")) == (0, 1000)
 
 
-def test_pods_that_ended_hold_nothing() -> None:
+def test_ended_pods_use_no_resources() -> None:
     state = a_cluster(a_node("n1"), a_pod("a", cpu="1", node="n1", phase="Running"))
     state.set_pod(a_pod("a", cpu="1", node="n1", phase="Succeeded"))
     assert used(state) == 0
@@ -73,7 +73,7 @@ def test_a_resized_pod_counts_as_it_is_now() -> None:
     assert used(state) == 2000
 
 
-def test_a_heartbeat_is_no_change() -> None:
+def test_heartbeat_keeps_the_generation() -> None:
     state = a_cluster(a_node("n1"))
     before = state.generation
     assert not state.set_node(a_node("n1"))
@@ -128,7 +128,7 @@ _STEPS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(_STEPS)
-def test_the_sums_are_those_of_the_pods_whatever_happens(
+def test_sums_equal_those_of_the_pods_after_any_steps(
     steps: list[tuple[str, int, str]],
 ) -> None:
     state = a_cluster(a_node("n1"), a_node("n2"))
@@ -151,11 +151,13 @@ def test_the_sums_are_those_of_the_pods_whatever_happens(
                 state.set_node(a_node(node))
     for info in state.nodes.values():
         pods = list(info.pods.values())
-        assert info.used.get("cpu", 0) == sum(each.query.cpu_milli for each in pods)
-        assert info.shown_cpu_milli == sum(each.query.shown_cpu_milli for each in pods)
-        assert sum(info.owners.values()) == sum(1 for each in pods if each.query.owner_uid)
-        assert sum(info.ports.values()) == sum(len(each.query.ports) for each in pods)
-        assert all(state.home_of(each.key) == info.name for each in pods)
+        assert info.used.get("cpu", 0) == sum(scheduled.query.cpu_milli for scheduled in pods)
+        assert info.shown_cpu_milli == sum(scheduled.query.shown_cpu_milli for scheduled in pods)
+        assert sum(info.owners.values()) == sum(
+            1 for scheduled in pods if scheduled.query.owner_uid
+        )
+        assert sum(info.ports.values()) == sum(len(scheduled.query.ports) for scheduled in pods)
+        assert all(state.home_of(scheduled.key) == info.name for scheduled in pods)
 
 
 AFFINE = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
@@ -210,7 +212,7 @@ def test_a_pods_newer_object_takes_the_place_of_the_older() -> None:
     assert lost.nodes["gone"].pods["default/b"].pod.status.phase == "Running"
 
 
-def test_what_makes_a_pod_another_one_is_counted_anew() -> None:
+def test_pod_change_that_affects_scheduling_is_a_new_generation() -> None:
     for change in ({"labels": {"x": "y"}}, {"uid": "other"}, {"cpu": "2"}):
         state = a_cluster(a_node("n1"), a_pod("a", cpu="1", node="n1"))
         before = state.generation
@@ -225,9 +227,9 @@ def test_a_nomination_is_one_node_at_a_time() -> None:
     assert not state.has_nominations
     state.nominate(pod, query, "n1")
     state.nominate(other, query, "n1")
-    assert [each.key for each in state.nominated_on("n1")] == ["default/a", "default/b"]
+    assert [nominee.key for nominee in state.nominated_on("n1")] == ["default/a", "default/b"]
     state.nominate(pod, query, "n2")
-    assert [each.key for each in state.nominated_on("n1")] == ["default/b"]
+    assert [nominee.key for nominee in state.nominated_on("n1")] == ["default/b"]
     assert state.nomination_of(pod) == "n2"
     assert state.withdraw("default/a") == "n2"
     assert state.withdraw("default/a") is None
@@ -262,7 +264,7 @@ def test_namespaces_change_when_their_labels_do() -> None:
     assert state.namespace_version == version + 2
 
 
-def test_changes_are_told_since_a_generation_until_they_are_forgotten() -> None:
+def test_changes_since_a_generation_are_returned_until_forgotten() -> None:
     state = a_cluster(a_node("n1"), a_node("n2"))
     since = state.generation
     assert state.changed_since(since) == []
@@ -278,9 +280,7 @@ def test_changes_are_told_since_a_generation_until_they_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize(("cpu", "is_new"), [("1", False), ("2", True)])
-def test_an_assumed_pod_is_taken_in_again_only_if_it_asks_for_something_else(
-    cpu: str, is_new: bool
-) -> None:
+def test_assumed_pod_is_updated_only_if_its_requests_changed(cpu: str, is_new: bool) -> None:
     def pod(cpu: str, node: str = "") -> Pod:
         return a_pod("a", node=node, resources={"requests": {"cpu": cpu}})
 

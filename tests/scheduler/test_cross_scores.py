@@ -22,9 +22,9 @@ REQUIRED, PREFERRED = (
 
 
 def checks(pod: Pod, state: ClusterState) -> InterPodAffinity:
-    found = InterPodAffinity(pod, make_query(pod), state)
-    found.refresh()
-    return found
+    affinity = InterPodAffinity(pod, make_query(pod), state)
+    affinity.refresh()
+    return affinity
 
 
 def term(labels: dict[str, str], key: str = ZONE) -> dict[str, Any]:
@@ -53,9 +53,9 @@ def affinity_scores(pod: Pod, *objects: Any) -> list[int]:
 
 
 def test_weights_are_those_of_the_default_plugins() -> None:
-    found = (scores.TAINT_WEIGHT, scores.NODE_AFFINITY_WEIGHT, scores.SPREAD_WEIGHT,
-             scores.INTER_POD_AFFINITY_WEIGHT)  # fmt: skip
-    assert found == (3, 2, 2, 2)
+    result = (scores.TAINT_WEIGHT, scores.NODE_AFFINITY_WEIGHT, scores.SPREAD_WEIGHT,
+              scores.INTER_POD_AFFINITY_WEIGHT)  # fmt: skip
+    assert result == (3, 2, 2, 2)
 
 
 def test_wishes_draw_and_repel_by_their_weights() -> None:
@@ -92,23 +92,23 @@ def test_running_pods_have_wishes_about_the_new_one() -> None:
 
 def test_without_wishes_nothing_is_scored() -> None:
     state = a_cluster(*zones("a", "b"), *pods("n0"))
-    found = checks(a_pod(labels=APP), state)
-    assert not found.can_score
-    assert not found.can_reject
-    assert found.affinity_scores(list(state.nodes.values())) == [0, 0]
-    assert found.spread_scores(list(state.nodes.values())) == [0, 0]
+    affinity = checks(a_pod(labels=APP), state)
+    assert not affinity.can_score
+    assert not affinity.can_reject
+    assert affinity.affinity_scores(list(state.nodes.values())) == [0, 0]
+    assert affinity.spread_scores(list(state.nodes.values())) == [0, 0]
 
 
 def spread_scores(pod: Pod, *objects: Any) -> list[int]:
     state = a_cluster(*objects)
-    found = checks(pod, state)
-    assert found.can_score
-    return found.spread_scores(list(state.nodes.values()))
+    affinity = checks(pod, state)
+    assert affinity.can_score
+    return affinity.spread_scores(list(state.nodes.values()))
 
 
 def upside_down(sums: list[float]) -> list[int]:
-    whole = [int(each + 0.5) for each in sums]
-    return [100 * (max(whole) + min(whole) - each) // max(whole) for each in whole]
+    whole = [int(total + 0.5) for total in sums]
+    return [100 * (max(whole) + min(whole) - score) // max(whole) for score in whole]
 
 
 def soft(key: str = ZONE, *, skew: int = 1, **more: Any) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def soft(key: str = ZONE, *, skew: int = 1, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("skew", [1, 4])
-def test_fewer_alike_pods_in_a_zone_score_higher(skew: int) -> None:
+def test_fewer_matching_pods_in_a_zone_score_higher(skew: int) -> None:
     cluster = [*zones("a", "a", "b", "c"), *pods("n0", "n1", "n1", "n2")]
     pod = a_pod(labels=APP, topologySpreadConstraints=[soft(skew=skew)])
     weight = math.log(3 + 2)
@@ -177,17 +177,21 @@ def test_a_node_without_a_zone_counts_by_its_name_alone_by_default() -> None:
     assert spread_scores(a_pod("new", owner="rs"), *cluster) == upside_down(sums)
 
 
-def test_nodes_all_alike_score_full() -> None:
+def test_equal_nodes_score_full() -> None:
     pod = a_pod(labels=APP, topologySpreadConstraints=[soft()])
     assert spread_scores(pod, *zones("a", "b")) == [100, 100]
 
 
 def reasons(pod: Pod, *objects: Any) -> dict[str, str]:
     state = a_cluster(*objects)
-    found = checks(pod, state)
-    assert found.can_reject
-    rejections = {name: found.rejection(node) for name, node in state.nodes.items()}
-    return {name: each.reasons[0] for name, each in rejections.items() if each is not None}
+    affinity = checks(pod, state)
+    assert affinity.can_reject
+    rejections = {name: affinity.rejection(node) for name, node in state.nodes.items()}
+    return {
+        name: rejection.reasons[0]
+        for name, rejection in rejections.items()
+        if rejection is not None
+    }
 
 
 SKEWED = "node(s) didn't match pod topology spread constraints"
@@ -211,8 +215,8 @@ def test_how_far_domains_may_be_apart(
 ) -> None:
     cluster = [*zones("a", "b", "c"), *pods(*on)]
     pod = a_pod(labels=APP, topologySpreadConstraints=[spread(APP, skew=skew, **more)])
-    found = reasons(pod, *cluster)
-    assert found == dict.fromkeys(full, SKEWED)
+    reason_list = reasons(pod, *cluster)
+    assert reason_list == dict.fromkeys(full, SKEWED)
 
 
 def test_a_pod_that_its_own_selector_does_not_mean_is_not_counted_in() -> None:
@@ -221,7 +225,7 @@ def test_a_pod_that_its_own_selector_does_not_mean_is_not_counted_in() -> None:
     assert reasons(other, *cluster) == {}
 
 
-def test_a_node_without_the_label_is_no_place_and_no_domain() -> None:
+def test_node_without_the_topology_label_is_rejected_and_no_domain() -> None:
     cluster = [*zones("a", "b"), a_node("bare"), *pods("n0", "n1")]
     pod = a_pod(labels=APP, topologySpreadConstraints=[spread(APP)])
     assert reasons(pod, *cluster) == {"bare": f"{SKEWED} (missing required label)"}
@@ -254,8 +258,8 @@ def test_required_terms_hold_for_the_same_pods_together() -> None:
     apart = [a_pod("x", node="n0", labels={"a": "1"}), a_pod("y", node="n0", labels={"b": "1"})]
     one = a_pod("z", node="n1", labels={"a": "1", "b": "1"})
     near = "node(s) didn't match pod affinity rules"
-    found = reasons(a_pod(affinity=both), *zones("a", "b", "b"), *apart, one)
-    assert found == {"n0": near, "n2": near}
+    reason_list = reasons(a_pod(affinity=both), *zones("a", "b", "b"), *apart, one)
+    assert reason_list == {"n0": near, "n2": near}
 
 
 def test_the_first_of_a_group_may_go_anywhere_that_has_the_keys() -> None:
@@ -282,16 +286,16 @@ def test_tables_follow_changes_of_nodes_and_pods() -> None:
     apart = {"podAntiAffinity": {REQUIRED: [term(APP)]}}
     state = a_cluster(*zones("a", "b"), *pods("n0"))
     pod = a_pod("new", affinity=apart)
-    found = checks(pod, state)
+    affinity = checks(pod, state)
 
     def full() -> set[str]:
-        found.refresh()
-        return {name for name, node in state.nodes.items() if found.rejection(node) is not None}
+        affinity.refresh()
+        return {name for name, node in state.nodes.items() if affinity.rejection(node) is not None}
 
     assert full() == {"n0"}
     state.set_node(a_node("n1", labels={ZONE: "a"}))
     assert full() == {"n0", "n1"}
-    (old,) = (each.pod for each in state.nodes["n0"].pods.values())
+    (old,) = (placed.pod for placed in state.nodes["n0"].pods.values())
     state.remove_pod(old)
     assert full() == set()
     state.set_pod(a_pod("again", node="n1", labels=APP))
@@ -304,6 +308,6 @@ def test_both_objections_are_explained() -> None:
     apart = {"podAntiAffinity": {REQUIRED: [term(APP)]}}
     state = a_cluster(*zones("a", "b"), *pods("n0"))
     pod = a_pod(labels=APP, affinity=apart, topologySpreadConstraints=[spread(APP)])
-    found = checks(pod, state)
-    assert len(found.rejections(state.nodes["n0"])) == 2
-    assert found.rejections(state.nodes["n1"]) == []
+    affinity = checks(pod, state)
+    assert len(affinity.rejections(state.nodes["n0"])) == 2
+    assert affinity.rejections(state.nodes["n1"]) == []

@@ -27,7 +27,7 @@ from tests.scheduler.objects import (
 
 
 def decide(state: ClusterState, pod: Pod, *classes: RuntimeClass) -> str | Unschedulable:
-    by_name = {each.metadata.name: each for each in classes}
+    by_name = {runtime_class.metadata.name: runtime_class for runtime_class in classes}
     query = QueryCache().of_waiting(pod, by_name.get)
     return Cycle(state, random.Random(1)).decide(pod, query)
 
@@ -41,16 +41,16 @@ def message(state: ClusterState, pod: Pod, *classes: RuntimeClass) -> str:
 def place_all(state: ClusterState, pods: list[Pod]) -> list[str | None]:
     """Each pod decided and assumed in turn; None where it found no node."""
     cycle, queries = Cycle(state, random.Random(1)), QueryCache()
-    found: list[str | None] = []
+    nodes: list[str | None] = []
     for pod in pods:
         query = queries.of_waiting(pod, lambda _: None)
         outcome = cycle.decide(pod, query)
         if isinstance(outcome, str):
             state.assume(pod, query, outcome)
-            found.append(outcome)
+            nodes.append(outcome)
         else:
-            found.append(None)
-    return found
+            nodes.append(None)
+    return nodes
 
 
 def test_reasons_are_counted_and_sorted_as_text() -> None:
@@ -163,27 +163,27 @@ def test_a_node_that_has_the_image_is_chosen() -> None:
 
 
 def test_ties_are_broken_at_random() -> None:
-    found = set()
+    nodes = set()
     for seed in range(40):
         state = a_cluster(*(a_node(f"n{number}") for number in range(4)))
         query = QueryCache().of_waiting(a_pod(), lambda _: None)
-        found.add(Cycle(state, random.Random(seed)).decide(a_pod(), query))
-    assert found == {"n0", "n1", "n2", "n3"}
+        nodes.add(Cycle(state, random.Random(seed)).decide(a_pod(), query))
+    assert nodes == {"n0", "n1", "n2", "n3"}
 
 
 def test_pods_of_one_controller_are_spread_over_nodes() -> None:
     state = a_cluster(*(a_node(f"n{number}") for number in range(3)))
-    found = place_all(state, [a_pod(f"p{number}", owner="set") for number in range(6)])
-    assert sorted(map(str, found)) == ["n0", "n0", "n1", "n1", "n2", "n2"]
+    placements = place_all(state, [a_pod(f"p{number}", owner="set") for number in range(6)])
+    assert sorted(map(str, placements)) == ["n0", "n0", "n1", "n1", "n2", "n2"]
 
 
 def test_anti_affinity_puts_one_pod_on_a_node() -> None:
     rule = anti_affinity({"app": "web"})
     pods = [a_pod(f"p{n}", labels={"app": "web"}, affinity=rule) for n in range(3)]
     state = a_cluster(a_node("n1"), a_node("n2"))
-    found = place_all(state, pods)
-    assert {found[0], found[1]} == {"n1", "n2"}
-    assert found[2] is None
+    placements = place_all(state, pods)
+    assert {placements[0], placements[1]} == {"n1", "n2"}
+    assert placements[2] is None
     assert "2 node(s) didn't match pod anti-affinity rules" in message(state, pods[2])
 
 
@@ -211,9 +211,9 @@ def test_the_first_of_a_group_that_wants_to_be_together_finds_a_node() -> None:
     rule = pod_affinity({"app": "web"}, ZONE)
     pods = [a_pod(f"p{n}", labels={"app": "web"}, affinity=rule) for n in range(3)]
     state = a_cluster(a_node("n1", labels={ZONE: "a"}), a_node("n2", labels={ZONE: "b"}))
-    found = place_all(state, pods)
-    assert None not in found
-    assert len(set(found)) == 1
+    placements = place_all(state, pods)
+    assert None not in placements
+    assert len(set(placements)) == 1
 
 
 @pytest.mark.parametrize(
@@ -241,8 +241,8 @@ def test_hard_spread_keeps_zones_even() -> None:
         a_node("n2", labels={ZONE: "a"}),
         a_node("n3", labels={ZONE: "b"}),
     )
-    found = place_all(state, pods)
-    assert found.count("n3") == 3
+    placements = place_all(state, pods)
+    assert placements.count("n3") == 3
 
 
 @pytest.mark.parametrize(
@@ -372,9 +372,9 @@ def test_no_node_is_ever_overcommitted(
         a_pod(f"p{n}", cpu=f"{cpu}m", memory=f"{memory}Mi", host_port=port, owner=owner)
         for n, (cpu, memory, port, owner) in enumerate(wishes)
     ]
-    found = place_all(state, pods)
+    placements = place_all(state, pods)
     for index in leaving:
-        if index < len(pods) and found[index] is not None:
+        if index < len(pods) and placements[index] is not None:
             state.forget(f"default/p{index}")
     place_all(state, [a_pod(f"late{n}", cpu="1", memory="2Gi") for n in range(8)])
     for node in state.nodes.values():

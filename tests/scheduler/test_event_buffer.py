@@ -41,14 +41,14 @@ async def test_events_reach_the_recorder_in_order(
 ) -> None:
     monkeypatch.setattr(event_buffer, "_LIMIT", LIMIT)
     recorder = FakeRecorder()
-    given: Any = recorder
-    announcer = EventBuffer(given)
+    untyped: Any = recorder
+    announcer = EventBuffer(untyped)
     for number in range(count):
         announcer.announce(ObjectReference(name=f"p{number}"), "Normal", "R", f"m{number}")
     with caplog.at_level(logging.WARNING):
         task = asyncio.create_task(announcer.run())
         await settle(3 * LIMIT)
-        names = [each[0] for each in recorder.recorded]
+        names = [record[0] for record in recorder.recorded]
         assert names == [f"p{number}" for number in range(dropped, count)]
         assert recorder.recorded[0] == (f"p{dropped}", "Normal", "R", f"m{dropped}")
         counts = [vars(record)["moorage_fields"]["count"] for record in caplog.records
@@ -60,5 +60,7 @@ async def test_events_reach_the_recorder_in_order(
         assert recorder.recorded[-1] == ("late", "Warning", "R", "m")
         task.cancel()
         await asyncio.wait({task})
-    assert len([each for each in caplog.records if "dropped" in each.getMessage()]) == len(counts)
+    assert len([record for record in caplog.records if "dropped" in record.getMessage()]) == len(
+        counts
+    )
     assert recorder.flushes >= 2

@@ -16,15 +16,15 @@ def suitable(explanation: Explanation) -> tuple[str, ...]:
 
 
 def verdict(nodes: tuple[NodeVerdict, ...], name: str) -> dict[str, tuple[str, ...]]:
-    (found,) = [each for each in nodes if each.node_name == name]
-    return {each.filter: each.reasons for each in found.objections}
+    (node_verdict,) = [node for node in nodes if node.node_name == name]
+    return {objection.filter: objection.reasons for objection in node_verdict.objections}
 
 
-def test_every_objection_of_every_node_is_told() -> None:
+def test_every_objection_of_every_node_is_returned() -> None:
     pod = a_pod(
         cpu="2", runtimeClassName="kata", labels={"app": "x"}, affinity=anti_affinity({"app": "x"})
     )
-    found = explain(
+    explanation = explain(
         pod,
         [
             a_node("good", handlers=("kata",)),
@@ -34,32 +34,32 @@ def test_every_objection_of_every_node_is_told() -> None:
         [a_pod("other", node="near", labels={"app": "x"})],
         [a_class("kata")],
     )
-    assert found.handler == "kata"
-    assert suitable(found) == ("good",)
-    assert found.summary == "1/3 nodes are available"
-    assert verdict(found.nodes, "bad") == {
+    assert explanation.handler == "kata"
+    assert suitable(explanation) == ("good",)
+    assert explanation.summary == "1/3 nodes are available"
+    assert verdict(explanation.nodes, "bad") == {
         "TaintToleration": ("node(s) had untolerated taint(s)",),
         "RuntimeHandler": ('node(s) lack runtime handler "kata"',),
         "NodeResourcesFit": ("Insufficient cpu",),
     }
-    assert verdict(found.nodes, "near") == {
+    assert verdict(explanation.nodes, "near") == {
         "InterPodAffinity": ("node(s) didn't match pod anti-affinity rules",)
     }
 
 
 def test_objections_carry_the_facts_and_a_remedy() -> None:
-    found = explain(a_pod(cpu="2"), [a_node(cpu="1500m")], [], [])
-    (objection,) = found.nodes[0].objections
+    explanation = explain(a_pod(cpu="2"), [a_node(cpu="1500m")], [], [])
+    (objection,) = explanation.nodes[0].objections
     assert objection.detail == "cpu: wants 2000m, free 1500m of 1500m"
     assert "requests" in objection.remedy
-    assert found.summary == "0/1 nodes are available: 1 Insufficient cpu."
+    assert explanation.summary == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 def test_a_missing_class_blocks_before_any_node() -> None:
-    found = explain(a_pod(runtimeClassName="kata"), [a_node()], [], [])
-    assert found.handler is None
-    assert found.blocked_by is not None
-    assert found.summary == 'RuntimeClass "kata" not found'
+    explanation = explain(a_pod(runtimeClassName="kata"), [a_node()], [], [])
+    assert explanation.handler is None
+    assert explanation.blocked_by is not None
+    assert explanation.summary == 'RuntimeClass "kata" not found'
 
 
 def test_gates_and_an_empty_cluster_block() -> None:
@@ -108,9 +108,9 @@ _EMPTY = Objection(
 def test_what_holds_a_pod_back_before_any_node(
     pod: Pod, nodes: list[Node], expected: Objection | None
 ) -> None:
-    found = explain(pod, nodes, [], [])
-    assert found.blocked_by == expected
-    assert found.summary == (expected.reasons[0] if expected else "1/1 nodes are available")
+    explanation = explain(pod, nodes, [], [])
+    assert explanation.blocked_by == expected
+    assert explanation.summary == (expected.reasons[0] if expected else "1/1 nodes are available")
 
 
 def _affinity_to(*names: str) -> dict[str, Any]:
@@ -145,26 +145,26 @@ def test_each_objection_has_its_facts_and_its_remedy(
     pod: Pod, node: Node, filter_: str, detail: str, remedy: str
 ) -> None:
     other = a_pod("other", cpu="1", node="n1", host_port=80)
-    found = explain(pod, [node], [other], [a_class("kata")])
-    objection = found.nodes[0].objections[0]
+    explanation = explain(pod, [node], [other], [a_class("kata")])
+    objection = explanation.nodes[0].objections[0]
     assert (objection.filter, objection.detail) == (filter_, detail)
     assert objection.remedy.startswith(remedy)
-    assert not found.nodes[0].is_suitable
-    assert found.summary.startswith("0/1 nodes are available: 1 ")
+    assert not explanation.nodes[0].is_suitable
+    assert explanation.summary.startswith("0/1 nodes are available: 1 ")
 
 
-def test_handlers_are_no_objection_where_they_are_not_looked_at() -> None:
+def test_handlers_are_no_objection_if_not_filtered_by() -> None:
     pod, node = a_pod(runtimeClassName="kata"), a_node(handlers=("runc",))
-    found = explain(pod, [node], [], [a_class("kata")], filters_by_handler=False)
-    assert (suitable(found), found.handler) == (("n1",), "kata")
+    explanation = explain(pod, [node], [], [a_class("kata")], filters_by_handler=False)
+    assert (suitable(explanation), explanation.handler) == (("n1",), "kata")
 
 
 def test_nodes_are_in_order_and_pods_that_have_ended_take_no_room() -> None:
     ended = a_pod("ended", cpu="4", node="n1", phase="Succeeded")
     waiting = a_pod("waiting", cpu="4")
     nodes = [a_node("n2"), a_node("n1")]
-    found = explain(a_pod(cpu="4"), nodes, [ended, waiting], [])
-    assert suitable(found) == ("n1", "n2")
+    explanation = explain(a_pod(cpu="4"), nodes, [ended, waiting], [])
+    assert suitable(explanation) == ("n1", "n2")
 
 
 def test_labels_of_namespaces_count_for_affinity() -> None:

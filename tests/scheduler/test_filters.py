@@ -82,7 +82,7 @@ def reasons(pod: Pod, node: Node, *others: Pod, handler: str | None = None) -> t
         (a_pod(), a_node(pods="0"), ("Too many pods",)),
     ],
 )
-def test_a_node_is_refused_in_kubernetes_words(
+def test_node_is_rejected_with_the_text_of_kubernetes(
     pod: Pod, node: Node, expected: tuple[str, ...]
 ) -> None:
     assert reasons(pod, node) == expected
@@ -124,8 +124,8 @@ def test_host_ports_collide_where_their_addresses_overlap(
     wanted: str, taken: str, is_free: bool
 ) -> None:
     other = a_pod("other", host_port=8080, host_ip=taken)
-    found = reasons(a_pod(host_port=8080, host_ip=wanted), a_node(), other)
-    assert found == (
+    reason_list = reasons(a_pod(host_port=8080, host_ip=wanted), a_node(), other)
+    assert reason_list == (
         () if is_free else ("node(s) didn't have free ports for the requested pod ports",)
     )
 
@@ -174,9 +174,9 @@ def test_each_filter_says_whether_removing_pods_helps(
     other = a_pod("other", cpu="1", host_port=80)
     info.add(placed(other, make_query(other)))
     handler = "kata" if pod.spec.runtime_class_name else None
-    found = filters.local_rejection(make_query(pod, handler), info)
-    assert found is not None
-    assert (found.filter, found.is_resolvable) == (filter_, is_resolvable)
+    rejection = filters.local_rejection(make_query(pod, handler), info)
+    assert rejection is not None
+    assert (rejection.filter, rejection.is_resolvable) == (filter_, is_resolvable)
 
 
 def test_room_and_the_fit_filter_agree() -> None:

@@ -25,10 +25,10 @@ def waiting(pod: Pod, *rejected_by: str, handler: str | None = None, missing: st
 
 
 def info(node: Node, *pods: Pod) -> NodeInfo:
-    found = NodeInfo(node)
+    node_info = NodeInfo(node)
     for pod in pods:
-        found.add(placed(pod, make_query(pod)))
-    return found
+        node_info.add(placed(pod, make_query(pod)))
+    return node_info
 
 
 TAINTED = a_node(taints=("x:NoSchedule",))

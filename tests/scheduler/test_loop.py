@@ -45,9 +45,9 @@ def a_client(*objects: Any) -> FakeClient:
 
 
 def condition(pod: Pod, kind: str = "PodScheduled") -> tuple[str, str, str] | None:
-    for each in pod.status.conditions:
-        if each.type == kind:
-            return each.status, each.reason, each.message
+    for event in pod.status.conditions:
+        if event.type == kind:
+            return event.status, event.reason, event.message
     return None
 
 
@@ -61,7 +61,7 @@ async def test_a_pod_is_bound_and_the_event_says_so() -> None:
         assert client.events[0]["source"] == {"component": "default-scheduler"}
 
 
-async def test_a_pod_without_a_place_is_told_why_and_woken_by_a_node() -> None:
+async def test_unschedulable_pod_gets_the_reason_and_is_retried_for_a_new_node() -> None:
     async with scheduling(a_client(a_node("n1", cpu="1"), a_pod("p", cpu="2"))) as client:
         message = await client.until_event("p", "FailedScheduling")
         assert message.startswith("0/1 nodes are available: 1 Insufficient cpu. ")

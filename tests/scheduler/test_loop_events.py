@@ -56,8 +56,8 @@ class Bench:
         self.scheduler = Scheduler(informers, hand, calls, SchedulerOptions(), self.clock)
         self.state = self.scheduler._state
         self.queue = self.scheduler._queue
-        for each in objects:
-            self.put(each)
+        for obj in objects:
+            self.put(obj)
 
     def put(self, obj: Any, before: Any = None) -> None:
         on = self.scheduler._on_pod if isinstance(obj or before, Pod) else self.scheduler._on_node
@@ -235,7 +235,7 @@ def test_a_refused_binding_is_reported_and_tried_after_a_pause() -> None:
     assert ("a", "refused") in bench.hand.failures
     conditions = [patch["status"]["conditions"][0] for name, patch in bench.hand.patches
                   if name == "a"]  # fmt: skip
-    assert [(each["reason"], each["message"]) for each in conditions] == [
+    assert [(condition["reason"], condition["message"]) for condition in conditions] == [
         ("SchedulerError", "refused")
     ]
 
@@ -265,7 +265,7 @@ def test_a_victim_that_could_not_be_deleted_is_no_longer_leaving() -> None:
 def test_a_nomination_that_leads_nowhere_frees_the_room_that_was_kept() -> None:
     boss = a_pod("boss", cpu="2", priority=100, nominated="n1")
     bench = Bench(a_node("n1", cpu="1"), boss, a_pod("small", cpu="1"))
-    assert [each.pod for each in bench.state.nominated_on("n1")] == [boss]
+    assert [nominee.pod for nominee in bench.state.nominated_on("n1")] == [boss]
     bench.attempt()
     assert list(bench.state.nominated_on("n1")) == []
     assert bench.homes == {"small": "n1"}
@@ -284,7 +284,7 @@ def test_a_pod_that_is_gone_takes_its_nomination_with_it() -> None:
 
 
 @pytest.mark.parametrize(("reason", "patches"), [("SchedulingGated", 0), ("Unschedulable", 1)])
-def test_a_gated_pod_is_told_once(reason: str, patches: int) -> None:
+def test_gated_pod_is_reported_once(reason: str, patches: int) -> None:
     shown = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": reason}]}
     gated = a_pod("a", schedulingGates=[{"name": "g"}], status=shown)
     bench = Bench(gated)

@@ -56,9 +56,9 @@ async def test_another_reason_is_written_though_one_is_shown() -> None:
     client = a_client(a_node("n1", cpu="1"), a_pod("p", cpu="2", status=shown))
     async with scheduling(client):
         await client.until(lambda: statuses(client, "p"))
-        found = condition(client.pod("p"))
-        assert found is not None
-        assert found[2].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        scheduled = condition(client.pod("p"))
+        assert scheduled is not None
+        assert scheduled[2].startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
 
 async def test_a_nominated_pod_gives_way_to_a_more_important_one() -> None:
@@ -113,8 +113,8 @@ async def test_a_refused_binding_frees_the_room_for_others() -> None:
     client.refused.add("p")
     async with scheduling(client):
         await client.until_event("p", "FailedScheduling")
-        found = [each for each in statuses(client, "p") if each.get("conditions")]
-        shown = found[0]["conditions"][0]
+        result = [status for status in statuses(client, "p") if status.get("conditions")]
+        shown = result[0]["conditions"][0]
         assert (shown["type"], shown["status"], shown["reason"]) == (
             "PodScheduled", "False", status.SCHEDULER_ERROR,
         )  # fmt: skip
@@ -205,7 +205,7 @@ async def test_a_condition_is_written_with_all_that_its_readers_expect() -> None
         }
 
 
-async def test_a_victim_that_cannot_be_deleted_is_tried_again() -> None:
+async def test_failed_victim_deletion_is_retried() -> None:
     client = a_client(
         a_node("n1", cpu="2"),
         a_pod("victim", cpu="2", node="n1", priority=1),
@@ -225,7 +225,7 @@ class Always(set[str]):
         """Keep it."""
 
 
-async def test_a_pod_whose_binding_is_refused_is_not_said_to_be_scheduled() -> None:
+async def test_pod_with_a_refused_binding_is_not_reported_as_scheduled() -> None:
     client = a_client(a_node("n1", cpu="1"), a_pod("p", cpu="1"))
     client.refused = Always({"p"})
     async with scheduling(client):

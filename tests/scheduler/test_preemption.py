@@ -30,12 +30,12 @@ def outcome_of(state: ClusterState, pod: Pod) -> Unschedulable:
 
 def preemption_of(state: ClusterState, pod: Pod) -> tuple[str, list[str]] | None:
     """The node to clear and its victims' names."""
-    found = outcome_of(state, pod).preemption
-    return None if found is None else _shown(found)
+    result = outcome_of(state, pod).preemption
+    return None if result is None else _shown(result)
 
 
-def _shown(found: Preemption) -> tuple[str, list[str]]:
-    return found.node_name, [victim.pod.metadata.name for victim in found.victims]
+def _shown(preemption: Preemption) -> tuple[str, list[str]]:
+    return preemption.node_name, [victim.pod.metadata.name for victim in preemption.victims]
 
 
 def important(cpu: str = "2", **more: object) -> Pod:
@@ -118,14 +118,14 @@ def test_nodes_that_would_stay_closed_are_not_cleared() -> None:
         a_pod("low", cpu="1", node="small"),
         a_pod("low2", cpu="1", node="tainted"),
     )
-    found = outcome_of(state, important())
-    assert found.preemption is None
-    assert found.message.endswith(
+    outcome = outcome_of(state, important())
+    assert outcome.preemption is None
+    assert outcome.message.endswith(
         "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
     )
 
 
-def test_what_still_objects_without_the_victims_is_told() -> None:
+def test_objections_that_remain_without_the_victims_are_reported() -> None:
     state = a_cluster(
         a_node("n1", cpu="2"),
         a_pod("low", cpu="500m", node="n1"),
@@ -149,16 +149,16 @@ def test_a_pod_that_is_kept_away_by_anti_affinity_can_be_preempted() -> None:
     assert preemption_of(state, pod) == ("n1", ["low"])
 
 
-def test_nobody_else_is_preempted_while_a_victim_is_leaving() -> None:
+def test_no_other_pod_is_preempted_while_a_victim_is_leaving() -> None:
     leaving = a_pod("leaving", cpu="1", node="n1", status=VICTIM_LEAVING)
     leaving = _deleted(leaving)
     state = a_cluster(a_node("n1", cpu="2"), leaving, a_pod("low", cpu="1", node="n1"))
-    found = outcome_of(state, important(nominated="n1"))
-    assert found.preemption is None
-    assert found.message.endswith(
+    outcome = outcome_of(state, important(nominated="n1"))
+    assert outcome.preemption is None
+    assert outcome.message.endswith(
         "preemption: not eligible due to a terminating pod on the nominated node."
     )
-    assert not found.ends_nomination
+    assert not outcome.ends_nomination
 
 
 def test_a_nomination_that_leads_nowhere_ends() -> None:
@@ -174,7 +174,7 @@ def test_room_for_a_more_important_nominated_pod_is_not_given_away() -> None:
 
 
 @pytest.mark.parametrize("priority", [-5, 0, 50])
-def test_fewer_victims_are_cheaper_whatever_their_priority(priority: int) -> None:
+def test_fewer_victims_are_cheaper_at_any_priority(priority: int) -> None:
     state = a_cluster(
         a_node("n1", cpu="2"),
         a_node("n2", cpu="2"),
@@ -197,11 +197,11 @@ def test_a_tenth_of_the_nodes_is_tried_and_a_hundred_at_least(nodes: int, tried:
     state = a_cluster(*objects)
     pod = important(cpu="2")
     query = QueryCache().of_waiting(pod, lambda _: None)
-    found, failed = preemption._dry_run(
+    result, failed = preemption._dry_run(
         pod, query, state, None, list(state.nodes), random.Random(1)
     )
-    assert (len(found), failed) == (tried, [])
-    assert len({each.node_name for each in found}) == tried
+    assert (len(result), failed) == (tried, [])
+    assert len({candidate.node_name for candidate in result}) == tried
 
 
 def test_a_preemption_begins_at_any_node() -> None:
@@ -218,7 +218,7 @@ def test_a_preemption_begins_at_any_node() -> None:
     }
     assert len(firsts) > 1
     last = preemption._dry_run(pod, query, state, None, names, FixedRandom(299))[0]
-    assert [each.node_name for each in last[:3]] == ["n299", "n0", "n1"]
+    assert [candidate.node_name for candidate in last[:3]] == ["n299", "n0", "n1"]
 
 
 class FixedRandom(random.Random):
@@ -257,9 +257,9 @@ def test_more_victims_are_cheaper_when_they_matter_far_less() -> None:
         a_pod("b0", cpu="1", node="n2", priority=10),
         *(a_pod(f"b{i}", cpu="500m", node="n2", priority=least) for i in (1, 2)),
     )  # fmt: skip
-    found = preemption_of(state, important())
-    assert found is not None
-    assert (found[0], len(found[1])) == ("n2", 3)
+    result = preemption_of(state, important())
+    assert result is not None
+    assert (result[0], len(result[1])) == ("n2", 3)
 
 
 @pytest.mark.parametrize(("priority", "is_waited_for"), [(9, True), (10, False), (11, False)])
@@ -267,5 +267,5 @@ def test_only_a_weaker_pod_that_leaves_is_waited_for(priority: int, is_waited_fo
     leaving = a_pod("leaving", cpu="1", node="n1", priority=priority, status=VICTIM_LEAVING)
     state = a_cluster(a_node("n1", cpu="2"), _deleted(leaving),
                       a_pod("low", cpu="1", node="n1", priority=1))  # fmt: skip
-    found = outcome_of(state, a_pod("p", cpu="1", priority=10, nominated="n1"))
-    assert (found.preemption is None) == is_waited_for
+    outcome = outcome_of(state, a_pod("p", cpu="1", priority=10, nominated="n1"))
+    assert (outcome.preemption is None) == is_waited_for

@@ -52,8 +52,8 @@ def test_nodes_that_required_affinity_names(terms: list[Any], nodes: set[str]) -
     rule = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     pod = a_pod(affinity={"nodeAffinity": rule})
     query = QueryCache().of_waiting(pod, lambda _: None)
-    found = {Cycle(state, random.Random(seed)).decide(pod, query) for seed in range(50)}
-    assert {each for each in found if isinstance(each, str)} == nodes
+    result = {Cycle(state, random.Random(seed)).decide(pod, query) for seed in range(50)}
+    assert {node for node in result if isinstance(node, str)} == nodes
 
 
 def test_what_was_asked_longest_ago_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:

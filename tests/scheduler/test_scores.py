@@ -14,10 +14,10 @@ MIB = 1024**2
 
 
 def info(node: Node, *pods: Pod) -> NodeInfo:
-    found = NodeInfo(node)
+    node_info = NodeInfo(node)
     for pod in pods:
-        found.add(placed(pod, make_query(pod)))
-    return found
+        node_info.add(placed(pod, make_query(pod)))
+    return node_info
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_evening_out_counts(pod: Pod, others: list[Pod], expected: int) -> None:
 )
 def test_images_count_between_small_and_large(size: int, nodes_with_it: int, expected: int) -> None:
     node = info(a_node(images={"app:1": size}))
-    found = scores.image_locality(
+    score = scores.image_locality(
         make_query(a_pod()), node, {"app:1": nodes_with_it}, nodes_with_it
     )
-    assert found == expected
+    assert score == expected
 
 
 def test_an_image_few_nodes_have_counts_less() -> None:

@@ -24,8 +24,8 @@ def term(**more: Any) -> dict[str, Any]:
 
 
 def one(**more: Any) -> Term:
-    (found,) = terms_of(affinity={"podAffinity": {_HARD: [term(**more)]}}).required
-    return found
+    (required,) = terms_of(affinity={"podAffinity": {_HARD: [term(**more)]}}).required
+    return required
 
 
 @pytest.mark.parametrize(
@@ -46,18 +46,18 @@ def test_a_pod_that_looks_at_no_other_has_no_terms(affinity: Any) -> None:
 def test_each_list_of_terms(kind: str, list_: str, field: str) -> None:
     items = [term(), term(topologyKey="host")]
     if list_ == _SOFT:
-        items = [{"weight": weight, "podAffinityTerm": each}
-                 for weight, each in zip((3, 5), items, strict=True)]  # fmt: skip
-    found = terms_of(affinity={kind: {list_: items}})
-    parsed = getattr(found, field)
+        items = [{"weight": weight, "podAffinityTerm": wire_term}
+                 for weight, wire_term in zip((3, 5), items, strict=True)]  # fmt: skip
+    terms = terms_of(affinity={kind: {list_: items}})
+    parsed = getattr(terms, field)
     if list_ == _SOFT:
         assert [wish.weight for wish in parsed] == [3, 5]
         parsed = [wish.term for wish in parsed]
-    assert [each.topology_key for each in parsed] == ["zone", "host"]
-    assert found.has_affinity
-    assert not found.has_spread
+    assert [term.topology_key for term in parsed] == ["zone", "host"]
+    assert terms.has_affinity
+    assert not terms.has_spread
     others = {"required", "required_anti", "preferred", "preferred_anti"} - {field}
-    assert not any(getattr(found, other) for other in others)
+    assert not any(getattr(terms, other) for other in others)
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_each_list_of_terms(kind: str, list_: str, field: str) -> None:
     ],
 )  # fmt: skip
 def test_namespaces_of_a_term(more: dict[str, Any], inside: set[str], outside: set[str]) -> None:
-    found = one(**more)
+    parsed_term = one(**more)
     for namespace in inside | outside:
         labels = {"team": "a"} if namespace == "labelled" else {}
-        assert found.matches(namespace, {"app": "web"}, labels) is (namespace in inside)
-        assert not found.matches(namespace, {"app": "db"}, labels)
+        assert parsed_term.matches(namespace, {"app": "web"}, labels) is (namespace in inside)
+        assert not parsed_term.matches(namespace, {"app": "db"}, labels)
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_namespaces_of_a_term(more: dict[str, Any], inside: set[str], outside: s
 def test_label_keys_take_the_pods_own_values(
     more: dict[str, Any], matching: dict[str, str], other: dict[str, str] | None
 ) -> None:
-    found = one(**more)
-    assert found.matches("own", {"app": "web", **matching}, {})
-    assert not found.matches("own", {"app": "db", **matching}, {})
+    parsed_term = one(**more)
+    assert parsed_term.matches("own", {"app": "web", **matching}, {})
+    assert not parsed_term.matches("own", {"app": "db", **matching}, {})
     if other is not None:
-        assert not found.matches("own", {"app": "web", **other}, {})
+        assert not parsed_term.matches("own", {"app": "web", **other}, {})
 
 
 def test_label_keys_without_a_selector_select_nothing() -> None:
@@ -112,13 +112,13 @@ def test_a_selector_that_says_nothing_known_selects_nothing(raw: Any) -> None:
 
 def test_constraints_of_topology_spread() -> None:
     spread = {"topologyKey": "zone", "maxSkew": 2, "labelSelector": {"matchLabels": {"app": "web"}}}
-    found = terms_of(topologySpreadConstraints=[
+    terms = terms_of(topologySpreadConstraints=[
         {**spread, "whenUnsatisfiable": "DoNotSchedule"},
         {**spread, "whenUnsatisfiable": "ScheduleAnyway", "minDomains": 3, "maxSkew": 1,
          "nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor",
          "matchLabelKeys": ["version"]},
     ])  # fmt: skip
-    (hard,), (soft,) = found.hard_spread, found.soft_spread
+    (hard,), (soft,) = terms.hard_spread, terms.soft_spread
     assert (hard.topology_key, hard.max_skew, hard.min_domains) == ("zone", 2, 1)
     assert (hard.honors_affinity, hard.honors_taints) == (True, False)
     assert (soft.max_skew, soft.min_domains) == (1, 3)
@@ -126,5 +126,5 @@ def test_constraints_of_topology_spread() -> None:
     assert hard.selector.matches({"app": "web"})
     assert not soft.selector.matches({"app": "web"})
     assert soft.selector.matches(OWN)
-    assert found.has_spread
-    assert not found.has_affinity
+    assert terms.has_spread
+    assert not terms.has_affinity

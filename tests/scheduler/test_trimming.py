@@ -53,20 +53,20 @@ def lean(pod: Pod) -> TrimmedPod:
 
 def test_a_lean_pod_asks_for_the_same() -> None:
     for pod in PODS:
-        found = lean(pod)
-        assert template_key(found) == template_key(pod)
+        trimmed = lean(pod)
+        assert template_key(trimmed) == template_key(pod)
         for name in ("node_name", "priority", "scheduler_name", "preemption_policy"):
-            assert getattr(found.spec, name) == getattr(pod.spec, name)
-        assert found.spec.scheduling_gates == pod.spec.scheduling_gates
-        assert found.metadata.uid == pod.metadata.uid
-        assert found.status.nominated_node_name == pod.status.nominated_node_name
+            assert getattr(trimmed.spec, name) == getattr(pod.spec, name)
+        assert trimmed.spec.scheduling_gates == pod.spec.scheduling_gates
+        assert trimmed.metadata.uid == pod.metadata.uid
+        assert trimmed.status.nominated_node_name == pod.status.nominated_node_name
 
 
 def test_what_scheduling_does_not_read_is_dropped() -> None:
-    found = lean(PODS[1])
-    assert found.metadata.annotations == {}
-    assert [volume.name for volume in found.spec.volumes] == ["v"]
-    assert [condition.type for condition in found.status.conditions] == ["PodScheduled"]
+    trimmed = lean(PODS[1])
+    assert trimmed.metadata.annotations == {}
+    assert [volume.name for volume in trimmed.spec.volumes] == ["v"]
+    assert [condition.type for condition in trimmed.status.conditions] == ["PodScheduled"]
 
 
 def test_pods_of_one_template_share_their_parts() -> None:
@@ -116,17 +116,17 @@ def test_a_lean_pod_keeps_what_scheduling_reads() -> None:
         ],
     }
     full = msgspec.convert(wire, Pod)
-    found = msgspec.convert(wire, TrimmedPod)
+    obj = msgspec.convert(wire, TrimmedPod)
     for name in (
         "name", "namespace", "uid", "resource_version", "generation", "deletion_timestamp", "labels"
     ):  # fmt: skip
-        assert getattr(found.metadata, name) == getattr(full.metadata, name)
-    assert [each.uid for each in found.metadata.owner_references] == ["set"]
-    assert found.status == msgspec.structs.replace(full.status)
+        assert getattr(obj.metadata, name) == getattr(full.metadata, name)
+    assert [reference.uid for reference in obj.metadata.owner_references] == ["set"]
+    assert obj.status == msgspec.structs.replace(full.status)
     for name in (
         "init_containers", "containers", "node_selector", "affinity", "scheduler_name",
         "tolerations", "priority", "runtime_class_name", "preemption_policy", "overhead",
         "topology_spread_constraints", "scheduling_gates", "resources", "node_name",
     ):  # fmt: skip
-        assert getattr(found.spec, name) == getattr(full.spec, name), name
-        assert getattr(found.spec, name), name
+        assert getattr(obj.spec, name) == getattr(full.spec, name), name
+        assert getattr(obj.spec, name), name
