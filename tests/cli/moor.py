@@ -64,7 +64,7 @@ def moor(*arguments: object, terminal: bool = False) -> Answer:
     status = 0
     with redirect_stdout(out), redirect_stderr(err):
         try:
-            main([str(each) for each in arguments])
+            main([str(argument) for argument in arguments])
         except SystemExit as ended:
             status = ended.code if isinstance(ended.code, int) else 1
     return Answer(status, out.getvalue(), err.getvalue())
@@ -79,13 +79,13 @@ def cluster(root: Path, **changes: Any) -> Layout:
 
 def change(layout: Layout, **changes: Any) -> Layout:
     """The same cluster with other settings."""
-    given: Settings = msgspec.structs.replace(SETTINGS, **changes)
-    save(layout.settings, given)
+    settings: Settings = msgspec.structs.replace(SETTINGS, **changes)
+    save(layout.settings, settings)
     return layout
 
 
 @contextmanager
-def held(layout: Layout) -> Iterator[int]:
+def locked(layout: Layout) -> Iterator[int]:
     """The cluster runs: the id of a process that holds its lock."""
     argv = [sys.executable, "-ISc", _HOLDER, str(layout.lock)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
@@ -121,8 +121,8 @@ class FakeEngine(_ImageService, EngineServicer):  # type: ignore[misc]  # see ab
         self, request: Any, _context: Any
     ) -> pb.ImageStatusResponse:
         name = request.image.image
-        found = [each for each in self.images if name in (each.id, *each.repo_tags)]
-        return pb.ImageStatusResponse(image=found[0] if found else None)
+        images = [image for image in self.images if name in (image.id, *image.repo_tags)]
+        return pb.ImageStatusResponse(image=images[0] if images else None)
 
     async def RemoveImage(  # noqa: N802
         self, request: Any, _context: Any
@@ -144,8 +144,8 @@ class FakeEngine(_ImageService, EngineServicer):  # type: ignore[misc]  # see ab
         self.saved.extend(request.images)
         await asyncio.to_thread(Path(request.archive).touch)
         saved = [
-            engine_pb.SavedImage(name=each, id=f"sha256:{'ab' * 32}", is_exact=self.exact)
-            for each in request.images
+            engine_pb.SavedImage(name=image, id=f"sha256:{'ab' * 32}", is_exact=self.exact)
+            for image in request.images
         ]
         return engine_pb.SaveImagesResponse(images=saved)
 

@@ -25,7 +25,7 @@ def test_the_program_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         (("fly",), 2, "No such command"),
         (("status", "--data-dir", "/no/such/directory"), 3, "`moor up` makes one"),
@@ -65,12 +65,12 @@ def test_the_program_is_there() -> None:
     ids=lambda value: " ".join(value[:3]) if isinstance(value, tuple) else None,
 )
 def test_failures_are_one_line_with_their_status(
-    arguments: tuple[str, ...], status: int, said: str, tmp_path: Path
+    arguments: tuple[str, ...], status: int, message: str, tmp_path: Path
 ) -> None:
-    given = [each.replace("/no/such/directory", f"{tmp_path}/none") for each in arguments]
-    done = moor(*given)
+    argv = [argument.replace("/no/such/directory", f"{tmp_path}/none") for argument in arguments]
+    done = moor(*argv)
     assert done.status == status
-    assert said in done.err
+    assert message in done.err
     assert "Traceback" not in done.err
 
 
@@ -78,35 +78,37 @@ def test_doctor_and_runtimes_speak_json_and_yaml(tmp_path: Path) -> None:
     done = moor("doctor", "-o", "json", "--data-dir", tmp_path)
     # Its status says whether pods can run here, which depends on the machine.
     assert done.status in (0, 4)
-    subjects = {each["subject"] for each in json.loads(done.out)}
+    subjects = {row["subject"] for row in json.loads(done.out)}
     assert {"user", "kernel", "capabilities", "cgroups", "engine"} <= subjects
-    said = moor("runtimes", "--all", "-o", "yaml", "--data-dir", tmp_path)
-    assert "\x1b" not in said.out
-    rows = yaml.safe_load(said.out)
-    assert {"runc", "crun", "gvisor", "kata-containers"} <= {each["handler"] for each in rows}
-    assert all(each["available"] or (each["reason"] and each["remedy"]) for each in rows)
+    answer = moor("runtimes", "--all", "-o", "yaml", "--data-dir", tmp_path)
+    assert "\x1b" not in answer.out
+    rows = yaml.safe_load(answer.out)
+    assert {"runc", "crun", "gvisor", "kata-containers"} <= {row["handler"] for row in rows}
+    assert all(row["available"] or (row["reason"] and row["remedy"]) for row in rows)
 
 
-def test_a_running_cluster_is_told_and_not_started_twice(control_plane: RunningCluster) -> None:
+def test_up_reports_a_running_cluster_and_does_not_start_it_twice(
+    control_plane: RunningCluster,
+) -> None:
     rows = json.loads(control_plane.moor("status", "-o", "json").stdout)
     assert [row["part"] for row in rows] == ["supervisor", "apiserver", "controllers"]
     assert all(row["state"] == "ready" and row["memory_bytes"] > 0 for row in rows)
     for options in (("up", "--no-node"), ("up", "--detach"), ("up",)):
-        said = control_plane.moor(*options).stdout
-        assert "runs already without a node (supervisor process" in said
-        assert f"export KUBECONFIG={control_plane.kubeconfig}" in said
+        output = control_plane.moor(*options).stdout
+        assert "runs already without a node (supervisor process" in output
+        assert f"export KUBECONFIG={control_plane.kubeconfig}" in output
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [(("--node",), "--node"), (("--api-port", "1"), "--api-port"), (("--name", "x"), "--name")],
     ids=lambda value: " ".join(value),
 )
 def test_up_refuses_options_that_a_running_cluster_does_not_have(
-    control_plane: RunningCluster, options: tuple[str, ...], said: str
+    control_plane: RunningCluster, options: tuple[str, ...], message: str
 ) -> None:
     refused = control_plane.moor("up", *options, status=1).stderr
-    assert f"runs with a different {said}" in refused
+    assert f"runs with a different {message}" in refused
     assert f"moor down --keep-pods --data-dir {control_plane.data_dir}" in refused
 
 
@@ -149,10 +151,10 @@ def test_logs_of_a_part_that_never_ran(control_plane: RunningCluster) -> None:
 
 def test_images_of_a_cluster_without_a_node(control_plane: RunningCluster) -> None:
     for arguments in (("list",), ("remove", "x"), ("import", "/etc/passwd", "x")):
-        said = control_plane.moor("image", *arguments, status=1).stderr
-        assert "this cluster has no node, and so no images" in said
-    said = control_plane.moor("image", "import", "/etc/passwd", "X Y", status=2).stderr
-    assert "invalid reference format" in said
+        errors = control_plane.moor("image", *arguments, status=1).stderr
+        assert "this cluster has no node, and so no images" in errors
+    errors = control_plane.moor("image", "import", "/etc/passwd", "X Y", status=2).stderr
+    assert "invalid reference format" in errors
 
 
 def _completed(*words: str) -> list[str]:
@@ -187,7 +189,7 @@ def test_completion_without_a_cluster_offers_nothing_and_says_nothing(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("place", "message"),
     [
         ("file/below", "file is not a directory"),
         ("loop", "it has a loop of symbolic links"),
@@ -198,8 +200,8 @@ def test_completion_without_a_cluster_offers_nothing_and_says_nothing(tmp_path: 
     ],
     ids=lambda value: value[:20],
 )
-def test_up_refuses_a_data_dir_that_cannot_be_in_one_sentence(
-    tmp_path: Path, place: str, said: str
+def test_up_rejects_an_unusable_data_dir_in_one_line(
+    tmp_path: Path, place: str, message: str
 ) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
@@ -207,7 +209,7 @@ def test_up_refuses_a_data_dir_that_cannot_be_in_one_sentence(
     (tmp_path / "other" / "thesis.tex").touch()
     done = moor("up", "--no-node", "--detach", "--data-dir", tmp_path / place)
     assert done.status == 1
-    assert said in done.err
+    assert message in done.err
     assert len(done.err.splitlines()) == 1
     assert (tmp_path / "other" / "thesis.tex").exists()
 
@@ -219,7 +221,7 @@ def test_up_takes_a_new_file_system(tmp_path: Path) -> None:
     assert "not an IPv4 network" in refused.err
 
 
-def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_prints_how_to_resume(tmp_path: Path) -> None:
     argv = [*MOOR, "up", "--no-node", "--data-dir", str(tmp_path / "d")]
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -229,11 +231,11 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
             while "cluster ready" not in (line := up.stdout.readline()):
                 assert line, "ended"
             up.send_signal(signal.SIGINT)
-            _, said = up.communicate(timeout=60)
+            _, output = up.communicate(timeout=60)
         finally:
             up.kill()
     assert up.returncode == 0
-    assert f"`moor up --data-dir {tmp_path / 'd'}` resumes the cluster" in said
+    assert f"`moor up --data-dir {tmp_path / 'd'}` resumes the cluster" in output
 
 
 def test_the_users_kubeconfig_is_written_only_when_asked(
@@ -246,7 +248,7 @@ def test_the_users_kubeconfig_is_written_only_when_asked(
     control_plane.moor("kubeconfig", "--file", str(own))
     assert own.read_text() == before
     control_plane.moor("kubeconfig", "--merge", "--file", str(own))
-    assert [each["name"] for each in yaml.safe_load(own.read_text())["contexts"]] == [
+    assert [context["name"] for context in yaml.safe_load(own.read_text())["contexts"]] == [
         "mine",
         "moorage",
     ]
@@ -263,7 +265,7 @@ def test_a_cluster_resumes_with_everything_in_it(tmp_path: Path) -> None:
         cluster.moor("status", status=3)
         cluster.moor("up", "--detach", "--no-node")
         assert cluster.get("configmap", "kept") == before
-        said = cluster.moor("down").stdout
-        assert "stopped" in said
+        output = cluster.moor("down").stdout
+        assert "stopped" in output
         cluster.moor("up", "--detach", "--no-node", "--node-name", "other", status=1)
         cluster.moor("up", "--detach", "--no-node")

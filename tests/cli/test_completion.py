@@ -87,7 +87,7 @@ def test_images_by_their_names_or_ids(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_directory_is_that_of_the_environment_where_none_was_typed(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    option = next(each for each in command.params if each.name == "data_dir")
+    option = next(parameter for parameter in command.params if parameter.name == "data_dir")
     monkeypatch.setattr(option, "default", lambda: root)
     assert offered(complete_namespaces, "d") == ["default"]
     monkeypatch.setattr(option, "default", lambda: tmp_path)
@@ -139,8 +139,8 @@ async def test_names_are_those_of_the_api(monkeypatch: pytest.MonkeyPatch, tmp_p
         async def __aexit__(self, *_: object) -> None:
             asked.append("closed")
 
-        async def list(self, *given: object) -> Any:
-            asked.append(given)
+        async def list(self, *arguments: object) -> Any:
+            asked.append(arguments)
             return SimpleNamespace(items=[SimpleNamespace(metadata=SimpleNamespace(name="a"))])
 
     monkeypatch.setattr(client, "Client", Api)

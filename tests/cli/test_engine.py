@@ -28,11 +28,11 @@ async def _ask(endpoint: str) -> tuple[str, set[str], dict[str, bool]]:
     async with CriClient(endpoint) as cri:
         version = await cri.call(cri.runtime.Version, pb.VersionRequest())
         status = await cri.call(cri.runtime.Status, pb.StatusRequest())
-    handlers = {each.name for each in status.runtime_handlers}
+    handlers = {handler.name for handler in status.runtime_handlers}
     return version.runtime_name, handlers, {x.type: x.status for x in status.status.conditions}
 
 
-def test_it_answers_says_so_and_ends_when_told(engine: OwnEngine) -> None:
+def test_engine_reports_ready_answers_and_stops_on_sigterm(engine: OwnEngine) -> None:
     log = engine.root / "log"
     with engine.started(log) as process:
         name, handlers, conditions = asyncio.run(_ask(engine.endpoint))
@@ -42,13 +42,13 @@ def test_it_answers_says_so_and_ends_when_told(engine: OwnEngine) -> None:
         assert conditions == {"RuntimeReady": True, "NetworkReady": False}
         process.send_signal(signal.SIGTERM)
         status = process.wait(DEADLINE_S)
-    said = log.read_text()
-    assert status == 0, said
-    assert "engine ready" in said
-    assert "Traceback" not in said
+    log_text = log.read_text()
+    assert status == 0, log_text
+    assert "engine ready" in log_text
+    assert "Traceback" not in log_text
     assert not Path(engine.endpoint.removeprefix("unix://")).exists()
     engine.clear()
-    assert {each.name for each in (engine.root / "d" / "handlers.d").iterdir()} >= {"runc.toml"}
+    assert {path.name for path in (engine.root / "d" / "handlers.d").iterdir()} >= {"runc.toml"}
 
 
 def test_two_on_the_same_directories_are_one_too_many(engine: OwnEngine) -> None:

@@ -38,10 +38,10 @@ def test_what_people_can_act_on_is_one_line(
     with pytest.raises(SystemExit) as caught:
         main(["status"])
     assert caught.value.code == status
-    said = capsys.readouterr().err
-    assert said.startswith("moor: ")
-    assert "why" in said
-    assert said.count("\n") == 1
+    errors = capsys.readouterr().err
+    assert errors.startswith("moor: ")
+    assert "why" in errors
+    assert errors.count("\n") == 1
 
 
 def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from moorage.cli.handlers import HandlersInUse, handlers_in_use
 from moorage.cluster.layout import Layout
 from moorage.cri import engine_pb, pb
 from moorage.handlers import Handler
-from tests.cli.moor import FakeEngine, cluster, held, serving
+from tests.cli.moor import FakeEngine, cluster, locked, serving
 from tests.fake_crio import Behaviour, FakeCrio
 from tests.fake_crio import serving as serving_crio
 
@@ -24,12 +24,12 @@ async def test_they_are_the_engines_in_order_and_none_of_this_machine(tmp_path: 
     async with serving_crio(FakeCrio(Behaviour()), tmp_path) as endpoint:
         layout = cluster(tmp_path, cri=endpoint)
         for _ in range(3):
-            told = await handlers_in_use(layout, MACHINES)
-            assert [each.handler for each in told.handlers] == ["", "crun", "runc", "runsc"]
-            assert [each.default for each in told.handlers] == [True, False, False, False]
+            in_use = await handlers_in_use(layout, MACHINES)
+            assert [handler.handler for handler in in_use.handlers] == ["", "crun", "runc", "runsc"]
+            assert [handler.default for handler in in_use.handlers] == [True, False, False, False]
 
 
-async def test_an_engine_that_is_away_is_said(tmp_path: Path) -> None:
+async def test_unreachable_engine_is_an_error(tmp_path: Path) -> None:
     layout = cluster(tmp_path, cri=f"unix://{tmp_path}/none.sock")
     with pytest.raises(CliError, match=r"none\.sock does not list its handlers"):
         await handlers_in_use(layout, MACHINES)
@@ -53,9 +53,9 @@ CRUN = Handler(handler="crun", runtime="crun", available=True, path="/usr/bin/cr
 LOST = Handler(handler="lost", runtime="lost", available=False, reason="why", remedy="how")
 
 
-async def told(layout: Layout, socket: Path) -> HandlersInUse:
-    """What is told while an engine serves; its call blocks no other."""
-    with held(layout), serving(FakeEngine(handlers=OWN), socket):
+async def reported(layout: Layout, socket: Path) -> HandlersInUse:
+    """Return the handlers in use while an engine serves in a thread."""
+    with locked(layout), serving(FakeEngine(handlers=OWN), socket):
         return await handlers_in_use(layout, (*MACHINES, CRUN, LOST))
 
 
@@ -64,9 +64,9 @@ async def test_an_engine_of_its_own_says_what_its_files_define(
 ) -> None:
     monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
     layout = cluster(tmp_path, cluster_id="c")
-    found = await told(layout, tmp_path / "c/engine.sock")
-    assert found.complaints == ("b.toml: bad",)
-    gvisor, crun, kata, lost = found.handlers
+    in_use = await reported(layout, tmp_path / "c/engine.sock")
+    assert in_use.complaints == ("b.toml: bad",)
+    gvisor, crun, kata, lost = in_use.handlers
     assert msgspec.structs.asdict(gvisor) == {
         **msgspec.structs.asdict(Handler(handler="gvisor", runtime="runsc")),
         "path": "/usr/bin/runsc", "version": "release-20221219.0", "available": True,
@@ -87,28 +87,28 @@ async def test_an_engine_of_its_own_says_what_its_files_define(
 
 
 @pytest.mark.parametrize("changes", [{"has_node": False}, {"cri": ""}])
-async def test_without_an_engine_that_answers_those_of_the_machine_count(
+async def test_without_an_answering_engine_the_hosts_handlers_are_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
     monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
     layout = cluster(tmp_path, cluster_id="c", **changes)
-    plain = [(each.handler, each.available) for each in (*MACHINES, CRUN, LOST)]
+    plain = [(handler.handler, handler.available) for handler in (*MACHINES, CRUN, LOST)]
     # The socket is another's, or the cluster has no node.
     other = tmp_path / ("c/engine.sock" if changes == {"has_node": False} else "other.sock")
-    found = await told(layout, other)
-    assert [(each.handler, each.available) for each in found.handlers] == plain
-    assert found.complaints == ()
+    in_use = await reported(layout, other)
+    assert [(handler.handler, handler.available) for handler in in_use.handlers] == plain
+    assert in_use.complaints == ()
 
 
-async def test_a_cluster_that_is_down_or_none_has_those_of_the_machine(
+async def test_stopped_or_missing_cluster_has_the_hosts_handlers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
     with serving(FakeEngine(handlers=OWN), tmp_path / "c/engine.sock"):
         none = await handlers_in_use(Layout(tmp_path / "none"), MACHINES)
         down = await handlers_in_use(cluster(tmp_path, cluster_id="c"), MACHINES)
-    assert [each.handler for each in none.handlers] == ["kata"]
-    assert [each.handler for each in down.handlers] == ["kata"]
+    assert [handler.handler for handler in none.handlers] == ["kata"]
+    assert [handler.handler for handler in down.handlers] == ["kata"]
 
 
 @pytest.mark.parametrize("has_node", [True, False])
@@ -118,7 +118,7 @@ async def test_another_engine_is_asked_only_by_a_cluster_with_a_node(
     features = pb.RuntimeHandlerFeatures(recursive_read_only_mounts=True)
     async with serving_crio(FakeCrio(Behaviour(handlers=["b"], features=features)), tmp_path) as at:
         layout = cluster(tmp_path, cri=at, has_node=has_node)
-        found = (await handlers_in_use(layout, MACHINES)).handlers
+        handlers = (await handlers_in_use(layout, MACHINES)).handlers
     b = Handler(handler="b", runtime="", available=True, features=("recursiveReadOnlyMounts",))
     kata = Handler(**msgspec.structs.asdict(MACHINES[0]))
-    assert found == ((b,) if has_node else (kata,))
+    assert handlers == ((b,) if has_node else (kata,))

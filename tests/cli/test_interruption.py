@@ -22,8 +22,8 @@ def test_the_first_signal_interrupts_and_more_do_not(
             os.kill(os.getpid(), number)
             steps.append("went on")
         finally:
-            for each in SIGNALS:
-                os.kill(os.getpid(), each)
+            for signal_number in SIGNALS:
+                os.kill(os.getpid(), signal_number)
             steps.append("cleaned up")
 
     with pytest.raises(KeyboardInterrupt), interruptible():
@@ -39,10 +39,10 @@ def test_while_cleaning_up_nothing_interrupts() -> None:
 
 
 def test_handlers_are_as_they_were() -> None:
-    before = [signal.getsignal(each) for each in SIGNALS]
+    before = [signal.getsignal(signal_number) for signal_number in SIGNALS]
     with interruptible():
-        assert [signal.getsignal(each) for each in SIGNALS] != before
-    assert [signal.getsignal(each) for each in SIGNALS] == before
+        assert [signal.getsignal(signal_number) for signal_number in SIGNALS] != before
+    assert [signal.getsignal(signal_number) for signal_number in SIGNALS] == before
 
 
 def test_tasks_of_a_loop_clean_up_too() -> None:

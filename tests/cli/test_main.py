@@ -16,11 +16,11 @@ COMMANDS = (
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_help_lists_every_command_in_order_and_the_exit_statuses(option: str) -> None:
-    said = moor(option).out
-    listed = said.partition("Commands:\n")[2].splitlines()
+    output = moor(option).out
+    listed = output.partition("Commands:\n")[2].splitlines()
     assert [line.split()[0] for line in listed] == list(COMMANDS)
     assert listed[0] == "  up          Start the cluster, or resume the one in the data directory."
-    assert "3 the cluster is not running" in said
+    assert "3 the cluster is not running" in output
     assert cli.list_commands(None) == list(COMMANDS)  # type: ignore[arg-type]
 
 
@@ -33,7 +33,7 @@ def test_the_version() -> None:
     assert moor("--version").out == f"moor, version {__version__}\n"
 
 
-def test_what_is_no_command() -> None:
+def test_unknown_command_is_a_usage_error() -> None:
     answer = moor("fly")
     assert answer.status == 2
     assert "No such command 'fly'" in answer.err
@@ -41,8 +41,8 @@ def test_what_is_no_command() -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_a_script_of_that_shell(shell: str) -> None:
-    said = moor("completion", shell).out
-    assert "_MOOR_COMPLETE" in said
-    assert f"{shell}_complete" in said
-    assert "moor" in said.split()
+    output = moor("completion", shell).out
+    assert "_MOOR_COMPLETE" in output
+    assert f"{shell}_complete" in output
+    assert "moor" in output.split()
     assert moor("completion", "csh").status == 2

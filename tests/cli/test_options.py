@@ -29,7 +29,7 @@ def test_a_sockets_path(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "said"),
+    ("endpoint", "message"),
     [
         ("/a.sock", "of the form unix"),
         ("tcp:///a.sock", "of the form unix"),
@@ -38,8 +38,8 @@ def test_a_sockets_path(path: str) -> None:
         (f"unix:///{'é' * 54}", "at most 107 bytes"),
     ],
 )
-def test_an_endpoint_that_cannot_be(endpoint: str, said: str) -> None:
-    with pytest.raises(click.UsageError, match=said):
+def test_invalid_endpoint_is_a_usage_error(endpoint: str, message: str) -> None:
+    with pytest.raises(click.UsageError, match=message):
         socket_path("--x", endpoint)
 
 

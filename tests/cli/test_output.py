@@ -52,14 +52,14 @@ def test_cells_are_aligned_and_what_is_empty_is_a_dash() -> None:
 
 def test_documents_have_every_field(capsys: pytest.CaptureFixture[str]) -> None:
     show(ROWS, ("name",), "json")
-    said = capsys.readouterr().out
-    assert json.loads(said) == [{**ROWS[0], "of": ["a", 1]}, ROWS[1]]
-    assert said.startswith('[\n  {\n    "name": "ok",')
+    output = capsys.readouterr().out
+    assert json.loads(output) == [{**ROWS[0], "of": ["a", 1]}, ROWS[1]]
+    assert output.startswith('[\n  {\n    "name": "ok",')
     show(ROWS, ("name",), "yaml")
-    said = capsys.readouterr().out
-    assert yaml.safe_load(said) == [{**ROWS[0], "of": ["a", 1]}, ROWS[1]]
-    assert said.startswith("- name: ok\n  is: true\n")
-    assert said.endswith("of: []\n")
+    output = capsys.readouterr().out
+    assert yaml.safe_load(output) == [{**ROWS[0], "of": ["a", 1]}, ROWS[1]]
+    assert output.startswith("- name: ok\n  is: true\n")
+    assert output.endswith("of: []\n")
     show(ROWS, ("name",), "table", notes=[["n"], []])
     assert capsys.readouterr().out == "NAME\nok\n    n\n-\n"
     show(ROWS, ("name",), "table")

@@ -20,29 +20,29 @@ def _commands() -> Iterator[tuple[str, click.Command]]:
         assert command is not None
         yield name, command
         if isinstance(command, click.Group):
-            for each, below in command.commands.items():
-                yield f"{name} {each}", below
+            for subcommand, below in command.commands.items():
+                yield f"{name} {subcommand}", below
 
 
 def _plain(parameter: click.Parameter) -> dict[str, Any]:
     """What a parameter declares; places of the user's are those of any user."""
-    found = parameter.to_info_dict()
+    info = parameter.to_info_dict()
     if callable(parameter.default):
-        found["default"] = parameter.default.__name__
+        info["default"] = parameter.default.__name__
     for name in ("metavar", "show_default", "is_eager", "is_bool_flag"):
-        found[name] = getattr(parameter, name, None)
+        info[name] = getattr(parameter, name, None)
     completion = parameter._custom_shell_complete
-    found["completion"] = completion.__name__ if completion is not None else None
-    said = {key: value for key, value in found.items() if value is not None and key != "help"}
-    text = json.dumps(said, sort_keys=True, default=str)
+    info["completion"] = completion.__name__ if completion is not None else None
+    fields = {key: value for key, value in info.items() if value is not None and key != "help"}
+    text = json.dumps(fields, sort_keys=True, default=str)
     plain: dict[str, Any] = json.loads(text.replace(str(Path.home()), "HOME"))
     return plain
 
 
 def test_the_options_of_every_command() -> None:
-    found = {
+    table = {
         f"{name} {parameter.name}": _plain(parameter)
         for name, command in _commands()
         for parameter in command.params
     }
-    assert_recorded("cli/options", found)
+    assert_recorded("cli/options", table)

@@ -17,7 +17,7 @@ SERVER = Subject("apiserver", hosts=("localhost", "127.0.0.1"))
 
 @pytest.mark.parametrize("suffix", ["crt", "key"])
 @pytest.mark.parametrize("content", [None, b"", b"-----BEGIN", b"\xff"])
-def test_a_damaged_leaf_is_made_anew(tmp_path: Path, suffix: str, content: bytes | None) -> None:
+def test_damaged_leaf_is_issued_again(tmp_path: Path, suffix: str, content: bytes | None) -> None:
     Authority(tmp_path, NOW).issue("server", SERVER)
     path = tmp_path / f"server.{suffix}"
     path.unlink() if content is None else path.write_bytes(content)
@@ -25,7 +25,7 @@ def test_a_damaged_leaf_is_made_anew(tmp_path: Path, suffix: str, content: bytes
     assert_pairs_fit(tmp_path)
 
 
-def test_a_leaf_with_the_key_of_another_is_made_anew(tmp_path: Path) -> None:
+def test_leaf_with_the_key_of_another_is_issued_again(tmp_path: Path) -> None:
     authority = Authority(tmp_path, NOW)
     server, other = authority.issue("server", SERVER), authority.issue("other", SERVER)
     # As a crash leaves it between the key and its certificate.
@@ -34,7 +34,7 @@ def test_a_leaf_with_the_key_of_another_is_made_anew(tmp_path: Path) -> None:
     assert_pairs_fit(tmp_path)
 
 
-def test_leaves_of_an_authority_that_is_no_more_are_made_anew(tmp_path: Path) -> None:
+def test_leaves_of_a_lost_authority_are_issued_again(tmp_path: Path) -> None:
     authority = Authority(tmp_path, NOW)
     authority.issue("server", SERVER)
     authority.pair.certificate.unlink()
@@ -82,5 +82,5 @@ def test_a_clock_that_was_years_off_is_got_over(tmp_path: Path, years: int) -> N
     Authority(tmp_path, NOW).issue("server", SERVER)
     assert_pairs_fit(tmp_path)
     for name in ("ca", "server"):
-        found = x509.load_pem_x509_certificate((tmp_path / f"{name}.crt").read_bytes())
-        assert found.not_valid_before_utc <= NOW < found.not_valid_after_utc
+        certificate = x509.load_pem_x509_certificate((tmp_path / f"{name}.crt").read_bytes())
+        assert certificate.not_valid_before_utc <= NOW < certificate.not_valid_after_utc

@@ -32,7 +32,7 @@ def test_a_second_start_uses_what_the_first_one_made(tmp_path: Path) -> None:
     ("days", "subject"),
     [(300, SERVER), (0, Subject("apiserver", hosts=("localhost", "10.0.0.1"))), (0, CLIENT)],
 )
-def test_a_certificate_near_its_end_or_for_other_names_is_made_anew(
+def test_certificate_near_expiry_or_for_other_names_is_issued_again(
     tmp_path: Path, days: int, subject: Subject
 ) -> None:
     before = Authority(tmp_path, NOW).issue("x", SERVER).certificate.read_bytes()

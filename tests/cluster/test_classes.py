@@ -20,7 +20,7 @@ from tests.controllers.cluster import Cluster, running_cluster
 
 async def _classes(cluster: Cluster) -> dict[str, str]:
     listed = await cluster.client.list(RUNTIME_CLASSES)
-    return {each.metadata.name: each.handler for each in listed.items}
+    return {obj.metadata.name: obj.handler for obj in listed.items}
 
 
 async def test_each_handler_gets_a_class_of_its_name_but_the_default(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from moorage.cluster import (
 from moorage.cluster.completion import complete
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import save
-from tests.cli.moor import held
+from tests.cli.moor import locked
 from tests.cluster.test_settings import SETTINGS
 
 PLANE = Choices(has_node=False)
@@ -124,7 +124,7 @@ async def test_a_cluster_that_runs_is_not_started_again_nor_stopped(
 ) -> None:
     cluster = Cluster(tmp_path / "c", PLANE)
     cluster.create()
-    with held(cluster.layout) as pid:
+    with locked(cluster.layout) as pid:
         assert cluster.pid == pid
         assert cluster.running_settings() == cluster.settings
         with pytest.raises(AlreadyRunningError):

@@ -70,7 +70,7 @@ def test_limits_of_pods_are_chosen_at_a_start_and_kept(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize(
-    ("choices", "said"),
+    ("choices", "message"),
     [
         (Choices(name="other"), "has name moorage, which cannot become other"),
         (Choices(node_name="n2"), "node name n1"),
@@ -78,15 +78,15 @@ def test_limits_of_pods_are_chosen_at_a_start_and_kept(layout: Layout) -> None:
         (Choices(service_network="10.8.0.0/16"), "--data-dir"),
     ],
 )
-def test_others_may_not(layout: Layout, choices: Choices, said: str) -> None:
+def test_others_may_not(layout: Layout, choices: Choices, message: str) -> None:
     made = open_cluster(layout, Choices(node_name="n1"))
-    with pytest.raises(SettingsError, match=said):
+    with pytest.raises(SettingsError, match=message):
         open_cluster(layout, choices)
     assert load(layout.settings) == made
 
 
 @pytest.mark.parametrize(
-    ("choices", "said"),
+    ("choices", "message"),
     [
         (Choices(pod_network="10.244.0.1/24"), "not an IPv4 network"),
         (Choices(pod_network="fd00::/64"), "not an IPv4 network"),
@@ -96,8 +96,8 @@ def test_others_may_not(layout: Layout, choices: Choices, said: str) -> None:
         (Choices(node_name="Bad_Name"), "--node-name"),
     ],
 )
-def test_what_cannot_be_leaves_no_directory(layout: Layout, choices: Choices, said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+def test_invalid_choices_leave_no_directory(layout: Layout, choices: Choices, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
         open_cluster(layout, choices)
     assert not layout.root.exists()
 
@@ -112,7 +112,7 @@ def test_a_network_that_the_host_uses_is_refused(
 
 
 @pytest.mark.parametrize("is_later", [False, True])
-def test_a_port_that_another_has_is_told_of(
+def test_port_in_use_is_rejected(
     layout: Layout, monkeypatch: pytest.MonkeyPatch, is_later: bool
 ) -> None:
     monkeypatch.setattr(settings, "_PORT_PATIENCE_S", 0.0)
@@ -143,10 +143,12 @@ def test_clusters_that_start_at_once_choose_different_ports_and_networks(tmp_pat
                 open_cluster(Layout(tmp_path / name), Choices(node_name="n1"), reservations)
             )
     for field in ("api_port", "node_port", "pod_network"):
-        assert len({getattr(each, field) for each in made}) == len(made), field
+        assert len({getattr(cluster_settings, field) for cluster_settings in made}) == len(made), (
+            field
+        )
 
 
-def test_a_port_that_another_cluster_starts_with_is_told_of(
+def test_port_reserved_by_another_cluster_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "_PORT_PATIENCE_S", 0.0)
@@ -192,7 +194,7 @@ async def make_store(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("loss", ["gone", "older", "empty", "all"])
-def test_a_store_that_is_lost_is_told_of_before_anything_starts(layout: Layout, loss: str) -> None:
+def test_lost_store_is_an_error_before_anything_starts(layout: Layout, loss: str) -> None:
     made = open_cluster(layout, Choices(node_name="n1"))
     asyncio.run(make_store(layout))
     assert open_cluster(layout, Choices()) == made
@@ -222,20 +224,20 @@ def test_a_file_that_was_never_in_use_is_made_again(layout: Layout) -> None:
     assert_pairs_fit(layout.pki)
 
 
-def _open(root: str, barrier: Any, found: Any) -> None:
+def _open(root: str, barrier: Any, results: Any) -> None:
     barrier.wait()
-    found.put(open_cluster(Layout(Path(root)), Choices(node_name="n1")).cluster_id)
+    results.put(open_cluster(Layout(Path(root)), Choices(node_name="n1")).cluster_id)
 
 
 def test_two_starts_at_once_make_one_cluster(layout: Layout) -> None:
     context = multiprocessing.get_context("fork")
-    barrier, found = context.Barrier(4), context.Queue()
+    barrier, queue = context.Barrier(4), context.Queue()
     starts = [
-        context.Process(target=_open, args=(str(layout.root), barrier, found)) for _ in range(4)
+        context.Process(target=_open, args=(str(layout.root), barrier, queue)) for _ in range(4)
     ]
     for start in starts:
         start.start()
-    identifiers = {found.get(timeout=20) for _ in starts}
+    identifiers = {queue.get(timeout=20) for _ in starts}
     for start in starts:
         start.join(20)
     present = load(layout.settings)

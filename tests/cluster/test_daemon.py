@@ -12,7 +12,7 @@ from moorage.cluster.daemon import Service, until_stopped
 
 
 @pytest.mark.parametrize("is_abstract", [False, True])
-def test_a_service_manager_is_told_and_nobody_else_hears_of_it(
+def test_service_manager_is_notified_and_its_variables_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_abstract: bool
 ) -> None:
     spoken = f"@moorage-test-{os.getpid()}" if is_abstract else str(tmp_path / "notify")
@@ -28,7 +28,7 @@ def test_a_service_manager_is_told_and_nobody_else_hears_of_it(
         assert [notices.recv(100), notices.recv(100)] == [b"READY=1", b"STOPPING=1"]
 
 
-def test_without_a_service_manager_nothing_is_told(
+def test_without_a_service_manager_nothing_is_sent(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)

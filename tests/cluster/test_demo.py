@@ -116,7 +116,7 @@ def test_a_directory_without_examples(tmp_path: Path, content: str | None) -> No
 
 
 @pytest.mark.parametrize(
-    ("said", "wanted"),
+    ("message", "wanted"),
     [
         ("4.4.0\ngvisor\n", ("4.4.0", "gVisor")),
         ("6.12.9\ncore\n", ("6.12.9", "crun")),
@@ -127,8 +127,8 @@ def test_a_directory_without_examples(tmp_path: Path, content: str | None) -> No
         ("", ("", "?")),
     ],
 )
-def test_traces_of_runtimes(said: str, wanted: tuple[str, str]) -> None:
-    assert detect_runtime(said) == wanted
+def test_traces_of_runtimes(message: str, wanted: tuple[str, str]) -> None:
+    assert detect_runtime(message) == wanted
 
 
 @pytest.mark.parametrize(
@@ -150,29 +150,29 @@ async def test_row_detects_runtime_from_output_or_error(
     assert (await shown._row(a_pod("n1", Ready="False"))).inside == ""
 
 
-async def test_pods_that_do_nothing_are_told_of_in_one_error(
+async def test_pods_without_progress_are_named_in_one_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo, "_SETTLE_S", 0.3)
-    told: list[str] = []
+    reported: list[str] = []
     async with running_cluster(tmp_path) as cluster:
-        shown = Demo(cluster.client, [Manifest("a", CLASS), Manifest("b", POD)], told.append)
+        shown = Demo(cluster.client, [Manifest("a", CLASS), Manifest("b", POD)], reported.append)
         with pytest.raises(DemoError, match=r"after 0\.3 s:\n  web: waits for a node$"):
             await shown.run()
-    assert "applied Pod web (v1)" in told
-    assert "pod web: waits for a node" in told
+    assert "applied Pod web (v1)" in reported
+    assert "pod web: waits for a node" in reported
 
 
 async def test_a_pod_that_cannot_start_is_reported_with_its_message_and_its_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo, "_SETTLE_S", 2.0)
-    said: list[str] = []
+    lines: list[str] = []
     async with running_cluster(tmp_path) as cluster:
         client = cluster.client
 
         def say(sentence: str) -> None:
-            said.append(sentence)
+            lines.append(sentence)
             if sentence.startswith("applied Pod"):
                 tasks.append(asyncio.create_task(_fail(client)))
 
@@ -184,11 +184,11 @@ async def test_a_pod_that_cannot_start_is_reported_with_its_message_and_its_even
     text = str(failure.value)
     assert "web: waits for a node" not in text
     # Other events are no reasons, and what the pod's condition says is said once.
-    assert "unrelated" not in "\n".join([text, *said])
+    assert "unrelated" not in "\n".join([text, *lines])
     assert "\n  web: starting on n1 (CreateContainerError: no such program)" in text
     assert "\n    event FailedCreatePodSandBox: no runtime for handler" in text
-    assert "pod web: starting on n1 (CreateContainerError: no such program)" in said
-    assert "pod web: FailedCreatePodSandBox: no runtime for handler" in said
+    assert "pod web: starting on n1 (CreateContainerError: no such program)" in lines
+    assert "pod web: FailedCreatePodSandBox: no runtime for handler" in lines
 
 
 async def _fail(client: Client) -> None:

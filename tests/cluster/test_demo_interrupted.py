@@ -1,4 +1,4 @@
-"""A demo that is told to stop in the middle takes everything with it."""
+"""Interrupted demo: it removes everything that it created."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.machine import demo_processes, leftovers, machine
+from tests.machine import demo_processes, host_resources, leftovers
 from tests.running import EXAMPLES, MOOR, skip_without_runtimes
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow]
@@ -27,7 +27,7 @@ def test_nothing_is_left(
     tmp_path: Path, sentence: str, numbers: tuple[signal.Signals, ...]
 ) -> None:
     skip_without_runtimes()
-    before, processes = machine(), demo_processes()
+    before, processes = host_resources(), demo_processes()
     with subprocess.Popen(
         [*MOOR, "demo", "--examples", str(EXAMPLES)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
@@ -38,8 +38,8 @@ def test_nothing_is_left(
                 break
         for number in numbers:
             demo.send_signal(number)
-        said, complaints = demo.communicate(timeout=60)
-    assert demo.returncode == 1, said + complaints
+        output, complaints = demo.communicate(timeout=60)
+    assert demo.returncode == 1, output + complaints
     assert "Traceback" not in complaints
     assert not leftovers(before)
     assert demo_processes() == processes

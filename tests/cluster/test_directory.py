@@ -28,7 +28,7 @@ def test_a_directory_that_is_a_clusters_or_may_become_one(
     check_directory(tmp_path / "a" / "b")
 
 
-def test_a_directory_with_other_things_is_named_with_the_first_of_them(tmp_path: Path) -> None:
+def test_foreign_directory_is_rejected_with_its_first_file(tmp_path: Path) -> None:
     for name in ("logs", "thesis.tex", "zebra"):
         (tmp_path / name).touch()
     with pytest.raises(

@@ -19,14 +19,14 @@ V1 = dict.fromkeys(NEEDED_ON_V1, Path("/x"))
 
 
 def findings(*handlers: Handler, **fields: Any) -> dict[str, Finding]:
-    return {each.subject: each for each in examine(a_host(**fields), handlers or (RUNC,))}
+    return {finding.subject: finding for finding in examine(a_host(**fields), handlers or (RUNC,))}
 
 
-def test_a_machine_with_everything_has_nothing_to_mend() -> None:
-    found = findings()
-    assert {each.state for each in found.values()} == {State.OK}
-    assert can_run_pods(found.values())
-    assert not any(each.remedy for each in found.values())
+def test_complete_host_needs_no_remedy() -> None:
+    by_subject = findings()
+    assert {finding.state for finding in by_subject.values()} == {State.OK}
+    assert can_run_pods(by_subject.values())
+    assert not any(finding.remedy for finding in by_subject.values())
 
 
 def test_a_runtime_with_a_known_defect_is_a_warning_with_the_remedy() -> None:
@@ -34,8 +34,8 @@ def test_a_runtime_with_a_known_defect_is_a_warning_with_the_remedy() -> None:
         handler="gvisor", runtime="runsc", path="/usr/bin/runsc", version="0.0~20221219.0",
         available=True, defect="statx fails", defect_remedy="install a newer one",
     )  # fmt: skip
-    found = findings(RUNC, old)["runtime runsc"]
-    assert found == Finding(
+    finding = findings(RUNC, old)["runtime runsc"]
+    assert finding == Finding(
         "runtime runsc",
         State.WARNING,
         "0.0~20221219.0; handlers: gvisor; statx fails",
@@ -91,12 +91,12 @@ def test_a_runtime_with_a_known_defect_is_a_warning_with_the_remedy() -> None:
 def test_findings(
     subject: str, fields: dict[str, Any], state: str, meaning: str, remedy: str
 ) -> None:
-    found = findings(**fields)[subject]
-    assert found.state == state
-    assert meaning in found.meaning
-    assert remedy in found.remedy
-    assert bool(remedy) == bool(found.remedy)
-    assert can_run_pods([found]) == (state != "problem")
+    finding = findings(**fields)[subject]
+    assert finding.state == state
+    assert meaning in finding.meaning
+    assert remedy in finding.remedy
+    assert bool(remedy) == bool(finding.remedy)
+    assert can_run_pods([finding]) == (state != "problem")
 
 
 def absent(handler: str, runtime: str, path: str = "") -> Handler:
@@ -118,16 +118,16 @@ def absent(handler: str, runtime: str, path: str = "") -> Handler:
     ],
 )  # fmt: skip
 def test_runtimes(handlers: tuple[Handler, ...], states: dict[str, State]) -> None:
-    found = findings(*handlers)
-    told = {
-        subject.removeprefix("runtime "): each.state
-        for subject, each in found.items()
+    by_subject = findings(*handlers)
+    runtimes = {
+        subject.removeprefix("runtime "): finding.state
+        for subject, finding in by_subject.items()
         if subject.startswith("runtime ")
     }
-    assert told == states
+    assert runtimes == states
 
 
-def test_a_package_that_is_none_of_a_node_is_a_mistake() -> None:
+def test_unknown_package_is_a_key_error() -> None:
     with pytest.raises(KeyError, match="emacs"):
         _installation("emacs")
 
@@ -138,8 +138,8 @@ def test_files_that_others_can_write_are_named_with_what_to_do(tmp_path: Path) -
     file = handlers / "odd.toml"
     file.touch()
     file.chmod(0o666)
-    found = {each.subject: each for each in examine(a_host(), (RUNC,), (handlers,))}
-    assert found["handler file"] == Finding(
+    by_subject = {finding.subject: finding for finding in examine(a_host(), (RUNC,), (handlers,))}
+    assert by_subject["handler file"] == Finding(
         "handler file",
         State.WARNING,
         f"{file} is refused: {file} can be written by others (mode 0666)",
@@ -162,7 +162,7 @@ def of_earlier_version(pattern: str) -> str:
         (of_earlier_version("run.*"), "run.*"),
         (of_earlier_version("io.katacontainers.*"), "io.katacontainers.*"),
         (of_earlier_version("run.oci.*") + "enabled = false\n", ""),
-        # Somebody's own file says what they want.
+        # An administrator's own file says what they want.
         (of_earlier_version("run.oci.*").partition("\n")[2], ""),
         ("# found when Moorage started.\nbroken", ""),
     ],
@@ -173,8 +173,8 @@ def test_generated_files_of_an_earlier_version_are_named(
     file = tmp_path / "crun.toml"
     file.write_text(text)
     file.chmod(0o600)
-    found = {each.subject: each for each in examine(a_host(), (RUNC,), (tmp_path,))}
-    finding = found.get("handler file crun.toml")
+    by_subject = {entry.subject: entry for entry in examine(a_host(), (RUNC,), (tmp_path,))}
+    finding = by_subject.get("handler file crun.toml")
     if not pattern:
         assert finding is None
         return

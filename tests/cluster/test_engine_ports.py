@@ -1,4 +1,4 @@
-"""Where an engine of others listens."""
+"""Listeners of an external engine."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def test_a_stream_port_is_found_and_one_for_all_addresses_is_on_each() -> None:
         socket.create_server(("127.0.0.1", 0)) as streams,
         socket.create_server(("0.0.0.0", 0)) as metrics,
     ):
-        found = engine_listeners(os.getpid(), ADDRESSES)
+        listeners = engine_listeners(os.getpid(), ADDRESSES)
         port, open_port = streams.getsockname()[1], metrics.getsockname()[1]
-    mine = [each for each in found if each.port in (port, open_port)]
-    assert sorted(mine, key=lambda each: (each.port != port, each.address)) == [
+    mine = [listener for listener in listeners if listener.port in (port, open_port)]
+    assert sorted(mine, key=lambda listener: (listener.port != port, listener.address)) == [
         Listener("engine", "127.0.0.1", port),
         *(Listener("engine", address, open_port) for address in ADDRESSES),
     ]

@@ -44,7 +44,7 @@ def found_for(pod: Pod) -> Explanation:
 
 
 @pytest.mark.parametrize(
-    ("pod", "events", "said"),
+    ("pod", "events", "message"),
     [
         (a_pod(), [], "has no node: "),
         (a_pod(node="n1"), [], "is on node n1, but has not started"),
@@ -59,8 +59,8 @@ def found_for(pod: Pod) -> Explanation:
         (a_pod(deletionTimestamp="2026-01-01T00:00:00Z"), [], "is being deleted"),
     ],
 )  # fmt: skip
-def test_verdicts(pod: Pod, events: list[Event], said: str) -> None:
-    assert said in _verdict(pod, found_for(pod), events)
+def test_verdicts(pod: Pod, events: list[Event], message: str) -> None:
+    assert message in _verdict(pod, found_for(pod), events)
 
 
 CRASHED = {
@@ -76,7 +76,7 @@ START_FAILED = {
 
 
 @pytest.mark.parametrize(
-    ("phase", "container", "said", "remedy"),
+    ("phase", "container", "message", "remedy"),
     [
         ("Pending", {"state": {"waiting": {"reason": "ErrImagePull", "message": "no such host"}}},
          "is on node n1, but container app waits (ErrImagePull): no such host",
@@ -92,20 +92,20 @@ START_FAILED = {
     ],
 )  # fmt: skip
 def test_a_container_that_is_stuck_is_named_with_its_reason_and_a_remedy(
-    phase: str, container: dict[str, Any], said: str, remedy: str
+    phase: str, container: dict[str, Any], message: str, remedy: str
 ) -> None:
     pod = a_pod(phase, "n1", namespace="ns1")
     status = msgspec.convert({"name": "app"} | container, ContainerStatus)
     pod = msgspec.structs.replace(
         pod, status=msgspec.structs.replace(pod.status, container_statuses=(status,))
     )
-    assert said in _verdict(pod, found_for(pod), [an_event()])
+    assert message in _verdict(pod, found_for(pod), [an_event()])
     remedies = list(_remedies(pod, found_for(pod), ()))
     assert remedy in remedies[0] if remedy else remedies == []
 
 
 @pytest.mark.parametrize(
-    ("state", "said"),
+    ("state", "message"),
     [
         ({}, "unknown"),
         ({"running": {}}, "running, not ready"),
@@ -114,12 +114,14 @@ def test_a_container_that_is_stuck_is_named_with_its_reason_and_a_remedy(
         ({"waiting": {"reason": "ErrImagePull", "message": "gone"}}, "waits (ErrImagePull): gone"),
     ],
 )
-def test_states_of_containers(state: dict[str, Any], said: str) -> None:
-    assert _state_words(msgspec.convert({"name": "app", "state": state}, ContainerStatus)) == said
+def test_states_of_containers(state: dict[str, Any], message: str) -> None:
+    assert (
+        _state_words(msgspec.convert({"name": "app", "state": state}, ContainerStatus)) == message
+    )
 
 
 @pytest.mark.parametrize(
-    ("seconds", "count", "said"),
+    ("seconds", "count", "message"),
     [
         (90, 1, "Warning Failed (90 s ago): no image"),
         (90, 3, "Warning Failed (90 s ago, 3 times): no image"),
@@ -127,9 +129,9 @@ def test_states_of_containers(state: dict[str, Any], said: str) -> None:
         (-90, 1, "Warning Failed (0 s ago): no image"),
     ],
 )
-def test_events_are_told_with_their_age(seconds: int, count: int, said: str) -> None:
+def test_events_are_shown_with_their_age(seconds: int, count: int, message: str) -> None:
     moment = format_time(NOW - timedelta(seconds=seconds))
-    assert _event_words(an_event(lastTimestamp=moment, count=count), NOW) == said
+    assert _event_words(an_event(lastTimestamp=moment, count=count), NOW) == message
 
 
 def test_an_event_without_a_moment() -> None:
@@ -157,7 +159,7 @@ async def test_a_pod_without_a_node_is_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "has_class", "said"),
+    ("record", "has_class", "message"),
     [
         (HandlerRecord("crun", "crun"), False, "crun, with which the pod was admitted"),
         (HandlerRecord("crun", "runc"), True,
@@ -171,7 +173,7 @@ async def test_a_pod_without_a_node_is_explained(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 async def test_the_handler_of_a_placed_pod_is_the_recorded_one(
-    tmp_path: Path, record: HandlerRecord | str | None, has_class: bool, said: str
+    tmp_path: Path, record: HandlerRecord | str | None, has_class: bool, message: str
 ) -> None:
     async with running_cluster(tmp_path / "cluster") as cluster:
         applier = Applier(cluster.client)
@@ -191,4 +193,4 @@ async def test_the_handler_of_a_placed_pod_is_the_recorded_one(
             cluster.client, "default", "web",
             filters_by_handler=True, now=NOW, records=HandlerRecords(paths),
         )  # fmt: skip
-    assert answer.handler == said
+    assert answer.handler == message

@@ -14,7 +14,7 @@ def test_only_its_owner_reads_it(tmp_path: Path) -> None:
         write_private(path, content)
         assert path.read_bytes() == content
         assert path.stat().st_mode & 0o777 == 0o600
-    assert [each.name for each in tmp_path.iterdir()] == ["secret"]
+    assert [file.name for file in tmp_path.iterdir()] == ["secret"]
 
 
 def test_a_write_that_fails_leaves_the_old_file(

@@ -18,28 +18,28 @@ def handlers(*names: str, complaints: tuple[str, ...] = (), broken: str = "") ->
     return engine_pb.Handlers(handlers=listed, complaints=complaints)
 
 
-def test_of_the_first_message_only_what_is_wrong_is_told() -> None:
+def test_first_message_reports_only_problems() -> None:
     first = handlers("runc", complaints=("a.toml:1: unknown key",))
     assert handler_events(None, first) == (
         HandlerEvent(WARNING, "RuntimeHandlerFileBroken", "a.toml:1: unknown key"),
     )
 
 
-def test_a_complaint_is_told_once_and_again_when_its_words_change() -> None:
+def test_complaint_is_reported_once_and_again_when_its_text_changes() -> None:
     before = handlers(complaints=("a.toml:1: x",))
     assert handler_events(before, before) == ()
-    (told,) = handler_events(before, handlers(complaints=("a.toml:1: x", "a.toml:2: y")))
-    assert told.message == "a.toml:2: y"
+    (event,) = handler_events(before, handlers(complaints=("a.toml:1: x", "a.toml:2: y")))
+    assert event.message == "a.toml:2: y"
 
 
-def test_a_handler_that_comes_is_told_with_its_program() -> None:
-    (told,) = handler_events(handlers("runc"), handlers("runc", "crun"))
-    assert told == HandlerEvent(
+def test_added_handler_is_reported_with_its_program() -> None:
+    (event,) = handler_events(handlers("runc"), handlers("runc", "crun"))
+    assert event == HandlerEvent(
         NORMAL, "RuntimeHandlerAdded", 'runtime handler "crun" is available: /bin/crun 1.2'
     )
 
 
-def test_a_handler_that_goes_is_told_with_the_reason() -> None:
+def test_removed_handler_is_reported_with_the_reason() -> None:
     (gone,) = handler_events(handlers("runc", "crun"), handlers("runc"))
     assert gone.reason == "RuntimeHandlerRemoved"
     assert "its file is gone. Running pods are not affected." in gone.message

@@ -31,12 +31,12 @@ async def test_the_first_word_on_the_pipe_is_that_the_part_is_ready(pipe: int) -
     with pytest.raises(BlockingIOError):
         os.read(pipe, 100)
     notify_ready()
-    said = b""
+    output = b""
     async with asyncio.timeout(10):
-        while said.count(b".") < 3:
+        while output.count(b".") < 3:
             await asyncio.sleep(0.01)
-            said += os.read(pipe, 100)
-    assert said.startswith(READY_MESSAGE)
+            output += os.read(pipe, 100)
+    assert output.startswith(READY_MESSAGE)
     beating.cancel()
     await asyncio.wait([beating])
     assert os.read(pipe, 100).strip(b".") == b""

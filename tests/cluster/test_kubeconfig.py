@@ -57,7 +57,7 @@ def test_merging_keeps_the_users_own_entries_and_unmerging_leaves_only_them(
 
 
 @pytest.mark.parametrize("content", ["- a list", "kind: Pod", "{"])
-def test_a_file_that_is_no_kubeconfig_is_left_as_it_is(
+def test_invalid_kubeconfig_is_not_merged_into(
     tmp_path: Path, access: Access, content: str
 ) -> None:
     path = tmp_path / "config"
@@ -93,7 +93,7 @@ def test_a_link_to_the_users_file_stays_a_link(tmp_path: Path, access: Access) -
     "content",
     [b"clusters: {a: b}", b"users: [text]", b"contexts: [null]", b"[]", b"\xff\xfe", b"kind: Pod"],
 )
-def test_what_is_no_kubeconfig_is_left_as_it_is(
+def test_undecodable_kubeconfig_is_left_unchanged(
     tmp_path: Path, access: Access, content: bytes
 ) -> None:
     path = tmp_path / "config"

@@ -23,10 +23,10 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     path, barrier = tmp_path / "number", context.Barrier(3)
     path.write_text("0")
     counters = [context.Process(target=_count, args=(str(path), barrier)) for _ in range(3)]
-    for each in counters:
-        each.start()
-    for each in counters:
-        each.join(20)
+    for counter in counters:
+        counter.start()
+    for counter in counters:
+        counter.join(20)
     assert path.read_text() == "150"
 
 

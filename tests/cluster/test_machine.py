@@ -36,8 +36,8 @@ class Machine:
         self.installed.extend(names)
         self.host = a_host(path="after")
 
-    async def discover(self, *given: object, path: str) -> str:
-        self.found = [*given, path]
+    async def discover(self, *arguments: object, path: str) -> str:
+        self.found = [*arguments, path]
         return "handlers"
 
 
@@ -69,7 +69,7 @@ async def test_what_is_missing_is_installed_and_then_found(here: Machine) -> Non
     assert reports == ["installing conmon"]
 
 
-async def test_what_cannot_be_installed_is_said(here: Machine) -> None:
+async def test_failed_installation_is_an_error(here: Machine) -> None:
     here.error = InstallError("no apt-get")
     with pytest.raises(CannotRunPodsError, match="no apt-get"):
         await machine.inspect_machine(Layout(Path("/data")), is_installing=True)

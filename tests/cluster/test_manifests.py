@@ -28,14 +28,18 @@ def test_directories_are_read_by_file_name(tmp_path: Path) -> None:
     for name in ("b.yaml", "a.yaml", "c.txt"):
         document = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {name[0]}}}\n"
         (tmp_path / name).write_text(f"---\n---\n{document}---\n{document}")
-    found = read_manifests([tmp_path, tmp_path / "a.yaml"])
-    assert [each.name for each in found] == ["a", "a", "b", "b", "a", "a"]
-    assert "a.yaml, document 2" in found[0].place
-    assert (found[0].namespace, found[0].api_version, found[0].kind) == ("default", "v1", "Pod")
+    manifests = read_manifests([tmp_path, tmp_path / "a.yaml"])
+    assert [manifest.name for manifest in manifests] == ["a", "a", "b", "b", "a", "a"]
+    assert "a.yaml, document 2" in manifests[0].place
+    assert (manifests[0].namespace, manifests[0].api_version, manifests[0].kind) == (
+        "default",
+        "v1",
+        "Pod",
+    )
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"a: [", "expected"),
         (b"\xff\xfe\x00", "x.yaml"),
@@ -47,10 +51,10 @@ def test_directories_are_read_by_file_name(tmp_path: Path) -> None:
         (b"[" * 5000, "x.yaml"),
     ],
 )
-def test_files_without_objects(tmp_path: Path, content: bytes, said: str) -> None:
+def test_files_without_objects(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "x.yaml"
     path.write_bytes(content)
-    with pytest.raises(ManifestError, match=said):
+    with pytest.raises(ManifestError, match=message):
         read_manifests([path])
 
 

@@ -51,7 +51,7 @@ def test_the_options_of_the_agent(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (server.address, server.port) == ("192.0.2.7", 10250)
     assert server.api_server_names == {NODE_CLIENT_NAME}
-    given = {each.name: getattr(options, each.name) for each in fields(options)}
+    passed = {field.name: getattr(options, field.name) for field in fields(options)}
     wanted = {
         "name": "n1", "cluster_id": "0a1b2c3d", "node_ip": "192.0.2.7", "root_dir": layout.node,
         "pod_logs_dir": layout.pod_logs, "container_logs_dir": None,
@@ -65,7 +65,7 @@ def test_the_options_of_the_agent(tmp_path: Path) -> None:
         },
         "listeners": settings.listeners, "gates": {"RuntimeClass": False},
     }  # fmt: skip
-    assert {name: given[name] for name in wanted} == wanted
+    assert {name: passed[name] for name in wanted} == wanted
 
 
 async def test_an_engine_is_waited_for_and_not_for_ever(
@@ -101,13 +101,13 @@ class Cri:
         assert (method, request) == ("watch", engine_pb.WatchHandlersRequest())
         if not self.streams:
             await asyncio.get_running_loop().create_future()
-        for each in self.streams.pop(0):
-            if isinstance(each, Exception):
-                raise each
-            yield each
+        for outcome in self.streams.pop(0):
+            if isinstance(outcome, Exception):
+                raise outcome
+            yield outcome
 
 
-async def test_news_of_handlers_are_told_also_after_the_engine_was_away(
+async def test_handler_changes_are_reported_after_the_engine_was_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     a, b, c = (engine_pb.Handlers(complaints=[name]) for name in "abc")
@@ -122,7 +122,7 @@ async def test_news_of_handlers_are_told_also_after_the_engine_was_away(
     monkeypatch.setattr(module, "handler_events", news)
     monkeypatch.setattr(module, "_RETRY_S", 0)
     changed, about = asyncio.Event(), ObjectReference(kind="Node", name="n1")
-    recorder: Any = SimpleNamespace(record=lambda *given: recorded.append(given))
+    recorder: Any = SimpleNamespace(record=lambda *arguments: recorded.append(arguments))
     following = asyncio.ensure_future(module._follow_handlers(cri, changed, recorder, about))
     await settle(100)
     following.cancel()
@@ -132,11 +132,11 @@ async def test_news_of_handlers_are_told_also_after_the_engine_was_away(
 
 
 def a_node(status: str, *handlers: str) -> Node:
-    found = [{"name": name} for name in handlers]
+    result = [{"name": name} for name in handlers]
     condition = {"type": "Ready", "status": status}
     return msgspec.convert(
         {"metadata": {"name": "n1"},
-         "status": {"conditions": [condition], "runtimeHandlers": found}}, Node,
+         "status": {"conditions": [condition], "runtimeHandlers": result}}, Node,
     )  # fmt: skip
 
 
@@ -190,8 +190,8 @@ async def test_classes_are_made_by_the_administrator_as_far_as_that_works(
     asked: list[Any] = []
 
     @asynccontextmanager
-    async def connected(*given: Any) -> AsyncIterator[str]:
-        asked.append(given)
+    async def connected(*arguments: Any) -> AsyncIterator[str]:
+        asked.append(arguments)
         yield "admin"
 
     async def create(client: str, handlers: Any) -> None:
@@ -216,9 +216,9 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
     ran = asyncio.Event()
 
     @asynccontextmanager
-    async def block(*given: Any) -> AsyncIterator[Any]:
-        steps.append(given[-1])
-        yield SimpleNamespace(endpoint=given[-1])
+    async def block(*arguments: Any) -> AsyncIterator[Any]:
+        steps.append(arguments[-1])
+        yield SimpleNamespace(endpoint=arguments[-1])
 
     def step(name: str) -> Any:
         async def call(*_: Any, **__: Any) -> None:

@@ -33,7 +33,7 @@ async def test_handlers_of_containerd_16_are_read_again_when_it_comes_back(
 
     async def read(cri: CriClient) -> set[str]:
         status = await cri.call(cri.runtime.Status, pb.StatusRequest())
-        return {each.name for each in await _read_handlers(cri, status)}
+        return {handler.name for handler in await _read_handlers(cri, status)}
 
     async with serving(fake, tmp_path) as endpoint, CriClient(endpoint) as cri:
         assert await read(cri) == {"", "runc"}
@@ -42,14 +42,16 @@ async def test_handlers_of_containerd_16_are_read_again_when_it_comes_back(
         assert await read(cri) == {"", "runc", "kata"}
 
 
-def test_ports_of_an_engine_of_others_are_no_host_ports(tmp_path: Path) -> None:
+def test_listeners_of_an_external_engine_are_reserved(tmp_path: Path) -> None:
     assert _engine_listeners(SETTINGS) == ()
     with socket.socket(socket.AF_UNIX) as cri, socket.create_server(("0.0.0.0", 0)) as streams:
         cri.bind(str(tmp_path / "cri.sock"))
         cri.listen()
         settings = msgspec.structs.replace(SETTINGS, cri=f"unix://{tmp_path}/cri.sock")
         port = streams.getsockname()[1]
-        found = {listener for listener in _engine_listeners(settings) if listener.port == port}
-    assert found == {
+        engine_listeners = {
+            listener for listener in _engine_listeners(settings) if listener.port == port
+        }
+    assert engine_listeners == {
         Listener("engine", address, port) for address in ("127.0.0.1", SETTINGS.node_ip)
     }

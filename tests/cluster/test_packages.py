@@ -79,7 +79,7 @@ async def test_what_a_node_can_do_without_is_left_out(apt: FakeApt) -> None:
     assert await install_packages(wanted, a_host(path=apt.path)) == ("conmon", "crun")
 
 
-async def test_a_source_that_is_broken_is_no_obstacle(apt: FakeApt) -> None:
+async def test_broken_package_source_does_not_prevent_installation(apt: FakeApt) -> None:
     apt.knows("conmon")
     apt.fails_to_update()
     wanted = ("conmon", "runsc")
@@ -92,7 +92,7 @@ async def test_without_a_network_a_machine_that_has_enough_goes_on(apt: FakeApt)
     assert await install_packages(("crun", "runsc"), a_host(path=apt.path)) == ()
 
 
-async def test_a_required_one_that_cannot_be_had_is_an_error(apt: FakeApt) -> None:
+async def test_unavailable_required_package_is_an_error(apt: FakeApt) -> None:
     apt.knows("crun")
     with pytest.raises(InstallError) as caught:
         await install_packages(("conmon", "crun"), a_host(path=apt.path))
@@ -101,7 +101,7 @@ async def test_a_required_one_that_cannot_be_had_is_an_error(apt: FakeApt) -> No
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         (
             {"system": ALPINE},
@@ -112,9 +112,9 @@ async def test_a_required_one_that_cannot_be_had_is_an_error(apt: FakeApt) -> No
     ],
 )
 async def test_where_nothing_can_be_installed(
-    apt: FakeApt, fields: dict[str, object], said: str
+    apt: FakeApt, fields: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(InstallError, match=said):
+    with pytest.raises(InstallError, match=message):
         await install_packages(("conmon",), a_host(**({"path": apt.path} | fields)))
     assert apt.calls == []
 

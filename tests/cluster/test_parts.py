@@ -93,8 +93,8 @@ def started(
     save(layout.settings, msgspec.structs.replace(SETTINGS, log_level="debug"))
     part = SimpleNamespace(error=None, masks=[])
 
-    async def run(given: Layout, settings: Settings) -> None:
-        steps.append((given.root, settings.log_level))
+    async def run(part_layout: Layout, settings: Settings) -> None:
+        steps.append((part_layout.root, settings.log_level))
         part.masks.append(os.umask(0o022))
         if part.error is not None:
             raise part.error
@@ -147,9 +147,9 @@ def test_wrong_usage(
     assert main_module.main(argv) == 2
     assert steps == []
     assert started.masks == []
-    said = capsys.readouterr()
-    assert "apiserver|controllers|engine|node DATA_DIR" in said.err
-    assert said.out == ""
+    captured = capsys.readouterr()
+    assert "apiserver|controllers|engine|node DATA_DIR" in captured.err
+    assert captured.out == ""
 
 
 def test_without_settings_there_is_no_part(started: SimpleNamespace, layout: Layout) -> None:
@@ -159,7 +159,7 @@ def test_without_settings_there_is_no_part(started: SimpleNamespace, layout: Lay
     assert started.masks == []
 
 
-def test_only_the_engine_runs_on_a_loop_that_hears_of_children() -> None:
+def test_only_the_engine_runs_on_a_loop_with_child_watching() -> None:
     loops = {name: run.__module__.partition(".")[0] for name, run in main_module._LOOPS.items()}
     assert loops == {
         "apiserver": "uvloop", "controllers": "uvloop", "engine": "asyncio", "node": "uvloop"
@@ -227,11 +227,11 @@ async def test_without_an_engine_of_its_own_the_server_protects_its_ports(
 async def test_the_server_has_the_clusters_files_and_addresses(
     layout: Layout, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[Any] = []
+    passed: list[Any] = []
     server = SimpleNamespace(run=steps.call("run"))
 
     def make(*options: Any) -> Any:
-        given.extend(options)
+        passed.extend(options)
         return steps.block("server", server)()
 
     monkeypatch.setattr(apiserver, "ApiServer", make)
@@ -240,7 +240,7 @@ async def test_the_server_has_the_clusters_files_and_addresses(
     settings = msgspec.structs.replace(SETTINGS, gates={"RuntimeClass": False})
     await apiserver.run(layout, settings)
     assert steps == ["descriptors", "server", "ready", "run", "end of server"]
-    options, api = given
+    options, api = passed
     credentials = Credentials(layout)
     authority = credentials.authority.certificate
     assert (options.database, options.mark) == (layout.database, layout.store_mark)
@@ -321,9 +321,9 @@ async def test_controllers_and_scheduler_have_a_client_each(
     layout: Layout, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @asynccontextmanager
-    async def connected(*given: Any) -> AsyncIterator[str]:
-        steps.append((given[2].certificate.name, given[3]))
-        yield given[3]
+    async def connected(*arguments: Any) -> AsyncIterator[str]:
+        steps.append((arguments[2].certificate.name, arguments[3]))
+        yield arguments[3]
 
     def run(name: str) -> Any:
         async def run(client: str, options: Any, _clock: object) -> None:
@@ -380,14 +380,14 @@ def test_the_port_of_streams_is_chosen_and_kept_from_pods(tmp_path: Path) -> Non
 async def test_images_of_the_machines_programs_are_brought(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: tuple[str, ...]
 ) -> None:
-    given: list[Any] = []
+    passed: list[Any] = []
 
     async def catalogue(*programs: Any) -> tuple[Any, ...]:
-        given.append(programs)
+        passed.append(programs)
         return SimpleNamespace(name=PAUSE), SimpleNamespace(name="x")
 
     async def import_images(images: Any, store: Any, scratch: Path) -> None:
-        given.append(([each.name for each in images], store, scratch))
+        passed.append(([image.name for image in images], store, scratch))
 
     monkeypatch.setattr(engine_part, "catalogue", catalogue)
     monkeypatch.setattr(engine_part, "import_images", import_images)
@@ -398,7 +398,7 @@ async def test_images_of_the_machines_programs_are_brought(
         None if name in missing else Path("/usr/bin", name) for name in ("busybox", "catatonit")
     )
     scratch = plan.options.paths.run / "images.tar"
-    assert given == [programs, (["x"], "store", scratch)]
+    assert passed == [programs, (["x"], "store", scratch)]
 
 
 async def test_without_programs_there_are_no_images(
@@ -450,7 +450,7 @@ async def test_the_engine_serves_once_its_images_are_there(
 # What a part says to its supervisor.
 
 
-def test_that_it_is_ready_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ready_notification_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read_end, write_end = os.pipe()
     monkeypatch.setenv(NOTIFY_VARIABLE, str(write_end))
     readiness.notify_ready()

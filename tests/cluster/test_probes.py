@@ -84,12 +84,12 @@ def test_any_answer_but_a_fault_is_one(https: Https, status: int) -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 500 Broken\r\n\r\n", b"HTTP/1.1 ", b"220 smtp"])
-def test_what_is_no_answer(https: Https, answer: bytes) -> None:
+def test_invalid_answer_is_an_error(https: Https, answer: bytes) -> None:
     with https.saying(answer) as probe, pytest.raises(ssl.SSLError):
         ask(probe)
 
 
-def test_nobody_listens(https: Https) -> None:
+def test_closed_port_is_refused(https: Https) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(ConnectionRefusedError):
@@ -104,7 +104,7 @@ def test_a_server_of_another_authority_is_not_the_part(https: Https, tmp_path: P
             ask(https.probe(made._target[1]))
 
 
-def test_silence_is_noticed_by_whoever_waits(https: Https) -> None:
+def test_silent_server_gives_no_answer_within_the_deadline(https: Https) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert not ask(https.probe(listener.getsockname()[1]), within_s=0.2)
 

@@ -10,7 +10,7 @@ from moorage.cluster.readiness import notify_ready
 from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
 
 
-def test_readiness_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ready_notification_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(NOTIFY_VARIABLE, raising=False)
     notify_ready()
     read_end, write_end = os.pipe()

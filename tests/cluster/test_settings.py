@@ -45,7 +45,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         msgspec.json.encode(SETTINGS).replace(b"6443", b'"6443"'),
     ],
 )  # fmt: skip
-def test_a_damaged_file_is_told_of(tmp_path: Path, content: bytes) -> None:
+def test_damaged_file_is_an_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "cluster.json"
     path.write_bytes(content)
     with pytest.raises(SettingsError, match=r"cluster\.json is damaged .*--data-dir"):

@@ -30,7 +30,7 @@ def test_how_a_cluster_is(layout: Layout) -> None:
         waiting = {"state": "waiting", "pid": None, "restarts": 0, "ready_after_s": None}
         state = {"pid": 1, "parts": {"apiserver": part, "node": waiting}}
         layout.state.write_text(json.dumps(state))
-        rows = {each.part: each for each in part_statuses(layout)}
+        rows = {status.part: status for status in part_statuses(layout)}
         assert rows["supervisor"].pid == process.pid
         assert rows["apiserver"].restarts == 2
         assert rows["apiserver"].memory_bytes
@@ -39,7 +39,7 @@ def test_how_a_cluster_is(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", '{"pid"'])
-def test_a_state_that_is_half_written_is_none(tmp_path: Path, content: str | None) -> None:
+def test_incomplete_state_is_none(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "state"
     if content is not None:
         path.write_text(content)

@@ -12,18 +12,18 @@ from moorage.storage import SqliteStore
 
 async def test_the_store_is_read_and_damage_named(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
-    assert [each.state for each in examine_store(layout)] == [State.OK]
+    assert [row.state for row in examine_store(layout)] == [State.OK]
     async with SqliteStore(layout.database, mark=layout.store_mark) as store:
         first = await store.put("pods/default/a", b"text", 0)
         await store.put("pods/default/b", b"text", 0)
-        (found,) = examine_store(layout)
-        assert (found.state, found.meaning) == (State.OK, "2 changes, none damaged")
+        (finding,) = examine_store(layout)
+        assert (finding.state, finding.meaning) == (State.OK, "2 changes, none damaged")
     with closing(sqlite3.connect(layout.database)) as connection, connection:
         connection.execute("UPDATE log SET value = x'00' WHERE revision = ?", (first,))
-    (found,) = examine_store(layout)
-    assert found.state is State.WARNING
-    assert f"pods/default/a at revision {first} is damaged" in found.meaning
-    assert "ignoreStoreReadError" in found.remedy
+    (finding,) = examine_store(layout)
+    assert finding.state is State.WARNING
+    assert f"pods/default/a at revision {first} is damaged" in finding.meaning
+    assert "ignoreStoreReadError" in finding.remedy
 
 
 async def test_a_store_that_is_gone_is_a_problem(tmp_path: Path) -> None:
@@ -31,6 +31,6 @@ async def test_a_store_that_is_gone_is_a_problem(tmp_path: Path) -> None:
     async with SqliteStore(layout.database, mark=layout.store_mark):
         pass
     layout.database.unlink()
-    (found,) = examine_store(layout)
-    assert found.state is State.PROBLEM
-    assert "is gone" in found.meaning
+    (finding,) = examine_store(layout)
+    assert finding.state is State.PROBLEM
+    assert "is gone" in finding.meaning

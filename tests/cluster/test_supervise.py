@@ -74,10 +74,10 @@ def test_a_ready_cluster_says_how_it_is_used_and_ctrl_c_what_is_left(
 ) -> None:
     save(layout.settings, msgspec.structs.replace(SETTINGS, has_node=has_node))
     assert _run(layout, monkeypatch, signal.SIGINT) == 0
-    said = capfd.readouterr()
-    assert said.out.count("export KUBECONFIG=") == 1
-    assert said.out.index("cluster ready") < said.out.index("export KUBECONFIG=")
-    assert said.err == f"moor: {farewell.format(layout.root)}\n"
+    captured = capfd.readouterr()
+    assert captured.out.count("export KUBECONFIG=") == 1
+    assert captured.out.index("cluster ready") < captured.out.index("export KUBECONFIG=")
+    assert captured.err == f"moor: {farewell.format(layout.root)}\n"
 
 
 def test_a_cluster_that_is_stopped_otherwise_prints_no_farewell(

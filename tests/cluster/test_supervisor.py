@@ -290,8 +290,8 @@ def test_time_in_which_the_supervisor_is_stopped_counts_for_nothing(tmp_path: Pa
         pid = run.state()["beating"]["pid"]
         assert isinstance(pid, int)
         # As when a machine is frozen: both stand still, for longer than the part has.
-        for each in (pid, run.process.pid):
-            os.kill(each, signal.SIGSTOP)
+        for process_id in (pid, run.process.pid):
+            os.kill(process_id, signal.SIGSTOP)
         time.sleep(3.0)
         os.kill(run.process.pid, signal.SIGCONT)
         os.kill(pid, signal.SIGCONT)

@@ -79,7 +79,7 @@ class Bench:
         return self.supervisor._children
 
     def running(self, index: int = 0, status: int | None = None) -> tuple[_Child, Process]:
-        """A child with a process and a pipe; what is written to `ends` it hears."""
+        """A child with a process and a pipe; it receives what is written to `ends`."""
         child, process = self.children[index], Process(100 + index, status)
         child.process = process  # type: ignore[assignment]
         child.started = clock.monotonic()
@@ -105,7 +105,7 @@ def a_part(name: str = "one", **fields: Any) -> Part:
     return Part(name, f"part {name}", ("/bin/true",), **fields)
 
 
-def test_how_a_process_ended_in_words() -> None:
+def test_exit_status_is_described() -> None:
     assert (_ending(0), _ending(3), _ending(-9)) == (
         "exit status 0", "exit status 3", "signal SIGKILL"
     )  # fmt: skip
@@ -240,7 +240,7 @@ def test_how_long_nothing_has_to_be_done(tmp_path: Path, time: Time) -> None:
     assert supervisor._timeout() == pytest.approx(100)
 
 
-def test_a_start_that_takes_too_long_is_said_and_then_cut_short_with_more_time_for_the_next(
+def test_slow_start_is_reported_then_killed_and_the_next_gets_more_time(
     tmp_path: Path, time: Time
 ) -> None:
     bench = Bench(tmp_path, a_part())
@@ -395,7 +395,7 @@ def test_parts_end_in_reverse_order_and_by_force_if_need_be(tmp_path: Path) -> N
     assert [child.pipe for child in bench.children] == [-1, -1, -1]
 
 
-def test_a_state_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
+def test_unwritable_state_is_reported_once(tmp_path: Path) -> None:
     bench = Bench(tmp_path, a_part())
     scratch = bench.layout.state.with_name(f".{bench.layout.state.name}.new")
     scratch.mkdir()

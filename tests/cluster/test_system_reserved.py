@@ -12,7 +12,7 @@ MIB = 1024 * 1024
     ("memory_mib", "reserved_mib"),
     [(512, 128), (1024, 256), (4096, 256), (8192, 409), (24 * 1024, 1024), (512 * 1024, 1024)],
 )
-def test_memory_is_reserved_by_the_size_of_the_machine(memory_mib: int, reserved_mib: int) -> None:
+def test_reserved_memory_follows_the_hosts_memory(memory_mib: int, reserved_mib: int) -> None:
     assert system_reserved(memory_mib * MIB, 32768)["memory"] == f"{reserved_mib}Mi"
 
 

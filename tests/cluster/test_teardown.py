@@ -52,14 +52,14 @@ class Machine:
             teardown, "engine_paths", lambda *_: SimpleNamespace(run=self.run, leases=self.run)
         )
         monkeypatch.setattr(teardown, "current_cgroups", lambda: "cgroups")
-        monkeypatch.setattr(teardown, "remove_mounts", lambda *given: self.steps.append(
-            ("mounts", *given)))  # fmt: skip
-        monkeypatch.setattr(teardown, "remove_cgroups", lambda *given: self.steps.append(
-            ("cgroups", *given)))  # fmt: skip
+        monkeypatch.setattr(teardown, "remove_mounts", lambda *arguments: self.steps.append(
+            ("mounts", *arguments)))  # fmt: skip
+        monkeypatch.setattr(teardown, "remove_cgroups", lambda *arguments: self.steps.append(
+            ("cgroups", *arguments)))  # fmt: skip
 
     def _coroutine(self, name: str, answer: Any = None) -> Any:
-        async def call(*given: Any, **more: Any) -> Any:
-            self.steps.append((name, *given, *more.values()))
+        async def call(*arguments: Any, **more: Any) -> Any:
+            self.steps.append((name, *arguments, *more.values()))
             return answer
 
         return call
@@ -68,7 +68,7 @@ class Machine:
         settings = msgspec.structs.replace(SETTINGS, **changes)
         await teardown.clear_host(self.layout, settings, abandons_pods=abandons_pods)
         assert engine_in_use(self.layout, settings) is None
-        return [each[0] for each in self.steps]
+        return [step[0] for step in self.steps]
 
 
 @pytest.fixture
@@ -102,18 +102,18 @@ async def test_pods_end_where_they_were_left(
     if has_run:
         machine.run.mkdir()
     assert await machine.clear(**changes) == steps
-    given = {each[0]: each[1:] for each in machine.steps}
+    arguments = {step[0]: step[1:] for step in machine.steps}
     settings = msgspec.structs.replace(SETTINGS, **changes)
     root = cgroup_root(settings)
-    assert given["mounts"] == (machine.layout.node,)
-    assert given["cgroups"] == ([root], "cgroups")
-    if "end_pods" in given:
-        assert given["end_pods"] == (OTHER, machine.layout, settings)
-    if "unprotect" in given:
-        assert given["unprotect"] == ("network", "host")
-        assert given["gather"] == (machine.layout.root,)
-    if "tear_down" in given:
-        assert given["tear_down"] == ("plan", root)
+    assert arguments["mounts"] == (machine.layout.node,)
+    assert arguments["cgroups"] == ([root], "cgroups")
+    if "end_pods" in arguments:
+        assert arguments["end_pods"] == (OTHER, machine.layout, settings)
+    if "unprotect" in arguments:
+        assert arguments["unprotect"] == ("network", "host")
+        assert arguments["gather"] == (machine.layout.root,)
+    if "tear_down" in arguments:
+        assert arguments["tear_down"] == ("plan", root)
 
 
 async def test_pods_of_another_engine_can_be_left_to_it(machine: Machine) -> None:

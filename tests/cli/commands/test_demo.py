@@ -170,9 +170,7 @@ def test_after_a_failure_everything_is_taken_down(
     assert stage.steps == [step for step in STEPS if not (at_start and step == ("run", True))]
 
 
-def test_examples_that_are_none_are_said_before_anything_starts(
-    stage: Stage, tmp_path: Path
-) -> None:
+def test_invalid_examples_are_an_error_before_anything_starts(stage: Stage, tmp_path: Path) -> None:
     assert "there are no examples" in moor("demo", "--examples", tmp_path).err
     (tmp_path / "a.yaml").write_text("kind: [")
     answer = moor("demo", "--examples", tmp_path)

@@ -33,7 +33,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.host = a_host()
-        self.told: tuple[Handler, ...] = ()
+        self.in_use: tuple[Handler, ...] = ()
         self.asked: list[object] = []
 
     async def look(
@@ -44,9 +44,9 @@ class Machine:
         self.asked.append((layout.root, is_installing))
         return self.host, (RUNC, GVISOR)
 
-    async def handlers_in_use(self, _layout: Layout, found: object) -> HandlersInUse:
-        self.asked.append(found)
-        return HandlersInUse(self.told)
+    async def handlers_in_use(self, _layout: Layout, handlers: object) -> HandlersInUse:
+        self.asked.append(handlers)
+        return HandlersInUse(self.in_use)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_machine_that_can_run_pods_is_status_0(machine: Machine, tmp_path: Pat
     assert machine.asked[2] == (tmp_path, True)
 
 
-def test_a_problem_is_status_4_and_its_remedy_stands_below(
+def test_problem_exits_with_status_4_and_prints_its_remedy_below(
     machine: Machine, tmp_path: Path
 ) -> None:
     machine.host = a_host(is_root=False)
@@ -98,10 +98,10 @@ def test_a_problem_is_status_4_and_its_remedy_stands_below(
 def test_a_defect_that_a_handler_file_avoids_is_none(
     machine: Machine, tmp_path: Path, own: dict[str, Any], has_defect: bool
 ) -> None:
-    machine.told = (Handler(handler="gvisor", runtime="runsc", version="2", **own),)
-    said = str(rows_of("--data-dir", tmp_path))
-    assert ("ls fails" in said) == has_defect
-    assert ("also bad" in said) == ("defect" in own)
+    machine.in_use = (Handler(handler="gvisor", runtime="runsc", version="2", **own),)
+    rows = str(rows_of("--data-dir", tmp_path))
+    assert ("ls fails" in rows) == has_defect
+    assert ("also bad" in rows) == ("defect" in own)
 
 
 def test_what_a_handler_file_names_counts_for_its_handler_alone() -> None:
@@ -135,10 +135,10 @@ def test_the_store_is_read_when_asked_for(tmp_path: Path) -> None:
 def test_both_directories_of_handler_files_are_looked_at(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[object] = []
-    monkeypatch.setattr(doctor, "examine", lambda *args: (given.extend(args), ())[1])
+    passed: list[object] = []
+    monkeypatch.setattr(doctor, "examine", lambda *args: (passed.extend(args), ())[1])
     layout = cluster(tmp_path)
     assert moor("doctor", "--data-dir", layout.root).status == 0
-    assert given == [
+    assert passed == [
         machine.host, (RUNC, GVISOR), (HANDLER_DIRECTORY, layout.engine / "handlers.d"),
     ]  # fmt: skip

@@ -15,7 +15,7 @@ from moorage.cluster.errors import LeftoverError, StopError
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings
 from moorage.linux.command import CommandError
-from tests.cli.moor import Answer, cluster, held, moor
+from tests.cli.moor import Answer, cluster, locked, moor
 
 
 class Machine:
@@ -46,7 +46,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
 
 def test_a_running_cluster_ends_and_then_its_pods(machine: Machine, tmp_path: Path) -> None:
     layout = cluster(tmp_path)
-    with held(layout):
+    with locked(layout):
         assert moor("down", "--data-dir", layout.root) == Answer(0, "stopped\n", "")
     assert machine.cleared == [(layout.root, "0a1b2c3d", False)]
     answer = moor("down", "--abandon-pods", "--data-dir", layout.root)
@@ -57,7 +57,7 @@ def test_a_running_cluster_ends_and_then_its_pods(machine: Machine, tmp_path: Pa
 
 def test_pods_can_be_kept(machine: Machine, tmp_path: Path) -> None:
     layout = cluster(tmp_path)
-    with held(layout):
+    with locked(layout):
         assert moor("down", "--keep-pods", "--data-dir", layout.root).out == "stopped\n"
     assert machine.cleared == []
 
@@ -83,7 +83,7 @@ def test_pods_that_are_kept_exclude_what_ends_them(
 
 
 @pytest.mark.parametrize("error", [LeftoverError("why"), CommandError(["ip"], "why")])
-def test_what_stays_on_the_machine_is_said_and_the_data_stay(
+def test_failed_cleanup_is_reported_and_the_data_stay(
     machine: Machine, tmp_path: Path, error: Exception
 ) -> None:
     layout = cluster(tmp_path)

@@ -107,14 +107,14 @@ def test_clear_ends_every_pod_and_leaves(engine: Engine) -> None:
     assert engine.steps[2:] == ["runs", "removed all", "ended"]
 
 
-def test_a_failure_is_one_sentence(engine: Engine) -> None:
+def test_failure_is_one_line(engine: Engine) -> None:
     engine.error = EngineError("another engine runs")
     answer = moor("engine")
     assert (answer.status, answer.err) == (1, "moor: another engine runs\n")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         (("--listen", "/x.sock"), 2, "--listen takes an endpoint of the form"),
         (("--listen", f"unix:///{'x' * 107}"), 2, "at most 107 bytes"),
@@ -127,12 +127,12 @@ def test_a_failure_is_one_sentence(engine: Engine) -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_is_wrong_usage(
-    engine: Engine, arguments: tuple[str, ...], status: int, said: str
+def test_invalid_options_are_a_usage_error(
+    engine: Engine, arguments: tuple[str, ...], status: int, message: str
 ) -> None:
     answer = moor("engine", *arguments)
     assert answer.status == status
-    assert said in answer.err
+    assert message in answer.err
     assert (engine.options is None) == (status != 0)
 
 

@@ -15,7 +15,7 @@ from moorage.cluster import Cluster
 from moorage.cluster.explain import NodeAnswer, PodExplanation
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings, load
-from tests.cli.moor import change, cluster, held, moor
+from tests.cli.moor import change, cluster, locked, moor
 
 ANSWER = PodExplanation(
     pod="default/a", phase="Running", verdict="runs on n1", runtime_class="gvisor",
@@ -48,11 +48,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     return asked
 
 
-def test_the_answer_has_a_section_for_each_that_has_something_to_say(
+def test_answer_has_a_section_for_each_part_with_content(
     asked: list[tuple[str, str, str]], tmp_path: Path
 ) -> None:
     layout = cluster(tmp_path)
-    with held(layout):
+    with locked(layout):
         whole = moor("explain", "pod/a", "--data-dir", layout.root)
         bare = moor("explain", "b", "-n", "other", "--data-dir", layout.root)
     assert whole.out == (
@@ -78,18 +78,18 @@ def test_a_pod_is_named_in_each_way_that_kubectl_takes(
     asked: list[tuple[str, str, str]], tmp_path: Path, target: str
 ) -> None:
     layout = cluster(tmp_path)
-    with held(layout):
-        said = moor("explain", target, "-o", "json", "--data-dir", layout.root)
-    assert json.loads(said.out)["nodes"][1]["objections"] == ["no handler", "no room"]
+    with locked(layout):
+        answer = moor("explain", target, "-o", "json", "--data-dir", layout.root)
+    assert json.loads(answer.out)["nodes"][1]["objections"] == ["no handler", "no room"]
     assert asked == [("moorage", "default", "a")]
 
 
 @pytest.mark.parametrize("target", ["deployment/a", "pod/", "/a", ""])
-def test_what_is_no_pod_is_wrong_usage(
+def test_target_other_than_a_pod_is_a_usage_error(
     asked: list[tuple[str, str, str]], tmp_path: Path, target: str
 ) -> None:
     layout = cluster(tmp_path)
-    with held(layout):
+    with locked(layout):
         answer = moor("explain", target, "--data-dir", layout.root)
     assert answer.status == 2
     assert f"only pods can be explained: pod/NAME, not {target!r}" in answer.err
@@ -119,32 +119,32 @@ async def test_what_this_machine_knows_is_given_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_node: bool, answers: bool
 ) -> None:
     layout = change(cluster(tmp_path), has_node=has_node, filters_by_handler=has_node)
-    given: dict[str, Any] = {}
+    passed: dict[str, Any] = {}
 
     async def look(_layout: Layout) -> tuple[None, tuple[str, ...]]:
         return None, ("found",)
 
-    async def told(_layout: Layout, found: tuple[str, ...]) -> Any:
+    async def in_use(_layout: Layout, handlers: tuple[str, ...]) -> Any:
         if not answers:
             raise CliError("does not answer")
-        return type("Told", (), {"handlers": (*found, "told")})
+        return type("InUse", (), {"handlers": (*handlers, "reported")})
 
     async def explain_pod(api: Api, namespace: str, name: str, **more: Any) -> PodExplanation:
         assert isinstance(api, Api)
-        given.update(more, pod=f"{namespace}/{name}")
+        passed.update(more, pod=f"{namespace}/{name}")
         return ANSWER
 
     monkeypatch.setattr(explain, "inspect_machine", look)
-    monkeypatch.setattr(explain, "handlers_in_use", told)
+    monkeypatch.setattr(explain, "handlers_in_use", in_use)
     monkeypatch.setattr(explain, "explain_pod", explain_pod)
     monkeypatch.setattr(client, "load_kubeconfig", lambda path: path)
     monkeypatch.setattr(client, "Client", lambda *_, **__: Api())
     settings = load(layout.settings)
     assert settings is not None
     assert await explain._ask(Cluster(layout.root), settings, "space", "name") == ANSWER
-    assert given["pod"] == "space/name"
-    assert given["filters_by_handler"] == has_node
-    found = ("found",) if has_node else ()
-    assert given["local_handlers"] == ((*found, "told") if answers else ())
-    assert given["now"].utcoffset() is not None
-    assert given["records"] is not None
+    assert passed["pod"] == "space/name"
+    assert passed["filters_by_handler"] == has_node
+    result = ("found",) if has_node else ()
+    assert passed["local_handlers"] == ((*result, "reported") if answers else ())
+    assert passed["now"].utcoffset() is not None
+    assert passed["records"] is not None

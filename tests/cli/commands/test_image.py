@@ -14,7 +14,7 @@ import yaml
 from moorage.cli.commands import image as module
 from moorage.cluster.layout import Layout
 from moorage.cri import pb
-from tests.cli.moor import Answer, FakeEngine, change, cluster, held, moor, serving
+from tests.cli.moor import Answer, FakeEngine, change, cluster, locked, moor, serving
 
 ID = f"sha256:{'0123456789ab' * 5}cdef"
 IMAGES = [
@@ -34,7 +34,7 @@ def layout(tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) 
     """A cluster that runs with an engine of its own."""
     monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
     layout = cluster(tmp_path, cluster_id="c")
-    with serving(engine, tmp_path / "c/engine.sock"), held(layout):
+    with serving(engine, tmp_path / "c/engine.sock"), locked(layout):
         yield layout
 
 
@@ -46,8 +46,8 @@ def test_list_has_a_row_for_each_name(layout: Layout) -> None:
         "b:2          0123456789ab   1.5 MiB   no",
         "(no name)    ee             0.0 MiB   no",
     ]
-    said = moor("image", "list", "-o", "yaml", "--data-dir", layout.root).out
-    assert yaml.safe_load(said)[1] == {
+    output = moor("image", "list", "-o", "yaml", "--data-dir", layout.root).out
+    assert yaml.safe_load(output)[1] == {
         "id": ID, "tags": ["b:1", "b:2"], "digests": ["b@sha256:1"], "size_bytes": 3 * 2**19,
         "pinned": False,
     }  # fmt: skip
@@ -93,7 +93,7 @@ def test_a_root_file_system_is_imported_by_way_of_a_file_that_goes(
     root_fs = archive_of(tmp_path / "root.tar", hello="x")
     answer = moor("image", "import", root_fs, "tool:3", "--data-dir", layout.root)
     assert answer == Answer(0, "x:1\nx:2\n", f"importing {root_fs} (0.0 MiB)\n")
-    assert [Path(each).parent for each in engine.loaded] == [layout.images]
+    assert [Path(path).parent for path in engine.loaded] == [layout.images]
     assert list(layout.images.iterdir()) == []
     assert layout.images.stat().st_mode & 0o777 == 0o700
     engine.loads.clear()
@@ -102,20 +102,20 @@ def test_a_root_file_system_is_imported_by_way_of_a_file_that_goes(
 
 
 @pytest.mark.parametrize(
-    ("name", "status", "said"),
+    ("name", "status", "message"),
     [
         (f"tool@sha256:{'a' * 64}", 2, "an import takes a name with a tag, not a digest"),
         ("No Name", 2, "invalid reference format"),
         ("tool", 1, "root.tar"),
     ],
 )
-def test_an_import_that_cannot_be_is_refused(
-    layout: Layout, tmp_path: Path, name: str, status: int, said: str
+def test_invalid_import_is_rejected(
+    layout: Layout, tmp_path: Path, name: str, status: int, message: str
 ) -> None:
     (tmp_path / "root.tar").write_text("no archive")
     answer = moor("image", "import", tmp_path / "root.tar", name, "--data-dir", layout.root)
     assert (answer.status, answer.out) == (status, "")
-    assert said in answer.err
+    assert message in answer.err
 
 
 def test_only_a_clusters_own_engine_loads(layout: Layout, tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_of_a_cluster_that_is_down_nothing_is_listed(tmp_path: Path) -> None:
         assert "is not running; `moor up` resumes it" in answer.err
 
 
-def test_on_a_terminal_progress_is_told_again_and_again(
+def test_progress_is_redrawn_on_a_terminal(
     layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = archive_of(tmp_path / "one.tar")
@@ -230,7 +230,7 @@ def test_on_a_terminal_progress_is_told_again_and_again(
     first, *again = answer.err.split("\r")
     assert first == sentence
     assert len(again) >= 2
-    assert all(each.startswith(f"{sentence} ") for each in again)
+    assert all(text.startswith(f"{sentence} ") for text in again)
     assert again[0] == f"{sentence} 0 s"
     assert again[-1].endswith(" s\n")
     assert 0 <= float(again[-1].split()[-2]) < 60

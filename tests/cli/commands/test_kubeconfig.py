@@ -25,8 +25,8 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def test_its_path_is_printed(layout: Layout) -> None:
-    said = moor("kubeconfig", "--data-dir", layout.root)
-    assert said == Answer(0, f"{layout.kubeconfig}\n", "")
+    answer = moor("kubeconfig", "--data-dir", layout.root)
+    assert answer == Answer(0, f"{layout.kubeconfig}\n", "")
 
 
 def test_the_users_file_is_changed_when_asked_for(layout: Layout, tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_the_users_file_is_changed_when_asked_for(layout: Layout, tmp_path: Path
     assert yaml.safe_load(own.read_text())["contexts"] == []
 
 
-def test_a_file_that_is_no_kubeconfig_is_left_alone(layout: Layout, tmp_path: Path) -> None:
+def test_invalid_kubeconfig_is_left_unchanged(layout: Layout, tmp_path: Path) -> None:
     own = tmp_path / "config"
     own.write_text("- thesis\n")
     for option in ("--merge", "--unmerge"):
@@ -50,7 +50,7 @@ def test_a_file_that_is_no_kubeconfig_is_left_alone(layout: Layout, tmp_path: Pa
     assert own.read_text() == "- thesis\n"
 
 
-def test_what_cannot_be_is_refused(layout: Layout, tmp_path: Path) -> None:
+def test_invalid_options_are_rejected(layout: Layout, tmp_path: Path) -> None:
     both = moor("kubeconfig", "--merge", "--unmerge", "--data-dir", layout.root)
     assert both.status == 2
     assert "--merge and --unmerge exclude each other" in both.err

@@ -49,8 +49,8 @@ def test_all_parts_are_merged_by_time_and_lines_without_one_stay_behind_theirs(
 )  # fmt: skip
 def test_only_a_whole_time_is_one(tmp_path: Path, word: str) -> None:
     root = lines_of(tmp_path, node=f"9999-01-02T03:04:05.000Z first\n{word} x\n", engine="0 y\n")
-    said = moor("logs", "--data-dir", root).out.splitlines()
-    assert said == [
+    output = moor("logs", "--data-dir", root).out.splitlines()
+    assert output == [
         "engine       0 y", "node         9999-01-02T03:04:05.000Z first", f"node         {word} x",
     ]  # fmt: skip
 
@@ -66,7 +66,7 @@ def test_one_part_is_printed_as_it_is_and_no_more_lines_than_asked_for(tmp_path:
     assert moor("logs", "node", "-n", -1, "--data-dir", root).status == 2
 
 
-def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
+def test_invalid_utf8_is_replaced(tmp_path: Path) -> None:
     layout = cluster(tmp_path)
     layout.logs.mkdir()
     layout.log("node").write_bytes(b"\xff!\n")
@@ -74,17 +74,17 @@ def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("node",), "node has written nothing: {}/logs/node.log does not exist"),
         ((), "the cluster has written nothing: {}/logs does not exist"),
     ],
 )
-def test_no_log_is_said(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_missing_log_is_an_error(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     root = cluster(tmp_path).root
     answer = moor("logs", *arguments, "--data-dir", root)
     assert answer.status == 1
-    assert answer.err == f"moor: {said.format(root)}\n"
+    assert answer.err == f"moor: {message.format(root)}\n"
 
 
 def test_without_the_program_tail_nothing_is_followed(
@@ -143,8 +143,8 @@ def test_ctrl_c_ends_following_and_its_programs(
     started: list[subprocess.Popen[bytes]] = []
     whole = subprocess.Popen
 
-    def popen(*given: object, **more: object) -> subprocess.Popen[bytes]:
-        started.append(whole(*given, **more))  # type: ignore[call-overload]
+    def popen(*arguments: object, **more: object) -> subprocess.Popen[bytes]:
+        started.append(whole(*arguments, **more))  # type: ignore[call-overload]
         return started[-1]
 
     def interrupted(*_: object) -> None:

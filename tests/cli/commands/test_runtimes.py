@@ -12,7 +12,7 @@ from moorage.cluster.host import Inventory
 from moorage.cluster.layout import Layout
 from moorage.cri import engine_pb
 from moorage.handlers import Handler
-from tests.cli.moor import FakeEngine, change, cluster, held, moor, serving
+from tests.cli.moor import FakeEngine, change, cluster, locked, moor, serving
 from tests.cluster.hosts import a_host
 from tests.fake_crio import Behaviour, FakeCrio, serving_apart
 
@@ -39,7 +39,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return looks
 
 
-def test_without_a_cluster_those_of_the_machine_with_reasons_below(
+def test_without_a_cluster_the_hosts_handlers_are_listed_with_reasons(
     looks: list[Path], tmp_path: Path
 ) -> None:
     listed = [
@@ -56,8 +56,8 @@ def test_without_a_cluster_those_of_the_machine_with_reasons_below(
         "    no KVM → turn it on",
     ]
     assert moor("runtimes", "--data-dir", tmp_path).out.splitlines() == [*listed, *old]
-    said = moor("runtimes", "--all", "--data-dir", tmp_path).out
-    assert said.splitlines() == [*listed, *kata, *old]
+    output = moor("runtimes", "--all", "--data-dir", tmp_path).out
+    assert output.splitlines() == [*listed, *kata, *old]
     assert looks == [tmp_path, tmp_path]
     rows = json.loads(moor("runtimes", "--all", "-o", "json", "--data-dir", tmp_path).out)
     assert [row["handler"] for row in rows] == ["runc", "kata", "old"]
@@ -69,7 +69,7 @@ def test_of_a_running_cluster_the_engines_with_their_files_and_complaints(
 ) -> None:
     monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
     layout = cluster(tmp_path, cluster_id="c")
-    told = engine_pb.Handlers(
+    reported = engine_pb.Handlers(
         handlers=[
             engine_pb.Handler(
                 name="runc", is_default=True, is_available=True, program="/opt/runc.new",
@@ -78,7 +78,7 @@ def test_of_a_running_cluster_the_engines_with_their_files_and_complaints(
         ],
         complaints=["b.toml: no binary"],
     )  # fmt: skip
-    with serving(FakeEngine(handlers=told), tmp_path / "c/engine.sock"), held(layout):
+    with serving(FakeEngine(handlers=reported), tmp_path / "c/engine.sock"), locked(layout):
         answer = moor("runtimes", "--all", "--data-dir", layout.root)
     assert answer.err == "broken: b.toml: no binary\n"
     assert answer.out.splitlines() == [

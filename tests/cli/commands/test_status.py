@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from tests.cli.moor import cluster, held, moor
+from tests.cli.moor import cluster, locked, moor
 
 
 def test_each_part_has_a_row(tmp_path: Path) -> None:
@@ -15,7 +15,7 @@ def test_each_part_has_a_row(tmp_path: Path) -> None:
     part = {"state": "restarting", "pid": 0, "restarts": 2, "ready_after_s": None, "last_end": why}
     ready = {"state": "ready", "pid": os.getpid(), "restarts": 0, "ready_after_s": 1.5}
     layout.state.write_text(json.dumps({"parts": {"apiserver": ready, "node": part}}))
-    with held(layout) as pid:
+    with locked(layout) as pid:
         answer = moor("status", "--data-dir", layout.root)
         rows = json.loads(moor("status", "-o", "json", "--data-dir", layout.root).out)
     assert (answer.status, answer.err) == (0, "")
@@ -34,7 +34,7 @@ def test_each_part_has_a_row(tmp_path: Path) -> None:
     assert [row["last_end"] for row in rows] == ["", "", why]
 
 
-def test_a_cluster_that_is_down_or_is_none_is_status_3(tmp_path: Path) -> None:
+def test_stopped_or_missing_cluster_exits_with_status_3(tmp_path: Path) -> None:
     layout = cluster(tmp_path)
     down = moor("status", "--data-dir", layout.root)
     assert (down.status, down.out) == (3, "")

@@ -26,7 +26,7 @@ from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import Settings, SettingsError, load
 from moorage.cluster.supervisor import AlreadyRunningError
 from moorage.handlers import Handler
-from tests.cli.moor import Answer, change, cluster, held, moor
+from tests.cli.moor import Answer, change, cluster, locked, moor
 from tests.cluster.hosts import a_host, tools_without
 from tests.cluster.test_settings import SETTINGS
 from tests.fake_crio import Behaviour, FakeCrio, serving_apart
@@ -96,7 +96,7 @@ def with_keys(layout: Layout) -> Layout:
 
 
 @pytest.mark.parametrize(
-    ("options", "given"),
+    ("options", "expected"),
     [
         ((), {}),
         (("--no-node",), {"has_node": False}),
@@ -138,24 +138,24 @@ def with_keys(layout: Layout) -> Layout:
     ],
     ids=str,
 )  # fmt: skip
-def test_what_was_said_is_given_and_nothing_else(
-    start: Start, tmp_path: Path, options: tuple[object, ...], given: dict[str, Any]
+def test_only_options_of_the_command_line_are_passed(
+    start: Start, tmp_path: Path, options: tuple[object, ...], expected: dict[str, Any]
 ) -> None:
     answer = moor("up", *options, "--data-dir", tmp_path / "d")
     assert answer == Answer(0, "", "")
-    assert start.choices.given() == given
+    assert start.choices.given() == expected
     assert not start.choices.accepts_loss
     looked = [] if "--no-node" in options else [("look", False)]
     assert start.steps == [*looked, ("open", tmp_path / "d"), ("become", "")]
 
 
-def test_loss_is_accepted_when_that_is_said(start: Start, tmp_path: Path) -> None:
+def test_loss_is_accepted_with_accept_loss(start: Start, tmp_path: Path) -> None:
     moor("up", "--accept-loss", "--data-dir", tmp_path / "d")
     assert start.choices.accepts_loss
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--feature-gate", "RuntimeClass=maybe"), "its value true or false"),
         (("--feature-gate", "Wings=true"), "the gate is RuntimeClass"),
@@ -171,12 +171,12 @@ def test_loss_is_accepted_when_that_is_said(start: Start, tmp_path: Path) -> Non
     ],
     ids=str,
 )
-def test_what_cannot_be_is_wrong_usage(
-    start: Start, tmp_path: Path, options: tuple[object, ...], said: str
+def test_invalid_options_are_a_usage_error(
+    start: Start, tmp_path: Path, options: tuple[object, ...], message: str
 ) -> None:
     answer = moor("up", *options, "--data-dir", tmp_path / "d")
     assert answer.status == 2
-    assert said in answer.err
+    assert message in answer.err
     assert start.steps == []
 
 
@@ -226,7 +226,7 @@ def test_the_supervisor_learns_where_the_context_was_added(start: Start, tmp_pat
     assert start.steps[-1] == ("become", str(tmp_path / "user" / "config"))
 
 
-def test_a_start_that_fails_is_one_sentence(start: Start, tmp_path: Path) -> None:
+def test_failed_start_is_reported_in_one_line(start: Start, tmp_path: Path) -> None:
     layout = cluster(tmp_path)
     start.start_failure = StartError("not ready")
     answer = moor("up", "--detach", "--no-node", "--data-dir", layout.root)
@@ -234,7 +234,7 @@ def test_a_start_that_fails_is_one_sentence(start: Start, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (SettingsError("why"), "moor: why\n"),
         (NoSubnetError(_ROUTE.network), "every /24 network"),
@@ -242,17 +242,17 @@ def test_a_start_that_fails_is_one_sentence(start: Start, tmp_path: Path) -> Non
         (OSError(28, "disk full"), "cannot be used for a cluster: disk full; choose another"),
     ],
 )
-def test_a_cluster_that_cannot_be_opened_is_said(
-    start: Start, tmp_path: Path, error: Exception, said: str
+def test_cluster_that_cannot_be_opened_is_an_error(
+    start: Start, tmp_path: Path, error: Exception, message: str
 ) -> None:
     start.failure = error
     answer = moor("up", "--no-node", "--data-dir", tmp_path / "d")
     assert answer.status == 1
-    assert said in answer.err
+    assert message in answer.err
     assert start.steps == []
 
 
-def test_one_that_began_to_run_meanwhile_is_said(start: Start, tmp_path: Path) -> None:
+def test_cluster_started_meanwhile_is_an_error(start: Start, tmp_path: Path) -> None:
     layout = cluster(tmp_path)
     start.failure = AlreadyRunningError(layout, 7)
     answer = moor("up", "--no-node", "--data-dir", layout.root)
@@ -260,9 +260,7 @@ def test_one_that_began_to_run_meanwhile_is_said(start: Start, tmp_path: Path) -
     assert answer.err == f"moor: {start.failure}\n"
 
 
-def test_an_engine_of_others_is_probed_in_place_of_the_machine(
-    start: Start, tmp_path: Path
-) -> None:
+def test_external_engine_is_probed_instead_of_the_host(start: Start, tmp_path: Path) -> None:
     layout = cluster(tmp_path)
     missing = f"unix://{tmp_path}/none.sock"
     answer = moor("up", "--cri", missing, "--data-dir", layout.root)
@@ -291,7 +289,7 @@ def test_one_that_runs_is_reported_and_nothing_is_opened(start: Start, tmp_path:
     layout = with_keys(cluster(tmp_path, name="mine"))
     part = {"pid": os.getpid(), "restarts": 0, "ready_after_s": None}
     states = {"apiserver": "ready", "node": "starting", "engine": "restarting"}
-    with held(layout) as pid:
+    with locked(layout) as pid:
         plain = moor("up", "--data-dir", layout.root)
         assert not (tmp_path / "user").exists()
         parts = {name: {**part, "state": state} for name, state in states.items()}
@@ -312,7 +310,7 @@ def test_one_that_runs_is_reported_and_nothing_is_opened(start: Start, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--no-node",), "--node"),
         (("--feature-gate", "RuntimeClass=false"), "--feature-gate"),
@@ -326,13 +324,13 @@ def test_one_that_runs_is_reported_and_nothing_is_opened(start: Start, tmp_path:
     ids=str,
 )
 def test_one_that_runs_otherwise_is_left_alone(
-    start: Start, tmp_path: Path, options: tuple[object, ...], said: str
+    start: Start, tmp_path: Path, options: tuple[object, ...], message: str
 ) -> None:
     layout = cluster(tmp_path)
-    with held(layout) as pid:
+    with locked(layout) as pid:
         answer = moor("up", *options, "--merge", "--data-dir", layout.root)
     assert (answer.status, answer.out) == (1, "")
-    assert f"It runs with a different {said}, and options take effect" in answer.err
+    assert f"It runs with a different {message}, and options take effect" in answer.err
     assert str(pid) in answer.err
     assert f"`moor down --keep-pods --data-dir {layout.root}` first" in answer.err
     assert not (tmp_path / "user").exists()

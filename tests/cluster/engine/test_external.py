@@ -1,4 +1,4 @@
-"""A cluster's pods on an engine of others: ended, or named where they cannot be."""
+"""A cluster's pods on an external engine: ended, or named where they cannot be."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_only_sandboxes_of_the_cluster_are_removed(
     async with serving(fake, tmp_path) as endpoint:
         assert await end_pods(endpoint, layout, SETTINGS) == 3
         assert await end_pods(endpoint, layout, SETTINGS) == 0
-    left = [each.metadata.name for each in fake.sandboxes.values()]
+    left = [sandbox.metadata.name for sandbox in fake.sandboxes.values()]
     assert left == ["of-another-cluster", "of-a-kubelet", "earlier-of-another"]
 
 

@@ -23,25 +23,25 @@ def test_an_engine_has_the_clusters_places_network_and_mirrors(tmp_path: Path) -
     settings = msgspec.structs.replace(
         SETTINGS, registry_mirrors=mirrors, image_limit_bytes=5 << 30
     )
-    found = plan_engine(Layout(tmp_path), settings, a_host())
-    options = found.options
+    engine_plan = plan_engine(Layout(tmp_path), settings, a_host())
+    options = engine_plan.options
     assert options.paths.data == tmp_path / "engine"
-    assert options.socket == found.paths.socket
+    assert options.socket == engine_plan.paths.socket
     assert options.cni_programs == (Path("/opt/cni/bin"),)
-    assert options.cni_configurations == found.paths.cni
+    assert options.cni_configurations == engine_plan.paths.cni
     assert options.handler_directories == (HANDLER_DIRECTORY,)
     assert options.registry_mirrors == mirrors
     assert options.image_limits == ImageLimits(unpacked_bytes=5 << 30)
-    # The settings leave the engine's limit as it is where nobody chooses one.
+    # The settings leave the engine's limit as it is where none is chosen.
     assert ImageLimits().unpacked_bytes == SETTINGS.image_limit_bytes
     assert options.pinned_images == {BUSYBOX, NGINX_STAND_IN}
-    assert str(found.network.subnet) == settings.pod_network
-    assert found.network.leases == found.paths.leases
+    assert str(engine_plan.network.subnet) == settings.pod_network
+    assert engine_plan.network.leases == engine_plan.paths.leases
     assert cgroup_root(settings) == "/moorage-0a1b2c3d"
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"is_root": False}, "needs root"),
         ({"tools": tools_without("conmon")},
@@ -52,9 +52,9 @@ def test_an_engine_has_the_clusters_places_network_and_mirrors(tmp_path: Path) -
     ],
 )  # fmt: skip
 def test_what_an_engine_cannot_do_without_is_named(
-    tmp_path: Path, fields: dict[str, Any], said: str
+    tmp_path: Path, fields: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(NoEngineError, match=said):
+    with pytest.raises(NoEngineError, match=message):
         plan_engine(Layout(tmp_path), SETTINGS, a_host(**fields))
 
 

@@ -47,7 +47,7 @@ def naming(path: object) -> bytes:
     [
         (naming("/moorage-x/kubepods/poda/c1"), {"/moorage-x/kubepods/poda/c1"}),
         (naming("relative:slice:c1"), set()),
-        # Every cgroup of the machine is below the root: that is no path to remove.
+        # Every cgroup on the host is below the root: that is no path to remove.
         (naming("/"), set()),
         (naming("/a/../.."), set()),
         (naming(""), set()),
@@ -83,8 +83,8 @@ def test_cgroups_go_with_empty_ones_above_and_below(tmp_path: Path) -> None:
     (two / "moorage-x" / "kubepods" / "podb").mkdir()
     cgroups = Cgroups(Layout.V1, hierarchies=(one, two))
     remove_cgroups(["/moorage-x/kubepods/poda", "/moorage-x/gone"], cgroups)
-    assert sorted(each.name for each in one.iterdir()) == ["other"]
-    assert [each.name for each in (two / "moorage-x" / "kubepods").iterdir()] == ["podb"]
+    assert sorted(path.name for path in one.iterdir()) == ["other"]
+    assert [path.name for path in (two / "moorage-x" / "kubepods").iterdir()] == ["podb"]
     assert (two / "other" / "mine").is_dir()
 
 
@@ -101,8 +101,8 @@ async def test_only_this_clusters_processes_are_ended(short_path: Path) -> None:
     script = "sleep 60 & echo started; wait"
 
     def monitor(*options: object) -> subprocess.Popen[str]:
-        given = [each if isinstance(each, bytes) else str(each) for each in options]
-        argv = ["sh", "-c", script, "monitor", *given]
+        arguments = [option if isinstance(option, bytes) else str(option) for option in options]
+        argv = ["sh", "-c", script, "monitor", *arguments]
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"

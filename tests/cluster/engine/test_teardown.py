@@ -74,7 +74,7 @@ async def test_without_traces_no_engine_is_made(
     assert not plan.paths.data.exists()
 
 
-async def test_an_engine_that_cannot_run_is_no_obstacle(plan: EnginePlan) -> None:
+async def test_teardown_works_if_the_engine_cannot_run(plan: EnginePlan) -> None:
     plan.paths.engine.prepare()
     with monitor(plan) as left, plan.paths.engine.lock.open("w") as lock:
         # As if another had the directories.

@@ -16,7 +16,7 @@ APART = Cgroups(Layout.HYBRID, {"cpu": Path("/c")}, Path("/u"), ("hugetlb",))
 
 
 class FakeMounts:
-    """The machine's mounts, as far as the module can tell."""
+    """The host's mounts, as far as the module reads them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.points: list[Path] = []
@@ -37,7 +37,7 @@ class FakeMounts:
         self.points.remove(point)
 
     def _current(self) -> tuple[Mount, ...]:
-        return tuple(Mount(each, "cgroup", "cgroup", frozenset()) for each in self.points)
+        return tuple(Mount(point, "cgroup", "cgroup", frozenset()) for point in self.points)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_the_marker_of_a_cluster_that_was_faster_stays(mounts: FakeMounts, tmp_p
 
 
 @pytest.mark.parametrize("has_point", [True, False])
-def test_a_mount_that_somebody_took_away_is_no_obstacle(
+def test_unmount_tolerates_a_mount_that_is_already_gone(
     mounts: FakeMounts, tmp_path: Path, has_point: bool
 ) -> None:
     marker, point = tmp_path / "marker", tmp_path / "hugetlb"

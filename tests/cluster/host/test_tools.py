@@ -25,8 +25,8 @@ from tests.cluster.programs import write_program
 )
 async def test_versions(tmp_path: Path, script: str, version: str, complaint: str) -> None:
     program = write_program(tmp_path, "conmon", script)
-    found = await find_tools(str(tmp_path))
-    assert found["conmon"] == tools.Tool(program, version, complaint)
+    programs = await find_tools(str(tmp_path))
+    assert programs["conmon"] == tools.Tool(program, version, complaint)
 
 
 async def test_a_program_that_never_answers_is_a_tool_without_version(
@@ -34,9 +34,9 @@ async def test_a_program_that_never_answers_is_a_tool_without_version(
 ) -> None:
     monkeypatch.setattr(tools, "ASK_DEADLINE_S", 0.05)
     write_program(tmp_path, "runc", "sleep 60")
-    found = await find_tools(str(tmp_path))
-    assert found["runc"].version == ""
-    assert "no answer" in found["runc"].complaint
+    programs = await find_tools(str(tmp_path))
+    assert programs["runc"].version == ""
+    assert "no answer" in programs["runc"].complaint
 
 
 async def test_what_is_not_there_or_no_program_is_not_found(tmp_path: Path) -> None:
@@ -78,6 +78,6 @@ async def test_the_firewall_is_tried(
 ) -> None:
     if script is not None:
         write_program(tmp_path, "iptables", script)
-    found = await check_firewall(str(tmp_path))
-    assert found.is_usable == is_usable
-    assert complaint in found.complaint
+    firewall = await check_firewall(str(tmp_path))
+    assert firewall.is_usable == is_usable
+    assert complaint in firewall.complaint

@@ -31,44 +31,44 @@ TWO = Image(
 
 def files(archive: bytes) -> dict[str, bytes]:
     with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
-        return {each.name: opened.extractfile(each).read() for each in opened}  # type: ignore[union-attr]
+        return {member.name: opened.extractfile(member).read() for member in opened}  # type: ignore[union-attr]
 
 
-def blob(found: dict[str, bytes], descriptor: dict[str, Any]) -> bytes:
+def blob(contents: dict[str, bytes], descriptor: dict[str, Any]) -> bytes:
     """The blob a descriptor names, which must be as long as it says."""
-    content = found["blobs/sha256/" + descriptor["digest"].removeprefix("sha256:")]
+    content = contents["blobs/sha256/" + descriptor["digest"].removeprefix("sha256:")]
     assert len(content) == descriptor["size"]
     return content
 
 
 def test_every_blob_is_named_by_its_digest_and_there_once() -> None:
-    found = files(write_archive((ONE, TWO)))
-    names = [name for name in found if name.startswith("blobs/")]
+    contents = files(write_archive((ONE, TWO)))
+    names = [name for name in contents if name.startswith("blobs/")]
     for name in names:
-        assert hashlib.sha256(found[name]).hexdigest() == name.rpartition("/")[2]
+        assert hashlib.sha256(contents[name]).hexdigest() == name.rpartition("/")[2]
     # Two manifests, two configurations, and the shared layer beside the other.
     assert len(names) == 6
-    assert json.loads(found["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}
+    assert json.loads(contents["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}
 
 
 def test_the_index_leads_to_each_image() -> None:
-    found = files(write_archive((ONE, TWO)))
-    index = json.loads(found["index.json"])
+    contents = files(write_archive((ONE, TWO)))
+    index = json.loads(contents["index.json"])
     assert index["mediaType"] == "application/vnd.oci.image.index.v1+json"
     for image, descriptor in zip((ONE, TWO), index["manifests"], strict=True):
         assert set(descriptor["annotations"].values()) == {image.name}
         assert descriptor["platform"]["architecture"] == image.platform.architecture
-        manifest = json.loads(blob(found, descriptor))
-        configuration = blob(found, manifest["config"])
+        manifest = json.loads(blob(contents, descriptor))
+        configuration = blob(contents, manifest["config"])
         assert digest(configuration) == image.id
-        assert tuple(blob(found, each) for each in manifest["layers"]) == image.layers
-        told = json.loads(configuration)
-        assert told["rootfs"]["diff_ids"] == [digest(each) for each in image.layers]
+        assert tuple(blob(contents, layer) for layer in manifest["layers"]) == image.layers
+        image_config = json.loads(configuration)
+        assert image_config["rootfs"]["diff_ids"] == [digest(layer) for layer in image.layers]
 
 
 def test_the_configuration_says_how_the_image_is_started() -> None:
-    told = json.loads(TWO.configuration)
-    assert told["config"] == {
+    image_config = json.loads(TWO.configuration)
+    assert image_config["config"] == {
         "Entrypoint": ["/bin/sh"],
         "Cmd": ["-c", "true"],
         "Env": ["PATH=/bin"],
@@ -77,8 +77,8 @@ def test_the_configuration_says_how_the_image_is_started() -> None:
         "WorkingDir": "/",
         "Labels": {"org.opencontainers.image.description": "two layers"},
     }
-    assert (told["os"], told["architecture"]) == ("linux", "amd64")
-    assert "variant" not in told
+    assert (image_config["os"], image_config["architecture"]) == ("linux", "amd64")
+    assert "variant" not in image_config
     assert json.loads(ONE.configuration)["variant"] == "v8"
 
 

@@ -32,14 +32,14 @@ def paths(layer: bytes) -> set[str]:
 
 
 def test_both_programs_give_three_images_that_share_a_layer() -> None:
-    found = by_name(images_from(BOX, CATATONIT))
-    assert set(found) == {PAUSE, BUSYBOX, NGINX_STAND_IN}
-    assert found[PAUSE].entrypoint == ("/pause", "-P")
-    assert found[NGINX_STAND_IN].layers[0] is found[BUSYBOX].layers[0]
+    images_by_name = by_name(images_from(BOX, CATATONIT))
+    assert set(images_by_name) == {PAUSE, BUSYBOX, NGINX_STAND_IN}
+    assert images_by_name[PAUSE].entrypoint == ("/pause", "-P")
+    assert images_by_name[NGINX_STAND_IN].layers[0] is images_by_name[BUSYBOX].layers[0]
     assert {"bin/sh", "bin/httpd", "usr/bin/env", "tmp", "etc/passwd"} <= paths(
-        found[BUSYBOX].layers[0]
+        images_by_name[BUSYBOX].layers[0]
     )
-    assert paths(found[NGINX_STAND_IN].layers[1]) >= {"usr/bin/serve", "www/index.html"}
+    assert paths(images_by_name[NGINX_STAND_IN].layers[1]) >= {"usr/bin/serve", "www/index.html"}
 
 
 def test_without_catatonit_busybox_holds_the_namespaces() -> None:
@@ -59,12 +59,12 @@ def test_without_either_there_is_nothing() -> None:
 
 def test_every_image_names_its_description_and_platform() -> None:
     for image in images_from(BOX, CATATONIT):
-        told = json.loads(image.configuration)
-        assert told["config"]["Labels"]["org.opencontainers.image.description"]
-        assert told["architecture"] == "amd64"
+        image_config = json.loads(image.configuration)
+        assert image_config["config"]["Labels"]["org.opencontainers.image.description"]
+        assert image_config["architecture"] == "amd64"
 
 
-async def test_programs_that_are_not_fit_are_told_of(tmp_path: Path) -> None:
+async def test_unusable_programs_are_named_in_the_error(tmp_path: Path) -> None:
     dynamic = tmp_path / "catatonit"
     dynamic.write_bytes(elf(kinds=(PT_INTERP,)))
     with pytest.raises(NoPauseError) as caught:

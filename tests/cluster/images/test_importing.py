@@ -35,7 +35,7 @@ class Store:
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setattr(
-        importing, "write_archive", lambda images: " ".join(each.name for each in images).encode()
+        importing, "write_archive", lambda images: " ".join(image.name for image in images).encode()
     )
     return Store()
 

@@ -23,19 +23,25 @@ def members(layer: bytes) -> list[tarfile.TarInfo]:
 
 
 def test_directories_are_implied_and_links_come_last() -> None:
-    found = members(write_layer(ENTRIES))
-    assert [each.name for each in found] == [
+    entries = members(write_layer(ENTRIES))
+    assert [entry.name for entry in entries] == [
         "bin", "bin/tool", "etc", "etc/deep", "etc/deep/file", "tmp", "bin/a-link",
     ]  # fmt: skip
-    modes = {each.name: each.mode for each in found}
+    modes = {entry.name: entry.mode for entry in entries}
     assert (modes["bin"], modes["bin/tool"], modes["tmp"]) == (0o755, 0o755, 0o1777)
-    assert found[-1].islnk()
-    assert found[-1].linkname == "bin/tool"
+    assert entries[-1].islnk()
+    assert entries[-1].linkname == "bin/tool"
 
 
-def test_nothing_of_the_machine_gets_in() -> None:
-    for each in members(write_layer(ENTRIES)):
-        assert (each.mtime, each.uid, each.gid, each.uname, each.gname) == (0, 0, 0, "", "")
+def test_layer_contains_no_host_metadata() -> None:
+    for member in members(write_layer(ENTRIES)):
+        assert (member.mtime, member.uid, member.gid, member.uname, member.gname) == (
+            0,
+            0,
+            0,
+            "",
+            "",
+        )
 
 
 @given(st.permutations(sorted(ENTRIES)))
@@ -50,12 +56,12 @@ NAMES = st.text("abcdefg-_.äß", min_size=1, max_size=120).filter(lambda name: 
 def test_what_goes_in_comes_out(files: dict[str, bytes]) -> None:
     layer = write_layer({path: File(content) for path, content in files.items()})
     with tarfile.open(fileobj=io.BytesIO(layer)) as archive:
-        read = {each.name: archive.extractfile(each) for each in archive.getmembers()}
+        read = {member.name: archive.extractfile(member) for member in archive.getmembers()}
         assert {name: file.read() for name, file in read.items() if file} == files
 
 
 @pytest.mark.parametrize("target", ["bin/absent", "bin", "bin/other-link"])
-def test_a_link_to_what_is_no_file_is_refused(target: str) -> None:
+def test_hard_link_to_other_than_a_file_is_rejected(target: str) -> None:
     entries = {**ENTRIES, "bin/other-link": HardLink("bin/tool"), "x": HardLink(target)}
     with pytest.raises(ValueError, match=f"x links to {target}"):
         write_layer(entries)

@@ -20,8 +20,8 @@ IMAGES = [
 
 async def test_they_are_listed_by_their_first_name(tmp_path: Path) -> None:
     with serving(FakeEngine(images=IMAGES), tmp_path / "e.sock") as endpoint:
-        found = await list_images(endpoint)
-    assert found == (
+        images = await list_images(endpoint)
+    assert images == (
         ListedImage("sha256:2", (), ("a@2",), 0, False),
         ListedImage("sha256:1", ("b:1", "b:2"), ("b@1",), 7, True),
         ListedImage("sha256:0", (), (), 0, False),
@@ -57,7 +57,7 @@ async def test_an_archive_is_loaded_by_its_whole_path(
             await load_archive(endpoint, Path("x.tar"))
 
 
-async def test_an_engine_that_is_away_is_said(tmp_path: Path) -> None:
+async def test_unreachable_engine_is_an_error(tmp_path: Path) -> None:
     endpoint = f"unix://{tmp_path}/none.sock"
     with pytest.raises(ImageError, match="images cannot be listed: "):
         await list_images(endpoint)

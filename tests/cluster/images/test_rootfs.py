@@ -66,7 +66,7 @@ def test_a_root_without_a_shell_starts_nothing_by_itself(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"root:x:0:0", "is not a tar archive"),
         (b"", "is not a tar archive"),
@@ -79,9 +79,9 @@ def test_a_root_without_a_shell_starts_nothing_by_itself(tmp_path: Path) -> None
     ],
     ids=["text", "empty", "cut", "cut gzip", "xz", "bzip2", "no files", "an image"],
 )
-def test_what_is_no_root_file_system_is_named(tmp_path: Path, content: bytes, said: str) -> None:
+def test_invalid_root_file_system_is_rejected(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "root").write_bytes(content)
-    with pytest.raises(RootfsError, match=said):
+    with pytest.raises(RootfsError, match=message):
         read_rootfs(tmp_path / "root")
 
 

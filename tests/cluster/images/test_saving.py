@@ -24,13 +24,16 @@ def layout(tmp_path: Path) -> Layout:
 def names_in(path: Path) -> list[str]:
     with tarfile.open(path) as archive:
         index = json.load(archive.extractfile("index.json"))  # type: ignore[arg-type]
-    return [each["annotations"]["org.opencontainers.image.ref.name"] for each in index["manifests"]]
+    return [
+        manifest["annotations"]["org.opencontainers.image.ref.name"]
+        for manifest in index["manifests"]
+    ]
 
 
 async def test_by_name_and_the_same_each_time(layout: Layout, tmp_path: Path) -> None:
     one, two = tmp_path / "one.tar", tmp_path / "two.tar"
     saved = await save_archive(layout, "", [BUSYBOX, PAUSE], one, overwrites=False)
-    assert [(each.name, each.is_exact) for each in saved] == [(BUSYBOX, True), (PAUSE, True)]
+    assert [(image.name, image.is_exact) for image in saved] == [(BUSYBOX, True), (PAUSE, True)]
     assert names_in(one) == [BUSYBOX, PAUSE]
     await save_archive(layout, "", [BUSYBOX, PAUSE, BUSYBOX], two, overwrites=False)
     assert one.read_bytes() == two.read_bytes()
@@ -70,7 +73,7 @@ async def test_a_file_that_exists_is_replaced_only_when_asked_to(
     assert names_in(target) == [BUSYBOX]
 
 
-async def test_an_engine_that_is_away_is_said(layout: Layout, tmp_path: Path) -> None:
+async def test_unreachable_engine_is_an_error(layout: Layout, tmp_path: Path) -> None:
     layout.root.mkdir()
     with pytest.raises(SaveError):
         await save_archive(
@@ -80,4 +83,4 @@ async def test_an_engine_that_is_away_is_said(layout: Layout, tmp_path: Path) ->
 
 
 def _names(directory: Path) -> list[str]:
-    return [each.name for each in directory.iterdir()]
+    return [path.name for path in directory.iterdir()]

@@ -23,7 +23,7 @@ def test_the_bridge_hands_out_the_networks_addresses() -> None:
 
 def test_without_a_firewall_there_are_no_host_ports() -> None:
     plugins = json.loads(write_conflist(OURS, None))["plugins"]
-    assert [each["type"] for each in plugins] == ["bridge"]
+    assert [plugin["type"] for plugin in plugins] == ["bridge"]
 
 
 @pytest.mark.parametrize("cluster_id", ["12345678", "1234567890"])

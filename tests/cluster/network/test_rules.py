@@ -208,9 +208,9 @@ def namespace() -> Iterator[str]:
         subprocess.run(["ip", "netns", "delete", name], check=True)
 
 
-def inside(name: str, *argv: str, given: str = "") -> subprocess.CompletedProcess[str]:
+def inside(name: str, *argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     command = ["ip", "netns", "exec", name, *argv]
-    return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
 
 
 def saved_in(name: str) -> str:
@@ -218,7 +218,7 @@ def saved_in(name: str) -> str:
 
 
 def restore(name: str, script: str) -> None:
-    done = inside(name, "iptables-restore", "--noflush", given=script)
+    done = inside(name, "iptables-restore", "--noflush", stdin=script)
     assert done.returncode == 0, f"{script}\n{done.stderr}"
 
 

@@ -47,7 +47,7 @@ class FakeMachine:
         self.program("iptables-restore", f'(echo "restore"; cat) >> {self._said}')
 
     def host(self, **fields: Any) -> Inventory:
-        """The machine's facts; its programs are on no other path than that which they tell."""
+        """Return the host's facts; its programs are on no other path than the one in them."""
         return a_host(path=f"{self._bin}:/usr/bin:/bin", **fields)
 
     def program(self, name: str, script: str) -> None:
@@ -71,8 +71,8 @@ async def test_a_first_start_makes_everything(machine: FakeMachine, tmp_path: Pa
     assert "addr replace 198.51.100.1/24 brd + dev moor-0a1b2c3d" in machine.said
     assert f":{CHAIN} - [0:0]" in machine.said
     document = json.loads((tmp_path / "a b" / "cni" / FILE_NAME).read_text())
-    assert [each["type"] for each in document["plugins"]] == ["bridge", "portmap"]
-    assert [each.name for each in (tmp_path / "a b" / "cni").iterdir()] == [FILE_NAME]
+    assert [plugin["type"] for plugin in document["plugins"]] == ["bridge", "portmap"]
+    assert [path.name for path in (tmp_path / "a b" / "cni").iterdir()] == [FILE_NAME]
 
 
 async def test_a_bridge_that_is_there_is_used(machine: FakeMachine, tmp_path: Path) -> None:
@@ -92,11 +92,11 @@ async def test_without_rules_pods_stay_inside(
     state = await set_up(OURS, machine.host(firewall=firewall), tmp_path / "cni")
     assert "why not" in state.complaint
     document = json.loads((tmp_path / "cni" / FILE_NAME).read_text())
-    assert [each["type"] for each in document["plugins"]] == ["bridge"]
+    assert [plugin["type"] for plugin in document["plugins"]] == ["bridge"]
 
 
 @pytest.mark.parametrize(
-    ("fields", "script", "said"),
+    ("fields", "script", "message"),
     [
         ({"is_root": False}, None, "needs root"),
         ({"cni": CniPlugins(None)}, None, "apt-get install containernetworking-plugins"),
@@ -104,11 +104,11 @@ async def test_without_rules_pods_stay_inside(
     ],
 )
 async def test_there_can_be_no_network(
-    machine: FakeMachine, tmp_path: Path, fields: dict[str, Any], script: str | None, said: str
+    machine: FakeMachine, tmp_path: Path, fields: dict[str, Any], script: str | None, message: str
 ) -> None:
     if script:
         machine.program("ip", script)
-    with pytest.raises(NetworkError, match=said):
+    with pytest.raises(NetworkError, match=message):
         await set_up(OURS, machine.host(**fields), tmp_path / "cni")
 
 
@@ -127,12 +127,12 @@ async def test_removal_asks_again_when_a_plugin_was_at_work(
     assert "ip link delete moor-0a1b2c3d" in machine.said
 
 
-async def test_what_is_gone_is_no_error(machine: FakeMachine) -> None:
+async def test_removal_of_a_missing_network_is_no_error(machine: FakeMachine) -> None:
     await remove(OURS, machine.host())
     assert machine.said == ""
 
 
-async def test_a_bridge_that_goes_meanwhile_is_no_error(machine: FakeMachine) -> None:
+async def test_bridge_that_disappears_during_removal_is_no_error(machine: FakeMachine) -> None:
     bridge = machine.interfaces / OURS.bridge
     bridge.mkdir()
     machine.program("ip", f"rmdir {bridge}; echo 'Cannot find device' >&2; exit 1")
@@ -155,16 +155,16 @@ def test_only_our_plugins_memories_are_forgotten(machine: FakeMachine) -> None:
     for name in (*theirs, "moorage-0a1b2c3d-c-eth0", "cni-loopback-s1-lo"):
         (machine.cache / name).touch()
     forget(OURS, ["s1"])
-    assert {each.name for each in machine.cache.iterdir()} == set(theirs)
+    assert {path.name for path in machine.cache.iterdir()} == set(theirs)
 
 
 async def test_a_kernel_that_cannot_refuse_gives_pods_a_network_all_the_same(
     machine: FakeMachine, tmp_path: Path
 ) -> None:
-    given = tmp_path / "given"
+    rules = tmp_path / "given"
     machine.program(
         "iptables-restore",
-        f"cat > {given}; if grep -q REJECT {given}; then exit 1; fi; cat {given} >> {tmp_path}/ok",
+        f"cat > {rules}; if grep -q REJECT {rules}; then exit 1; fi; cat {rules} >> {tmp_path}/ok",
     )
     state = await set_up(OURS, machine.host(), tmp_path / "cni")
     assert not state.complaint
@@ -206,7 +206,7 @@ REFUSED = "-d 10.96.0.0/16 -p tcp -j REJECT"
         ("0.0.0.0/0", "", True, False),
     ],
 )
-async def test_service_addresses_are_refused_beside_an_engine_of_others(
+async def test_service_addresses_are_refused_unless_another_proxy_may_use_them(
     machine: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, routes: str, rules: str,
     *, has_ipvs: bool, is_refused: bool,
 ) -> None:  # fmt: skip
@@ -228,9 +228,9 @@ async def test_ports_are_protected_where_nothing_can_be_refused(machine: FakeMac
         f"echo \"$text\" >> {machine.rules.with_name('given')}",
     )  # fmt: skip
     await protect(OURS, machine.host(), ("cni0",))
-    given = machine.rules.with_name("given").read_text()
-    assert "--dport 6443 -j ACCEPT" in given
-    assert "*filter" not in given
+    rules = machine.rules.with_name("given").read_text()
+    assert "--dport 6443 -j ACCEPT" in rules
+    assert "*filter" not in rules
 
 
 async def test_what_protects_ports_is_taken_away(machine: FakeMachine) -> None:
@@ -242,9 +242,9 @@ async def test_what_protects_ports_is_taken_away(machine: FakeMachine) -> None:
     await unprotect(OURS, machine.host(firewall=Firewall(is_usable=False)))
     assert machine.rules.read_text()
     await unprotect(OURS, machine.host())
-    given = machine.rules.with_name("given").read_text()
-    assert f"-D PREROUTING -p tcp -j {CHAIN}-PORTS" in given
-    assert f"-X {CHAIN}-PORTS" in given
+    rules = machine.rules.with_name("given").read_text()
+    assert f"-D PREROUTING -p tcp -j {CHAIN}-PORTS" in rules
+    assert f"-X {CHAIN}-PORTS" in rules
 
 
 async def test_there_may_be_nothing_to_protect_ports_with(machine: FakeMachine) -> None:

@@ -27,7 +27,7 @@ HEAD = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tW
 
 def row(interface: str, network: str) -> str:
     place = IPv4Network(network)
-    numbers = (struct.unpack("=I", each.packed)[0] for each in (place[0], place.netmask))
+    numbers = (struct.unpack("=I", part.packed)[0] for part in (place[0], place.netmask))
     address, mask = (f"{number:08X}" for number in numbers)
     return f"{interface}\t{address}\t00000000\t0001\t0\t0\t0\t{mask}\t0\t0\t0 "
 
@@ -46,15 +46,15 @@ near_the_pool = st.builds(
 
 @given(st.lists(st.one_of(networks, near_the_pool), max_size=12))
 def test_what_is_chosen_overlaps_nothing(used: list[IPv4Network]) -> None:
-    routes = [DEFAULT, *(Route("x", each) for each in used)]
+    routes = [DEFAULT, *(Route("x", network) for network in used)]
     try:
         chosen = choose_subnet(routes, [SERVICES])
     except NoSubnetError:
-        assert any(POOL.overlaps(each) and each.prefixlen <= 16 for each in used)
+        assert any(POOL.overlaps(network) and network.prefixlen <= 16 for network in used)
         return
     assert chosen.subnet_of(POOL)
     assert chosen.prefixlen == 24
-    assert not any(chosen.overlaps(each) for each in (*used, SERVICES))
+    assert not any(chosen.overlaps(network) for network in (*used, SERVICES))
     check_subnet(chosen, routes, "moor-x")
 
 
@@ -66,7 +66,7 @@ def test_clusters_that_start_one_after_the_other_get_networks_of_their_own() -> 
     assert chosen == [IPv4Network(f"10.244.{number}.0/24") for number in range(5)]
 
 
-def test_a_host_that_uses_the_whole_pool_is_told() -> None:
+def test_host_route_over_the_whole_pool_is_an_error() -> None:
     with pytest.raises(NoSubnetError, match="--pod-network"):
         choose_subnet([Route("vpn0", IPv4Network("10.0.0.0/8"))])
 
@@ -93,8 +93,8 @@ def test_only_anothers_route_is_in_the_way(routes: tuple[Route, ...], is_taken: 
 
 @given(st.lists(networks, max_size=6))
 def test_routes_are_read_as_the_kernel_writes_them(given_networks: list[IPv4Network]) -> None:
-    text = "\n".join((HEAD, *(row("eth0", str(each)) for each in given_networks)))
-    assert parse_routes(text) == tuple(Route("eth0", each) for each in given_networks)
+    text = "\n".join((HEAD, *(row("eth0", str(network)) for network in given_networks)))
+    assert parse_routes(text) == tuple(Route("eth0", network) for network in given_networks)
 
 
 @pytest.mark.parametrize("text", ["", HEAD, HEAD + "\n", HEAD + "\neth0\t00"])

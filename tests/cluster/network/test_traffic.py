@@ -61,10 +61,10 @@ class Places:
     def namespace(self, place: str) -> str:
         return f"{self.prefix}-{place}"
 
-    def run(self, place: str, *argv: str, given: str = "") -> str:
+    def run(self, place: str, *argv: str, stdin: str = "") -> str:
         command = ["ip", "netns", "exec", self.namespace(place), *argv]
-        done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{argv}\n{given}\n{done.stderr}"
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{argv}\n{stdin}\n{done.stderr}"
         return done.stdout
 
     def link(self, one: str, other: str, names: tuple[str, str]) -> None:
@@ -95,7 +95,7 @@ class Places:
         return self.run(place, sys.executable, "-c", SEND, address).strip()
 
     def restore(self, script: str) -> None:
-        self.run("host", "iptables-restore", "--noflush", given=script)
+        self.run("host", "iptables-restore", "--noflush", stdin=script)
 
     def saved(self) -> str:
         return self.run("host", "iptables-save")
@@ -148,7 +148,7 @@ def test_a_service_address_never_leaves_the_machine(places: Places, policy: str)
     assert places.ask("pod", SERVICE, 80) == "a stranger"
     places.restore(f"*filter\n:FORWARD {policy} [0:0]\nCOMMIT\n")
     set_up(places)
-    # The kernel tells a local sender of datagrams at once that a rule stopped it.
+    # A local sender of datagrams gets an error at once when a rule stops it.
     for place, unsent in (("pod", "ConnectionRefusedError"), ("host", "PermissionError")):
         assert places.ask(place, SERVICE, 80) == "ConnectionRefusedError"
         assert places.ask(place, "10.96.0.1", 443) == "ConnectionRefusedError"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import REPOSITORY, blocks, matches
-from tests.machine import demo_processes, leftovers, machine
+from tests.machine import demo_processes, host_resources, leftovers
 from tests.running import EXAMPLES, MOOR, skip_without_gvisor, skip_without_runtimes
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow]
@@ -30,7 +30,7 @@ def demo(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.timeout(240)
 def test_the_demo_twice_in_a_row(tmp_path: Path) -> None:
     skip_without_runtimes()
-    before = machine()
+    before = host_resources()
     for _ in range(2):
         done = demo(tmp_path, "-o", "json")
         rows = {row["pod"]: row for row in json.loads(done.stdout)}

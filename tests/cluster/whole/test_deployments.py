@@ -56,14 +56,14 @@ def _rolled_out(cluster: RunningCluster) -> str:
 
 def _pods(cluster: RunningCluster) -> list[dict[str, Any]]:
     items = cluster.get("pods", "-l", f"app={NAME}")["items"]
-    return [each for each in items if "deletionTimestamp" not in each["metadata"]]
+    return [pod for pod in items if "deletionTimestamp" not in pod["metadata"]]
 
 
 def _notes(cluster: RunningCluster) -> set[str]:
-    return {each["spec"]["containers"][0]["env"][0]["value"] for each in _pods(cluster)}
+    return {pod["spec"]["containers"][0]["env"][0]["value"] for pod in _pods(cluster)}
 
 
-def test_a_rollout_is_told_and_can_be_undone(cluster: RunningCluster) -> None:
+def test_rollout_is_reported_and_can_be_undone(cluster: RunningCluster) -> None:
     assert _notes(cluster) == {"first"}
     cluster.apply(_deployment("second"))
     assert "successfully rolled out" in _rolled_out(cluster)
@@ -78,12 +78,10 @@ def test_a_rollout_is_told_and_can_be_undone(cluster: RunningCluster) -> None:
 
 
 def test_a_restart_replaces_every_pod(cluster: RunningCluster) -> None:
-    before = {each["metadata"]["uid"] for each in _pods(cluster)}
+    before = {pod["metadata"]["uid"] for pod in _pods(cluster)}
     cluster.kubectl("rollout", "restart", f"deployment/{NAME}")
     _rolled_out(cluster)
-    until(
-        lambda: not before & {each["metadata"]["uid"] for each in _pods(cluster)}, "only new pods"
-    )
+    until(lambda: not before & {pod["metadata"]["uid"] for pod in _pods(cluster)}, "only new pods")
 
 
 def test_scaling_up_and_down(cluster: RunningCluster) -> None:
@@ -97,7 +95,7 @@ def test_a_pod_that_is_deleted_comes_back(cluster: RunningCluster) -> None:
     victim = _pods(cluster)[0]["metadata"]["name"]
     cluster.kubectl("delete", "pod", victim, "--timeout=30s")
     _rolled_out(cluster)
-    assert victim not in {each["metadata"]["name"] for each in _pods(cluster)}
+    assert victim not in {pod["metadata"]["name"] for pod in _pods(cluster)}
 
 
 def test_deleting_a_deployment_takes_its_pods_along(cluster: RunningCluster) -> None:
@@ -109,11 +107,11 @@ def test_deleting_a_deployment_takes_its_pods_along(cluster: RunningCluster) -> 
 def test_a_service_knows_its_pods_addresses(cluster: RunningCluster) -> None:
     cluster.kubectl("expose", f"deployment/{NAME}", "--port=80")
     try:
-        wanted = {each["status"]["podIP"] for each in _pods(cluster)}
+        wanted = {pod["status"]["podIP"] for pod in _pods(cluster)}
 
         def addresses() -> set[str]:
             subsets = cluster.get("endpoints", NAME).get("subsets", [])
-            return {each["ip"] for subset in subsets for each in subset.get("addresses", [])}
+            return {address["ip"] for subset in subsets for address in subset.get("addresses", [])}
 
         until(lambda: addresses() == wanted, "the pods' addresses")
         service = json.loads(cluster.kubectl("get", "svc", NAME, "-o", "json").stdout)

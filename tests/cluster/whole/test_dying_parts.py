@@ -19,8 +19,8 @@ pytestmark = pytest.mark.runtime
 def name(whole_cluster: RunningCluster) -> Iterator[str]:
     name = f"d-{uuid.uuid4().hex[:8]}"
     yield name
-    for each in (name, f"{name}-after"):
-        whole_cluster.kubectl("delete", "pod", each, "--ignore-not-found", "--wait=false")
+    for pod_name in (name, f"{name}-after"):
+        whole_cluster.kubectl("delete", "pod", pod_name, "--ignore-not-found", "--wait=false")
 
 
 def _container(cluster: RunningCluster, name: str) -> tuple[Any, ...]:

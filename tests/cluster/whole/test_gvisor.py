@@ -31,7 +31,7 @@ def _status(cluster: RunningCluster, name: str) -> dict[str, Any]:
 
 def _container(cluster: RunningCluster, name: str, container: str = "app") -> dict[str, Any]:
     statuses = _status(cluster, name).get("containerStatuses", [])
-    return next((each for each in statuses if each["name"] == container), {})
+    return next((status for status in statuses if status["name"] == container), {})
 
 
 def _run(cluster: RunningCluster, name: str, script: str, container: str = "app") -> str:
@@ -80,7 +80,7 @@ def test_containers_of_a_pod_share_its_kernel_network_and_volumes(
 
 
 @pytest.mark.parametrize(("code", "phase"), [(0, "Succeeded"), (3, "Failed")])
-def test_a_container_ends_with_its_own_status_and_its_words_are_kept(
+def test_container_exits_with_its_own_status_and_its_log_is_kept(
     whole_cluster: RunningCluster, name: str, code: int, phase: str
 ) -> None:
     container = {"command": ["sh", "-c", f"echo out; echo err >&2; exit {code}"]}
@@ -132,7 +132,7 @@ def test_probes_reach_into_the_sandbox(whole_cluster: RunningCluster, name: str)
     until(lambda: _container(whole_cluster, name)["restartCount"] >= 1, "a restart")
 
 
-def test_memory_over_the_limit_ends_the_pod_and_is_told(
+def test_pod_over_its_memory_limit_ends_as_oom_killed(
     whole_cluster: RunningCluster, name: str
 ) -> None:
     # The application kernel keeps its own share of the limit, so that is not the least there is.

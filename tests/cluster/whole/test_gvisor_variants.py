@@ -42,9 +42,9 @@ def _file(cluster: RunningCluster, name: str) -> Path:
 
 def _definition(page: str) -> str:
     """The handler file that a page of the documentation shows."""
-    found = re.search(r"^ *```toml\n(.*?)^ *```$", (_HOW_TO / page).read_text(), re.DOTALL | re.M)
-    assert found
-    return textwrap.dedent(found[1])
+    match = re.search(r"^ *```toml\n(.*?)^ *```$", (_HOW_TO / page).read_text(), re.DOTALL | re.M)
+    assert match
+    return textwrap.dedent(match[1])
 
 
 def _start(cluster: RunningCluster, name: str, definition: str) -> None:
@@ -59,7 +59,7 @@ def _start(cluster: RunningCluster, name: str, definition: str) -> None:
 
 def _handlers(cluster: RunningCluster) -> set[str]:
     status = cluster.get("node", "n1")["status"]
-    return {each.get("name", "") for each in status["runtimeHandlers"]}
+    return {handler.get("name", "") for handler in status["runtimeHandlers"]}
 
 
 def _sh(cluster: RunningCluster, name: str, script: str) -> str:
@@ -74,15 +74,15 @@ def test_a_sandbox_without_a_network_has_no_way_out(
     interfaces = _sh(whole_cluster, name, "tail -n +3 /proc/net/dev | cut -d: -f1").split()
     assert set(interfaces) <= {"lo"}
     routes = _sh(whole_cluster, name, "ip route").splitlines()
-    assert all("dev lo " in f"{each} " for each in routes), routes
+    assert all("dev lo " in f"{route} " for route in routes), routes
     api = _sh(whole_cluster, name, "echo $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT")
     for place in (
         api,
         f"{whole_cluster.get('node', 'n1')['status']['addresses'][0]['address']} 22",
     ):
-        said = _sh(whole_cluster, name, f"nc -w 2 {place} </dev/null 2>&1; echo status $?")
-        assert said.endswith("status 1"), said
-        assert "No route to host" in said or "unreachable" in said, said
+        answer = _sh(whole_cluster, name, f"nc -w 2 {place} </dev/null 2>&1; echo status $?")
+        assert answer.endswith("status 1"), answer
+        assert "No route to host" in answer or "unreachable" in answer, answer
     # Loopback is the pod's own.
     send = "until echo hi | nc -w 2 127.0.0.1 7000; do sleep 0.1; done"
     assert _sh(whole_cluster, name, f"nc -l -p 7000 >/tmp/got & {send}; wait; cat /tmp/got") == "hi"
@@ -98,8 +98,8 @@ def test_the_same_pod_with_a_network_reaches_the_api(
     network = _definition("cut-off-a-sandbox.md").replace('"none"', '"host"')
     _start(whole_cluster, name, network)
     place = "$KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT"
-    said = _sh(whole_cluster, name, f"nc -w 2 {place} </dev/null 2>&1; echo status $?")
-    assert said.endswith("status 0"), said
+    answer = _sh(whole_cluster, name, f"nc -w 2 {place} </dev/null 2>&1; echo status $?")
+    assert answer.endswith("status 0"), answer
 
 
 def test_a_newer_gvisor_takes_no_automount_from_statx(

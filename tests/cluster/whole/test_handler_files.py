@@ -26,8 +26,8 @@ def name(whole_cluster: RunningCluster) -> Iterator[str]:
     name = f"h-{uuid.uuid4().hex[:8]}"
     yield name
     _file(whole_cluster, name).unlink(missing_ok=True)
-    for kind, each in (("pod", name), ("pod", f"{name}-late"), ("runtimeclass", name)):
-        whole_cluster.kubectl("delete", kind, each, "--ignore-not-found", "--wait=false")
+    for kind, object_name in (("pod", name), ("pod", f"{name}-late"), ("runtimeclass", name)):
+        whole_cluster.kubectl("delete", kind, object_name, "--ignore-not-found", "--wait=false")
 
 
 def _file(cluster: RunningCluster, name: str) -> Path:
@@ -48,7 +48,7 @@ def _definition() -> str:
 
 def _node_handlers(cluster: RunningCluster) -> set[str]:
     status = cluster.get("node", "n1")["status"]
-    return {each.get("name", "") for each in status["runtimeHandlers"]}
+    return {handler.get("name", "") for handler in status["runtimeHandlers"]}
 
 
 def _container(cluster: RunningCluster, name: str) -> tuple[Any, ...]:
@@ -80,22 +80,24 @@ def test_a_handler_comes_with_its_file_and_goes_with_it(
         "wait", "--for=condition=PodScheduled=false", f"pod/{name}-late", "--timeout=10s"
     )
     conditions = whole_cluster.get("pod", f"{name}-late")["status"]["conditions"]
-    message = next(each["message"] for each in conditions if each["type"] == "PodScheduled")
+    message = next(
+        condition["message"] for condition in conditions if condition["type"] == "PodScheduled"
+    )
     assert f'1 node(s) lack runtime handler "{name}"' in message
     assert _container(whole_cluster, name) == before
     assert whole_cluster.kubectl("exec", name, "--", "echo", "alive").stdout == "alive\n"
 
 
-def test_a_broken_file_is_told_and_what_it_said_before_stays(
+def test_broken_file_is_reported_and_its_previous_content_stays_in_force(
     whole_cluster: RunningCluster, name: str
 ) -> None:
     _write(whole_cluster, name, _definition())
     until(lambda: name in _node_handlers(whole_cluster), "the handler", within_s=_AT_ONCE_S)
     _write(whole_cluster, name, "adapter = oci\n")
     until(lambda: "stays in effect" in _runtimes(whole_cluster).stderr, "a complaint", within_s=5)
-    told = _runtimes(whole_cluster)
-    assert f"broken: {_file(whole_cluster, name)}:1: it is not TOML" in told.stderr
-    assert name in told.stdout
+    listing = _runtimes(whole_cluster)
+    assert f"broken: {_file(whole_cluster, name)}:1: it is not TOML" in listing.stderr
+    assert name in listing.stdout
     assert name in _node_handlers(whole_cluster)
     whole_cluster.apply(runtime_class(name, name), pod(name, runtime_class=name))
     whole_cluster.wait_ready(name)

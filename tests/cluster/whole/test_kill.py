@@ -106,7 +106,10 @@ def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
         counting = "i=0; while :; do echo $i > /tmp/count; i=$((i+1)); sleep 0.05; done"
         container = {"command": ["sh", "-c", counting]}
         cluster.apply(
-            *(pod(name, runtime_class=each, container=container) for name, each in classes.items())
+            *(
+                pod(name, runtime_class=runtime_class, container=container)
+                for name, runtime_class in classes.items()
+            )
         )
         cluster.wait_ready(*classes)
         before = {name: _container(cluster, name) for name in classes}
@@ -118,7 +121,9 @@ def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
                 _kill(pids)
             acknowledged += load.acknowledged
             cluster.moor("up", "--detach")
-            present = {each["metadata"]["name"] for each in cluster.get("configmaps")["items"]}
+            present = {
+                config_map["metadata"]["name"] for config_map in cluster.get("configmaps")["items"]
+            }
             lost = set(acknowledged) - present
             assert not lost, f"round {round_}: {len(lost)} acknowledged writes are lost: {lost}"
             for name, container_before in before.items():

@@ -53,11 +53,11 @@ def cluster(whole_cluster: RunningCluster, class_name: str) -> Iterator[RunningC
 
 
 def _run(
-    cluster: RunningCluster, protocol: str, *arguments: str, given: bytes = b""
+    cluster: RunningCluster, protocol: str, *arguments: str, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         ["kubectl", *arguments],
-        input=given,
+        input=stdin,
         capture_output=True,
         timeout=30,
         env=cluster.environment | _PROTOCOLS[protocol],
@@ -83,8 +83,8 @@ def test_logs_follow_what_a_container_says(cluster: RunningCluster) -> None:
 def test_logs_of_a_container_that_is_not_there_name_those_that_are(
     cluster: RunningCluster,
 ) -> None:
-    said = cluster.kubectl("logs", "talks", "-c", "nobody", fails=True)
-    assert "container nobody is not valid for pod talks" in said.stderr
+    answer = cluster.kubectl("logs", "talks", "-c", "absent", fails=True)
+    assert "container absent is not valid for pod talks" in answer.stderr
 
 
 @pytest.mark.parametrize("protocol", _PROTOCOLS)
@@ -101,10 +101,10 @@ def test_a_command_ends_with_its_own_status_and_keeps_streams_apart(
 
 @pytest.mark.parametrize("protocol", _PROTOCOLS)
 def test_the_end_of_input_reaches_the_command(cluster: RunningCluster, protocol: str) -> None:
-    given = os.urandom(3 << 20)
-    done = _run(cluster, protocol, "exec", "-i", "talks", "--", "cat", given=given)
+    stdin = os.urandom(3 << 20)
+    done = _run(cluster, protocol, "exec", "-i", "talks", "--", "cat", stdin=stdin)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == given
+    assert done.stdout == stdin
 
 
 def test_a_terminal_is_one(cluster: RunningCluster) -> None:
@@ -114,22 +114,22 @@ def test_a_terminal_is_one(cluster: RunningCluster) -> None:
         stdin=theirs, stdout=theirs, stderr=theirs, env=cluster.environment, close_fds=True,
     )  # fmt: skip
     os.close(theirs)
-    said = b""
+    output = b""
     try:
-        # With an OSError a terminal ends that nobody has the other side of any more.
+        # Reading a terminal whose other side is closed ends with an OSError.
         with suppress(OSError):
-            while b"over" not in said and select.select([ours], [], [], 20)[0]:
-                said += os.read(ours, 4096)
+            while b"over" not in output and select.select([ours], [], [], 20)[0]:
+                output += os.read(ours, 4096)
     finally:
         process.wait(20)
         os.close(ours)
-    assert b"over" in said
+    assert b"over" in output
 
 
 def test_a_missing_program_says_so(cluster: RunningCluster) -> None:
-    said = cluster.kubectl("exec", "talks", "--", "/no/such/program", fails=True)
+    answer = cluster.kubectl("exec", "talks", "--", "/no/such/program", fails=True)
     # Each runtime has its own words.
-    assert "no such file or directory" in said.stderr.lower()
+    assert "no such file or directory" in answer.stderr.lower()
 
 
 def test_files_go_there_and_back(cluster: RunningCluster, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_forwarded_port_answers(cluster: RunningCluster, class_name: str, prot
         forwarder.wait()
 
 
-def test_attach_hears_the_main_process(cluster: RunningCluster) -> None:
+def test_attach_streams_the_main_process(cluster: RunningCluster) -> None:
     attached = subprocess.Popen(
         ["kubectl", "attach", "talks"], stdout=subprocess.PIPE, env=cluster.environment
     )

@@ -92,10 +92,10 @@ def _inside(root: Path, script: str) -> str:
 
 
 def test_the_demo_needs_make_and_python_alone(root: Path) -> None:
-    said = _inside(root, "make demo")
-    assert "installing python3-venv" in said
-    rows = {line.split()[0]: line.split()[1] for line in said.splitlines() if " crun " in line}
-    assert rows["crun-limited"] == "Running", said
+    answer = _inside(root, "make demo")
+    assert "installing python3-venv" in answer
+    rows = {line.split()[0]: line.split()[1] for line in answer.splitlines() if " crun " in line}
+    assert rows["crun-limited"] == "Running", answer
 
 
 def test_the_tests_of_rules_and_loops_hold_there(root: Path) -> None:

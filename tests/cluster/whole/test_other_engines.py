@@ -18,7 +18,7 @@ from moorage.cluster.engine_ports import engine_listeners, engine_process
 from moorage.cluster.images import PAUSE
 from moorage.cri import CriClient, pb
 from tests.containerd import running_containerd, skip_without_containerd
-from tests.machine import leftovers, machine
+from tests.machine import host_resources, leftovers
 from tests.own_engine import running_engine
 from tests.ports import free_port
 from tests.running import (
@@ -45,7 +45,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     name = str(request.param)
     if name == "containerd":
         skip_without_containerd()
-    before = machine()
+    before = host_resources()
     with running_containerd() if name == "containerd" else running_engine() as endpoint:
         yield name, endpoint
     assert not leftovers(before)
@@ -69,7 +69,7 @@ def cluster(
 def test_pods_run_on_it(cluster: RunningCluster, engine: tuple[str, str]) -> None:
     status = cluster.get("node", "n1")["status"]
     assert status["nodeInfo"]["containerRuntimeVersion"].startswith(f"{engine[0]}://")
-    assert {"", "runc"} <= {each.get("name", "") for each in status["runtimeHandlers"]}
+    assert {"", "runc"} <= {handler.get("name", "") for handler in status["runtimeHandlers"]}
     container = {"image": NGINX_STAND_IN, "command": ["/usr/bin/serve"]}
     cluster.apply(pod("web", runtime_class="native", container=container))
     cluster.wait_ready("web")
@@ -84,20 +84,22 @@ def test_pods_run_on_it(cluster: RunningCluster, engine: tuple[str, str]) -> Non
 def test_its_ports_and_service_addresses_are_guarded(
     cluster: RunningCluster, engine: tuple[str, str]
 ) -> None:
-    found = engine_listeners(engine_process(engine[1]), ("127.0.0.1",))
-    assert found, "an engine listens for its streams"
+    listeners = engine_listeners(engine_process(engine[1]), ("127.0.0.1",))
+    assert listeners, "an engine listens for its streams"
     decided = json.loads((cluster.data_dir / "cluster.json").read_text())
     chain = f"MOORAGE-{decided['cluster_id']}-PORTS"
     saved = subprocess.run(
         ["iptables-save", "-t", "nat"], capture_output=True, text=True, check=True
     ).stdout
-    for each in found:
-        rule = f"-A {chain} -d {each.address}/32 -p tcp -m tcp --dport {each.port} -j ACCEPT"
+    for listener in listeners:
+        rule = (
+            f"-A {chain} -d {listener.address}/32 -p tcp -m tcp --dport {listener.port} -j ACCEPT"
+        )
         assert rule in saved
-    ports = [{"containerPort": 80, "hostPort": found[0].port}]
+    ports = [{"containerPort": 80, "hostPort": listeners[0].port}]
     body = json.dumps(pod("thief", container={"ports": ports}))
-    refused = cluster.kubectl("create", "-f", "-", given=body, fails=True).stderr
-    assert f"hostPort {found[0].port} of container" in refused
+    refused = cluster.kubectl("create", "-f", "-", stdin=body, fails=True).stderr
+    assert f"hostPort {listeners[0].port} of container" in refused
     assert "is used by the engine" in refused
     with socket.socket() as client:
         client.settimeout(10)
@@ -118,8 +120,8 @@ def test_there_is_no_engine_of_our_own(cluster: RunningCluster) -> None:
     assert [row.split()[0] for row in rows[1:5]] == [
         "supervisor", "apiserver", "node", "controllers",
     ]  # fmt: skip
-    said = cluster.moor("image", "load", str(Path(MOOR[0])), status=1).stderr
-    assert "images are loaded into the cluster's own engine only" in said
+    errors = cluster.moor("image", "load", str(Path(MOOR[0])), status=1).stderr
+    assert "images are loaded into the cluster's own engine only" in errors
 
 
 # What happens between clusters and engines
@@ -131,8 +133,8 @@ def _sandboxes(endpoint: str) -> dict[str, str]:
     async def ask() -> dict[str, str]:
         async with CriClient(endpoint) as cri:
             reply = await cri.call(cri.runtime.ListPodSandbox, pb.ListPodSandboxRequest())
-            ready = [each for each in reply.items if each.state == pb.SANDBOX_READY]
-            return {each.metadata.name: each.id for each in ready}
+            ready = [sandbox for sandbox in reply.items if sandbox.state == pb.SANDBOX_READY]
+            return {obj.metadata.name: obj.id for obj in ready}
 
     return asyncio.run(ask())
 
@@ -161,9 +163,9 @@ def test_two_clusters_leave_each_others_pods_alone(
         second.apply(pod("of-second"))
         second.wait_ready("of-second")
         # An agent looks for orphans when it starts.
-        for each in (cluster, second):
-            each.moor("down", "--keep-pods")
-            each.moor("up", "--detach")
+        for running_cluster in (cluster, second):
+            running_cluster.moor("down", "--keep-pods")
+            running_cluster.moor("up", "--detach")
         second.wait_ready("of-second")
         cluster.wait_ready("of-first")
         assert _sandboxes(engine[1]).keys() == {"of-first", "of-second"}
@@ -193,7 +195,7 @@ def test_a_stopped_sandbox_comes_back_under_its_handler_though_the_class_is_gone
     _after = _sandboxes(engine[1])["classed"]
     assert asyncio.run(handler()) == "runc"
     events = cluster.get("events", "--field-selector", "involvedObject.name=classed")["items"]
-    failed = [each["message"] for each in events if each["reason"].startswith("Failed")]
+    failed = [event["message"] for event in events if event["reason"].startswith("Failed")]
     # Engines end containers before they show the sandbox as stopped: a start in between fails once.
     assert len(failed) <= 1, failed
     cluster.kubectl("delete", "pod", "classed", "--timeout=30s")
@@ -260,17 +262,17 @@ def test_down_ends_pods_and_their_volumes_and_the_engine_can_change(
 def test_runtimes_are_the_engines(cluster: RunningCluster) -> None:
     rows = json.loads(cluster.moor("runtimes", "-o", "json").stdout)
     status = cluster.get("node", "n1")["status"]["runtimeHandlers"]
-    assert {each["handler"] for each in rows} == {each.get("name", "") for each in status}
-    assert all(each["available"] for each in rows)
+    assert {row["handler"] for row in rows} == {handler.get("name", "") for handler in status}
+    assert all(row["available"] for row in rows)
 
 
 def test_images_made_here_reach_it(
     cluster: RunningCluster, engine: tuple[str, str], tmp_path: Path
 ) -> None:
     archive = tmp_path / "images.tar"
-    said = cluster.moor("image", "save", BUSYBOX, PAUSE, "-o", str(archive))
-    assert said.stdout.split() == [BUSYBOX, PAUSE]
-    assert not said.stderr
+    answer = cluster.moor("image", "save", BUSYBOX, PAUSE, "-o", str(archive))
+    assert answer.stdout.split() == [BUSYBOX, PAUSE]
+    assert not answer.stderr
     if engine[0] == "containerd":
         socket_path = engine[1].removeprefix("unix://")
         ctr = ["ctr", "--address", socket_path, "--namespace", "k8s.io"]

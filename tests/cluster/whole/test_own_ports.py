@@ -1,4 +1,4 @@
-"""A cluster's own ports are no pod's, and its service addresses are nobody's."""
+"""Ports of a cluster: closed to pods and other processes; its service addresses are refused."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def listeners(cluster: RunningCluster) -> set[tuple[str, int]]:
         for link in Path(f"/proc/{part['pid']}/fd").iterdir()
         if os.path.lexists(link)
     }
-    found = set()
+    listening = set()
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
         if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
             address, port = fields[1].split(":")
             packed = int(address, 16).to_bytes(4, "little")
-            found.add((socket.inet_ntoa(packed), int(port, 16)))
-    return found
+            listening.add((socket.inet_ntoa(packed), int(port, 16)))
+    return listening
 
 
 def with_port(name: str, port: int, **more: Any) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def test_a_pod_that_asks_for_the_clusters_ports_is_refused(
         (decided["node_port"], "agent of node n1", {}),
     ):
         body = json.dumps(with_port(name, port, **more))
-        refused = whole_cluster.kubectl("create", "-f", "-", given=body, fails=True)
+        refused = whole_cluster.kubectl("create", "-f", "-", stdin=body, fails=True)
         assert f"hostPort {port} of container" in refused.stderr
         assert f"is used by the {owner}" in refused.stderr
 

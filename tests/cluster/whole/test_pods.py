@@ -76,7 +76,7 @@ def test_volumes_hold_what_they_should_and_follow_changes(
         {"name": "both", "projected": {"sources": [token, label]}},
         {"name": "empty", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
     ]
-    mounts = [{"name": each["name"], "mountPath": f"/v/{each['name']}"} for each in volumes]
+    mounts = [{"name": volume["name"], "mountPath": f"/v/{volume['name']}"} for volume in volumes]
     whole_cluster.apply(pod(name, volumes=volumes, container={"volumeMounts": mounts}))
     whole_cluster.wait_ready(name)
 
@@ -182,7 +182,7 @@ def test_a_pod_cannot_take_all_process_ids(whole_cluster: RunningCluster, name: 
 
     def is_limited() -> bool:
         cgroups = Path("/sys/fs/cgroup").glob(f"**/kubepods/besteffort/pod{uid}/pids.max")
-        limits[:] = [each.read_text().strip() for each in cgroups]
+        limits[:] = [cgroup.read_text().strip() for cgroup in cgroups]
         return bool(limits)
 
     until(is_limited, "the pod's cgroup")
@@ -239,12 +239,12 @@ def test_pods_reach_the_api_and_their_token_opens_it(
     directory = "/var/run/secrets/kubernetes.io/serviceaccount"
     token = run(f"cat {directory}/token")
     assert "BEGIN CERTIFICATE" in run(f"cat {directory}/ca.crt")
-    said = whole_cluster.kubectl(
+    answer = whole_cluster.kubectl(
         "auth", "whoami", "--kubeconfig", "/dev/null", "--token", token, "--server",
         _server(whole_cluster), "--insecure-skip-tls-verify",
     )  # fmt: skip
-    assert "system:serviceaccount:default:default" in said.stdout
-    assert name in said.stdout
+    assert "system:serviceaccount:default:default" in answer.stdout
+    assert name in answer.stdout
 
 
 def _server(cluster: RunningCluster) -> str:

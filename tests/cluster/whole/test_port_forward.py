@@ -24,7 +24,7 @@ from tests.running import RunningCluster, pod
 pytestmark = pytest.mark.runtime
 
 NAME = "forwarded"
-ECHO, SOURCE, SINK, OTHER_ECHO, NOBODY = 7001, 7002, 7003, 7004, 7009
+ECHO, SOURCE, SINK, OTHER_ECHO, CLOSED = 7001, 7002, 7003, 7004, 7009
 SOURCE_BYTES = 20_000_000
 SINK_BYTES = 8_000_000
 WITHIN_S = 60.0
@@ -82,10 +82,10 @@ def _read_all(connection: Any, at_most: int = 1 << 30) -> bytes:
 def test_bytes_go_both_ways_on_several_ports_at_once(cluster: RunningCluster) -> None:
     forward = _forward(cluster, ECHO, OTHER_ECHO)
     for turn in range(3):
-        said = {port: os.urandom(1000) + bytes((turn,)) for port in (ECHO, OTHER_ECHO)}
-        for port, data in said.items():
+        payloads = {port: os.urandom(1000) + bytes((turn,)) for port in (ECHO, OTHER_ECHO)}
+        for port, data in payloads.items():
             _connected(forward, port).sendall(data)
-        for port, data in said.items():
+        for port, data in payloads.items():
             assert _read_all(_connected(forward, port), len(data)) == data
     assert forward.error(ECHO) is None
     forward.close()
@@ -106,13 +106,13 @@ def test_much_goes_into_the_pod_and_its_answer_comes_back(cluster: RunningCluste
     assert _read_all(connection).decode().split()[0] == hashlib.sha256(data).hexdigest()
 
 
-def test_a_port_nobody_listens_on_fails_alone(cluster: RunningCluster) -> None:
-    forward = _forward(cluster, ECHO, NOBODY)
-    assert _read_all(_connected(forward, NOBODY)) == b""
+def test_port_without_listener_fails_alone(cluster: RunningCluster) -> None:
+    forward = _forward(cluster, ECHO, CLOSED)
+    assert _read_all(_connected(forward, CLOSED)) == b""
     deadline = time.monotonic() + WITHIN_S
-    while forward.error(NOBODY) is None and time.monotonic() < deadline:
+    while forward.error(CLOSED) is None and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert f"error forwarding port {NOBODY} to pod" in forward.error(NOBODY)
+    assert f"error forwarding port {CLOSED} to pod" in forward.error(CLOSED)
     connection = _connected(forward, ECHO)
     connection.sendall(b"still here")
     assert _read_all(connection, 10) == b"still here"

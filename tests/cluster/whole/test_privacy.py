@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from moorage.linux.trees import remove_tree
-from tests.intruder import reached
+from tests.intruder import reachable_paths
 from tests.running import (
     RunningCluster,
     pod,
@@ -36,9 +36,9 @@ def cluster() -> Iterator[RunningCluster]:
     root = Path(tempfile.mkdtemp(prefix="moorage-privacy-", dir="/tmp"))
     root.chmod(0o755)
     data = root / "data"
-    for each in (data, *(data / name for name in ("db", "node", "pods", "engine", "logs"))):
-        each.mkdir()
-        each.chmod(0o755)
+    for path in (data, *(data / name for name in ("db", "node", "pods", "engine", "logs"))):
+        path.mkdir()
+        path.chmod(0o755)
     try:
         with running(data, node_name="n1") as cluster:
             yield cluster
@@ -46,7 +46,7 @@ def cluster() -> Iterator[RunningCluster]:
         remove_tree(root)
 
 
-def test_nobody_reaches_anything_of_a_cluster(cluster: RunningCluster) -> None:
+def test_other_users_reach_nothing_of_a_cluster(cluster: RunningCluster) -> None:
     environment = [
         {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "password", "key": "it"}}}
     ]
@@ -73,11 +73,11 @@ def test_nobody_reaches_anything_of_a_cluster(cluster: RunningCluster) -> None:
     cluster.wait_ready("plain", "sharing")
     settings = json.loads((cluster.data_dir / "cluster.json").read_text())
     run = Path("/run/moorage") / settings["cluster_id"]
-    found = reached([cluster.data_dir, run])
+    reachable = reachable_paths([cluster.data_dir, run])
     passable = (run, run / "e", run / "e/b", run / "e/s")
-    assert set(found.pop("enter")) == set(map(str, passable))
-    assert found == {}
+    assert set(reachable.pop("enter")) == set(map(str, passable))
+    assert reachable == {}
     # Nothing was closed to the pod itself.
     read = "cat /secret/it /settings/it; /tmp/true && /memory/id -u"
-    said = cluster.kubectl("exec", "plain", "--", "/bin/sh", "-c", read)
-    assert "correct-horse-battery-staple" in str(said)
+    answer = cluster.kubectl("exec", "plain", "--", "/bin/sh", "-c", read)
+    assert "correct-horse-battery-staple" in str(answer)

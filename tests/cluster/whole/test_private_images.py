@@ -82,7 +82,7 @@ def expect(cluster: RunningCluster, name: str, *reasons: str) -> str:
     return waiting(cluster, name)["message"]
 
 
-def test_a_pulled_image_is_for_those_who_may_pull_it(
+def test_pulled_image_is_available_only_to_pods_that_may_pull_it(
     tmp_path: Path, guarded: Registry, image: str
 ) -> None:
     skip_without_kubectl()

@@ -30,19 +30,19 @@ def name(whole_cluster: RunningCluster) -> Iterator[str]:
 
 
 def _events(cluster: RunningCluster, pod_name: str) -> list[dict[str, Any]]:
-    found = cluster.get("events", "--field-selector", f"involvedObject.name={pod_name}")
-    return list(found["items"])
+    obj = cluster.get("events", "--field-selector", f"involvedObject.name={pod_name}")
+    return list(obj["items"])
 
 
 def _create(cluster: RunningCluster, document: dict[str, Any], *, fails: bool = False) -> str:
-    done = cluster.kubectl("create", "-f", "-", given=json.dumps(document), fails=fails)
+    done = cluster.kubectl("create", "-f", "-", stdin=json.dumps(document), fails=fails)
     return done.stderr
 
 
 def test_a_pod_of_an_unknown_class_is_refused(whole_cluster: RunningCluster, name: str) -> None:
-    said = _create(whole_cluster, pod(name, runtime_class="no-such-class"), fails=True)
-    assert 'pod rejected: RuntimeClass "no-such-class" not found' in said
-    assert "(Forbidden)" in said
+    answer = _create(whole_cluster, pod(name, runtime_class="no-such-class"), fails=True)
+    assert 'pod rejected: RuntimeClass "no-such-class" not found' in answer
+    assert "(Forbidden)" in answer
 
 
 def test_a_handler_that_no_node_has_keeps_the_pod_pending_and_is_named(
@@ -66,9 +66,9 @@ def test_a_pod_runs_under_the_handler_of_its_class(
         skip_without_gvisor()
     whole_cluster.apply(runtime_class(name, handler), pod(name, runtime_class=name))
     whole_cluster.wait_ready(name)
-    # The container itself tells which one made it.
-    said = whole_cluster.kubectl("exec", name, "--", "sh", "-c", DETECTION_SCRIPT).stdout
-    assert detect_runtime(said)[1] == runtime
+    # The container itself shows which one made it.
+    output = whole_cluster.kubectl("exec", name, "--", "sh", "-c", DETECTION_SCRIPT).stdout
+    assert detect_runtime(output)[1] == runtime
 
 
 def test_a_class_without_overhead_leaves_the_pod_without(
@@ -91,25 +91,25 @@ def test_overhead_is_copied_and_charged(whole_cluster: RunningCluster, name: str
 
 def test_an_overhead_of_the_users_own_is_refused(whole_cluster: RunningCluster, name: str) -> None:
     whole_cluster.apply(runtime_class(name, "runc", overhead={"podFixed": {"cpu": "10m"}}))
-    said = _create(
+    answer = _create(
         whole_cluster, pod(name, runtime_class=name, overhead={"cpu": "20m"}), fails=True
     )
-    assert "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead" in said
+    assert "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead" in answer
 
 
 def test_a_pod_of_a_deleted_class_is_refused(whole_cluster: RunningCluster, name: str) -> None:
     whole_cluster.apply(runtime_class(name, "runc"))
     whole_cluster.kubectl("delete", "runtimeclass", name)
-    said = _create(whole_cluster, pod(name, runtime_class=name), fails=True)
-    assert f'pod rejected: RuntimeClass "{name}" not found' in said
+    answer = _create(whole_cluster, pod(name, runtime_class=name), fails=True)
+    assert f'pod rejected: RuntimeClass "{name}" not found' in answer
 
 
 def test_a_conflicting_node_selector_is_refused(whole_cluster: RunningCluster, name: str) -> None:
     scheduling = {"nodeSelector": {"tier": "gold"}}
     whole_cluster.apply(runtime_class(name, "runc", scheduling=scheduling))
     document = pod(name, runtime_class=name, nodeSelector={"tier": "iron"})
-    said = _create(whole_cluster, document, fails=True)
-    assert "is forbidden: conflict: runtimeClass.scheduling.nodeSelector[tier] = gold; " in said
+    answer = _create(whole_cluster, document, fails=True)
+    assert "is forbidden: conflict: runtimeClass.scheduling.nodeSelector[tier] = gold; " in answer
 
 
 def test_the_class_chooses_nodes_and_tolerates_their_taints(
@@ -133,7 +133,7 @@ def test_the_class_chooses_nodes_and_tolerates_their_taints(
     assert toleration in spec["tolerations"]
 
 
-def test_a_class_deleted_under_a_running_pod_is_told_and_mended_by_its_return(
+def test_class_deleted_under_a_running_pod_is_reported_until_it_returns(
     whole_cluster: RunningCluster, name: str
 ) -> None:
     """Upstream: restarts stop without a word."""
@@ -155,23 +155,23 @@ def test_a_class_deleted_under_a_running_pod_is_told_and_mended_by_its_return(
 
 def test_the_node_says_which_handlers_it_has(whole_cluster: RunningCluster) -> None:
     handlers = whole_cluster.get("node", "n1")["status"]["runtimeHandlers"]
-    names = {each.get("name", "") for each in handlers}
+    names = {handler.get("name", "") for handler in handlers}
     assert {"", "runc", "crun"} <= names
     assert ("gvisor" in names) == (shutil.which("runsc") is not None)
     assert "kata-containers" not in names
 
 
-def test_explain_says_why_in_plain_words(whole_cluster: RunningCluster, name: str) -> None:
+def test_explain_names_the_cause_and_what_to_do(whole_cluster: RunningCluster, name: str) -> None:
     whole_cluster.apply(pod(name, runtime_class="kata"))
     whole_cluster.kubectl(
         "wait", "--for=condition=PodScheduled=false", f"pod/{name}", "--timeout=10s"
     )
-    said = whole_cluster.moor("explain", f"pod/{name}").stdout
-    assert f"pod default/{name} has no node" in said
-    assert 'lack runtime handler "kata-containers"' in said
-    assert "what to do" in said
-    told = json.loads(whole_cluster.moor("explain", f"pod/{name}", "-o", "json").stdout)
-    assert told["runtime_class"] == "kata"
-    assert told["nodes"] == [
-        {"node": "n1", "fits": False, "objections": told["nodes"][0]["objections"]}
+    output = whole_cluster.moor("explain", f"pod/{name}").stdout
+    assert f"pod default/{name} has no node" in output
+    assert 'lack runtime handler "kata-containers"' in output
+    assert "what to do" in output
+    explained = json.loads(whole_cluster.moor("explain", f"pod/{name}", "-o", "json").stdout)
+    assert explained["runtime_class"] == "kata"
+    assert explained["nodes"] == [
+        {"node": "n1", "fits": False, "objections": explained["nodes"][0]["objections"]}
     ]

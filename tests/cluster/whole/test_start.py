@@ -26,7 +26,7 @@ def _complaints(cluster: RunningCluster) -> list[str]:
         for line in log.read_text().splitlines()
         if re.search(r"Z (warning|error) |Traceback", line)
     ]
-    # What this machine cannot do is told, and no fault of the start.
+    # What this machine cannot do is reported, and is no failure of the start.
     return [line for line in lines if "hugetlb" not in line and "outside" not in line]
 
 
@@ -36,7 +36,9 @@ def test_parts_start_without_complaints_twice(tmp_path: Path) -> None:
     with running(tmp_path / "data", node_name="n1") as cluster:
         assert not _complaints(cluster)
         images = {
-            name for each in cluster.get("node", "n1")["status"]["images"] for name in each["names"]
+            name
+            for image in cluster.get("node", "n1")["status"]["images"]
+            for name in image["names"]
         }
         assert {BUSYBOX, NGINX_STAND_IN} == {name for name in images if "@" not in name}
         cluster.moor("down")
