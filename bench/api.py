@@ -153,9 +153,9 @@ def main() -> None:
             servers.append(server_of(load_kubeconfig(options.peer)))
         run = f"run{abs(hash(tempfile.mktemp())) % 10**6}"
         figures = []
-        for each in servers:
-            prepare(each)
-            figures.append(measure(each, run, options.seconds))
+        for target in servers:
+            prepare(target)
+            figures.append(measure(target, run, options.seconds))
     for name, value in figures[0].items():
         line = f"{name:32s} {value:10,.0f}/s"
         if len(figures) > 1:

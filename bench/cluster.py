@@ -59,8 +59,8 @@ class PodWatch:
             self.running_s.setdefault(name, time.perf_counter())
         self.changed.set()
 
-    async def until(self, holds: Any) -> None:
-        while not holds():
+    async def until(self, condition: Any) -> None:
+        while not condition():
             self.changed.clear()
             await self.changed.wait()
 

@@ -41,10 +41,10 @@ async def containerd(
         cni_configurations=cni,
         restricts_oom_score=True,
     )
-    told = subprocess.run(["containerd", "--version"], capture_output=True, text=True, check=True)
-    version = parse_version(told.stdout)
+    answer = subprocess.run(["containerd", "--version"], capture_output=True, text=True, check=True)
+    version = parse_version(answer.stdout)
     if version is None:
-        raise RuntimeError(f"containerd tells no version: {told.stdout}")
+        raise RuntimeError(f"containerd reports no version: {answer.stdout}")
     file = directory / "config.toml"
     file.parent.mkdir(parents=True)
     file.write_text(write_configuration(configuration, version))
@@ -75,7 +75,7 @@ async def until_served(endpoint: str) -> None:
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
+    program = shutil.which(name)
+    if program is None:
         raise RuntimeError(f"{name} is not on PATH")
-    return found
+    return program

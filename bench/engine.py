@@ -104,7 +104,7 @@ class Pods:
             sandbox, _ = await self.start()
             await self.end(sandbox)
             await asyncio.sleep(_PAUSE_S)
-        return _median_ms([sum(each) for each in self.steps])
+        return _median_ms([sum(times) for times in self.steps])
 
     async def at_once(self, count: int) -> float:
         """How long so many take that are begun together, in seconds; they are ended again."""
@@ -128,7 +128,7 @@ class Pods:
         return _median_ms(took)
 
     def describe(self) -> str:
-        parts = [_median_ms([each[step] for each in self.steps]) for step in range(3)]
+        parts = [_median_ms([times[step] for times in self.steps]) for step in range(3)]
         return "sandbox {:.0f}, create {:.0f}, start {:.0f}".format(*parts)
 
 
@@ -156,8 +156,8 @@ async def own_engine(directory: Path, cni: Path, images: Path) -> AsyncIterator[
 async def compare(ours: CriClient, theirs: CriClient, pods: int) -> None:
     for handler in HANDLERS:
         mine, other = Pods(ours, handler), Pods(theirs, handler)
-        for each in (mine, other):
-            await each.one_by_one(3)
+        for program in (mine, other):
+            await program.one_by_one(3)
         start, peer_start = await mine.one_by_one(pods), await other.one_by_one(pods)
         print(
             f"{handler}: start {start:.0f} ms ({mine.describe()}); "
@@ -178,7 +178,7 @@ async def compare(ours: CriClient, theirs: CriClient, pods: int) -> None:
         )
 
 
-async def weigh(ours: CriClient, pid: int, pods: int) -> None:
+async def report_memory(ours: CriClient, pid: int, pods: int) -> None:
     """Memory for each pod, of the engine, and what many pods do to a start."""
     crun = Pods(ours, "crun")
     await asyncio.sleep(_CALM_S)
@@ -191,8 +191,8 @@ async def weigh(ours: CriClient, pid: int, pods: int) -> None:
             started.append((await crun.start())[0])
         print(f"engine: {(resident_bytes(pid) or 0) / 2**20:.0f} MiB resident with {count} pods")
     mine = _monitors(pid) - monitors
-    resident = [_smaps(each, "Rss") for each in mine]
-    own = [_smaps(each, "Pss") for each in mine]
+    resident = [_smaps(process, "Rss") for process in mine]
+    own = [_smaps(process, "Pss") for process in mine]
     print(
         f"crun: besides its container an idle pod has {len(mine) / MANY:.1f} processes of "
         f"{statistics.median(resident) / 1024:.1f} MiB, {statistics.median(own) / 1024:.1f} MiB "
@@ -208,14 +208,14 @@ async def weigh(ours: CriClient, pid: int, pods: int) -> None:
         await crun.end(sandbox)
 
 
-async def weigh_shims(theirs: CriClient, directory: Path, containerd_pid: int) -> None:
+async def report_shim_memory(theirs: CriClient, directory: Path, containerd_pid: int) -> None:
     """Memory that containerd's shims take for idle pods, without their pause processes."""
     crun = Pods(theirs, "crun")
     started = [(await crun.start())[0] for _ in range(_FEW)]
     await asyncio.sleep(_CALM_S)
-    shims = [pid for pid in _given(str(directory)) if pid != containerd_pid]
-    resident = statistics.median(_smaps(each, "Rss") for each in shims)
-    own = statistics.median(_smaps(each, "Pss") for each in shims)
+    shims = [pid for pid in _pids_with_argument(str(directory)) if pid != containerd_pid]
+    resident = statistics.median(_smaps(shim, "Rss") for shim in shims)
+    own = statistics.median(_smaps(shim, "Pss") for shim in shims)
     print(
         f"containerd: an idle pod has {len(shims) / _FEW:.1f} shims of {resident / 1024:.1f} MiB, "
         f"{own / 1024:.1f} MiB without what they share"
@@ -274,8 +274,8 @@ class BareGvisor:
                 + self._took("create", "--bundle", bundle, container)
                 + self._took("start", container)
             )
-            for each in (container, sandbox):
-                self._took("delete", "--force", each)
+            for directory in (container, sandbox):
+                self._took("delete", "--force", directory)
         return _median_ms(took)
 
     def _id(self) -> str:
@@ -313,27 +313,27 @@ class BareGvisor:
 
 def _monitors(engine: int) -> set[int]:
     """The conmon processes of an engine: its adopted children."""
-    found = set()
+    pids = set()
     for task in Path(f"/proc/{engine}/task").iterdir():
         for pid in map(int, (task / "children").read_text().split()):
             if Path(f"/proc/{pid}/comm").read_text().strip() == "conmon":
-                found.add(pid)
-    return found
+                pids.add(pid)
+    return pids
 
 
-def _given(word: str) -> list[int]:
+def _pids_with_argument(word: str) -> list[int]:
     """The processes with a word in their arguments."""
-    found = []
-    for each in Path("/proc").iterdir():
-        if each.name.isdecimal():
+    monitors = []
+    for path in Path("/proc").iterdir():
+        if path.name.isdecimal():
             try:
-                arguments = (each / "cmdline").read_bytes().decode(errors="replace")
+                arguments = (path / "cmdline").read_bytes().decode(errors="replace")
             except OSError:
                 # It has ended meanwhile.
                 continue
             if word in arguments:
-                found.append(int(each.name))
-    return found
+                monitors.append(int(path.name))
+    return monitors
 
 
 def _smaps(pid: int, field: str) -> int:
@@ -360,8 +360,8 @@ async def measure(directory: Path, pods: int) -> None:
         CriClient(peer) as theirs,
     ):
         await compare(ours, theirs, pods)
-        await weigh(ours, pid, pods)
-        await weigh_shims(theirs, directory / "peer", peer_pid)
+        await report_memory(ours, pid, pods)
+        await report_shim_memory(theirs, directory / "peer", peer_pid)
         await gvisor(ours, directory / "runsc", pods)
 
 

@@ -89,7 +89,7 @@ def best_us(step: Callable[[], Any], times: int = TIMES) -> float:
     return best / times * 1e6
 
 
-def say(name: str, microseconds: float) -> None:
+def report(name: str, microseconds: float) -> None:
     print(f"{name:44s} {microseconds:8.1f} µs")
 
 
@@ -99,16 +99,16 @@ def pod_steps() -> None:
     served = POD.storage
     decoded = codec.decode(POD, served, body, Media.JSON).obj
     print(f"a pod of {len(body)} bytes")
-    say("decode and check types", best_us(lambda: codec.decode(POD, served, body, Media.JSON)))
+    report("decode and check types", best_us(lambda: codec.decode(POD, served, body, Media.JSON)))
     copying = best_us(lambda: copy.deepcopy(decoded))
     with_copy = best_us(lambda: default_pod(copy.deepcopy(decoded)))
-    say("defaults", with_copy - copying)
+    report("defaults", with_copy - copying)
     defaulted = copy.deepcopy(decoded)
     default_pod(defaulted)
-    say("rules", best_us(lambda: validate_pod(defaulted)))
+    report("rules", best_us(lambda: validate_pod(defaulted)))
     ownership = Ownership(codec, SystemClock())
-    say("field ownership", _ownership_us(ownership, defaulted, copying))
-    say("encode", best_us(lambda: msgspec.json.encode(defaulted)))
+    report("field ownership", _ownership_us(ownership, defaulted, copying))
+    report("encode", best_us(lambda: msgspec.json.encode(defaulted)))
 
 
 def _ownership_us(ownership: Ownership, pod: dict[str, Any], copying: float) -> float:
@@ -123,7 +123,7 @@ def _ownership_us(ownership: Ownership, pod: dict[str, Any], copying: float) -> 
 def class_steps() -> None:
     pod = PodFields(node_selector={"disk": "fast"})
     classes = {"sandboxed": CLASS}
-    say("RuntimeClass: admit and resolve", best_us(lambda: _admitted(pod, classes)))
+    report("RuntimeClass: admit and resolve", best_us(lambda: _admitted(pod, classes)))
 
 
 def _admitted(pod: PodFields, classes: dict[str, RuntimeClass]) -> str:
@@ -165,12 +165,12 @@ def spec_us() -> float:
         metadata=pb.ContainerMetadata(name="app"),
         command=["/app"],
         envs=[pb.KeyValue(key=f"SERVICE_{number}", value=b"10.0.0.1") for number in range(30)],
-        mounts=[pb.Mount(container_path=f"/m/{each}", host_path="/tmp") for each in "abcdef"],
+        mounts=[pb.Mount(container_path=f"/m/{letter}", host_path="/tmp") for letter in "abcdef"],
         linux=pb.LinuxContainerConfig(
             security_context=pb.LinuxContainerSecurityContext(
                 namespace_options=pb.NamespaceOption(pid=pb.CONTAINER),
                 seccomp=pb.SecurityProfile(profile_type=pb.SecurityProfile.RuntimeDefault),
-                masked_paths=[f"/proc/{each}" for each in "abcdefghijkl"],
+                masked_paths=[f"/proc/{letter}" for letter in "abcdefghijkl"],
             ),
             resources=pb.LinuxContainerResources(cpu_shares=102, memory_limit_in_bytes=1 << 26),
         ),
@@ -218,10 +218,10 @@ def mount_us() -> float:
 def main() -> None:
     pod_steps()
     class_steps()
-    say(f"a change to each of {WATCHERS} watchers", asyncio.run(fan_out_us()))
-    say("a container's config.json", spec_us())
+    report(f"a change to each of {WATCHERS} watchers", asyncio.run(fan_out_us()))
+    report("a container's config.json", spec_us())
     if os.geteuid() == 0:
-        say("overlay mount of eight layers", mount_us())
+        report("overlay mount of eight layers", mount_us())
     else:
         print("overlay mount: not measured, needs root")
 

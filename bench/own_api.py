@@ -59,15 +59,15 @@ def process(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def _wait_ready(notices: int) -> None:
     """Wait for the message among the beats. Raises SystemExit."""
-    said = b""
+    output = b""
     deadline = time.monotonic() + _READY_S
-    while READY_MESSAGE not in said:
+    while READY_MESSAGE not in output:
         left_s = deadline - time.monotonic()
         is_readable = left_s > 0 and select.select([notices], [], [], left_s)[0]
         piece = os.read(notices, 4096) if is_readable else b""
         if not piece:
             raise SystemExit("the API server is not ready in time")
-        said += piece
+        output += piece
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 A cluster is started with the engine's calls in its log. Pods are created one after the other; what
 a client's watch sees and what the engine logs are put in one line of time. Prints the median of
-each step in milliseconds, for each handler. The log tells milliseconds, so steps are that exact.
+each step in milliseconds, for each handler. The log has milliseconds, so steps are that exact.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ async def make(cluster: Cluster, handler: str, pods: int) -> list[Start]:
 
 def calls(log: str) -> Iterator[tuple[str, float, float]]:
     """The calls in an engine's log: which, when it came, when it was answered."""
-    for found in _ANSWERED.finditer(log):
-        answered = datetime.fromisoformat(found["at"]).timestamp()
-        yield found["call"], answered - float(found["took"]) / 1000, answered
+    for match in _ANSWERED.finditer(log):
+        answered = datetime.fromisoformat(match["at"]).timestamp()
+        yield match["call"], answered - float(match["took"]) / 1000, answered
 
 
 def join(starts: list[Start], log: str) -> None:
@@ -126,9 +126,9 @@ def join(starts: list[Start], log: str) -> None:
 def show(handler: str, starts: list[Start]) -> None:
     for begin, end in _STEPS:
         took = [
-            1000 * (each.moments[end] - each.moments[begin])
-            for each in starts
-            if begin in each.moments and end in each.moments
+            1000 * (start.moments[end] - start.moments[begin])
+            for start in starts
+            if begin in start.moments and end in start.moments
         ]
         middle = f"{statistics.median(took):6.1f}" if took else "     -"
         print(f"{handler:5} {middle} ms  {begin} → {end}")

@@ -55,10 +55,10 @@ def main() -> None:
         plain = plain_rate(directory)
         print(f"plain SQLite, one commit a row  {plain:9,.0f} rows/s")
         for writers in (1, 8, 32, 128):
-            found = asyncio.run(rate(directory, writers))
+            result = asyncio.run(rate(directory, writers))
             print(
-                f"store, {writers:3d} writers               {found:9,.0f} rows/s"
-                f"  {found / plain:5.2f} x"
+                f"store, {writers:3d} writers               {result:9,.0f} rows/s"
+                f"  {result / plain:5.2f} x"
             )
 
 

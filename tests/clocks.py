@@ -27,7 +27,7 @@ class FakeClock:
 
     @property
     def next_s(self) -> float | None:
-        """Seconds until the first sleeper wakes, None when nobody sleeps."""
+        """Seconds until the first sleeper wakes, None when no one sleeps."""
         waiting = [due for due, _, future in self._sleepers if not future.done()]
         return min(waiting) - self._now_s if waiting else None
 

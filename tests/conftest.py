@@ -31,7 +31,7 @@ settings.load_profile("random" if os.environ.get("MOORAGE_FUZZ") else "steady")
 
 _HERE = Path(__file__).parent
 _WITHOUT_CLUSTERS = frozenset(
-    each.name for each in _HERE.iterdir() if each.is_dir() and each.name not in ("cli", "cluster")
+    path.name for path in _HERE.iterdir() if path.is_dir() and path.name not in ("cli", "cluster")
 )
 
 
@@ -80,8 +80,8 @@ def _mounts_of_host() -> list[Mount]:
 def removed_by_us(tmp_path: Path) -> Iterator[None]:
     """For tests that make trees which pytest cannot remove, being too deep for recursion."""
     yield
-    for each in tmp_path.iterdir():
-        remove_tree(each)
+    for path in tmp_path.iterdir():
+        remove_tree(path)
 
 
 @pytest.fixture(scope="session")

@@ -109,7 +109,7 @@ def _answers(endpoint: str) -> bool:
                 reply = await cri.call(cri.runtime.Status, pb.StatusRequest(), timeout_s=2)
             except CriError:
                 return False
-            return all(each.status for each in reply.status.conditions)
+            return all(condition.status for condition in reply.status.conditions)
 
     return asyncio.run(ask())
 
@@ -140,10 +140,10 @@ def _has_pause(endpoint: str) -> bool:
 async def _remove_sandboxes(endpoint: str) -> None:
     async with CriClient(endpoint) as cri:
         listed = await cri.call(cri.runtime.ListPodSandbox, pb.ListPodSandboxRequest())
-        for each in listed.items:
-            stop = pb.StopPodSandboxRequest(pod_sandbox_id=each.id)
+        for sandbox in listed.items:
+            stop = pb.StopPodSandboxRequest(pod_sandbox_id=sandbox.id)
             await cri.call(cri.runtime.StopPodSandbox, stop)
-            remove = pb.RemovePodSandboxRequest(pod_sandbox_id=each.id)
+            remove = pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox.id)
             await cri.call(cri.runtime.RemovePodSandbox, remove)
 
 
@@ -163,13 +163,13 @@ def _end(process: subprocess.Popen[bytes], socket: Path) -> None:
 
 
 def _shims(socket: Path) -> list[int]:
-    found = []
-    for each in Path("/proc").iterdir():
-        if each.name.isdecimal():
+    pids = []
+    for path in Path("/proc").iterdir():
+        if path.name.isdecimal():
             try:
-                words = (each / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                words = (path / "cmdline").read_bytes().decode(errors="replace").split("\0")
             except (FileNotFoundError, ProcessLookupError):
                 continue
             if str(socket) in words or f"{socket}.ttrpc" in words:
-                found.append(int(each.name))
-    return found
+                pids.append(int(path.name))
+    return pids

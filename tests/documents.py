@@ -57,13 +57,13 @@ def blocks(text: str) -> list[Block]:
     """Return the code blocks of a page."""
     return [
         Block(
-            text.count("\n", 0, found.start("language")) + 1,
-            found["marker"] or "",
-            found["argument"] or "",
-            found["language"],
-            textwrap.dedent(found["text"]),
+            text.count("\n", 0, match.start("language")) + 1,
+            match["marker"] or "",
+            match["argument"] or "",
+            match["language"],
+            textwrap.dedent(match["text"]),
         )
-        for found in _BLOCK.finditer(text)
+        for match in _BLOCK.finditer(text)
     ]
 
 

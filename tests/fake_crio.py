@@ -55,7 +55,7 @@ class FakeCrio(_RuntimeService):  # type: ignore[misc]  # see above
         self._random = random.Random(1)
 
     def add(self, name: str, labels: dict[str, str], *, uid: str = "") -> str:
-        """A sandbox that somebody created."""
+        """Add a sandbox that another client created, and return its id."""
         sandbox_id = f"s{next(self._ids)}"
         self.sandboxes[sandbox_id] = pb.PodSandbox(
             id=sandbox_id,
@@ -109,14 +109,14 @@ class FakeCrio(_RuntimeService):  # type: ignore[misc]  # see above
     async def PodSandboxStatus(  # noqa: N802
         self, request: Any, _context: Any
     ) -> pb.PodSandboxStatusResponse:
-        found = self.sandboxes[request.pod_sandbox_id]
+        result = self.sandboxes[request.pod_sandbox_id]
         status = pb.PodSandboxStatus(
-            id=found.id,
-            metadata=found.metadata,
-            state=found.state,
-            created_at=found.created_at,
-            labels=found.labels,
-            annotations=found.annotations,
+            id=result.id,
+            metadata=result.metadata,
+            state=result.state,
+            created_at=result.created_at,
+            labels=result.labels,
+            annotations=result.annotations,
         )
         return pb.PodSandboxStatusResponse(status=status)
 
@@ -125,9 +125,9 @@ class FakeCrio(_RuntimeService):  # type: ignore[misc]  # see above
     ) -> pb.StopPodSandboxResponse:
         if request.pod_sandbox_id in self.behaviour.stuck:
             await context.abort(grpc.StatusCode.UNKNOWN, "the container does not end")
-        found = self.sandboxes.get(request.pod_sandbox_id)
-        if found is not None:
-            found.state = pb.SANDBOX_NOTREADY
+        sandbox = self.sandboxes.get(request.pod_sandbox_id)
+        if sandbox is not None:
+            sandbox.state = pb.SANDBOX_NOTREADY
         return pb.StopPodSandboxResponse()
 
     async def RemovePodSandbox(  # noqa: N802

@@ -13,10 +13,10 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-NOBODY = 65534
+UNPRIVILEGED = 65534
 
 
-def reached(roots: Iterable[Path]) -> dict[str, list[str]]:
+def reachable_paths(roots: Iterable[Path]) -> dict[str, list[str]]:
     """What that user can do below the directories, by kind: the paths.
 
     list      see the names in a directory
@@ -24,7 +24,7 @@ def reached(roots: Iterable[Path]) -> dict[str, list[str]]:
     read      open a file for reading, or write, or run
     connect   connect to a socket
     """
-    names = [path for root in roots for path in _everything(root)]
+    names = [path for root in roots for path in _paths_below(root)]
     read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
@@ -32,8 +32,8 @@ def reached(roots: Iterable[Path]) -> dict[str, list[str]]:
         try:
             os.close(read_end)
             os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
+            os.setgid(UNPRIVILEGED)
+            os.setuid(UNPRIVILEGED)
             with os.fdopen(write_end, "w") as answer:
                 json.dump(_attempts(names), answer)
             status = 0
@@ -41,23 +41,23 @@ def reached(roots: Iterable[Path]) -> dict[str, list[str]]:
             os._exit(status)
     os.close(write_end)
     with os.fdopen(read_end) as answer:
-        found: dict[str, list[str]] = json.load(answer)
+        reachable: dict[str, list[str]] = json.load(answer)
     assert os.waitpid(child, 0)[1] == 0
-    return {kind: sorted(paths) for kind, paths in found.items() if paths}
+    return {kind: sorted(paths) for kind, paths in reachable.items() if paths}
 
 
-def _everything(root: Path) -> list[str]:
+def _paths_below(root: Path) -> list[str]:
     """The root, all below it, and what leads to it; mounts are gone into."""
-    found = [str(root)]
+    paths = [str(root)]
     for directory, inner, files in os.walk(root):
         # A container's own view of the kernel is not the engine's to close.
-        inner[:] = [each for each in inner if each not in ("proc", "sys")]
-        found += [os.path.join(directory, each) for each in (*inner, *files)]
-    return found
+        inner[:] = [name for name in inner if name not in ("proc", "sys")]
+        paths += [os.path.join(directory, file) for file in (*inner, *files)]
+    return paths
 
 
 def _attempts(paths: Iterable[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {"list": [], "enter": [], "read": [], "connect": []}
+    attempts: dict[str, list[str]] = {"list": [], "enter": [], "read": [], "connect": []}
     for path in paths:
         try:
             mode = os.lstat(path).st_mode
@@ -65,17 +65,17 @@ def _attempts(paths: Iterable[str]) -> dict[str, list[str]]:
             continue
         if stat.S_ISDIR(mode):
             if os.access(path, os.R_OK):
-                found["list"].append(path)
+                attempts["list"].append(path)
             if os.access(path, os.X_OK):
-                found["enter"].append(path)
+                attempts["enter"].append(path)
         elif stat.S_ISSOCK(mode):
             if _connects(path):
-                found["connect"].append(path)
+                attempts["connect"].append(path)
         elif not stat.S_ISLNK(mode) and any(
             os.access(path, wanted) for wanted in (os.R_OK, os.W_OK, os.X_OK)
         ):
-            found["read"].append(path)
-    return found
+            attempts["read"].append(path)
+    return attempts
 
 
 def _connects(path: str) -> bool:

@@ -18,32 +18,36 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 def demo_processes() -> set[str]:
     """Command lines of what belongs to a demo."""
-    return {" ".join(each) for each in _command_lines() if "moorage-demo-" in " ".join(each)}
+    return {
+        " ".join(command_line)
+        for command_line in _command_lines()
+        if "moorage-demo-" in " ".join(command_line)
+    }
 
 
-def machine() -> dict[str, set[str]]:
+def host_resources() -> dict[str, set[str]]:
     """Mounts, links, cgroups, rules, directories and processes, by the id that is in their names.
 
     Directories of demos are there by their own names.
     """
-    found: dict[str, set[str]] = {}
-    for thing in _things():
-        for name in _NAMED.findall(thing):
-            found.setdefault(name, set()).add(thing)
+    result: dict[str, set[str]] = {}
+    for resource in _resource_names():
+        for name in _NAMED.findall(resource):
+            result.setdefault(name, set()).add(resource)
     for directory in Path("/var/lib").glob("moorage-demo-*"):
-        found[directory.name] = {str(directory)}
-    return found
+        result[directory.name] = {str(directory)}
+    return result
 
 
 def leftovers(before: dict[str, set[str]]) -> dict[str, set[str]]:
     """What there is of clusters that came since and live no more."""
-    now, living = machine(), _living()
-    return {name: found for name, found in now.items() if name not in before.keys() | living}
+    now, running = host_resources(), _running_clusters()
+    return {name: names for name, names in now.items() if name not in before.keys() | running}
 
 
-def _things() -> Iterator[str]:
+def _resource_names() -> Iterator[str]:
     yield from (line.split()[1] for line in Path("/proc/mounts").read_text().splitlines())
-    yield from (each.name for each in Path("/sys/class/net").iterdir())
+    yield from (path.name for path in Path("/sys/class/net").iterdir())
     yield from map(str, (*_CGROUPS.glob("moorage-*"), *_CGROUPS.glob("*/moorage-*")))
     yield from map(str, Path("/run/moorage").glob("*"))
     rules = subprocess.run(["iptables-save"], capture_output=True, text=True, check=False)
@@ -51,9 +55,9 @@ def _things() -> Iterator[str]:
     yield from map(" ".join, _command_lines())
 
 
-def _living() -> set[str]:
+def _running_clusters() -> set[str]:
     """The ids of the clusters whose parts run, and the names of their directories."""
-    found = set()
+    names = set()
     for words in _command_lines():
         if "moorage.cluster.parts" in words[:4] and len(words) > 4:
             directory = Path(words[4])
@@ -61,15 +65,15 @@ def _living() -> set[str]:
                 settings = json.loads((directory / "cluster.json").read_text())
             except (FileNotFoundError, ValueError):
                 continue
-            found |= {directory.name, settings["cluster_id"]}
-    return found
+            names |= {directory.name, settings["cluster_id"]}
+    return names
 
 
 def _command_lines() -> Iterator[list[str]]:
-    for each in Path("/proc").iterdir():
-        if each.name.isdecimal():
+    for path in Path("/proc").iterdir():
+        if path.name.isdecimal():
             try:
-                text = (each / "cmdline").read_bytes().decode(errors="replace")
+                text = (path / "cmdline").read_bytes().decode(errors="replace")
             except (FileNotFoundError, ProcessLookupError):
                 continue
             yield text.rstrip("\0").split("\0")

@@ -43,8 +43,8 @@ class OwnEngine:
         directories = {"data-dir": "d", "run-dir": "r", "handlers-dir": "h", "cni-conf": "c"}
         options = [
             word
-            for name, each in directories.items()
-            for word in (f"--{name}", str(self.root / each))
+            for name, directory in directories.items()
+            for word in (f"--{name}", str(self.root / directory))
         ]
         return [*MOOR, "engine", "--listen", self.endpoint, *options, *more]
 

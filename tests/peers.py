@@ -84,7 +84,7 @@ def directory() -> Path:
 
 def peer(name: str) -> Path | None:
     """The path of a program, None where it was not built at the pinned version."""
-    program = next(each for each in PEERS if each.name == name)
+    program = next(peer for peer in PEERS if peer.name == name)
     path = directory() / "bin" / name
     return path if path.exists() and _built_version(name) == program.version else None
 
@@ -144,8 +144,8 @@ def _run(command: Sequence[str], *, directory: Path | None = None, **environment
 def main() -> int:
     """Build every program; 1 when some could not be, whose tests are skipped then."""
     failures = install()
-    for each in failures:
-        print(f"not built: {each}", file=sys.stderr)
+    for failure in failures:
+        print(f"not built: {failure}", file=sys.stderr)
     print(f"programs of others are in {directory() / 'bin'}")
     return 1 if failures else 0
 

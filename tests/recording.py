@@ -22,23 +22,23 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def assert_recorded(name: str, found: Mapping[str, Any]) -> None:
+def assert_recorded(name: str, values: Mapping[str, Any]) -> None:
     """Fail for each entry that differs from the recorded table, is new in it, or has gone.
 
     `name` is PACKAGE/TABLE: the table is in `tests/PACKAGE/recorded/TABLE.json`.
     """
     package, _, table = name.rpartition("/")
     path = _TESTS / package / "recorded" / f"{table}.json"
-    found = json.loads(json.dumps(found))
+    values = json.loads(json.dumps(values))
     if os.environ.get("MOORAGE_RECORD"):
-        lines = [f"{json.dumps(key)}: {json.dumps(found[key])}" for key in sorted(found)]
+        lines = [f"{json.dumps(key)}: {json.dumps(values[key])}" for key in sorted(values)]
         path.parent.mkdir(exist_ok=True)
         path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     recorded = json.loads(path.read_text())
     differing = {
-        key: (recorded.get(key), found.get(key))
-        for key in sorted(recorded.keys() | found.keys())
-        if recorded.get(key) != found.get(key)
+        key: (recorded.get(key), values.get(key))
+        for key in sorted(recorded.keys() | values.keys())
+        if recorded.get(key) != values.get(key)
     }
     shown = [f"{key}: recorded {was}, now {now}" for key, (was, now) in differing.items()]
     assert not differing, "\n".join(

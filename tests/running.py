@@ -37,12 +37,12 @@ class RunningCluster:
         return self.data_dir / "kubeconfig"
 
     def kubectl(
-        self, *arguments: str, given: str | None = None, fails: bool = False
+        self, *arguments: str, stdin: str | None = None, fails: bool = False
     ) -> subprocess.CompletedProcess[str]:
         """Run kubectl to its end; it must succeed, or fail when `fails`."""
         done = subprocess.run(
             ["kubectl", *arguments],
-            input=given,
+            input=stdin,
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
@@ -59,7 +59,7 @@ class RunningCluster:
     def apply(self, *documents: dict[str, Any]) -> None:
         """Apply objects."""
         listed = {"apiVersion": "v1", "kind": "List", "items": list(documents)}
-        self.kubectl("apply", "-f", "-", given=json.dumps(listed))
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
 
     def part(self, name: str) -> dict[str, Any]:
         """How a part of the cluster is: `pid`, `state`, `restarts` and so on."""
@@ -128,11 +128,11 @@ def newer_runsc() -> Path | None:
     return program if os.access(program, os.X_OK) else None
 
 
-def until(holds: Callable[[], bool], what: str, within_s: float = 30.0) -> None:
-    """Ask again and again until something holds: for what announces itself to nobody."""
+def until(condition: Callable[[], bool], description: str, within_s: float = 30.0) -> None:
+    """Poll until `condition` is true: for conditions that send no notification."""
     deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, f"{what} not within {within_s:g} s"
+    while not condition():
+        assert time.monotonic() < deadline, f"{description} not within {within_s:g} s"
         time.sleep(0.05)
 
 

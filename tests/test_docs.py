@@ -101,8 +101,8 @@ a drawing
 
 
 def test_blocks_have_the_marker_before_them() -> None:
-    found = [(each.line, each.marker, each.argument, each.language) for each in blocks(_PAGE)]
-    assert found == [
+    result = [(block.line, block.marker, block.argument, block.language) for block in blocks(_PAGE)]
+    assert result == [
         (2, "run", "", ""),
         (10, "file", "a.yaml", "yaml"),
         (15, "not run", "no Docker", ""),

@@ -86,13 +86,13 @@ class Reader:
         shown = None if step.output is None else self._here(step.output)
         while True:
             done = self._run(self._here(step.command))
-            said = f"{where}: {step.command}\n{done.stdout}"
+            output = f"{where}: {step.command}\n{done.stdout}"
             is_as_shown = shown is None or matches(shown, done.stdout)
             if done.returncode == 0 and is_as_shown:
-                print(f"{time.monotonic() - began:.2f} s, {said}")
+                print(f"{time.monotonic() - began:.2f} s, {output}")
                 return
             is_final = not step.command.startswith(_READERS) or time.monotonic() > deadline
-            assert not is_final, f"{said}exit status {done.returncode}; the page shows\n{shown}"
+            assert not is_final, f"{output}exit status {done.returncode}; the page shows\n{shown}"
             time.sleep(0.1)
 
     def _run(self, script: str) -> subprocess.CompletedProcess[str]:

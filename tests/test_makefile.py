@@ -68,7 +68,7 @@ def _make(machine: Path, target: str) -> tuple[subprocess.CompletedProcess[str],
 def test_venv_updates_empty_package_lists_and_installs_what_is_missing(machine: Path) -> None:
     done, calls = _make(machine, "venv")
     assert done.returncode == 0, done.stderr
-    tries = [each.split()[1] for each in calls if each.startswith("apt-get")]
+    tries = [call.split()[1] for call in calls if call.startswith("apt-get")]
     assert tries == ["install", "update", "install"]
     assert (machine / ".venv" / ".built").exists()
 
@@ -84,7 +84,7 @@ def test_venv_needs_no_package_where_ensurepip_is_there(machine: Path) -> None:
     (machine / "python3-venv").touch()
     done, calls = _make(machine, "venv")
     assert done.returncode == 0, done.stderr
-    assert not any(each.startswith("apt-get") for each in calls)
+    assert not any(call.startswith("apt-get") for call in calls)
 
 
 def test_venv_says_what_is_missing_where_nothing_can_be_installed(machine: Path) -> None:
@@ -104,7 +104,7 @@ def test_workflows_use_targets_that_exist() -> None:
     assert {"lint", "unit", "test", "docs"} <= set(used) <= set(_TARGETS)
 
 
-@pytest.mark.parametrize("target", [each for each in _TARGETS if each != "help"])
+@pytest.mark.parametrize("target", [target for target in _TARGETS if target != "help"])
 def test_each_target_is_in_the_documentation(target: str) -> None:
     page = (REPOSITORY / "docs" / "development.md").read_text()
     assert f"| `make {target}` |" in page

@@ -67,7 +67,7 @@ def test_the_wheel_has_the_examples_and_what_is_generated(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
         names = set(opened.namelist())
     assert {
-        f"moorage/examples/{each.name}" for each in (REPOSITORY / "examples").iterdir()
+        f"moorage/examples/{path.name}" for path in (REPOSITORY / "examples").iterdir()
     } <= names
     assert "moorage/cri/generated/runtime_pb2.py" in names
     assert "moorage/cri/generated/runtime_pb2_grpc.pyi" in names
@@ -87,12 +87,12 @@ def control_plane(moor: Path, tmp_path: Path) -> Iterator[Path]:
 def test_a_control_plane_starts_from_the_wheel(
     moor: Path, control_plane: Path, tmp_path: Path
 ) -> None:
-    said = _run(moor, "status", "-o", "json", "--data-dir", control_plane, cwd=tmp_path)
-    parts = {each["part"]: each["state"] for each in json.loads(said)}
+    answer = _run(moor, "status", "-o", "json", "--data-dir", control_plane, cwd=tmp_path)
+    parts = {row["part"]: row["state"] for row in json.loads(answer)}
     assert parts == {"supervisor": "ready", "apiserver": "ready", "controllers": "ready"}
 
 
 def test_the_demo_of_the_wheel_finds_its_examples(moor: Path, tmp_path: Path) -> None:
     script = "from moorage.cluster.demo import find_examples; print(find_examples())"
-    said = _run(moor.parent / "python", "-c", script, cwd=tmp_path)
-    assert said.strip().endswith("site-packages/moorage/examples")
+    answer = _run(moor.parent / "python", "-c", script, cwd=tmp_path)
+    assert answer.strip().endswith("site-packages/moorage/examples")

@@ -116,15 +116,15 @@ def _parse() -> Request:
         "--at", action="append", default=[], metavar="PATH:LINE",
         help="run every fault of this line instead of a sample; can be repeated",
     )  # fmt: skip
-    given = parser.parse_args()
-    unknown = set(given.packages) - set(_PACKAGES)
+    arguments = parser.parse_args()
+    unknown = set(arguments.packages) - set(_PACKAGES)
     if unknown:
         parser.error(f"no such package: {', '.join(sorted(unknown))}")
-    packages = given.packages
-    if given.at:
-        packages = dict.fromkeys(place.split("/")[2] for place in given.at)
-    seed = random.SystemRandom().randrange(100_000) if given.seed is None else given.seed
-    return Request(tuple(packages), given.count, seed, tuple(given.at), given.goal)
+    packages = arguments.packages
+    if arguments.at:
+        packages = dict.fromkeys(place.split("/")[2] for place in arguments.at)
+    seed = random.SystemRandom().randrange(100_000) if arguments.seed is None else arguments.seed
+    return Request(tuple(packages), arguments.count, seed, tuple(arguments.at), arguments.goal)
 
 
 def _sample_all(request: Request, copy: Path) -> int:

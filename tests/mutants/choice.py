@@ -25,7 +25,7 @@ def choose_tests(fault: Fault, tests: Mapping[str, TestCalls]) -> list[str]:
     passing = {name: test for name, test in tests.items() if test.passed}
     able = [name for name, test in passing.items() if _can_notice(fault, test)]
     if not able:
-        # Called while modules are imported, or in a process of its own: by whoever uses the file.
+        # Called while modules are imported, or in a process of its own: by tests that use the file.
         able = [name for name, test in passing.items() if _calls_file(fault, test)]
     if not able:
         # The whole file is for a process of its own, whose calls are not recorded.

@@ -160,8 +160,8 @@ class Session:
         sys.path[:] = [str(self._copy), str(self._copy / "src"), *others]
         os.environ["PYTHONPATH"] = f"{self._copy}/src:{self._copy}"
         sys.argv = ["pytest"]
-        given = ["--no-header", *options, *paths]
-        return int(pytest.main(given, plugins=plugins))
+        arguments = ["--no-header", *options, *paths]
+        return int(pytest.main(arguments, plugins=plugins))
 
     def _forked(self, run: Callable[[], int], output: Path, timeout_s: float) -> int:
         """Run in a child that owns a session; return its status, or 1 if it was too slow."""

@@ -66,9 +66,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _loaded(page: str) -> Iterator[str]:
     """Yield what a browser loads for a page."""
     for tag in re.findall(r"<(?:script|img|iframe|source|link)\b[^>]*>", page):
-        found = re.search(r'\b(?:src|href)="?([^"\s>]+)', tag)
-        if found:
-            yield found[1]
+        match = re.search(r'\b(?:src|href)="?([^"\s>]+)', tag)
+        if match:
+            yield match[1]
 
 
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
