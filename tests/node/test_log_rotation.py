@@ -146,6 +146,14 @@ async def test_what_was_being_compressed_when_it_crashed_is_begun_again(node: No
     assert node.names == ["0.log", "0.log.20251231-000000.gz", "0.log.20260101-000100"]
 
 
+async def test_link_in_place_of_a_piece_is_not_compressed(tmp_path: Path, node: Node) -> None:
+    (tmp_path / "secret").write_text("the host's")
+    node.log.with_name("0.log.20251231-000000").symlink_to(tmp_path / "secret")
+    await node.rotate("0123456789")
+    assert node.names == ["0.log", "0.log.20251231-000000", "0.log.20260101-000100"]
+    assert (tmp_path / "secret").read_text() == "the host's"
+
+
 async def test_a_containers_logs_go_with_their_links(node: Node) -> None:
     await node.rotate("0123456789")
     link = node.links / "web_shop_app-app-0.log"

@@ -33,6 +33,7 @@ from moorage.engine.sandboxes.remove import remove_incomplete_sandbox
 from moorage.engine.sandboxes.stop import stop_pod_sandbox
 from moorage.handlers.adapters import AdapterError
 from moorage.linux import pinned
+from moorage.linux.bind import is_mount_point
 from moorage.linux.mounts import current_mounts, isolate, isolate_below, mounts_below, unmount
 
 log = Log(__name__)
@@ -126,13 +127,13 @@ def _has_runtime_files(paths: EnginePaths, sandbox: Sandbox) -> bool:
     if not sandbox.is_on_host_network and not pinned.is_pinned(directory / pinned.NET):
         return False
     if files.shm is not None:
-        return pinned.is_pinned(directory / pinned.IPC) and files.shm.is_mount()
+        return pinned.is_pinned(directory / pinned.IPC) and is_mount_point(files.shm)
     return files.hostname is not None and files.hostname.exists()
 
 
 def _has_bundle(context: EngineContext, container: Container) -> bool:
     """Return whether the container's root file system is still mounted: not after a reboot."""
-    return (context.paths.bundle(container.id) / ROOTFS).is_mount()
+    return is_mount_point(context.paths.bundle(container.id) / ROOTFS)
 
 
 def _remove_leftovers(

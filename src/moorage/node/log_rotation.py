@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +17,7 @@ from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.cri import CriError
+from moorage.linux.regular_file import open_regular_file
 from moorage.linux.trees import remove_tree
 from moorage.node.failures import log_failure
 from moorage.node.options import LogRotationOptions
@@ -195,7 +197,12 @@ def _thin_out(path: Path, keep: int) -> None:
 
 def _compress(piece: Path) -> None:
     unfinished = piece.with_name(piece.name + _UNFINISHED)
-    with piece.open("rb") as source, gzip.open(unfinished, "wb", compresslevel=1) as target:
+    # A pod with a writable mount of the directory may have put something else at either path.
+    with (
+        open(open_regular_file(piece, os.O_RDONLY), "rb") as source,
+        unfinished.open("xb") as file,
+        gzip.open(file, "wb", compresslevel=1) as target,
+    ):
         shutil.copyfileobj(source, target)
     unfinished.rename(piece.with_name(piece.name + _COMPRESSED))
     piece.unlink()

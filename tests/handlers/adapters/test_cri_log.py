@@ -73,10 +73,31 @@ def test_reopened_log_continues_in_a_new_file(tmp_path: Path) -> None:
 def test_full_disk_is_logged_once_and_does_not_block(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "0.log").symlink_to("/dev/full")
     log = CriLog(tmp_path / "0.log")
+    with open("/dev/full", "wb") as full:
+        os.dup2(full.fileno(), log._descriptor)
     for _ in range(3):
         log.write(STDOUT, b"lost\n")
     log.close()
     assert [record.getMessage() for record in caplog.records] == ["log not written"]
-    assert os.path.islink(tmp_path / "0.log")
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+@pytest.mark.timeout(20)
+def test_log_is_a_regular_file_only(tmp_path: Path, kind: str) -> None:
+    path, target = tmp_path / "0.log", tmp_path / "target"
+    target.write_text("the host's")
+    log = CriLog(path, lambda: AT)
+    path.unlink()
+    if kind == "link":
+        path.symlink_to(target)
+    else:
+        os.mkfifo(path)
+    with pytest.raises(OSError, match=r"0\.log"):
+        log.reopen()
+    # The old file stays open.
+    log.write(STDOUT, b"x\n")
+    log.close()
+    with pytest.raises(OSError, match=r"0\.log"):
+        CriLog(path, lambda: AT)
+    assert target.read_text() == "the host's"

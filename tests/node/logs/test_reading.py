@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,13 @@ async def test_missing_or_invalid_log_is_an_error(tmp_path: Path) -> None:
     path.write_text("plain\n")
     with pytest.raises(LogReadError, match="failed to get parse function: unsupported log format"):
         await read(path)
+
+
+@pytest.mark.timeout(20)
+async def test_pipe_in_place_of_a_log_is_an_error(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "0.log")
+    with pytest.raises(LogReadError, match=r"failed to open log file .*: Invalid argument"):
+        await read(tmp_path / "0.log")
 
 
 async def test_following_ends_with_the_container_and_misses_nothing(log: Path) -> None:

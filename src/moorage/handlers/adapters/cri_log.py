@@ -16,6 +16,7 @@ from pathlib import Path
 
 from moorage.api.logs import Log
 from moorage.handlers.adapters.adapter import STDERR, STDOUT
+from moorage.linux.regular_file import open_regular_file
 from moorage.linux.trees import make_directories
 
 PIECE_BYTES = 16 * 1024
@@ -93,4 +94,5 @@ class CriLog:
 
 def _open(path: Path) -> int:
     make_directories(path.parent)
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
+    # A pod with a writable mount of the log directory may have put something else there.
+    return open_regular_file(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode=_MODE)

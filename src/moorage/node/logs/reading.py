@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from moorage.api.logs import Log
+from moorage.linux.regular_file import open_regular_file
 from moorage.node.logs.changes import DirectoryChanges
 from moorage.node.logs.lines import LineError, LogFilter, LogOptions, Parser, parser_for
 
@@ -70,14 +71,25 @@ class _LogFile:
 
     def open(self) -> None:
         try:
+            # Docker's logs are behind links.
             self._path = self._path.resolve(strict=True)
-            self._file = self._path.open("rb")
-        except OSError as error:
-            raise LogReadError(
-                f'failed to open log file "{self._path}": {error.strerror}'
-            ) from error
+            self._file = self._open_file()
+        except FileNotFoundError as error:
+            raise self._failure(error) from error
         if self._options.tail_lines is not None:
             self._file.seek(tail_start(self._file, self._options.tail_lines))
+
+    def _open_file(self) -> BinaryIO:
+        """Open the log. Raises FileNotFoundError without one, LogReadError."""
+        try:
+            return open(open_regular_file(self._path, os.O_RDONLY), "rb")
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: OSError) -> LogReadError:
+        return LogReadError(f'failed to open log file "{self._path}": {error.strerror}')
 
     def close(self) -> None:
         if self._file is not None:
@@ -151,7 +163,7 @@ class _LogFile:
 
     def _follow_name(self) -> None:
         try:
-            fresh = self._path.open("rb")
+            fresh = self._open_file()
         except FileNotFoundError:
             return
         self.close()

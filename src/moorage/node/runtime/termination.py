@@ -7,12 +7,11 @@ from the file, 80 lines and 2 KiB from the log).
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
-import stat
 from pathlib import Path
 
 from moorage.cri import pb
+from moorage.linux.regular_file import open_regular_file
 from moorage.node.logs.reading import LogReadError, last_of_log
 from moorage.node.pod_facts.labels import parse_container_record
 
@@ -21,7 +20,6 @@ FALLBACK_TO_LOGS = "FallbackToLogsOnError"
 _FILE_LIMIT_BYTES = 4096
 _LOG_LINES = 80
 _LOG_LIMIT_BYTES = 2048
-_REFUSED = {stat.S_IFDIR: errno.EISDIR, stat.S_IFLNK: errno.ELOOP}
 
 
 async def termination_message(status: pb.ContainerStatus) -> str:
@@ -48,28 +46,23 @@ async def _from_file(status: pb.ContainerStatus, path: str) -> str:
 
 def _last_bytes(path: Path) -> str:
     try:
-        # The container controls this file: a link must not redirect the read, nor a pipe block it.
-        place = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+        # The container controls this file, and may have mounted anything at its path.
+        descriptor = open_regular_file(path, os.O_RDONLY)
     except FileNotFoundError:
         return ""
     except OSError as error:
-        return _unreadable(path, error.errno)
+        return _unreadable(path, error)
     try:
-        status = os.fstat(place)
-        if not stat.S_ISREG(status.st_mode):
-            # What the pod mounts at that path: opening a device of the host may have effects.
-            return _unreadable(path, _REFUSED.get(stat.S_IFMT(status.st_mode), errno.EINVAL))
-        with open(f"/proc/self/fd/{place}", "rb") as file:
-            file.seek(max(0, status.st_size - _FILE_LIMIT_BYTES))
-            return file.read(_FILE_LIMIT_BYTES).decode(errors="replace")
+        start = max(0, os.fstat(descriptor).st_size - _FILE_LIMIT_BYTES)
+        return os.pread(descriptor, _FILE_LIMIT_BYTES, start).decode(errors="replace")
     except OSError as error:
-        return _unreadable(path, error.errno)
+        return _unreadable(path, error)
     finally:
-        os.close(place)
+        os.close(descriptor)
 
 
-def _unreadable(path: Path, number: int | None) -> str:
-    return f"Error on reading termination log {path}: {os.strerror(number or errno.EIO)}"
+def _unreadable(path: Path, error: OSError) -> str:
+    return f"Error on reading termination log {path}: {error.strerror}"
 
 
 async def _from_log(path: Path) -> str:
