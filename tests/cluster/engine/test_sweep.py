@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,7 @@ async def test_only_this_clusters_processes_are_ended(short_path: Path) -> None:
         monitor("-b", ours.engine.run),
         # An argument of any program need not be text.
         monitor(b"\xff"),
+        monitor("-c", f"ls {ours.engine.bundle('c1')}"),
     ]
     below = descendants([processes[0].pid])[1:]
     assert len(below) == 1
@@ -124,7 +126,7 @@ async def test_only_this_clusters_processes_are_ended(short_path: Path) -> None:
         await end_processes(ours)
         assert open_descriptors() == before
         assert [process.poll() is None for process in processes] == [
-            False, False, True, True, True, True,
+            False, False, True, True, True, True, True,
         ]  # fmt: skip
         assert descendants(below) == below
         assert state(below[0]) in ("", "Z")
@@ -136,6 +138,21 @@ async def test_only_this_clusters_processes_are_ended(short_path: Path) -> None:
             process.wait()
             assert process.stdout is not None
             process.stdout.close()
+
+
+def test_own_process_and_what_started_it_are_spared(short_path: Path) -> None:
+    ours = engine_paths(short_path)
+    program = (
+        "import sys, pathlib; from moorage.cluster.engine.sweep import _with_argument_below;"
+        "print(_with_argument_below(pathlib.Path(sys.argv[1])))"
+    )
+    argv = [sys.executable, "-c", program, str(ours.engine.run), str(ours.engine.bundle("c1"))]
+    # The shell has the path among its arguments too, and waits.
+    script = '"$@"; echo done'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *argv], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\ndone\n"
 
 
 @as_root

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 from collections.abc import Collection, Iterable
 from pathlib import Path, PurePosixPath
@@ -19,6 +20,7 @@ from moorage.cluster.engine.paths import ClusterEnginePaths
 from moorage.cluster.errors import LeftoverError
 from moorage.cluster.host import Cgroups
 from moorage.linux.mounts import current_mounts, isolate, isolate_below, mounts_below, unmount
+from moorage.linux.process import parent
 from moorage.linux.process_tree import all_pids, arguments, descendants, held
 from moorage.linux.trees import remove_directories, remove_tree
 
@@ -32,7 +34,7 @@ async def end_processes(paths: ClusterEnginePaths) -> None:
 
     Raises LeftoverError when a process does not end.
     """
-    monitors = _given(paths.engine.run)
+    monitors = _with_argument_below(paths.engine.run)
     # A monitor reaps its container's processes at once; the machine's init may take its time.
     await _kill([pid for pid in descendants(monitors) if pid not in monitors])
     await _kill(monitors)
@@ -118,10 +120,29 @@ def remove_directory(directory: Path) -> None:
     remove_tree(directory)
 
 
-def _given(directory: Path) -> list[int]:
-    """Return the processes that have a path below a directory among their arguments."""
-    beginning = f"{directory}/"
-    return [pid for pid in all_pids() if any(beginning in word for word in arguments(pid) or ())]
+def _with_argument_below(directory: Path) -> list[int]:
+    """Return the processes of which an argument, or the value of an option, is a path below.
+
+    A command line that only mentions such a path, as of a shell, is not among them, and neither is
+    this process nor what started it.
+    """
+    beginning, own = f"{directory}/", _own_line()
+    return [
+        pid
+        for pid in all_pids()
+        if pid not in own
+        and any(word.rpartition("=")[2].startswith(beginning) for word in arguments(pid) or ())
+    ]
+
+
+def _own_line() -> frozenset[int]:
+    """Return this process and those above it."""
+    line: list[int] = []
+    pid: int | None = os.getpid()
+    while pid:
+        line.append(pid)
+        pid = parent(pid)
+    return frozenset(line)
 
 
 def _remove_branch(cgroup: Path, hierarchy: Path) -> None:
@@ -132,11 +153,11 @@ def _remove_branch(cgroup: Path, hierarchy: Path) -> None:
     except OSError:
         # It is in use.
         return
-    for parent in cgroup.parents:
-        if parent == hierarchy:
+    for above in cgroup.parents:
+        if above == hierarchy:
             return
         try:
-            parent.rmdir()
+            above.rmdir()
         except FileNotFoundError:
             continue
         except OSError:
