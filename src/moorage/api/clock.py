@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Clock(Protocol):
@@ -39,7 +40,14 @@ class SystemClock:
 
 async def sleep_unless_set(clock: Clock, seconds: float, event: asyncio.Event) -> None:
     """Sleep for `seconds`, or until the event is set."""
-    waiter = asyncio.ensure_future(event.wait())
+    await sleep_unless_done(clock, seconds, event.wait())
+
+
+async def sleep_unless_done(
+    clock: Clock, seconds: float, work: Coroutine[Any, Any, object]
+) -> None:
+    """Sleep for `seconds`, or until the work is done; it is cancelled otherwise."""
+    waiter = asyncio.ensure_future(work)
     sleeper = asyncio.ensure_future(clock.sleep(seconds))
     try:
         await asyncio.wait((waiter, sleeper), return_when=asyncio.FIRST_COMPLETED)

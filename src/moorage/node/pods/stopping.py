@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from moorage.api.clock import Clock
+from moorage.api.clock import Clock, sleep_unless_done
 from moorage.api.containers import Container, LifecycleHandler
 from moorage.api.logs import Log
 from moorage.api.pods import Pod, PodSpec
@@ -41,13 +41,7 @@ class _TerminationOrder:
 
     async def wait(self, name: str, clock: Clock, seconds: float) -> None:
         """Block until the containers before this one have ended, for at most `seconds`."""
-        waiter = asyncio.ensure_future(self._all_ended(name))
-        sleeper = asyncio.ensure_future(clock.sleep(seconds))
-        try:
-            await asyncio.wait((waiter, sleeper), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiter.cancel()
-            sleeper.cancel()
+        await sleep_unless_done(clock, seconds, self._all_ended(name))
 
     async def _all_ended(self, name: str) -> None:
         for other in self.before.get(name, ()):

@@ -7,11 +7,11 @@ published and compiled into a file when Moorage is built; a column's table names
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib import resources
 
 import msgspec
 
 from moorage.registry.kind import Column
+from moorage.registry.schema.generated_file import read_generated
 
 BUNDLE = "generated/descriptions.json"
 
@@ -29,11 +29,5 @@ def describe(column: Column) -> str:
 
 @lru_cache(maxsize=1)
 def _load_descriptions() -> dict[str, str]:
-    bundle = resources.files(__package__).joinpath(BUNDLE)
-    try:
-        packed = bundle.read_bytes()
-    except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"{bundle} is missing: build the package first (`make venv` does)"
-        ) from error
+    packed = read_generated(__package__, BUNDLE)
     return msgspec.json.decode(packed, type=dict[str, str])

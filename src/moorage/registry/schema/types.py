@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from importlib import resources
 from typing import Literal
 
 import msgspec
+
+from moorage.registry.schema.generated_file import read_generated
 
 Kind = Literal[
     "string", "int32", "int64", "bool", "double", "bytes", "time", "microTime", "quantity",
@@ -98,11 +99,5 @@ def load_schema() -> Schema:
 
     Raises FileNotFoundError, with the command to run, when the package was not built.
     """
-    bundle = resources.files(__package__).joinpath(BUNDLE)
-    try:
-        packed = bundle.read_bytes()
-    except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"{bundle} is missing: build the package first (`make venv` does)"
-        ) from error
+    packed = read_generated(__package__, BUNDLE)
     return Schema(msgspec.msgpack.decode(packed, type=list[Type]))

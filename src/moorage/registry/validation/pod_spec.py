@@ -6,12 +6,11 @@ Hot path: 40 µs a pod (bench/hotpaths.py). Source: core validation `ValidatePod
 
 from __future__ import annotations
 
-import ipaddress
-
 from moorage.api import names, quantity
 from moorage.api.errors import FieldError
 from moorage.api.resource_names import container_limits_errors, resource_name_errors
 from moorage.registry.kind import Obj
+from moorage.registry.validation.addresses import ip_errors
 from moorage.registry.validation.containers import (
     Scope,
     container_errors,
@@ -215,15 +214,6 @@ def _dns_errors(spec: Obj, path: str) -> list[FieldError]:
         if not option.get("name")
     ]
     return errors
-
-
-def ip_errors(address: str, path: str) -> list[FieldError]:
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
-        message = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-        return [FieldError.invalid(path, address, message)]
-    return []
 
 
 def _name_errors(spec: Obj, path: str) -> list[FieldError]:

@@ -11,7 +11,8 @@ from typing import Any
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
-from moorage.registry.validation.pod_spec import ip_errors, pod_spec_errors
+from moorage.registry.validation.addresses import ip_errors
+from moorage.registry.validation.pod_spec import pod_spec_errors
 
 _UPDATE_MESSAGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,"

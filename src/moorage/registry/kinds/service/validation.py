@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
+from moorage.registry.validation.addresses import ip_errors
 from moorage.registry.validation.containers import port_number_errors
 from moorage.registry.validation.go_shapes import SERVICE_PORT, go_struct
 from moorage.registry.validation.metadata import label_errors
@@ -56,7 +55,7 @@ def validate_service(service: Obj) -> list[FieldError]:
     if "ipFamilyPolicy" in spec:
         errors += _choice(spec["ipFamilyPolicy"], "spec.ipFamilyPolicy", _FAMILY_POLICIES)
     for index, address in enumerate(spec.get("externalIPs", ())):
-        errors += _ip_errors(address, f"spec.externalIPs[{index}]")
+        errors += ip_errors(address, f"spec.externalIPs[{index}]")
     for field in ("externalTrafficPolicy", "internalTrafficPolicy"):
         if field in spec:
             errors += _choice(spec[field], f"spec.{field}", _TRAFFIC_POLICIES)
@@ -156,17 +155,8 @@ def _cluster_ip_errors(spec: Obj) -> list[FieldError]:
         )
     for index, address in enumerate(addresses):
         if address != "None":
-            errors += _ip_errors(address, f"spec.clusterIPs[{index}]")
+            errors += ip_errors(address, f"spec.clusterIPs[{index}]")
     return errors
-
-
-def _ip_errors(address: str, path: str) -> list[FieldError]:
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
-        message = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-        return [FieldError.invalid(path, address, message)]
-    return []
 
 
 def _node_port_errors(spec: Obj) -> list[FieldError]:
