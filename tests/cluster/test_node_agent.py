@@ -213,6 +213,7 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cri: str
 ) -> None:
     steps: list[Any] = []
+    given: dict[str, Any] = {}
     ran = asyncio.Event()
 
     @asynccontextmanager
@@ -228,6 +229,7 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
 
     async def run_node(client: Any, engine: Any, options: Any, **more: Any) -> None:
         steps.append(("run", client.endpoint, engine.endpoint, options, sorted(more)))
+        given.update(more, cri=engine)
         await settle()
         ran.set()
 
@@ -244,8 +246,15 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
     monkeypatch.setattr(module, "_options", lambda *_: "options")
     monkeypatch.setattr(module, "run_node", run_node)
     monkeypatch.setattr(module, "raise_descriptor_limit", lambda: steps.append("descriptors"))
-    for name in ("_await_engine", "hold_to_store", "_follow_handlers", "_announce"):
+    for name in ("_await_engine", "hold_to_store", "_announce"):
         monkeypatch.setattr(module, name, step(name))
+    followed: list[tuple[Any, ...]] = []
+
+    async def follow(*arguments: Any) -> None:
+        steps.append("_follow_handlers")
+        followed.append(arguments)
+
+    monkeypatch.setattr(module, "_follow_handlers", follow)
     await module.run(Layout(tmp_path), msgspec.structs.replace(SETTINGS, cri=cri))
     assert ran.is_set()
     own = f"unix://{tmp_path}/0a1b2c3d/engine.sock"
@@ -266,3 +275,11 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
     assert sorted(rest[1:]) == sorted(
         ["_announce"] if cri else ["_announce", "_follow_handlers", "records"]
     )
+    # As the kubelet's events: `kubectl describe node` selects them by the node's name as uid.
+    about = ObjectReference(kind="Node", api_version="v1", name="n1", uid="n1")
+    assert [(engine, changed, node) for engine, changed, _, node in followed] == (
+        [] if cri else [(given["cri"], given["engine_changed"], about)]
+    )
+    assert (given["read_handlers"].func, given["read_handlers"].args) == (
+        module._read_handlers, (given["cri"],)
+    )  # fmt: skip

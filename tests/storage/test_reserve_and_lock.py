@@ -6,18 +6,20 @@ import errno
 import fcntl
 import os
 import select
+import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from moorage.storage.database import is_disk_full
 from moorage.storage.lock import StoreLock
-from moorage.storage.reserve import Reserve
+from moorage.storage.reserve import RESERVE_BYTES, Reserve
 from moorage.storage.store import StoreBrokenError
 from tests.descriptors import open_descriptors
 
@@ -137,8 +139,44 @@ def test_an_unknown_holder_is_named_as_far_as_it_is_known(
     database: Path, foreign: int, holder: str
 ) -> None:
     os.pwrite(foreign, holder.encode(), 0)
-    with pytest.raises(StoreBrokenError, match=f"process {holder or '.unknown.'}, which"):
+    with pytest.raises(StoreBrokenError) as refused:
         StoreLock.acquire(database)
+    assert str(refused.value) == (
+        f"{database} is in use by process {holder or '(unknown)'}, which holds the lock "
+        f"{database}.lock; stop that process, then start again"
+    )
+
+
+def test_failed_lock_closes_its_file(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_descriptor: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    before = open_descriptors()
+    with pytest.raises(OSError, match="No locks available"):
+        StoreLock.acquire(database)
+    assert open_descriptors() == before
+    assert database.with_name("state.db.lock").stat().st_mode & 0o777 == 0o600
+
+
+def test_full_disk_leaves_the_lock_without_a_process_id(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", refuse)
+        lock = StoreLock.acquire(database)
+    with pytest.raises(StoreBrokenError, match=r"in use by process \(unknown\), which"):
+        StoreLock.acquire(database)
+    lock.release()
+
+
+def test_longer_process_id_is_replaced(database: Path) -> None:
+    database.with_name("state.db.lock").write_text("12345678901234567890\n")
+    StoreLock.acquire(database).release()
+    assert database.with_name("state.db.lock").read_text() == f"{os.getpid()}\n"
 
 
 def test_a_holder_that_has_gone_is_waited_for_once(database: Path, foreign: int) -> None:
@@ -205,3 +243,86 @@ def test_a_holder_that_is_being_killed_is_waited_for(
         assert open_descriptors() == before + 1
     assert database.with_name("state.db.lock").read_text() == f"{os.getpid()}\n"
     lock.release()
+
+
+def set_free(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+    """Report this many free bytes on every disk."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+
+
+MARGIN = 128 * 1024
+
+
+@pytest.mark.parametrize(
+    ("free", "grown"),
+    [
+        (10 * SIZE, SIZE - MARGIN),
+        (SIZE, SIZE - MARGIN),
+        (SIZE - 4096, SIZE - 4096 - MARGIN),
+        (MARGIN + 1, 1),
+        (MARGIN, 0),
+        (0, 0),
+    ],
+)
+def test_the_log_grows_by_what_is_free_but_a_margin(
+    database: Path, monkeypatch: pytest.MonkeyPatch, free: int, grown: int
+) -> None:
+    log = database.with_name("state.db-wal")
+    log.write_bytes(b"frames")
+    set_free(monkeypatch, free)
+    before = open_descriptors()
+    Reserve(database, SIZE).extend_log()
+    assert log.read_bytes() == b"frames" + b"\0" * grown
+    assert open_descriptors() == before
+
+
+def test_log_that_cannot_grow_stays_as_it_is(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    log = database.with_name("state.db-wal")
+    log.write_bytes(b"frames")
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    before = open_descriptors()
+    Reserve(database, SIZE).extend_log()
+    assert log.read_bytes() == b"frames"
+    assert open_descriptors() == before
+
+
+@pytest.mark.parametrize(
+    ("fill", "free", "is_filled"),
+    [
+        (Reserve.fill, SIZE, True),
+        (Reserve.fill, SIZE - 1, False),
+        (Reserve.refill, 2 * SIZE, True),
+        (Reserve.refill, 2 * SIZE - 1, False),
+    ],
+)
+def test_a_reserve_is_kept_where_there_is_room(
+    database: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fill: Callable[[Reserve], None],
+    free: int,
+    is_filled: bool,
+) -> None:
+    set_free(monkeypatch, free)
+    before = open_descriptors()
+    reserve = Reserve(database, SIZE)
+    fill(reserve)
+    assert open_descriptors() == before
+    assert (reserve.is_released, reserved(database).exists()) == (not is_filled, is_filled)
+    # One that is there needs no room; one that is there in part is not one.
+    set_free(monkeypatch, 0)
+    again = Reserve(database, SIZE)
+    again.fill()
+    assert again.is_released == (not is_filled)
+    larger = Reserve(database, 2 * SIZE)
+    larger.fill()
+    assert larger.is_released
+    assert not reserved(database).exists()
+
+
+def test_the_sizes_of_the_reserve() -> None:
+    assert (RESERVE_BYTES, Reserve(Path("s.db")).size) == (6 * 1024 * 1024, RESERVE_BYTES)

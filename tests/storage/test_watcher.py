@@ -9,6 +9,7 @@ import pytest
 
 from moorage.storage import cache
 from moorage.storage.cache import CacheEvent
+from moorage.storage.store import Change
 from moorage.storage.watcher import QueueBudget, Watcher, WatcherOverflowError
 
 ENTRY = 128
@@ -157,3 +158,48 @@ def test_within_the_budget_no_watcher_is_ended() -> None:
     budget.enforce()
     assert not first.is_overflowed
     assert not second.is_overflowed
+
+
+def test_windows_together_hold_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    store: Any = None
+    cached: cache.WatchCache[Word] = cache.WatchCache(
+        store, lambda key, revision, value: Word(key, revision, len(value))
+    )
+    # Exactly what four events hold.
+    monkeypatch.setattr(cache, "WINDOW_BYTES", 4 * 256 + 10 + 20 + 30 + 40)
+    cached._on_changes([Change("a/1", 1, bytes(10)), Change("b/1", 2, bytes(20))])
+    cached._on_changes([Change("b/2", 3, bytes(30)), Change("a/2", 4, bytes(40))])
+    assert cached.window_bytes == 1124
+    # One byte more: the oldest event of the longest window goes.
+    cached._on_changes([Change("c/1", 5, b"")])
+    revisions = {name: [e.revision for e in table.events] for name, table in cached._tables.items()}
+    assert revisions == {"a": [4], "b": [2, 3], "c": [5]}
+    assert (cached.window_bytes, cached.revision) == (1124 - 266 + 256, 5)
+    assert [cached._tables[name].started for name in "abc"] == [1, 0, 0]
+
+
+def test_events_of_changes() -> None:
+    store: Any = None
+    cached: cache.WatchCache[Word] = cache.WatchCache(
+        store, lambda key, revision, value: Word(key, revision, len(value))
+    )
+    cached._on_changes(
+        [Change("a/1", 1, b"1"), Change("a/1", 2, b"12"), Change("a/1", 3, b"123", 2, True)]
+    )
+    # A deletion of a damaged key, which the cache does not hold.
+    cached._on_changes([Change("a/2", 4, b"", 1, True)])
+    assert list(cached._tables["a"].events) == [
+        CacheEvent("ADDED", 1, Word("a/1", 1, 1), None),
+        CacheEvent("MODIFIED", 2, Word("a/1", 2, 2), Word("a/1", 1, 1)),
+        CacheEvent("DELETED", 3, Word("a/1", 3, 3), Word("a/1", 2, 2)),
+        CacheEvent("DELETED", 4, Word("a/2", 4, 0), None),
+    ]
+    assert (cached.scan("a/"), cached._tables["a"].keys) == ([], [])
+
+
+def test_the_limits_of_queues_and_windows() -> None:
+    mib = 1024 * 1024
+    budget = QueueBudget()
+    assert (budget.queue_bytes, budget.all_bytes) == (8 * mib, 128 * mib)
+    limits = (cache.WINDOW_EVENTS, cache.WINDOW_BYTES)
+    assert limits == (4096, 64 * mib)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import queue
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -106,8 +108,8 @@ def on(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> Steps:
 NONE: Any = None
 
 
-def write(key: str, *, may_use_reserve: bool = False, size: int = 0) -> Any:
-    return sqlite._Write(Change(key, 7, b"x" * size, 0, False), NONE, may_use_reserve)
+def write(key: str, *, may_use_reserve: bool = False, size: int = 0, revision: int = 7) -> Any:
+    return sqlite._Write(Change(key, revision, b"x" * size, 0, False), NONE, may_use_reserve)
 
 
 @pytest.mark.parametrize(
@@ -238,10 +240,10 @@ def with_mark(on: Steps) -> FakeMark:
 
 def test_write_is_recorded_acknowledged_and_counted(on: Steps) -> None:
     mark = with_mark(on)
-    writes = [write("a", size=10), write("b", size=20)]
+    writes = [write("a", size=10, revision=7), write("b", size=20, revision=8)]
     on.store._write(NONE, writes)
     assert on.steps == ["append a b"]
-    assert mark.recorded == [7]
+    assert mark.recorded == [8]
     assert on.posted == [(on.store._acknowledge, writes)]
     assert on.store._logged == PAGES + 30
 
@@ -323,3 +325,76 @@ def test_a_job_of_a_thread_ends_its_future(on: Steps) -> None:
     assert (fail, str(broken)) == (sqlite._fail, "why")
     assert again is sqlite._fail
     assert str(wrapped) == f"{on.store._path}: locked"
+
+
+async def test_writes_are_acknowledged_in_one_batch(store: SqliteStore) -> None:
+    changes = [Change("a", 7, b"1"), Change("b", 8, b"2", 5, True), Change("c", 9, b"3", 6)]
+    loop = asyncio.get_running_loop()
+    writes = [sqlite._Write(change, loop.create_future(), False) for change in changes]
+    other = loop.create_future()
+    store._heads = {"b": 5, "c": 6, "d": 4}
+    store._in_flight = {"d": other, **{write.change.key: write.done for write in writes}}
+    # Its caller is cancelled; the write is made nevertheless.
+    writes[0].done.cancel()
+    received: list[Any] = []
+    for name in ("first", "second"):
+        store.listen(
+            lambda batch, name=name: received.append(  # type: ignore[misc]
+                (name, batch, store.revision, [write.done.done() for write in writes])
+            )
+        )
+    store._acknowledge(writes)
+    assert store._heads == {"a": 7, "c": 9, "d": 4}
+    assert store._in_flight == {"d": other}
+    # Listeners are called once a batch, with the store current, before the writers.
+    assert received == [(name, changes, 9, [True, False, False]) for name in ("first", "second")]
+    assert [write.done.result() for write in writes[1:]] == [8, 9]
+
+
+async def test_refused_writes_leave_their_keys_as_they_were(store: SqliteStore) -> None:
+    loop = asyncio.get_running_loop()
+    writes = [sqlite._Write(Change(key, 7, b""), loop.create_future(), False) for key in "ab"]
+    other = loop.create_future()
+    store._heads = {"a": 5}
+    store._in_flight = {"c": other, **{write.change.key: write.done for write in writes}}
+    store._refuse(writes, OSError("no space"))
+    assert (store._heads, store._in_flight) == ({"a": 5}, {"c": other})
+    for write_ in writes:
+        with pytest.raises(StoreBrokenError) as refused:
+            await write_.done
+        assert str(refused.value) == f"{store._path}: no space"
+
+
+def test_what_is_queued_is_taken_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "_BATCH_LIMIT", 3)
+    items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for item in (*"abcdef", None):
+        items.put(item)
+    # The end is found again after what was queued before it.
+    assert [sqlite._take(items) for _ in range(3)] == [[*"abc"], [*"def"], None]
+    for item in ("a", None):
+        items.put(item)
+    assert [sqlite._take(items) for _ in range(2)] == [["a"], None]
+    assert items.empty()
+
+
+async def test_compaction_is_done_in_steps(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_COMPACTION_STEP", 10)
+    forgotten: list[tuple[int, int, int]] = []
+
+    async def on_writer(run: Callable[[Any], None]) -> None:
+        run(NONE)
+
+    monkeypatch.setattr(store, "_on_writer", on_writer)
+    monkeypatch.setattr(
+        store, "_forget", lambda _, upto, target: forgotten.append((store._forgotten, upto, target))
+    )
+    store._durable, store._compacted, store._forgotten = 25, 3, 2
+    await store.compact(30)
+    assert forgotten == [(2, 12, 25), (12, 22, 25), (22, 25, 25)]
+    assert (store._forgotten, store.compacted) == (25, 25)
+    # What is compacted already is not refused less.
+    await store.compact(20)
+    assert (len(forgotten), store.compacted) == (3, 25)
