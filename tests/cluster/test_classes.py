@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,3 +81,42 @@ async def test_a_record_that_others_change_all_the_time_is_an_error(
         with pytest.raises(ConflictError, match="changes all the time"):
             await create_default_classes(cluster.client, ["runc"])
     assert tries == [{"runc"}] * 5
+
+
+async def test_classes_and_their_record_are_written_whole(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await create_default_classes(cluster.client, ["runc"])
+        created = await _raw(cluster, "/apis/node.k8s.io/v1/runtimeclasses/runc")
+        applied = {
+            "apiVersion": "node.k8s.io/v1",
+            "kind": "RuntimeClass",
+            "metadata": {"name": "runc", "labels": {"app.kubernetes.io/managed-by": "moorage"}},
+            "handler": "runc",
+        }
+        annotations = created["metadata"]["annotations"]
+        # Compact, as kubectl writes it.
+        text = json.dumps(applied, separators=(",", ":"))
+        assert annotations == {"kubectl.kubernetes.io/last-applied-configuration": text}
+        assert _own_fields(created) == applied
+        await create_default_classes(cluster.client, ["crun", ""])
+        record = await _raw(
+            cluster, "/api/v1/namespaces/kube-system/configmaps/moorage-runtime-classes"
+        )
+        assert _own_fields(record) == {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": "moorage-runtime-classes",
+                "labels": {"app.kubernetes.io/managed-by": "moorage"},
+            },
+            "data": {"handlers": "crun\nrunc"},
+        }
+
+
+async def _raw(cluster: Cluster, path: str) -> Any:
+    return json.loads(await cluster.client.request("GET", path))
+
+
+def _own_fields(document: dict[str, Any]) -> dict[str, Any]:
+    metadata = {name: document["metadata"][name] for name in ("name", "labels")}
+    return document | {"metadata": metadata}

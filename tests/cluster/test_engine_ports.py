@@ -110,3 +110,38 @@ async def test_rules_are_made_again_for_an_engine_that_was_started_again(
 
 class _AllSeenError(Exception):
     """The engine's processes are used up."""
+
+
+async def test_rules_are_removed_only_after_the_last_were_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else those that are still being made would stay."""
+    pids = itertools.chain([7, 7, 7], itertools.repeat(9))
+    steps: list[str] = []
+    again = asyncio.Event()
+
+    async def protect(*_: object) -> None:
+        steps.append("protect")
+        if len(steps) == 2:
+            again.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                await asyncio.sleep(0)
+                steps.append("end of protect")
+
+    async def unprotect(*_: object) -> None:
+        steps.append("unprotect")
+
+    async def gather(_: Path) -> None: ...
+
+    monkeypatch.setattr("moorage.cluster.host.gather", gather)
+    monkeypatch.setattr("moorage.cluster.network.protect", protect)
+    monkeypatch.setattr("moorage.cluster.network.unprotect", unprotect)
+    monkeypatch.setattr(apiserver, "engine_process", lambda _: next(pids))
+    monkeypatch.setattr(apiserver, "engine_listeners", lambda *_: ())
+    monkeypatch.setattr(apiserver, "_POLL_S", 0.0)
+    settings = msgspec.structs.replace(SETTINGS, cri="unix:///x.sock")
+    async with asyncio.timeout(10), apiserver._protected_ports(Layout(tmp_path), settings):
+        await again.wait()
+    assert steps == ["protect", "protect", "end of protect", "unprotect"]

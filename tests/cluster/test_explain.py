@@ -46,10 +46,12 @@ def found_for(pod: Pod) -> Explanation:
 @pytest.mark.parametrize(
     ("pod", "events", "message"),
     [
-        (a_pod(), [], "has no node: "),
+        (a_pod(), [], f"has no node: {found_for(a_pod()).summary}"),
         (a_pod(node="n1"), [], "is on node n1, but has not started"),
         (a_pod(node="n1"), [an_event(), an_event(type="Normal", reason="Pulling")],
-         "has not started: Failed: no image"),
+         "is on node n1, but has not started: Failed: no image"),
+        (a_pod(node="n1"), [an_event(reason="Old"), an_event(), an_event(type="Normal")],
+         "is on node n1, but has not started: Failed: no image"),
         (a_pod("Running", "n1"), [], "runs on node n1, but is not ready"),
         (a_pod("Ready", "n1"), [], "runs on node n1 under the node's default handler"),
         (a_pod("Succeeded", "n1"), [], "has ended (Succeeded) on node n1"),
@@ -60,7 +62,7 @@ def found_for(pod: Pod) -> Explanation:
     ],
 )  # fmt: skip
 def test_verdicts(pod: Pod, events: list[Event], message: str) -> None:
-    assert message in _verdict(pod, found_for(pod), events)
+    assert _verdict(pod, found_for(pod), events) == message
 
 
 CRASHED = {
@@ -134,8 +136,22 @@ def test_events_are_shown_with_their_age(seconds: int, count: int, message: str)
     assert _event_words(an_event(lastTimestamp=moment, count=count), NOW) == message
 
 
-def test_an_event_without_a_moment() -> None:
-    assert _event_words(an_event(), NOW).endswith(": no image")
+@pytest.mark.parametrize(
+    ("fields", "ago"),
+    [
+        ({}, "time unknown"),
+        ({"lastTimestamp": 1, "eventTime": 2, "metadata": 3}, "1 s ago"),
+        ({"eventTime": 2, "metadata": 3}, "2 s ago"),
+        ({"metadata": 3}, "3 s ago"),
+    ],
+)
+def test_the_moment_of_an_event(fields: dict[str, int], ago: str) -> None:
+    moments: dict[str, Any] = {
+        name: format_time(NOW - timedelta(seconds=seconds)) for name, seconds in fields.items()
+    }
+    if "metadata" in moments:
+        moments["metadata"] = {"creationTimestamp": moments["metadata"]}
+    assert _event_words(an_event(**moments), NOW) == f"Warning Failed ({ago}): no image"
 
 
 async def test_a_pod_without_a_node_is_explained(tmp_path: Path) -> None:

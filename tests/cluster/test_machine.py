@@ -10,10 +10,13 @@ import pytest
 
 from moorage.cluster import machine
 from moorage.cluster.errors import CannotRunPodsError
-from moorage.cluster.host import Inventory
+from moorage.cluster.host import Inventory, Tool
 from moorage.cluster.layout import Layout
 from moorage.cluster.packages import InstallError
+from moorage.handlers import Handler
 from tests.cluster.hosts import a_host, tools_without
+
+RUNC = Handler(handler="runc", runtime="runc", path="/r", version="1.3", available=True)
 
 
 class Machine:
@@ -24,6 +27,7 @@ class Machine:
         self.installed: list[str] = []
         self.found: list[object] = []
         self.error: InstallError | None = None
+        self.handlers: object = "handlers"
 
     async def gather(self, root: Path) -> Inventory:
         assert root == Path("/data")
@@ -36,9 +40,9 @@ class Machine:
         self.installed.extend(names)
         self.host = a_host(path="after")
 
-    async def discover(self, *arguments: object, path: str) -> str:
+    async def discover(self, *arguments: object, path: str) -> object:
         self.found = [*arguments, path]
-        return "handlers"
+        return self.handlers
 
 
 @pytest.fixture
@@ -74,3 +78,38 @@ async def test_failed_installation_is_an_error(here: Machine) -> None:
     with pytest.raises(CannotRunPodsError, match="no apt-get"):
         await machine.inspect_machine(Layout(Path("/data")), is_installing=True)
     assert here.found == []
+
+
+async def test_machine_that_lacks_something_is_refused_with_each_problem(here: Machine) -> None:
+    here.host = a_host(tools=tools_without("conmon", "busybox"), is_root=False, path="before")
+    here.handlers = (RUNC,)
+    with pytest.raises(CannotRunPodsError) as refused:
+        await machine.require_machine(Layout(Path("/data")))
+    # Warnings, such as the missing busybox, are not among them.
+    assert str(refused.value) == (
+        "this machine cannot run pods:\n"
+        "  user: not root: a control plane works, pods cannot run → run as root: sudo moor …\n"
+        "  engine: conmon not found: no engine of our own; a running one can be given with --cri"
+        " → apt-get install conmon\n"
+        "`moor up --install` installs missing packages on Debian; "
+        "`moor up --no-node` starts the control plane alone, which needs nothing of this"
+    )
+    assert here.installed == []
+
+
+async def test_problem_without_remedy_is_shown_alone(here: Machine) -> None:
+    broken = {"conmon": Tool(Path("/c"), "", "Segmentation fault")}
+    here.host = a_host(tools=tools_without() | broken)
+    here.handlers = (RUNC,)
+    with pytest.raises(CannotRunPodsError, match="version: Segmentation fault\n`moor up"):
+        await machine.require_machine(Layout(Path("/data")))
+
+
+async def test_machine_is_accepted_after_the_installation(here: Machine) -> None:
+    here.handlers = (RUNC,)
+    reports = list[str]()
+    accepted = await machine.require_machine(
+        Layout(Path("/data")), is_installing=True, report=reports.append
+    )
+    assert accepted == (RUNC,)
+    assert (here.installed, reports) == (["conmon"], ["installing conmon"])

@@ -8,6 +8,8 @@ import importlib
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from ipaddress import IPv4Network
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,10 +24,12 @@ from moorage.client.rest import UnreachableError
 from moorage.cluster import readiness
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.daemon import Service
+from moorage.cluster.engine.paths import engine_paths
 from moorage.cluster.engine.plan import EnginePlan
 from moorage.cluster.images import PAUSE, NoPauseError
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import ISSUER
+from moorage.cluster.network import pod_network
 from moorage.cluster.parts import __main__ as main_module
 from moorage.cluster.parts import apiserver, connection, controllers
 from moorage.cluster.parts import engine as engine_part
@@ -222,6 +226,44 @@ async def test_without_an_engine_of_its_own_the_server_protects_its_ports(
     with pytest.raises(KeyError):
         await serve()
     assert steps == wanted
+
+
+@pytest.mark.parametrize(
+    ("changes", "services", "bridges"),
+    [(OTHER, IPv4Network("10.96.0.0/16"), ("b0",)), ({"has_node": False}, None, ())],
+)
+async def test_what_the_server_protects(
+    layout: Layout,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    services: IPv4Network | None,
+    bridges: tuple[str, ...],
+) -> None:
+    calls: list[Any] = []
+
+    async def gather(root: Path) -> str:
+        assert root == layout.root
+        return "host"
+
+    async def protect(*arguments: Any) -> None:
+        calls.append(arguments)
+
+    engine = Listener("engine", "127.0.0.1", 1007)
+    monkeypatch.setattr("moorage.cluster.host.gather", gather)
+    monkeypatch.setattr("moorage.cluster.network.protect", protect)
+    monkeypatch.setattr("moorage.cluster.network.unprotect", protect)
+    monkeypatch.setattr("moorage.cluster.network.pod_bridges", lambda: ("b0",))
+    monkeypatch.setattr(apiserver, "engine_process", lambda _: 7)
+    monkeypatch.setattr(apiserver, "engine_listeners", lambda *_: (engine,))
+    settings = msgspec.structs.replace(SETTINGS, **changes)
+    async with apiserver._protected_ports(layout, settings):
+        pass
+    network = pod_network(settings, engine_paths(layout, settings).leases)
+    listeners = (*settings.listeners, *((engine,) if settings.cri else ()))
+    assert calls == [
+        (replace(network, listeners=listeners, services=services), "host", bridges),
+        (network, "host"),
+    ]
 
 
 async def test_the_server_has_the_clusters_files_and_addresses(

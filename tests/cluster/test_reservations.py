@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import uuid
 
+import pytest
+
 from moorage.cluster.reservations import Reservations
+from tests.descriptors import open_descriptors
 
 
 def test_a_claim_is_taken_once_until_it_is_released() -> None:
@@ -41,3 +45,24 @@ def test_other_programs_do_not_hold_claims() -> None:
     with child, Reservations() as other:
         assert other.take(name)
         child.communicate()
+
+
+def test_failed_reservation_is_an_error_and_is_closed() -> None:
+    before = open_descriptors()
+    with Reservations() as ours:
+        with pytest.raises(OSError, match="too long"):
+            ours.take("x" * 200)
+        assert ours.descriptors == ()
+    assert open_descriptors() == before
+
+
+def test_reservation_is_an_abstract_socket_of_its_name() -> None:
+    name = f"test-{uuid.uuid4()}"
+    with Reservations() as ours, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        assert ours.take(name)
+        with pytest.raises(OSError, match="Address already in use"):
+            other.bind(f"\0moorage/{name}")
+        assert len(ours.descriptors) == 1
+        ours.close()
+        assert not ours.descriptors
+        other.bind(f"\0moorage/{name}")

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import re
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from moorage.api import names
+from moorage.api.host_ports import Listener
 from moorage.cluster import settings
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import (
@@ -25,6 +29,9 @@ SETTINGS = Settings(
     node_ip="192.0.2.7", pod_network="10.244.0.0/24", service_network="10.96.0.0/16",
     bridge="moor-0a1b2c3d",
 )  # fmt: skip
+API_HERE = Listener("API server", "127.0.0.1", 6443)
+API_ON_BRIDGE = Listener("API server", "10.244.0.1", 6443)
+AGENT = Listener("agent of node n1", "192.0.2.7", 10250)
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
@@ -112,3 +119,94 @@ def test_a_host_without_a_route_has_loopback(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(socket, "socket", Unrouted)
     assert host_ip() == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "pod_facing", "listeners"),
+    [
+        ({}, "10.244.0.1", [API_HERE, API_ON_BRIDGE, AGENT]),
+        ({"cri": "unix:///x.sock"}, "192.0.2.7",
+         [API_HERE, Listener("API server", "192.0.2.7", 6443), AGENT]),
+        ({"has_node": False}, "10.244.0.1", [API_HERE]),
+    ],
+)  # fmt: skip
+def test_what_a_cluster_listens_on(
+    changes: dict[str, Any], pod_facing: str, listeners: list[Listener]
+) -> None:
+    changed = msgspec.structs.replace(SETTINGS, **changes)
+    assert changed.pod_facing_address == pod_facing
+    assert list(changed.listeners) == listeners
+    assert changed.server == "https://127.0.0.1:6443"
+
+
+def test_settings_of_an_earlier_version_have_the_defaults() -> None:
+    saved = msgspec.json.decode(msgspec.json.encode(SETTINGS))
+    assert saved.keys() == {
+        "name", "cluster_id", "node_name", "api_port", "node_port", "node_ip", "pod_network",
+        "service_network", "bridge",
+    }  # fmt: skip
+    loaded = msgspec.convert(saved, Settings)
+    rest = {name: getattr(loaded, name) for name in loaded.__struct_fields__ if name not in saved}
+    assert rest == {
+        "has_node": True, "cri": "", "gates": {}, "filters_by_handler": True,
+        "registry_mirrors": {}, "log_level": "info", "seccomp_default": False,
+        "pod_pids_limit": 4096, "image_verification": "NeverVerifyPreloadedImages",
+        "image_allowlist": (), "image_limit_bytes": 128 * 1024**3,
+    }  # fmt: skip
+    assert (settings.DEFAULT_API_PORT, settings.DEFAULT_NODE_PORT) == (6443, 10250)
+
+
+@pytest.mark.parametrize(
+    ("gates", "is_enabled"),
+    [({}, True), ({"A": False}, False), ({"A": True}, True), ({"B": False}, True)],
+)
+def test_gates_are_enabled_unless_they_are_disabled(
+    gates: dict[str, bool], is_enabled: bool
+) -> None:
+    assert msgspec.structs.replace(SETTINGS, gates=gates).is_enabled("A") is is_enabled
+
+
+def test_cluster_ids_are_eight_hex_digits() -> None:
+    ids = {settings.new_cluster_id() for _ in range(20)}
+    assert len(ids) == 20
+    assert all(re.fullmatch("[0-9a-f]{8}", cluster_id) for cluster_id in ids)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        (None, "the host name 'bad_host' is not a node name ({}); give one with --node-name"),
+        ("Bad_Name", "--node-name 'Bad_Name' is not a node name ({})"),
+    ],
+)
+def test_invalid_node_name_is_named_with_its_source(
+    monkeypatch: pytest.MonkeyPatch, chosen: str | None, message: str
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "Bad_Host")
+    with pytest.raises(SettingsError) as refused:
+        node_name(chosen)
+    assert str(refused.value) == message.format(names.dns_subdomain_errors("Bad_Name")[0])
+
+
+def test_reserved_port_is_named_with_what_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "_PORT_PATIENCE_S", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with Reservations() as others, Reservations() as ours:
+        assert others.take(f"port 127.0.0.1:{port}")
+        with pytest.raises(SettingsError) as refused:
+            require_port(port, "127.0.0.1", "--api-port", ours)
+    assert str(refused.value) == (
+        f"port {port} of 127.0.0.1 cannot be used (another cluster is starting or running with it "
+        f"(`ss -xap | grep '@moorage/port 127.0.0.1:{port}'` shows the process that holds it)); "
+        "choose another with --api-port"
+    )
+
+
+def test_port_that_cannot_be_used_is_not_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "_PORT_PATIENCE_S", 0.0)
+    with Reservations() as ours, socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(SettingsError):
+            require_port(port, "127.0.0.1", "--api-port", ours)
+        assert ours.descriptors == ()

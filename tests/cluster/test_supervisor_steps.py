@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import time as clock
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,13 @@ from moorage.cluster.liveness import Patience
 from moorage.cluster.supervisor import (
     COMPLETE,
     READY_MESSAGE,
+    AlreadyRunningError,
     Part,
     PortTakenError,
     Supervisor,
     _Child,
     _ending,
+    hold_lock,
 )
 from tests.descriptors import open_descriptors
 
@@ -461,3 +465,49 @@ def test_the_first_signal_counts(tmp_path: Path) -> None:
     bench.supervisor._on_stop(signal.SIGINT, None)
     assert bench.supervisor._stop_signal == signal.SIGTERM
     assert bench.supervisor._is_stopping
+
+
+def test_the_lock_holds_the_process_id(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "d")
+    layout.root.mkdir()
+    layout.lock.write_text("12345678901234567890")
+    with hold_lock(layout):
+        assert layout.lock.read_text() == str(os.getpid())
+    assert layout.root.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EAGAIN])
+def test_holder_that_ends_meanwhile_has_no_process_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    layout = Layout(tmp_path)
+    layout.lock.write_text("7")
+    monkeypatch.setattr(fcntl, "lockf", _refusing(number))
+    before = open_descriptors()
+    with pytest.raises(AlreadyRunningError) as refused:
+        hold_lock(layout)
+    assert open_descriptors() == before
+    assert refused.value.pid == 0
+    assert str(refused.value) == (
+        f"a cluster already runs on {tmp_path} (supervisor process 0); `moor status` shows it, "
+        "`moor down` stops it"
+    )
+    assert layout.lock.read_text() == "7"
+
+
+def test_lock_that_fails_for_another_reason_is_that_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "lockf", _refusing(errno.ENOLCK))
+    before = open_descriptors()
+    with pytest.raises(OSError, match="No locks available"):
+        hold_lock(Layout(tmp_path))
+    assert open_descriptors() == before
+
+
+def _refusing(number: int) -> Callable[[object, int], None]:
+    def refuse(_file: object, operation: int) -> None:
+        assert operation == fcntl.LOCK_EX | fcntl.LOCK_NB
+        raise OSError(number, os.strerror(number))
+
+    return refuse

@@ -371,10 +371,12 @@ def test_what_is_queued_is_taken_together(monkeypatch: pytest.MonkeyPatch) -> No
     for item in (*"abcdef", None):
         items.put(item)
     # The end is found again after what was queued before it.
-    assert [sqlite._take(items) for _ in range(3)] == [[*"abc"], [*"def"], None]
+    batches: list[Any] = [sqlite._take(items) for _ in range(3)]
+    assert batches == [[*"abc"], [*"def"], None]
     for item in ("a", None):
         items.put(item)
-    assert [sqlite._take(items) for _ in range(2)] == [["a"], None]
+    batches = [sqlite._take(items) for _ in range(2)]
+    assert batches == [["a"], None]
     assert items.empty()
 
 

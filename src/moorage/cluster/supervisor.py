@@ -487,8 +487,7 @@ def hold_lock(layout: Layout) -> TextIO:
         if error.errno in (errno.EACCES, errno.EAGAIN):
             raise AlreadyRunningError(layout, running_pid(layout) or 0) from error
         raise
-    lock.seek(0)
-    lock.truncate()
+    lock.truncate(0)
     lock.write(str(os.getpid()))
     lock.flush()
     return lock

@@ -7,23 +7,45 @@ import pytest
 from moorage.cluster.network.conflist import bridge_name, write_conflist
 from tests.cluster.network.networks import OURS
 
+BRIDGE = {
+    "type": "bridge",
+    "bridge": "moor-0a1b2c3d",
+    "isGateway": True,
+    "hairpinMode": True,
+    "mtu": 1450,
+    "ipam": {
+        "type": "host-local",
+        "dataDir": "/run/moorage/0a1b2c3d/leases",
+        "ranges": [[{"subnet": "198.51.100.0/24", "gateway": "198.51.100.1"}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    },
+}
+PORTMAP = {
+    "type": "portmap",
+    "capabilities": {"portMappings": True},
+    "snat": True,
+    "externalSetMarkChain": "MARK",
+}
 
-def test_the_bridge_hands_out_the_networks_addresses() -> None:
-    document = json.loads(write_conflist(OURS, "MARK"))
-    assert (document["cniVersion"], document["name"]) == ("0.4.0", "moorage-0a1b2c3d")
-    bridge, ports = document["plugins"]
-    assert (bridge["type"], bridge["bridge"], bridge["mtu"]) == ("bridge", "moor-0a1b2c3d", 1450)
-    assert bridge["isGateway"]
-    assert bridge["hairpinMode"]
-    assert "ipMasq" not in bridge
-    assert bridge["ipam"]["ranges"] == [[{"subnet": "198.51.100.0/24", "gateway": "198.51.100.1"}]]
-    assert bridge["ipam"]["dataDir"] == "/run/moorage/0a1b2c3d/leases"
-    assert (ports["type"], ports["externalSetMarkChain"]) == ("portmap", "MARK")
 
-
-def test_without_a_firewall_there_are_no_host_ports() -> None:
-    plugins = json.loads(write_conflist(OURS, None))["plugins"]
-    assert [plugin["type"] for plugin in plugins] == ["bridge"]
+@pytest.mark.parametrize(
+    ("mark_chain", "plugins"),
+    [
+        ("MARK", [BRIDGE, PORTMAP]),
+        # Without a firewall there are no host ports.
+        (None, [BRIDGE]),
+    ],
+)
+def test_the_bridge_hands_out_the_networks_addresses(
+    mark_chain: str | None, plugins: list[object]
+) -> None:
+    text = write_conflist(OURS, mark_chain)
+    assert json.loads(text) == {
+        "cniVersion": "0.4.0",
+        "name": "moorage-0a1b2c3d",
+        "plugins": plugins,
+    }
+    assert text.endswith("}\n")
 
 
 @pytest.mark.parametrize("cluster_id", ["12345678", "1234567890"])
