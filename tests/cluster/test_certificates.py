@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from moorage.cluster.certificates import Authority, Subject
+from moorage.cluster.certificates import Authority, AuthorityError, LostKeyError, Subject
 from moorage.cluster.credentials import Pair
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -124,3 +125,66 @@ def test_what_a_certificate_is_for(
     alternative = made.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     assert [str(name.value) for name in alternative.value] == names
     assert not alternative.critical
+
+
+def test_how_long_certificates_last(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, NOW)
+    issued = certificate(authority.issue("x", SERVER))
+    for made, days in ((certificate(authority.pair), 3650), (issued, 365)):
+        assert made.not_valid_before_utc == NOW - timedelta(minutes=5)
+        assert made.not_valid_after_utc == NOW + timedelta(days=days)
+    assert isinstance(issued.public_key(), ec.EllipticCurvePublicKey)
+
+
+@pytest.mark.parametrize(
+    ("later", "is_renewed"),
+    [
+        # 90 days before its end.
+        (timedelta(days=275) - timedelta(seconds=1), False),
+        (timedelta(days=275), True),
+        # The clock was put back: before its beginning nobody accepts it.
+        (-timedelta(minutes=5), False),
+        (-timedelta(minutes=5, seconds=1), True),
+    ],
+)
+def test_when_a_certificate_is_renewed(tmp_path: Path, later: timedelta, is_renewed: bool) -> None:
+    before = Authority(tmp_path, NOW).issue("x", SERVER).certificate.read_bytes()
+    after = Authority(tmp_path, NOW + later).issue("x", SERVER).certificate.read_bytes()
+    assert (after != before) is is_renewed
+
+
+@pytest.mark.parametrize("file_name", ["ca.crt", "ca.key"])
+def test_lost_authority_is_refused_with_what_to_do(tmp_path: Path, file_name: str) -> None:
+    Authority(tmp_path, NOW)
+    (tmp_path / file_name).unlink()
+    with pytest.raises(LostKeyError) as refused:
+        Authority(tmp_path, NOW, is_new=False)
+    assert str(refused.value) == (
+        f"{tmp_path / file_name} is gone; put it back from a copy, or let a new one be made with "
+        "`moor up --accept-loss`: every kubeconfig then has to be replaced, and pods that trust "
+        "the old authority have to be made again"
+    )
+
+
+def test_lost_signing_key_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = Authority(tmp_path, NOW).signing_key()
+    path.unlink()
+    with pytest.raises(LostKeyError) as refused:
+        Authority(tmp_path, NOW, is_new=False).signing_key()
+    assert str(refused.value) == (
+        f"{path} is gone; put it back from a copy, or let a new one be made with "
+        "`moor up --accept-loss`: service account tokens given out before are then refused"
+    )
+    assert not path.exists()
+
+
+def test_authority_with_another_key_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    pair = Authority(tmp_path / "a", NOW).pair
+    pair.key.write_bytes(Authority(tmp_path / "b", NOW).pair.key.read_bytes())
+    with pytest.raises(AuthorityError) as refused:
+        Authority(tmp_path / "a", NOW)
+    assert str(refused.value) == (
+        f"{pair.certificate} and {pair.key} are damaged (the key is not the certificate's); put "
+        "them back as they were, or remove both and run `moor up --accept-loss`: the cluster then "
+        "gets a new authority, and every kubeconfig has to be replaced"
+    )

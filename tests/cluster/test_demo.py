@@ -11,6 +11,7 @@ import pytest
 
 from moorage.api.conditions import is_ready
 from moorage.api.pods import Pod
+from moorage.api.runtime_classes import RuntimeClass
 from moorage.client import Client
 from moorage.client.exec import ExecResult
 from moorage.client.resources import EVENTS, PODS
@@ -18,13 +19,14 @@ from moorage.cluster import demo
 from moorage.cluster.demo import (
     Demo,
     DemoError,
+    DemoRow,
     _progress,
     expected_pods,
     find_examples,
     refusal,
 )
 from moorage.cluster.manifests import Manifest, ManifestError
-from moorage.cluster.runtime_detection import detect_runtime
+from moorage.cluster.runtime_detection import DETECTION_SCRIPT, detect_runtime
 from tests.cluster.test_manifests import CLASS, POD
 from tests.controllers.cluster import running_cluster
 
@@ -148,6 +150,78 @@ async def test_row_detects_runtime_from_output_or_error(
     shown = Demo(cast(Client, None), [], print)
     assert (await shown._row(a_pod("n1", Ready="True"))).inside == inside
     assert (await shown._row(a_pod("n1", Ready="False"))).inside == ""
+
+
+@pytest.mark.parametrize(
+    ("class_name", "is_ready", "condition", "row"),
+    [
+        ("kata", True, None,
+         DemoRow("web", "Running", "kata", "kata-qemu", "n1", "10.244.0.7", "6.12.9", "crun",
+                 1.23)),
+        ("gone", False, None,
+         DemoRow("web", "Running", "gone", "", "n1", "10.244.0.7", "", "", None)),
+        ("", False, ("PodScheduled", "False"),
+         DemoRow("web", "Running", "", "(default)", "n1", "10.244.0.7", "", "", None, "no room")),
+    ],
+)  # fmt: skip
+async def test_row_of_a_pod(
+    monkeypatch: pytest.MonkeyPatch,
+    class_name: str,
+    is_ready: bool,
+    condition: tuple[str, str] | None,
+    row: DemoRow,
+) -> None:
+    calls: list[Any] = []
+
+    async def exec_in(*arguments: Any) -> ExecResult:
+        calls.append(arguments)
+        return ExecResult(0, "6.12.9\ncore\n", "", "")
+
+    monkeypatch.setattr(demo, "exec_in", exec_in)
+    conditions = [{"type": "Ready", "status": "True"}] if is_ready else []
+    if condition is not None:
+        conditions.append({"type": condition[0], "status": condition[1], "message": "no room"})
+    spec = {"nodeName": "n1"} | ({"runtimeClassName": class_name} if class_name else {})
+    pod = msgspec.convert(
+        {
+            "metadata": {"name": "web"},
+            "spec": spec,
+            "status": {"phase": "Running", "podIP": "10.244.0.7", "conditions": conditions},
+        },
+        Pod,
+    )
+    client: Any = object()
+    shown = Demo(client, [], print)
+    classes: Any = {"kata": RuntimeClass(handler="kata-qemu")}
+    shown._classes = classes
+    shown._created_s = {"web": 10.0}
+    shown._ready_s = {"web": 11.2345} if is_ready else {}
+    assert await shown._row(pod) == row
+    script = ["sh", "-c", DETECTION_SCRIPT]
+    assert calls == ([(client, "default", "web", script)] if is_ready else [])
+
+
+def test_the_same_progress_is_reported_once() -> None:
+    lines: list[str] = []
+    shown = Demo(cast(Client, None), [], lines.append)
+    for reason in ("Pulling: 1 s", "Pulling: 2 s", "Failed: no", "Pulling: 3 s"):
+        name, _, message = reason.partition(": ")
+        state = {"waiting": {"reason": name, "message": message}}
+        wire = {
+            "metadata": {"name": "web"},
+            "spec": {"nodeName": "n1"},
+            "status": {"containerStatuses": [{"name": "app", "state": state}]},
+        }
+        shown._on_pod(None, msgspec.convert(wire, Pod))
+    # While it ends its containers are no news.
+    ending = {"name": "web", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    shown._on_pod(None, msgspec.convert({"metadata": ending}, Pod))
+    shown._on_pod(msgspec.convert({"metadata": ending}, Pod), None)
+    assert lines == [
+        "pod web: starting on n1 (Pulling: 1 s)",
+        "pod web: starting on n1 (Failed: no)",
+    ]
+    assert shown._changed.is_set()
 
 
 async def test_pods_without_progress_are_named_in_one_error(

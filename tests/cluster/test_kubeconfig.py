@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,6 +28,64 @@ def test_what_is_written_is_what_a_client_loads(tmp_path: Path, access: Access) 
     assert config.ca == access.authority.read_bytes()
     assert config.key == access.identity.key.read_bytes()
     assert path.stat().st_mode & 0o777 == 0o600
+    # In the order that kubectl writes them.
+    assert path.read_text() == yaml.safe_dump(kubeconfig.document(access), sort_keys=False)
+
+
+def test_a_kubeconfig_has_one_context_with_its_certificates(access: Access) -> None:
+    def embedded(path: Path) -> str:
+        return base64.b64encode(path.read_bytes()).decode()
+
+    cluster = {
+        "server": "https://127.0.0.1:6443",
+        "certificate-authority-data": embedded(access.authority),
+    }
+    user = {
+        "client-certificate-data": embedded(access.identity.certificate),
+        "client-key-data": embedded(access.identity.key),
+    }
+    context = {"cluster": "moorage", "user": "moorage-admin"}
+    assert kubeconfig.document(access) == {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "moorage", "cluster": cluster}],
+        "users": [{"name": "moorage-admin", "user": user}],
+        "contexts": [{"name": "moorage", "context": context}],
+        "current-context": "moorage",
+    }
+
+
+@pytest.mark.parametrize("content", [None, "", "clusters: null\n", "kind: Config\n"])
+def test_merging_into_an_empty_file(tmp_path: Path, access: Access, content: str | None) -> None:
+    path = tmp_path / "home" / ".kube" / "config"
+    kubeconfig.unmerge(path, "moorage")
+    assert not path.parent.exists()
+    if content is not None:
+        path.parent.mkdir(parents=True)
+        path.write_text(content)
+    kubeconfig.merge(path, access)
+    # A file that is there need not name its version, and is given none.
+    own = kubeconfig.document(access)
+    unnamed = {"clusters: null\n": {"apiVersion", "kind"}, "kind: Config\n": {"apiVersion"}}
+    left_out = unnamed.get(content or "", set())
+    wanted = {name: value for name, value in own.items() if name not in left_out}
+    assert yaml.safe_load(path.read_text()) == wanted
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_unmerging_leaves_the_context_of_another_cluster(tmp_path: Path, access: Access) -> None:
+    path = tmp_path / "config"
+    kubeconfig.merge(path, access)
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"current-context": "work"}))
+    kubeconfig.unmerge(path, "moorage")
+    assert yaml.safe_load(path.read_text()) == {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [],
+        "users": [],
+        "contexts": [],
+        "current-context": "work",
+    }
 
 
 USERS_OWN = {

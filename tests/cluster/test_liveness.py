@@ -37,3 +37,21 @@ def test_a_long_wait_counts_as_the_longest_that_was_meant() -> None:
     assert clock.tick(104.0) == 4.0
     assert clock.tick(100_000.0) == 14.0
     assert clock.tick(100_001.0) == 15.0
+
+
+def test_how_patient_a_supervisor_is() -> None:
+    assert Patience() == Patience(
+        period_s=5.0, answer_s=5.0, deadline_s=30.0, quiet_after=2, hung_after=4, start_s=120.0,
+        longest_start_s=960.0,
+    )  # fmt: skip
+
+
+def test_an_answer_is_counted_from_its_time() -> None:
+    liveness = Liveness(PATIENCE, 0.0)
+    liveness.missed()
+    liveness.answered(100.0)
+    assert (liveness.answered_at, liveness.misses) == (100.0, 0)
+    for _ in range(4):
+        liveness.missed()
+    assert not liveness.is_hung(129.9)
+    assert liveness.is_hung(130.0)

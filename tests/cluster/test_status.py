@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moorage.cluster.layout import Layout
-from moorage.cluster.status import part_statuses
+from moorage.cluster.status import PartStatus, part_statuses
 from moorage.cluster.supervisor import read_state
 from tests.cluster.holding import HOLDS
 
@@ -27,15 +27,20 @@ def test_how_a_cluster_is(layout: Layout) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         part = {"state": "ready", "pid": process.pid, "restarts": 2, "ready_after_s": 0.5}
+        part["last_end"] = "signal SIGKILL"
         waiting = {"state": "waiting", "pid": None, "restarts": 0, "ready_after_s": None}
         state = {"pid": 1, "parts": {"apiserver": part, "node": waiting}}
         layout.state.write_text(json.dumps(state))
-        rows = {status.part: status for status in part_statuses(layout)}
-        assert rows["supervisor"].pid == process.pid
-        assert rows["apiserver"].restarts == 2
-        assert rows["apiserver"].memory_bytes
-        assert rows["node"].memory_bytes is None
+        rows = part_statuses(layout)
+        memory = [row.memory_bytes for row in rows]
         process.kill()
+    assert rows == (
+        PartStatus("supervisor", "ready", process.pid, 0, None, memory[0]),
+        PartStatus("apiserver", "ready", process.pid, 2, 0.5, memory[1], "signal SIGKILL"),
+        PartStatus("node", "waiting", None, 0, None, None),
+    )
+    assert memory[0]
+    assert memory[1]
 
 
 @pytest.mark.parametrize("content", [None, "", '{"pid"'])

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+import selectors
 import signal
 import subprocess
 import time as clock
@@ -183,6 +184,7 @@ def test_when_a_port_that_is_taken_ends_the_start(
 def test_the_first_message_says_that_a_part_is_ready(tmp_path: Path, time: Time) -> None:
     bench = Bench(tmp_path, a_part(), a_part("two", notifies=False))
     child, _ = bench.running()
+    child.start_s = 240.0
     time.now += 1.5
     os.write(bench.end, b".")
     bench.supervisor._read_message(child)
@@ -190,6 +192,8 @@ def test_the_first_message_says_that_a_part_is_ready(tmp_path: Path, time: Time)
     os.write(bench.end, READY_MESSAGE)
     bench.supervisor._read_message(child)
     assert (child.is_ready, child.ready_after_s, child.liveness) == (True, 1.5, None)
+    # The next start may take as long as the first one.
+    assert child.start_s == 0.0
     assert bench.reports == ["part one ready (1.50 s)"]
     assert bench.state()["parts"]["one"] == {
         "state": "ready", "pid": 100, "restarts": 0, "ready_after_s": 1.5,
@@ -511,3 +515,39 @@ def _refusing(number: int) -> Callable[[object, int], None]:
         raise OSError(number, os.strerror(number))
 
     return refuse
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_descriptors_of_a_probe_are_registered_while_it_waits_for_them(
+    tmp_path: Path, is_stopped: bool
+) -> None:
+    ended: list[str] = []
+
+    def probe() -> Iterator[tuple[int, int]]:
+        try:
+            yield read_end, selectors.EVENT_READ
+            yield write_end, selectors.EVENT_WRITE
+        finally:
+            ended.append("ended")
+
+    bench = Bench(tmp_path, a_part())
+    read_end, write_end = os.pipe()
+    run: Any = module._ProbeRun(bench.children[0], probe(), 5.0)  # type: ignore[arg-type]
+    assert (run.child, run.deadline) == (bench.children[0], 5.0)
+    with selectors.DefaultSelector() as selector:
+        steps = []
+        for _ in range(2):
+            assert not run.advance(selector)
+            steps.append([(key.fd, key.events, key.data) for key in selector.get_map().values()])
+        assert steps == [
+            [(read_end, selectors.EVENT_READ, run)], [(write_end, selectors.EVENT_WRITE, run)]
+        ]  # fmt: skip
+        if is_stopped:
+            run.stop(selector)
+        else:
+            assert run.advance(selector)
+            run.stop(selector)
+        assert not selector.get_map()
+    assert ended == ["ended"]
+    os.close(read_end)
+    os.close(write_end)

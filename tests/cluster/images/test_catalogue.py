@@ -13,7 +13,7 @@ import pytest
 
 from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN, PAUSE, Image, NoPauseError, catalogue
 from moorage.cluster.images.catalogue import Busybox, images_from
-from moorage.cluster.images.layer import File, HardLink
+from moorage.cluster.images.layer import Directory, File, HardLink
 from moorage.linux.program import Platform, Program
 from tests.cluster.images.programs import PT_INTERP, elf
 
@@ -105,3 +105,83 @@ def test_what_is_in_each_image() -> None:
     for image in (by_busybox, by_catatonit):
         assert (image.name, image.layers) == (PAUSE, (b"l",))
         assert image.platform == Platform("arm64", "v8")
+
+
+PATH = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+BASE = b"the system"
+
+
+def test_how_each_image_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_layer(files: dict[str, Any]) -> bytes:
+        return BASE if "etc/passwd" in files else " ".join(sorted(files)).encode()
+
+    monkeypatch.setattr(module, "write_layer", write_layer)
+    platform = Platform("amd64")
+    pause = Image(
+        name="moorage.local/pause:1",
+        platform=platform,
+        layers=(b"pause",),
+        entrypoint=("/pause", "-P"),
+        description="catatonit, from the host's package, holding a pod's namespaces",
+    )
+    busybox_pause = Image(
+        name="moorage.local/pause:1",
+        platform=platform,
+        layers=(b"bin/busybox bin/sh bin/sleep",),
+        entrypoint=(
+            "/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 2147483 & wait; done"
+        ),
+        environment=PATH,
+        description="busybox, from the host's package, holding a pod's namespaces",
+    )  # fmt: skip
+    others = (
+        Image(
+            name="moorage.local/busybox:1",
+            platform=platform,
+            layers=(BASE,),
+            command=("sh",),
+            environment=PATH,
+            description="busybox, from the host's package",
+        ),
+        Image(
+            name="moorage.local/nginx-stand-in:1",
+            platform=platform,
+            layers=(BASE, b"usr/bin/serve www/index.html"),
+            command=("/usr/bin/serve",),
+            environment=PATH,
+            ports=("80/tcp",),
+            description="busybox httpd with one page, standing in for nginx",
+        ),
+    )
+    assert images_from(BOX, CATATONIT) == (pause, *others)
+    assert images_from(BOX, None) == (busybox_pause, *others)
+    assert images_from(None, CATATONIT) == (pause,)
+
+
+def test_the_files_of_the_system() -> None:
+    files = module._busybox_files(Busybox(Program(b"elf", Platform("amd64")), ("busybox", "ls")))
+    assert files == {
+        **{name: Directory(0o755) for name in (
+            "dev", "home", "proc", "sys", "usr/bin", "usr/sbin", "var/log",
+        )},
+        "root": Directory(0o700),
+        "tmp": Directory(0o1777),
+        "etc/passwd": File(
+            b"root:x:0:0:root:/root:/bin/sh\n"
+            b"nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n", 0o644,
+        ),
+        "etc/group": File(b"root:x:0:\ntty:x:5:\nnogroup:x:65534:\n", 0o644),
+        "bin/busybox": File(b"elf", 0o755),
+        "bin/ls": HardLink("bin/busybox"),
+        "usr/bin/env": HardLink("bin/busybox"),
+    }  # fmt: skip
+    serve, page = module._server_files().values()
+    assert serve.mode == 0o755
+    assert serve.content.decode().splitlines() == [
+        "#!/bin/sh",
+        "httpd -f -v -p 80 -h /www &",
+        "trap 'kill $!; exit 0' TERM QUIT INT",
+        "wait",
+    ]
+    assert page.mode == 0o644
+    assert b"<h1>Stand-in for nginx</h1>" in page.content

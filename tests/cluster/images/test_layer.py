@@ -65,3 +65,22 @@ def test_hard_link_to_other_than_a_file_is_rejected(target: str) -> None:
     entries = {**ENTRIES, "bin/other-link": HardLink("bin/tool"), "x": HardLink(target)}
     with pytest.raises(ValueError, match=f"x links to {target}"):
         write_layer(entries)
+
+
+def test_entries_have_their_kind_mode_and_size() -> None:
+    entries = {
+        "a": Directory(),
+        "b": File(b"text"),
+        "c": File(b"program", 0o4755),
+        "d/e": HardLink("b"),
+    }
+    assert [
+        (entry.name, entry.type, oct(entry.mode), entry.size, entry.linkname)
+        for entry in members(write_layer(entries))
+    ] == [
+        ("a", tarfile.DIRTYPE, "0o755", 0, ""),
+        ("b", tarfile.REGTYPE, "0o644", 4, ""),
+        ("c", tarfile.REGTYPE, "0o4755", 7, ""),
+        ("d", tarfile.DIRTYPE, "0o755", 0, ""),
+        ("d/e", tarfile.LNKTYPE, "0o755", 0, "b"),
+    ]

@@ -19,6 +19,11 @@ BRIDGE = {"type": "bridge", "bridge": "br-pods"}
         ({}, ()),
         ({"10.conflist": {"plugins": [BRIDGE, {"type": "portmap"}]}}, ("br-pods",)),
         ({"10.conf": {"type": "bridge"}}, ("cni0",)),
+        ({"10.json": BRIDGE, "20.conf": {"type": "bridge"}}, ("br-pods",)),
+        ({"10.conf": {"type": "bridge", "bridge": "A.z_0-123456789"}}, ("A.z_0-123456789",)),
+        ({"10.conf": {"type": "bridge", "bridge": "A.z_0-1234567890"}}, ()),
+        ({"10.conf": {"type": "bridge", "bridge": ""}}, ()),
+        ({"10.conflist": {"plugins": [BRIDGE, {"type": "bridge"}]}}, ("br-pods", "cni0")),
         # The first file is in force, and no other suffix counts.
         ({"00.txt": BRIDGE, "10.conf": {"type": "ptp"}, "20.conf": BRIDGE}, ()),
         ({"10.conf": {"type": "bridge", "bridge": "a -j ACCEPT"}}, ()),

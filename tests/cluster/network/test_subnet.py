@@ -67,8 +67,22 @@ def test_clusters_that_start_one_after_the_other_get_networks_of_their_own() -> 
 
 
 def test_host_route_over_the_whole_pool_is_an_error() -> None:
-    with pytest.raises(NoSubnetError, match="--pod-network"):
+    with pytest.raises(NoSubnetError) as refused:
         choose_subnet([Route("vpn0", IPv4Network("10.0.0.0/8"))])
+    assert str(refused.value) == (
+        "every /24 network of 10.244.0.0/14 is in use on this host; choose one with --pod-network"
+    )
+
+
+def test_overlap_is_named_with_what_to_do() -> None:
+    with pytest.raises(SubnetTakenError) as refused:
+        check_subnet(
+            IPv4Network("10.244.0.0/24"), [Route("tun0", IPv4Network("10.244.0.0/16"))], "moor-own"
+        )
+    assert str(refused.value) == (
+        "the pod network 10.244.0.0/24 overlaps 10.244.0.0/16, which this host reaches through "
+        "tun0; choose another with --pod-network"
+    )
 
 
 @pytest.mark.parametrize(
