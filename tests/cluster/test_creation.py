@@ -12,12 +12,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from moorage.cluster import creation, settings
 from moorage.cluster.choices import Choices
 from moorage.cluster.creation import open_cluster
-from moorage.cluster.engine.usage import engine_in_use, note_engine
+from moorage.cluster.credentials import Credentials
+from moorage.cluster.engine.usage import check_engine_change, engine_in_use, note_engine
+from moorage.cluster.kubeconfig import Access
 from moorage.cluster.layout import Layout
 from moorage.cluster.network.subnet import Route, SubnetTakenError
 from moorage.cluster.reservations import Reservations
@@ -319,3 +322,107 @@ def test_the_verification_of_images_is_chosen_at_a_start_and_kept(layout: Layout
     assert open_cluster(layout, Choices()).image_allowlist == ("r.example/a",)
     changed = Choices(image_verification="AlwaysVerify", image_allowlist=())
     assert open_cluster(layout, changed).image_allowlist == ()
+
+
+def test_every_choice_is_a_setting(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    ports: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(creation, "host_routes", lambda: ())
+    monkeypatch.setattr(creation, "require_port", lambda *arguments: ports.append(arguments[:3]))
+    monkeypatch.setattr(creation, "host_ip", lambda: "192.0.2.7")
+    chosen: dict[str, Any] = {
+        "name": "two", "node_name": "n2", "api_port": 6500, "node_port": 10300,
+        # The smallest network.
+        "pod_network": "10.9.0.0/28", "service_network": "10.8.0.0/16",
+        "cri": OTHER, "has_node": True, "filters_by_handler": False, "log_level": "debug",
+        "seccomp_default": True, "pod_pids_limit": 7, "image_limit_bytes": 5,
+        "image_verification": "AlwaysVerify", "image_allowlist": ("a/*",),
+        "gates": {"RuntimeClass": False}, "registry_mirrors": {"docker.io": "https://m.example"},
+    }  # fmt: skip
+    made = open_cluster(layout, Choices(**chosen))
+    assert made == Settings(
+        cluster_id=made.cluster_id,
+        node_ip="192.0.2.7",
+        bridge=f"moor-{made.cluster_id}",
+        **chosen,
+    )
+    # Checked before a directory is made, and again under its lock.
+    both = [(6500, "127.0.0.1", "--api-port"), (10300, "192.0.2.7", "--node-port")]
+    assert ports == both * 2
+    access = creation.access(layout, made)
+    credentials = Credentials(layout)
+    authority = credentials.authority.certificate
+    assert access == Access("two", "https://127.0.0.1:6500", authority, credentials.admin)
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        (Choices(pod_network="10.244.0.0/29"),
+         "10.244.0.0/29 is too small: /28 is the smallest network"),
+        (Choices(pod_network="10.96.4.0/24"),
+         "pod network 10.96.4.0/24 overlaps service network 10.96.0.0/16"),
+        (Choices(pod_network="x"),
+         "'x' is not an IPv4 network: Expected 4 octets in 'x'"),
+    ],
+)  # fmt: skip
+def test_invalid_networks_are_named(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, choices: Choices, message: str
+) -> None:
+    monkeypatch.setattr(creation, "host_routes", lambda: ())
+    with pytest.raises(SettingsError) as refused:
+        open_cluster(layout, choices)
+    assert str(refused.value) == message
+
+
+def test_fixed_choice_is_refused_with_what_to_do(layout: Layout) -> None:
+    made = open_cluster(layout, Choices(node_name="n1"))
+    for name in ("name", "node_name", "pod_network", "service_network"):
+        # The same again changes nothing.
+        assert open_cluster(layout, Choices(**{name: getattr(made, name)})) == made
+    with pytest.raises(SettingsError) as refused:
+        open_cluster(layout, Choices(node_name="n2"))
+    assert str(refused.value) == (
+        "the cluster in this directory has node name n1, which cannot become n2; use another "
+        "directory with --data-dir"
+    )
+
+
+def test_lost_settings_and_stores_are_refused_with_what_to_do(layout: Layout) -> None:
+    open_cluster(layout, Choices(node_name="n1"))
+    layout.node_store.parent.mkdir()
+    layout.node_store.write_text("store-1\n")
+    with pytest.raises(SettingsError) as refused:
+        open_cluster(layout, Choices())
+    assert str(refused.value) == (
+        f"{layout.database} and {layout.store_mark} are gone, but the pods of a store run here "
+        f"({layout.node_store}); put the files back from a copy, or start an empty cluster, which "
+        "ends those pods, with `moor up --accept-loss`"
+    )
+    layout.store_mark.touch()
+    layout.settings.unlink()
+    with pytest.raises(SettingsError) as refused:
+        open_cluster(layout, Choices())
+    assert str(refused.value) == (
+        f"{layout.settings} is gone, but a cluster was made in {layout.root}; put it back from a "
+        "copy, or go on with new settings with `moor up --accept-loss`: networks and ports may "
+        "differ, and pods that run are not found again"
+    )
+
+
+def test_change_of_the_engine_is_refused_with_what_to_do(layout: Layout) -> None:
+    own = open_cluster(layout, Choices(node_name="n1"))
+    other = msgspec.structs.replace(own, cri=OTHER)
+    for used, chosen, message in (
+        ("", other, f"its own engine, so it cannot go over to the engine at {OTHER} yet: end them "
+         f"with `moor down`, then start them there with `moor up --cri {OTHER}`"),
+        (OTHER, own, f"the engine at {OTHER}, so it cannot go over to its own engine yet: end them "
+         "with `moor down`, then start them there with `moor up --own-engine`"),
+    ):  # fmt: skip
+        note_engine(layout, used)
+        with pytest.raises(SettingsError) as refused:
+            check_engine_change(layout, own, chosen)
+        assert str(refused.value) == f"pods of this cluster may still run on {message}"
+        # Without a node nothing is started anywhere.
+        check_engine_change(layout, own, msgspec.structs.replace(chosen, has_node=False))
+        note_engine(layout, chosen.cri)
+        check_engine_change(layout, own, chosen)

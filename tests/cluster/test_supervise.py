@@ -16,9 +16,12 @@ import msgspec
 import pytest
 
 from moorage.cluster import supervise
+from moorage.cluster.credentials import Credentials
 from moorage.cluster.layout import Layout
+from moorage.cluster.probes import CriProbe, HttpsProbe
+from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import SettingsError, save
-from moorage.cluster.supervise import parts_of, usage
+from moorage.cluster.supervise import become_supervisor, moor_command, parts_of, usage
 from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE, Part, read_state
 from moorage.cluster.teardown import stop_supervisor
 from tests.cluster.test_settings import SETTINGS
@@ -151,3 +154,70 @@ def test_what_is_started_and_how_it_is_used(tmp_path: Path) -> None:
     assert names(has_node=False) == ["apiserver", "controllers"]
     assert f"export KUBECONFIG='{layout.root}/kubeconfig'\n" in usage(layout, SETTINGS)
     assert "use-context moorage\n" in usage(layout, SETTINGS, "/home/me/.kube/config")
+
+
+def test_each_part_is_started_probed_and_named(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "a b")
+    credentials = Credentials(layout)
+    authority = credentials.authority.certificate
+    parts = parts_of(layout, SETTINGS)
+    environment = {"MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
+    for part in parts:
+        argv = (sys.executable, "-m", "moorage.cluster.parts", part.name, str(layout.root))
+        assert (part.argv, part.environment) == (argv, environment)
+        assert (part.notifies, part.beats) == (True, True)
+    probes = [
+        HttpsProbe("127.0.0.1", 6443, "/livez", credentials.controllers, authority),
+        CriProbe(Path("/run/moorage/0a1b2c3d/engine.sock")),
+        HttpsProbe("192.0.2.7", 10250, "/healthz", credentials.node_client, authority),
+    ]
+    asked: list[Any] = [part.probe for part in parts[:3]]
+    assert [(type(probe), vars(probe)) for probe in asked] == [
+        (type(probe), vars(probe)) for probe in probes
+    ]
+    assert parts[3].probe is None
+    assert [(part.label, part.listens_on, part.longest_restart_s) for part in parts] == [
+        ("API server", "port 6443 of 127.0.0.1 or 10.244.0.1 (--api-port)", 2.0),
+        ("container engine", "", 30.0),
+        ("node n1", "port 10250 of 192.0.2.7 (--node-port)", 30.0),
+        ("controllers and scheduler", "", 30.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("root", "command"),
+    [("/var/lib/moorage", "`moor up`"), ("/a b", "`moor up --data-dir '/a b'`")],
+)
+def test_commands_name_the_directory_unless_it_is_the_systems(root: str, command: str) -> None:
+    assert moor_command(Layout(Path(root)), "up") == command
+
+
+@pytest.mark.parametrize(
+    ("merged_into", "first"),
+    [
+        ("", "export KUBECONFIG='/a b/kubeconfig'"),
+        ("/home/me/.kube/config", "kubectl config use-context 'my cluster'"),
+    ],
+)
+def test_how_a_cluster_is_used(merged_into: str, first: str) -> None:
+    settings = msgspec.structs.replace(SETTINGS, name="my cluster")
+    text = usage(Layout(Path("/a b")), settings, merged_into)
+    assert text == f"\n  {first}\n  kubectl get runtimeclasses,nodes\n"
+
+
+def test_the_supervisor_takes_the_place_of_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    executed: list[Any] = []
+    monkeypatch.setattr(os, "execv", lambda *arguments: executed.append(arguments))
+    with Reservations() as reservations:
+        assert reservations.take(f"test-{tmp_path}")
+        ready, wake = os.pipe()
+        monkeypatch.setenv(NOTIFY_VARIABLE, str(wake))
+        become_supervisor(Layout(tmp_path), reservations, "/home/me/.kube/config")
+        assert [os.get_inheritable(fd) for fd in (*reservations.descriptors, wake)] == [True, True]
+        os.close(ready)
+        os.close(wake)
+    argv = [sys.executable, "-m", "moorage.cluster.supervise", str(tmp_path),
+            "/home/me/.kube/config"]  # fmt: skip
+    assert executed == [(sys.executable, argv)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +18,9 @@ from moorage.cluster import teardown
 from moorage.cluster.engine.paths import cgroup_root
 from moorage.cluster.engine.plan import NoEngineError
 from moorage.cluster.engine.usage import engine_in_use, note_engine
-from moorage.cluster.errors import StopError
+from moorage.cluster.errors import LeftoverError, StopError
 from moorage.cluster.layout import Layout
+from moorage.cluster.settings import save
 from moorage.cluster.status import part_statuses
 from moorage.cluster.supervisor import running_pid
 from moorage.cluster.teardown import stop_supervisor
@@ -158,7 +160,140 @@ def test_stopping(layout: Layout, monkeypatch: pytest.MonkeyPatch, kind: str) ->
         if kind == "obedient":
             assert asyncio.run(stop_supervisor(layout))
         else:
-            with pytest.raises(StopError, match=f"process {process.pid}"):
+            with pytest.raises(StopError) as refused:
                 asyncio.run(stop_supervisor(layout))
+            ending = f"the supervisor (process {process.pid}) has not ended after 0.2 s"
+            assert str(refused.value) == ending
             assert part_statuses(layout) == ()
             process.kill()
+
+
+class Child:
+    """The process that clears the host; it waits to be interrupted if `returncode` is None."""
+
+    def __init__(self, returncode: int | None, output: bytes = b"") -> None:
+        self.returncode = returncode
+        self.output = output
+        self.steps: list[Any] = []
+        self.waits = asyncio.Event()
+
+    async def communicate(self) -> tuple[bytes, None]:
+        self.waits.set()
+        if self.returncode is None:
+            await asyncio.get_running_loop().create_future()
+        return self.output, None
+
+    def send_signal(self, number: int) -> None:
+        self.steps.append(number)
+
+    async def wait(self) -> None:
+        self.steps.append("wait")
+
+
+@pytest.fixture
+def started(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was started, in which way; the child to start is the last item, which is removed."""
+    calls: list[Any] = []
+
+    async def start(*argv: str, **options: Any) -> Child:
+        child: Child = calls.pop()
+        calls.append((argv, options))
+        return child
+
+    machine.run.mkdir()
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+    return calls
+
+
+@pytest.mark.parametrize("abandons_pods", [False, True])
+async def test_pods_are_ended_by_a_process_of_its_own(
+    machine: Machine, started: list[Any], abandons_pods: bool
+) -> None:
+    started.append(Child(0))
+    await teardown.clear_host_apart(machine.layout, SETTINGS, abandons_pods=abandons_pods)
+    argv = (
+        sys.executable, "-m", "moorage.cluster.teardown", str(machine.layout.root),
+        *(["--abandon-pods"] if abandons_pods else []),
+    )  # fmt: skip
+    # What interrupts this process does not reach that one, which is interrupted on its own.
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "start_new_session": True}
+    assert started == [(argv, options)]
+    assert machine.steps == []
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [(b"pod a stays\n", "pod a stays"), (b" \n", "pods were not ended: exit status 3")],
+)
+async def test_what_that_process_could_not_end_is_an_error(
+    machine: Machine, started: list[Any], output: bytes, message: str
+) -> None:
+    started.append(Child(3, output))
+    with pytest.raises(LeftoverError) as refused:
+        await teardown.clear_host_apart(machine.layout, SETTINGS)
+    assert str(refused.value) == message
+
+
+async def test_that_process_is_interrupted_and_waited_for(
+    machine: Machine, started: list[Any]
+) -> None:
+    child = Child(None)
+    started.append(child)
+    clearing = asyncio.ensure_future(teardown.clear_host_apart(machine.layout, SETTINGS))
+    await child.waits.wait()
+    clearing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await clearing
+    assert child.steps == [signal.SIGINT, "wait"]
+
+
+async def test_without_an_engine_that_ran_no_process_is_started(
+    machine: Machine, started: list[Any]
+) -> None:
+    machine.run.rmdir()
+    await teardown.clear_host_apart(machine.layout, SETTINGS, abandons_pods=True)
+    assert started == []
+    assert [step[0] for step in machine.steps] == [*OWN, *REST]
+
+
+@pytest.mark.parametrize("abandons_pods", [False, True])
+@pytest.mark.parametrize(
+    ("error", "status", "output"),
+    [
+        (None, 0, ""),
+        (LeftoverError("pod a stays"), 1, "pod a stays\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_the_process_that_clears_the_host(
+    layout: Layout,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException | None,
+    status: int,
+    output: str,
+    abandons_pods: bool,
+) -> None:
+    calls: list[Any] = []
+
+    async def clear(*arguments: Any, abandons_pods: bool) -> None:
+        calls.append((*arguments, abandons_pods))
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(teardown, "clear_host", clear)
+    monkeypatch.setattr(teardown, "configure", calls.append)
+    layout.root.mkdir()
+    save(layout.settings, SETTINGS)
+    argv = [str(layout.root), *(["--abandon-pods"] if abandons_pods else [])]
+    assert teardown.main(argv) == status
+    assert calls == ["warning", (layout, SETTINGS, abandons_pods)]
+    assert capsys.readouterr().out == output
+
+
+def test_without_settings_no_host_is_cleared(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(teardown, "configure", lambda _: None)
+    assert teardown.main([str(layout.root)]) == 1
+    assert capsys.readouterr().out == f"{layout.settings}: no such file\n"

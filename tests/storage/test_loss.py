@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -82,7 +83,9 @@ async def test_a_database_of_another_store_is_refused(
     other = tmp_path / "other.db"
     await filled(other, tmp_path / "other.mark", 5)
     shutil.copy(other, path)
-    assert "replaced by another" in await refusal(path, mark)
+    message = await refusal(path, mark)
+    replaced = rf" is store-\w+, but {re.escape(str(mark))} records store-\w+: it was replaced by "
+    assert re.match(re.escape(str(path)) + replaced, message)
 
 
 async def test_an_older_copy_is_refused(path: Path, mark: Path, tmp_path: Path) -> None:
@@ -91,7 +94,9 @@ async def test_an_older_copy_is_refused(path: Path, mark: Path, tmp_path: Path) 
     _, last = await filled(path, mark)
     shutil.copy(tmp_path / "copy.db", path)
     message = await refusal(path, mark)
-    assert f"ends at revision {early}, but revision {last} was acknowledged" in message
+    assert message.startswith(
+        f"{path} ends at revision {early}, but revision {last} was acknowledged ({mark}): "
+    )
 
 
 _WRITER = """

@@ -56,6 +56,19 @@ def test_other_layouts_stay_as_they_are(
     assert not (tmp_path / "marker").exists()
 
 
+def test_it_is_moved_to_its_usual_place(
+    mounts: FakeMounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Path] = []
+    marker = tmp_path / "marker"
+    with monkeypatch.context() as patched:
+        patched.setattr(hugetlb, "make_private", lambda *_: None)
+        patched.setattr(Path, "mkdir", lambda path, **_: made.append(path))
+        assert mount_hugetlb_v1(APART, marker)
+    usual = Path("/sys/fs/cgroup/hugetlb")
+    assert (made, mounts.points, marker.read_text()) == ([usual], [usual], str(usual))
+
+
 def test_what_was_moved_is_moved_back(mounts: FakeMounts, tmp_path: Path) -> None:
     marker, point = tmp_path / "run" / "marker", tmp_path / "hugetlb"
     assert mount_hugetlb_v1(APART, marker, point)

@@ -68,7 +68,7 @@ def test_hard_link_to_other_than_a_file_is_rejected(target: str) -> None:
 
 
 def test_entries_have_their_kind_mode_and_size() -> None:
-    entries = {
+    entries: dict[str, Entry] = {
         "a": Directory(),
         "b": File(b"text"),
         "c": File(b"program", 0o4755),
