@@ -40,13 +40,15 @@ class Steps:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps: list[str] = []
+        self.reserved: list[int] = []
         self.failure: BaseException | None = None
         monkeypatch.setattr(start, "start_supervisor", self.start)
         monkeypatch.setattr(teardown, "stop_supervisor", self.stop)
         monkeypatch.setattr(teardown, "clear_host", self.clear)
 
-    async def start(self, _layout: Layout, _within_s: float, _reservations: object) -> None:
+    async def start(self, _layout: Layout, _within_s: float, reservations: Any) -> None:
         self.steps.append("start")
+        self.reserved.append(len(reservations.descriptors) if reservations else 0)
         if self.failure is not None:
             raise self.failure
 
@@ -82,6 +84,16 @@ def test_outside_an_event_loop_a_plain_block_does_the_same(steps: Steps, tmp_pat
     with Cluster(tmp_path / "c", PLANE) as cluster:
         assert cluster.settings.has_node is False
     assert steps.steps == ["start", "stop", "clear"]
+
+
+async def test_each_start_reserves_its_ports(steps: Steps, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "c", PLANE)
+    for _ in range(2):
+        await cluster.start()
+        # The supervisor has inherited them.
+        assert cluster._reservations is None
+    assert len(steps.reserved) == 2
+    assert all(steps.reserved)
 
 
 async def test_pods_can_be_kept_or_abandoned(steps: Steps, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -12,14 +13,26 @@ import pytest
 from moorage.api.clock import format_time
 from moorage.api.errors import NotFoundError
 from moorage.api.events import Event
+from moorage.api.namespaces import Namespace
 from moorage.api.pods import ContainerStatus, Pod
-from moorage.client.resources import PODS, RUNTIME_CLASSES
-from moorage.cluster.explain import _event_words, _remedies, _state_words, _verdict, explain_pod
+from moorage.api.runtime_classes import RuntimeClass
+from moorage.client.resources import EVENTS, NAMESPACES, NODES, PODS, RUNTIME_CLASSES
+from moorage.cluster import explain as explain_module
+from moorage.cluster.explain import (
+    NodeAnswer,
+    PodExplanation,
+    _event_words,
+    _remedies,
+    _state_words,
+    _verdict,
+    explain_pod,
+)
 from moorage.cluster.manifests import Applier, Manifest
 from moorage.handlers import Handler
 from moorage.node.paths import NodePaths
 from moorage.node.pods.handler_records import HandlerRecord, HandlerRecords
-from moorage.scheduler import Explanation, explain
+from moorage.scheduler import Explanation, NodeVerdict, explain
+from moorage.scheduler.explain import Objection
 from tests.cluster.test_manifests import CLASS, POD
 from tests.controllers.cluster import running_cluster
 
@@ -210,3 +223,71 @@ async def test_the_handler_of_a_placed_pod_is_the_recorded_one(
             filters_by_handler=True, now=NOW, records=HandlerRecords(paths),
         )  # fmt: skip
     assert answer.handler == message
+
+
+async def test_a_pod_is_explained_from_all_that_the_api_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wire = {
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
+        "spec": {"nodeName": "n1", "runtimeClassName": "kata", "overhead": {"cpu": "250m"}},
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [
+                {"name": "app", "ready": True, "restartCount": 2, "state": {"running": {}}}
+            ],
+        },
+    }
+    pod = msgspec.convert(wire, Pod)
+    kata = msgspec.convert({"metadata": {"name": "kata"}, "handler": "kata-qemu"}, RuntimeClass)
+    shop = msgspec.convert({"metadata": {"name": "shop", "labels": {"a": "b"}}}, Namespace)
+    times = [format_time(NOW - timedelta(seconds=seconds)) for seconds in range(12)]
+    events = [an_event(message=f"m{age}", lastTimestamp=time) for age, time in enumerate(times)]
+    answers: dict[Any, list[Any]] = {
+        NODES: ["node"], PODS: [pod], RUNTIME_CLASSES: [kata], NAMESPACES: [shop], EVENTS: events
+    }  # fmt: skip
+    lists: list[tuple[Any, ...]] = []
+
+    class Api:
+        async def get(self, *arguments: Any) -> Pod:
+            assert arguments == (PODS, "web", "shop")
+            return pod
+
+        async def list(self, resource: Any, *arguments: Any, **more: Any) -> Any:
+            lists.append((resource, *arguments, *more.items()))
+            return SimpleNamespace(items=answers[resource])
+
+    asked: list[Any] = []
+
+    def explain(*arguments: Any, **more: Any) -> Explanation:
+        asked.append((arguments, more))
+        objection = Objection("NodeName", ("no", "room"), "why", "buy one")
+        verdicts = (NodeVerdict("n1", ()), NodeVerdict("n2", (objection,)))
+        return Explanation("1/2 nodes", None, "kata-qemu", verdicts)
+
+    monkeypatch.setattr(explain_module, "explain", explain)
+    api: Any = Api()
+    answer = await explain_pod(api, "shop", "web", filters_by_handler=False, now=NOW)
+    assert asked == [
+        (
+            (pod, ["node"], [pod], [kata]),
+            {"namespace_labels": {"shop": {"a": "b"}}, "filters_by_handler": False},
+        )
+    ]
+    others = [(NODES,), (PODS,), (RUNTIME_CLASSES,), (NAMESPACES,)]
+    assert lists == [*others, (EVENTS, "shop", ("field_selector", "involvedObject.uid=u1"))]
+    assert answer == PodExplanation(
+        pod="shop/web",
+        phase="Running",
+        verdict="runs on node n1 under handler kata-qemu",
+        runtime_class="kata",
+        handler="kata-qemu",
+        overhead={"cpu": "250m"},
+        node="n1",
+        nodes=(NodeAnswer("n1", True, ()), NodeAnswer("n2", False, ("no; room (why)",))),
+        containers=("app: running, 2 restarts",),
+        # The ten latest, the oldest of them first.
+        events=tuple(f"Warning Failed ({age} s ago): m{age}" for age in range(9, -1, -1)),
+        remedies=(),
+    )

@@ -4,12 +4,16 @@ import asyncio
 import resource
 import signal
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from moorage.storage import SqliteStore, Store, StoreBrokenError
+from moorage.storage.mark import Recorded, read_mark
+from tests.descriptors import open_descriptors
 from tests.storage.suite import StoreSuite
 
 
@@ -89,3 +93,60 @@ async def test_a_store_of_a_later_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreBrokenError, match="format 99"):
         async with SqliteStore(path):
             pass
+
+
+def _threads() -> list[tuple[str, bool]]:
+    running = (thread for thread in threading.enumerate() if thread.name.startswith("store-"))
+    return sorted((thread.name, thread.daemon) for thread in running)
+
+
+async def test_an_open_store_has_a_writer_and_a_reader(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "store.db"):
+        assert _threads() == [("store-reader", True), ("store-writer", True)]
+    assert _threads() == []
+
+
+async def test_store_without_room_for_its_mark_is_not_opened(tmp_path: Path) -> None:
+    path, mark = tmp_path / "store.db", tmp_path / "absent" / "store.mark"
+    before = open_descriptors()
+    with pytest.raises(StoreBrokenError) as refused:
+        async with SqliteStore(path, mark=mark):
+            pass
+    assert str(refused.value) == (
+        f"{mark}, which records that the store was made, cannot be written: "
+        "No such file or directory"
+    )
+    assert (open_descriptors(), _threads()) == (before, [])
+    # It left neither a lock nor a mark: the next start makes the store.
+    mark.parent.mkdir()
+    async with SqliteStore(path, mark=mark) as store:
+        assert store.revision == 0
+
+
+async def test_files_of_a_store(tmp_path: Path) -> None:
+    path = tmp_path / "db" / "store.db"
+    async with SqliteStore(path, reserve_bytes=4096) as store:
+        await store.put("a/1", b"", 0)
+        files = {file.name for file in path.parent.iterdir()}
+        assert files == {
+            "store.db", "store.db-wal", "store.db-shm", "store.db.lock", "store.db.mark",
+            "store.db.reserve",
+        }  # fmt: skip
+        assert path.with_name("store.db.reserve").stat().st_size == 4096
+    assert read_mark(path.with_name("store.db.mark")) == Recorded(store.identity, 1)
+    with closing(sqlite3.connect(path)) as connection:
+        reserved = connection.execute("SELECT length(filler) FROM reserve").fetchall()
+    assert reserved == [(4096,)]
+
+
+@pytest.mark.parametrize("version", [0, 99])
+async def test_format_that_cannot_be_read_is_named(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "store.db"
+    async with SqliteStore(path):
+        pass
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE facts SET value = ? WHERE name = 'format'", (version,))
+    with pytest.raises(StoreBrokenError) as refused:
+        async with SqliteStore(path):
+            pass
+    assert str(refused.value) == f"{path} has format {version}; this version reads format 2"
