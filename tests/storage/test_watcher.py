@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from moorage.storage import cache
 from moorage.storage.cache import CacheEvent
 from moorage.storage.store import Change
 from moorage.storage.watcher import QueueBudget, Watcher, WatcherOverflowError
+from tests.clocks import settle
 
 ENTRY = 128
 
@@ -203,3 +205,21 @@ def test_the_limits_of_queues_and_windows() -> None:
     assert (budget.queue_bytes, budget.all_bytes) == (8 * mib, 128 * mib)
     limits = (cache.WINDOW_EVENTS, cache.WINDOW_BYTES)
     assert limits == (4096, 64 * mib)
+
+
+@pytest.mark.parametrize("is_overflow", [False, True])
+async def test_waiting_reader_is_woken(is_overflow: bool) -> None:
+    watcher = watching(QueueBudget(1000, 1000))
+    reading = asyncio.ensure_future(watcher.next_batch())
+    await settle()
+    assert not reading.done()
+    if is_overflow:
+        watcher.overflow()
+    else:
+        push(watcher, 1)
+    async with asyncio.timeout(20):
+        if not is_overflow:
+            assert await reading == [bytes(72)]
+            return
+        with pytest.raises(WatcherOverflowError):
+            await reading
