@@ -142,7 +142,7 @@ def test_how_long_certificates_last(tmp_path: Path) -> None:
         # 90 days before its end.
         (timedelta(days=275) - timedelta(seconds=1), False),
         (timedelta(days=275), True),
-        # The clock was put back: before its beginning nobody accepts it.
+        # The clock was put back: before its beginning no client accepts it.
         (-timedelta(minutes=5), False),
         (-timedelta(minutes=5, seconds=1), True),
     ],
