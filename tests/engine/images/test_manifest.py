@@ -46,6 +46,20 @@ def test_index_without_this_platform_is_rejected() -> None:
         pick(listed(("linux", "amd64", ""), ("windows", "arm64", "")), ARM)
 
 
+def test_entries_without_a_platform_are_never_picked() -> None:
+    # As image builders append attestations.
+    bare = {"digest": C, "size": 1}
+    arm = {"os": "linux", "architecture": "arm64", "variant": "v8"}
+    for entries, result in (([bare, {"digest": A, "size": 1, "platform": arm}], A), ([bare], None)):
+        index = read_manifest(json.dumps({"schemaVersion": 2, "manifests": entries}).encode())
+        assert isinstance(index, Index)
+        if result is not None:
+            assert pick(index, ARM).digest == result
+            continue
+        with pytest.raises(MalformedImageError, match=r"manifest: linux/arm64 not in $"):
+            pick(index, ARM)
+
+
 @pytest.mark.parametrize(
     ("kind", "compression"),
     [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.engine.images import NATIVE, OVERLAYFS, Image, ImagePaths, ImageStore
+from moorage.engine.images import NATIVE, OVERLAYFS, Image, ImagePaths, ImageStore, native
 from moorage.engine.images.overlayfs import options
 from moorage.linux.bind import is_mount_point
 from moorage.linux.idmap import IdMappings, IdRange
@@ -208,3 +208,26 @@ async def test_another_name_of_a_symlink_is_that_symlink(images: ImageStore, pla
     await images.mount_rootfs("c1", image, root)
     assert os.readlink(root / "again") == "file"
     assert (root / "again").lstat().st_ino == (root / "way").lstat().st_ino
+
+
+@pytest.mark.parametrize("above", ["absent", "absent/deeper", "file", "way", "way/below"])
+def test_a_copy_hides_nothing_below_what_is_no_directory(place: Path, above: str) -> None:
+    root, outside = place / "root", place / "outside"
+    (outside / "below").mkdir(parents=True)
+    (outside / "below/kept").touch()
+    (outside / "kept").touch()
+    root.mkdir()
+    (root / "file").touch()
+    (root / "way").symlink_to(outside)
+    native._hide(root, whiteouts=[f"{above}/kept"], opaques=[above])
+    assert sorted(os.listdir(root)) == ["file", "way"]
+    assert sorted(os.listdir(outside)) == ["below", "kept"]
+    assert (outside / "below/kept").exists()
+
+
+@pytest.mark.parametrize(("whiteouts", "opaques"), [(["x" * 300 + "/a"], []), ([], ["x" * 300])])
+def test_a_copy_fails_where_a_directory_cannot_be_entered(
+    place: Path, whiteouts: list[str], opaques: list[str]
+) -> None:
+    with pytest.raises(OSError, match="File name too long"):
+        native._hide(place, whiteouts, opaques)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -131,6 +133,107 @@ HOSTILE = {
     "a file for the root": ([Entry("./", b"x")], "root"),
     "an unknown type": ([Entry("a", kind=b"Z")], "a"),
 }
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [("a/b", "a/b"), ("/a//./b/", "a/b"), ("./", ""), ("...", "..."), ("a/..b", "a/..b")],
+)
+def test_paths_are_below_the_root_and_without_dots(name: str, path: str) -> None:
+    assert unpack._path(name) == path
+
+
+@pytest.mark.parametrize("name", ["..", "/..", "a/..", "a/../b", "a\0b", "\0", "a/\0/b"])
+def test_paths_that_leave_the_root_or_hold_a_nul_are_refused(name: str) -> None:
+    with pytest.raises(unpack.LayerError, match="points outside the layer"):
+        unpack._path(name)
+
+
+def budget(**limits: int) -> unpack.Budget:
+    usual = {"size_bytes": 10_000, "entries": 9, "depth": 9, "xattr_bytes": 9, "reserve_bytes": 0}
+    return unpack.Budget(**{**usual, **limits})
+
+
+def test_a_budget_ends_exactly_at_its_limits() -> None:
+    taken = budget(size_bytes=1000)
+    taken.take(1000)
+    with pytest.raises(unpack.LayerError, match="unpacks to more than 1000 bytes"):
+        taken.take(1)
+    counted = budget(entries=2)
+    counted.entry("a")
+    counted.entry("b")
+    with pytest.raises(unpack.LayerError, match="more than 2 entries"):
+        counted.entry("c")
+    deep = budget(depth=3)
+    deep.entry("a/b/c")
+    with pytest.raises(unpack.LayerError, match="path a/b/c/d… is deeper than 3 names"):
+        deep.entry("a/b/c/d")
+    noted = budget(xattr_bytes=5)
+    noted.attributes("a", 5)
+    with pytest.raises(
+        unpack.LayerError, match="a has 6 bytes of extended attributes, more than 5"
+    ):
+        noted.attributes("a", 6)
+
+
+def test_entries_and_attributes_count_as_bytes() -> None:
+    whole = budget(size_bytes=512 + 5)
+    whole.entry("a")
+    whole.attributes("a", 5)
+    with pytest.raises(unpack.LayerError, match="unpacks to more than 517 bytes"):
+        whole.take(1)
+
+
+def test_free_space_is_measured_at_first_and_at_each_16_mib(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free_bytes = [100, 100, 99]
+    measured: list[str] = []
+
+    def statvfs(path: str) -> SimpleNamespace:
+        measured.append(path)
+        return SimpleNamespace(f_bavail=free_bytes.pop(0), f_frsize=1)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    taken = budget(size_bytes=1 << 30, reserve_bytes=100)
+    taken.take(1)
+    taken.take((16 << 20) - 1)
+    assert measured == ["/"]
+    taken.take(1)
+    assert measured == ["/"] * 2
+    with pytest.raises(OSError, match="100 bytes must stay free") as raised:
+        taken.take(16 << 20)
+    assert raised.value.errno == errno.ENOSPC
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"size": 0, "uid": 0, "gid": 0}, ""),
+        ({"size": -1}, "has a negative size"),
+        ({"uid": 2**32 - 2, "gid": 2**32 - 2}, ""),
+        ({"gid": 2**32 - 1}, "group id 4294967295 is out of range .0 to 4294967294."),
+        ({"uid": -1}, "user id -1 is out of range"),
+        ({"mtime": 2.0**40}, ""),
+        ({"mtime": -(2.0**40)}, ""),
+        ({"mtime": 2.0**40 + 1}, "invalid modification time"),
+        ({"type": tarfile.CHRTYPE, "devmajor": 4095, "devminor": (1 << 20) - 1}, ""),
+        ({"type": tarfile.BLKTYPE, "devmajor": 4096}, "invalid device number 4096:0"),
+        ({"type": tarfile.CHRTYPE, "devminor": 1 << 20}, "invalid device number 0:1048576"),
+        ({"type": tarfile.CHRTYPE, "devmajor": -1}, "invalid device number -1:0"),
+        ({"type": tarfile.CHRTYPE, "devminor": -1}, "invalid device number 0:-1"),
+        ({"devmajor": 4096}, ""),
+    ],
+)
+def test_numbers_are_valid_up_to_their_limits(fields: dict[str, Any], complaint: str) -> None:
+    entry = tarfile.TarInfo("odd")
+    for name, value in fields.items():
+        setattr(entry, name, value)
+    if not complaint:
+        unpack._check_numbers("odd", entry)
+        return
+    with pytest.raises(unpack.LayerError, match=complaint):
+        unpack._check_numbers("odd", entry)
 
 
 @pytest.mark.parametrize("name", HOSTILE)

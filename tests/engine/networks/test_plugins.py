@@ -122,13 +122,25 @@ async def test_a_plugin_that_is_not_there_is_named(bench: Bench) -> None:
         await bench.plugins.add(bench.network("absent"), CONF)
 
 
-async def test_port_mappings_that_were_not_made_are_not_removed(bench: Bench) -> None:
-    bench.plugin("bridge")
-    bench.plugin("portmap", f"echo '{json.dumps(ANSWER)}'")
-    conf = RuntimeConf(container_id="c1", netns=Path("/n/net"))
+@pytest.mark.parametrize(
+    ("capability_args", "names"),
+    [
+        ({"portMappings": [{"hostPort": 80}]}, ["bridge", "portmap"]),
+        ({"portMappings": []}, ["bridge"]),
+        ({"bandwidth": {"ingressRate": 1}}, ["bridge"]),
+        ({}, ["bridge"]),
+    ],
+)
+async def test_portmap_runs_only_for_sandboxes_with_host_ports(
+    bench: Bench, capability_args: dict[str, Any], names: list[str]
+) -> None:
+    for name in ("bridge", "portmap"):
+        bench.plugin(name)
+    conf = RuntimeConf(container_id="c1", netns=Path("/n/net"), capability_args=capability_args)
     attachment = await bench.plugins.add(bench.network("bridge", "portmap"), conf)
     await bench.plugins.remove(attachment, None)
-    assert [line.split()[1] for line in bench.calls if line.startswith("DEL")] == ["bridge"]
+    expected = [("ADD", name) for name in names] + [("DEL", name) for name in reversed(names)]
+    assert [tuple(line.split()[:2]) for line in bench.calls] == expected
 
 
 async def test_a_plugin_that_others_can_write_is_not_run(bench: Bench) -> None:

@@ -347,17 +347,21 @@ async def test_version_and_status(bench: Bench) -> None:
         await calls.update_runtime_config(pb.UpdateRuntimeConfigRequest())
         == pb.UpdateRuntimeConfigResponse()
     )
-    answer = await calls.status(pb.StatusRequest())
-    conditions = {condition.type: condition.status for condition in answer.status.conditions}
-    assert conditions == {"RuntimeReady": True, "NetworkReady": True}
-    assert [handler.name for handler in answer.runtime_handlers] == ["", "runc"]
-    assert [handler.features.recursive_read_only_mounts for handler in answer.runtime_handlers] == [
-        True,
-        True,
-    ]
-    assert not any(handler.features.user_namespaces for handler in answer.runtime_handlers)
-    assert answer.features.supplemental_groups_policy
-    assert not answer.info
+    features = pb.RuntimeHandlerFeatures(recursive_read_only_mounts=True)
+    ready = pb.StatusResponse(
+        status=pb.RuntimeStatus(
+            conditions=[
+                pb.RuntimeCondition(type="RuntimeReady", status=True),
+                pb.RuntimeCondition(type="NetworkReady", status=True),
+            ]
+        ),
+        runtime_handlers=[
+            pb.RuntimeHandler(name="", features=features),
+            pb.RuntimeHandler(name="runc", features=features),
+        ],
+        features=pb.RuntimeFeatures(supplemental_groups_policy=True),
+    )
+    assert await calls.status(pb.StatusRequest()) == ready
     verbose = await calls.status(pb.StatusRequest(verbose=True))
     assert verbose.info == {"handlers": "runc: available"}
 

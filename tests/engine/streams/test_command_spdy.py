@@ -16,6 +16,7 @@ from moorage.streaming.dial import Refused, Upgraded
 from moorage.streaming.spdy import SpdyError
 from moorage.streaming.spdy.frames import FrameType, control_frame
 from moorage.streaming.upgrade import PROTOCOL_VERSION
+from tests.clocks import settle
 from tests.engine.streams.callers import QUICK, V4, asking, serving, spdy
 from tests.engine.streams.targets import (
     DEADLINE_S,
@@ -198,6 +199,21 @@ async def test_output_that_a_descendant_keeps_open_does_not_hold_the_end_up() ->
         received = await caller.all()
     assert received["stdout"] == b"done"
     assert b'"4"' in received["error"]
+
+
+async def test_output_after_the_exit_is_copied_while_the_drain_lasts() -> None:
+    target = FakeTarget(says(b"done"), keeps_output_open=True)
+    async with (
+        serving(target) as server,
+        spdy(server.exec_url(OUTPUTS), "error", "stdout", "stderr") as caller,
+    ):
+        await caller.until("stdout", b"done")
+        await target.process.wait()
+        await settle()
+        await target.process.out(b", and more")
+        await target.process._output.put(None)
+        received = await caller.all()
+    assert received["stdout"] == b"done, and more"
 
 
 async def test_slow_client_gets_all_output_of_an_ended_process() -> None:

@@ -297,6 +297,31 @@ async def test_half_a_pair_is_reset_after_its_time() -> None:
         await client.until_ended(half)
 
 
+# A control frame of SPDY version 2.
+WRONG_VERSION = b"\x80\x02\0\1\0\0\0\0"
+
+
+async def test_a_malformed_frame_ends_the_connection_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("DEBUG", "moorage.engine.streams.endpoint")
+    async with (
+        serving(FakeTarget()) as server,
+        asking(server.port_forward_url(ASKED), [PORT_FORWARD]) as answer,
+        websocket(server.port_forward_url(ASKED), TUNNEL) as tunnel,
+    ):
+        assert isinstance(answer, Upgraded)
+        await answer.connection.write(WRONG_VERSION)
+        await tunnel.send_bytes(WRONG_VERSION)
+        async with asyncio.timeout(DEADLINE_S):
+            while await answer.connection.read():
+                pass
+            async for _ in tunnel:
+                pass
+    lines = [record.getMessage() for record in caplog.records]
+    assert len([line for line in lines if "stream broke" in line]) == 2, lines
+
+
 async def test_the_connections_into_the_pod_end_with_the_client() -> None:
     ended = asyncio.Event()
 
