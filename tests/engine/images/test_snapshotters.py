@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -12,6 +13,7 @@ import pytest
 
 from moorage.engine.images import NATIVE, OVERLAYFS, Image, ImagePaths, ImageStore, native
 from moorage.engine.images.overlayfs import options
+from moorage.linux import descent
 from moorage.linux.bind import is_mount_point
 from moorage.linux.idmap import IdMappings, IdRange
 from tests.engine.images.builds import Entry, directory, hard_link, layer, link, oci_archive
@@ -225,9 +227,28 @@ def test_a_copy_hides_nothing_below_what_is_no_directory(place: Path, above: str
     assert (outside / "below/kept").exists()
 
 
-@pytest.mark.parametrize(("whiteouts", "opaques"), [(["x" * 300 + "/a"], []), ([], ["x" * 300])])
-def test_a_copy_fails_where_a_directory_cannot_be_entered(
-    place: Path, whiteouts: list[str], opaques: list[str]
+@pytest.mark.parametrize(
+    ("number", "is_absent"),
+    [(errno.ENOENT, True), (errno.ENOTDIR, True), (errno.ELOOP, True), (errno.EIO, False),
+     (errno.EXDEV, False), (errno.EACCES, False)],
+)  # fmt: skip
+@pytest.mark.parametrize(("whiteouts", "opaques"), [(["above/x"], []), ([], ["above"])])
+def test_a_copy_fails_where_a_directory_exists_and_cannot_be_entered(
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    is_absent: bool,
+    whiteouts: list[str],
+    opaques: list[str],
 ) -> None:
-    with pytest.raises(OSError, match="File name too long"):
+    def answer(*_arguments: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    # Kernels differ in what they answer for a link.
+    monkeypatch.setattr(descent, "openat2", answer)
+    if is_absent:
+        native._hide(place, whiteouts, opaques)
+        assert list(place.iterdir()) == []
+        return
+    with pytest.raises(OSError, match=os.strerror(number)):
         native._hide(place, whiteouts, opaques)

@@ -19,6 +19,7 @@ import pytest
 
 from moorage.engine.errors import ExhaustedError, FailedError
 from moorage.engine.images import ImageLimits, ImagePaths, ImageStore, unpack
+from moorage.engine.images.blob_stream import LayerError
 from moorage.linux.mounts import mount, unmount
 from tests.engine.images.builds import (
     Entry,
@@ -145,7 +146,7 @@ def test_paths_are_below_the_root_and_without_dots(name: str, path: str) -> None
 
 @pytest.mark.parametrize("name", ["..", "/..", "a/..", "a/../b", "a\0b", "\0", "a/\0/b"])
 def test_paths_that_leave_the_root_or_hold_a_nul_are_refused(name: str) -> None:
-    with pytest.raises(unpack.LayerError, match="points outside the layer"):
+    with pytest.raises(LayerError, match="points outside the layer"):
         unpack._path(name)
 
 
@@ -157,22 +158,20 @@ def budget(**limits: int) -> unpack.Budget:
 def test_a_budget_ends_exactly_at_its_limits() -> None:
     taken = budget(size_bytes=1000)
     taken.take(1000)
-    with pytest.raises(unpack.LayerError, match="unpacks to more than 1000 bytes"):
+    with pytest.raises(LayerError, match="unpacks to more than 1000 bytes"):
         taken.take(1)
     counted = budget(entries=2)
     counted.entry("a")
     counted.entry("b")
-    with pytest.raises(unpack.LayerError, match="more than 2 entries"):
+    with pytest.raises(LayerError, match="more than 2 entries"):
         counted.entry("c")
     deep = budget(depth=3)
     deep.entry("a/b/c")
-    with pytest.raises(unpack.LayerError, match="path a/b/c/d… is deeper than 3 names"):
+    with pytest.raises(LayerError, match="path a/b/c/d… is deeper than 3 names"):
         deep.entry("a/b/c/d")
     noted = budget(xattr_bytes=5)
     noted.attributes("a", 5)
-    with pytest.raises(
-        unpack.LayerError, match="a has 6 bytes of extended attributes, more than 5"
-    ):
+    with pytest.raises(LayerError, match="a has 6 bytes of extended attributes, more than 5"):
         noted.attributes("a", 6)
 
 
@@ -180,7 +179,7 @@ def test_entries_and_attributes_count_as_bytes() -> None:
     whole = budget(size_bytes=512 + 5)
     whole.entry("a")
     whole.attributes("a", 5)
-    with pytest.raises(unpack.LayerError, match="unpacks to more than 517 bytes"):
+    with pytest.raises(LayerError, match="unpacks to more than 517 bytes"):
         whole.take(1)
 
 
@@ -232,7 +231,7 @@ def test_numbers_are_valid_up_to_their_limits(fields: dict[str, Any], complaint:
     if not complaint:
         unpack._check_numbers("odd", entry)
         return
-    with pytest.raises(unpack.LayerError, match=complaint):
+    with pytest.raises(LayerError, match=complaint):
         unpack._check_numbers("odd", entry)
 
 
