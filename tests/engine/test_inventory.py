@@ -15,7 +15,7 @@ from moorage.engine.inventory import Container, Inventory, Sandbox, new_id
 from moorage.engine.labels import has_labels
 from moorage.engine.paths import EnginePaths
 from moorage.engine.records import ContainerRecord, SandboxRecord, Stage, User
-from moorage.handlers.adapters import Exit
+from moorage.handlers.adapters import Exit, Task
 from moorage.handlers.features import HandlerFeatures
 from tests.engine.test_records import definition, fill_disk
 
@@ -168,3 +168,25 @@ def test_labels_are_wanted_all_and_equal(
     labels: dict[str, str], wanted: dict[str, str], expected: bool
 ) -> None:
     assert has_labels(labels, wanted) == expected
+
+
+@pytest.mark.parametrize("name", ["tty", "stdin", "stdin_once"])
+def test_a_containers_task_has_its_streams(paths: EnginePaths, name: str) -> None:
+    one = container(sandbox("a1"), "c1")
+    assert one.task(paths) == Task(
+        id="c1",
+        bundle=paths.bundle("c1"),
+        sandbox_id="a1",
+        log=None,
+        has_terminal=False,
+        has_stdin=False,
+        is_stdin_once=False,
+        has_user_namespace=False,
+    )
+    setattr(one.config, name, True)
+    one.record = msgspec.structs.replace(one.record, log_path="/logs/main.log")
+    task = one.task(paths)
+    assert task.log == Path("/logs/main.log")
+    assert {
+        "tty": task.has_terminal, "stdin": task.has_stdin, "stdin_once": task.is_stdin_once,
+    } == {"tty": False, "stdin": False, "stdin_once": False, name: True}  # fmt: skip

@@ -78,3 +78,26 @@ async def test_how_the_program_is_asked_for_a_manifest(tmp_path: Path) -> None:
         "inspect", "--raw", "--config", "--authfile", str(auth), "--tls-verify=false",
         "docker://localhost:5/a:1",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("is_oci", "form"),
+    [(True, "--preserve-digests"), (False, "--dest-oci-accept-uncompressed-layers")],
+)
+async def test_how_the_program_is_asked_for_blobs(tmp_path: Path, is_oci: bool, form: str) -> None:
+    asked, auth = tmp_path / "asked", tmp_path / "auth.json"
+    skopeo = Skopeo(
+        program(tmp_path, "skopeo", f'printf "%s\\n" "$@" >{asked}'), tmp_path, {}, stall_s=60
+    )
+    for reference, credentials, source in (
+        ("registry.example/app:1", None, ["--src-no-creds"]),
+        ("localhost:5/app:1", auth, ["--src-authfile", str(auth), "--src-tls-verify=false"]),
+    ):
+        await skopeo.copy(parse(reference), credentials, tmp_path / "d", "app", is_oci=is_oci)
+        words = asked.read_text().split()
+        assert words[words.index("copy") :] == [
+            "copy", "--quiet", form, *source, "--dest-shared-blob-dir", str(tmp_path / "d/blobs"),
+            f"docker://{reference}", f"oci:{tmp_path / 'd/layout'}:image",
+        ]  # fmt: skip
+        assert words[:2] == ["--tmpdir", str(tmp_path)]
+        assert "--registries-conf" not in words

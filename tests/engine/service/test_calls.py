@@ -483,6 +483,26 @@ async def test_addresses_are_given_for_what_runs(
         await streams.exec_sync(request)
 
 
+@pytest.mark.parametrize("has_stdin", [False, True])
+@pytest.mark.parametrize("has_terminal", [False, True])
+async def test_a_command_has_the_streams_of_its_request(
+    bench: Bench, pair: tuple[Container, Container], has_stdin: bool, has_terminal: bool
+) -> None:
+    running, _ = pair
+    request = pb.ExecRequest(
+        container_id=running.id, cmd=["sh", "-c", "x"], stdin=has_stdin, tty=has_terminal
+    )
+    async with await EngineTarget(bench.context).exec(request):
+        pass
+    call, process, *options = bench.adapter.calls_of(running.id)[-1]
+    assert (call, process["args"], options) == (
+        "exec",
+        ["sh", "-c", "x"],
+        [has_stdin, has_terminal],
+    )
+    assert process.get("terminal", False) == has_terminal
+
+
 async def test_commands_reach_the_runtime_and_the_pods_ports(
     bench: Bench, pair: tuple[Container, Container]
 ) -> None:
