@@ -13,6 +13,7 @@ from moorage.engine.oci.cdi import (
     NO_EDITS,
     CdiMount,
     ContainerEdits,
+    DeviceNode,
     Hook,
     requested_devices,
 )
@@ -179,3 +180,74 @@ def test_each_hook_of_a_runtime_can_be_a_devices(name: str) -> None:
 def test_vendors_tools_and_programs_write_to_the_standard_directories() -> None:
     """Source: CDI, "CDI JSON Specification": /etc/cdi for static files, /var/run/cdi for others."""
     assert list(CdiDirectories().directories) == [Path("/etc/cdi"), Path("/var/run/cdi")]
+
+
+def everything(name: str) -> tuple[dict[str, Any], ContainerEdits]:
+    """Return edits in which no field has its default, as in a file and as read."""
+    document = {
+        "env": [f"{name}=1"],
+        "deviceNodes": [
+            {
+                "path": f"/dev/{name}", "hostPath": f"/dev/host-{name}", "type": "c", "major": 1,
+                "minor": 2, "fileMode": 0o600, "permissions": "rw", "uid": 3, "gid": 4,
+            }
+        ],
+        "mounts": [
+            {"hostPath": "/h", "containerPath": f"/{name}", "options": ["ro"], "type": "none"}
+        ],
+        "hooks": [
+            {"hookName": "prestart", "path": f"/{name}", "args": ["a"], "env": ["B=1"],
+             "timeout": 5}
+        ],
+        "additionalGids": [len(name)],
+        "intelRdt": {"closID": name},
+    }  # fmt: skip
+    edits = ContainerEdits(
+        env=(f"{name}=1",),
+        device_nodes=(
+            DeviceNode(f"/dev/{name}", f"/dev/host-{name}", "c", 1, 2, 0o600, "rw", 3, 4),
+        ),
+        mounts=(CdiMount("/h", f"/{name}", ("ro",), "none"),),
+        hooks=(Hook("prestart", f"/{name}", ("a",), ("B=1",), 5),),
+        additional_gids=(len(name),),
+        intel_rdt={"closID": name},
+    )
+    return document, edits
+
+
+@pytest.mark.parametrize("suffix", ["json", "yaml", "yml"])
+def test_every_field_of_a_file_is_read_and_merged(directories: CdiDirectories, suffix: str) -> None:
+    own, own_edits = everything("own")
+    of_device, device_edits = everything("device")
+    content = {
+        "cdiVersion": "0.6.0",
+        "kind": "v.com/x",
+        "containerEdits": own,
+        "devices": [{"name": "a", "containerEdits": of_device}, {"name": "bare"}],
+    }
+    # JSON is YAML too.
+    put(directories.directories[0], f"x.{suffix}", content)
+    assert directories.edits(["v.com/x=bare"]) == own_edits
+    assert directories.edits(["v.com/x=a"]) == ContainerEdits(
+        env=own_edits.env + device_edits.env,
+        device_nodes=own_edits.device_nodes + device_edits.device_nodes,
+        mounts=own_edits.mounts + device_edits.mounts,
+        hooks=own_edits.hooks + device_edits.hooks,
+        additional_gids=own_edits.additional_gids + device_edits.additional_gids,
+        intel_rdt=device_edits.intel_rdt,
+    )
+    assert own_edits + NO_EDITS == NO_EDITS + own_edits == own_edits
+
+
+@pytest.mark.parametrize("name", ["v/c=1", "v.com/c-d_e=0:1.a_b-c", "V1/C=D", "a.b-c_d/e=f"])
+def test_names_that_are_qualified_are_looked_up(directories: CdiDirectories, name: str) -> None:
+    with pytest.raises(InvalidError, match="unresolvable CDI devices"):
+        directories.edits([name])
+
+
+@pytest.mark.parametrize("name", ["v./c=1", "v/c.d=1", "v/c_=1", "v/c=1:", "v/c=1 ", "=", "v/c=é"])
+def test_names_that_begin_or_end_in_punctuation_are_refused(
+    directories: CdiDirectories, name: str
+) -> None:
+    with pytest.raises(InvalidError, match="not a fully qualified name"):
+        directories.edits([name])

@@ -27,6 +27,10 @@ PAGES = [pb.HugepageLimit(page_size="2MB", limit=4 * MIB)]
         ({"memory_limit_in_bytes": MIB}, HOST, {"memory": {"limit": MIB, "swap": MIB}}),
         ({"memory_limit_in_bytes": MIB, "memory_swap_limit_in_bytes": 2 * MIB}, HOST,
          {"memory": {"limit": MIB, "swap": 2 * MIB}}),
+        ({"memory_limit_in_bytes": MIB, "memory_swap_limit_in_bytes": MIB}, HOST,
+         {"memory": {"limit": MIB, "swap": MIB}}),
+        ({"memory_swap_limit_in_bytes": MIB}, HOST, {"memory": {"swap": MIB}}),
+        ({"memory_swap_limit_in_bytes": MIB}, NO_SWAP, {}),
         ({"memory_limit_in_bytes": MIB, "memory_swap_limit_in_bytes": -1}, HOST,
          {"memory": {"limit": MIB, "swap": -1}}),
         ({"memory_limit_in_bytes": MIB}, NO_SWAP, {"memory": {"limit": MIB}}),
@@ -48,6 +52,11 @@ def test_limits(asked: dict[str, Any], host: HostFacts, expected: dict[str, Any]
         ({"unified": {"memory.high": "1"}}, HOST, "unified needs cgroup version 2"),
         ({"unified": {"../memory.high": "1"}}, V2_HOST, "is not a cgroup file"),
         ({"unified": {"memory": "1"}}, V2_HOST, "is not a cgroup file"),
+        ({"unified": {"memory.": "1"}}, V2_HOST, "is not a cgroup file"),
+        ({"unified": {".memory": "1"}}, V2_HOST, "is not a cgroup file"),
+        ({"unified": {"a/memory.high": "1"}}, V2_HOST, "is not a cgroup file"),
+        ({"hugepage_limits": [pb.HugepageLimit(page_size="0MB")]}, HOST, "page size '0MB'"),
+        ({"hugepage_limits": [pb.HugepageLimit(page_size="x2MB")]}, HOST, "page size 'x2MB'"),
         ({"hugepage_limits": [pb.HugepageLimit(page_size="2M")]}, HOST, "page size '2M'"),
         ({"memory_limit_in_bytes": 2 * MIB, "memory_swap_limit_in_bytes": MIB}, HOST,
          "below the memory limit"),
@@ -60,7 +69,14 @@ def test_invalid_limits_are_rejected(asked: dict[str, Any], host: HostFacts, tex
 
 @pytest.mark.parametrize(
     ("asked", "floor", "expected"),
-    [(-998, -1000, -998), (-998, 0, 0), (500, 0, 500), (0, 100, 100)],
+    [
+        (-998, -1000, -998),
+        (-998, 0, 0),
+        (500, 0, 500),
+        (0, 100, 100),
+        (-1000, -1000, -1000),
+        (1000, 0, 1000),
+    ],
 )
 def test_no_score_is_below_what_the_engine_may_give(asked: int, floor: int, expected: int) -> None:
     assert oom_score(asked, replace(HOST, oom_score_floor=floor)) == expected

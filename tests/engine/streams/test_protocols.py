@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moorage.cri import pb
+from moorage.engine.streams import forward
+from moorage.engine.streams.clients import channel_names
 from moorage.engine.streams.outcome import Exited, Failed, encode
 from moorage.engine.streams.protocols import (
     SOCKET_COMMAND,
@@ -76,3 +80,71 @@ def test_exit_is_encoded_as_text_or_as_a_status(outcome: Exited | Failed, words:
     status = json.loads(encode(outcome, as_json=True))
     assert status["status"] == ("Failure" if words else "Success")
     assert words.decode() in status.get("message", "")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        (Exited(0), {"metadata": {}, "status": "Success"}),
+        (
+            Exited(3),
+            {
+                "metadata": {},
+                "status": "Failure",
+                "message": "command terminated with non-zero exit code: 3",
+                "reason": "NonZeroExitCode",
+                "details": {"causes": [{"reason": "ExitCode", "message": "3"}]},
+            },
+        ),
+        (
+            Failed("no"),
+            {
+                "metadata": {},
+                "status": "Failure",
+                "message": "Internal error occurred: no",
+                "reason": "InternalError",
+                "details": {"causes": [{"message": "no"}]},
+                "code": 500,
+            },
+        ),
+    ],
+)
+def test_status_objects_are_those_of_the_kubelets_endpoint(
+    outcome: Exited | Failed, status: dict[str, Any]
+) -> None:
+    assert json.loads(encode(outcome, as_json=True)) == status
+
+
+@pytest.mark.parametrize(
+    ("request_", "names"),
+    [
+        (pb.ExecRequest(), ["error"]),
+        (pb.ExecRequest(stdin=True), ["stdin", "error"]),
+        (pb.ExecRequest(stdout=True), ["stdout", "error"]),
+        (pb.AttachRequest(stderr=True), ["stderr", "error"]),
+        (pb.ExecRequest(tty=True), ["error", "resize"]),
+        (
+            pb.AttachRequest(stdin=True, stdout=True, stderr=True, tty=True),
+            ["stdin", "stdout", "stderr", "error", "resize"],
+        ),
+    ],
+)
+def test_channels_that_a_request_needs(
+    request_: pb.ExecRequest | pb.AttachRequest, names: list[str]
+) -> None:
+    newest = choose(["v4.channel.k8s.io"], SPDY_COMMAND)
+    oldest = choose([], SPDY_COMMAND)
+    assert newest is not None
+    assert oldest is not None
+    assert list(channel_names(request_, newest)) == names
+    assert list(channel_names(request_, oldest)) == [name for name in names if name != "resize"]
+
+
+@pytest.mark.parametrize(
+    ("text", "port"),
+    [("1", 1), ("65535", 65535), ("00080", 80), ("0", None), ("65536", None), ("000080", None),
+     ("", None), ("+80", None), ("8_0", None), ("٨٠", None)],
+)  # fmt: skip
+def test_port_of_a_stream(text: str, port: int | None) -> None:
+    assert forward._port({"port": text}) == port
+    assert forward._port({}) is None

@@ -186,8 +186,9 @@ from moorage.engine.streams import StreamServer
 async def main():
     async with StreamServer(None):
         await asyncio.sleep(0)
-        assert "aiohttp" not in sys.modules
+# Waits for the threads, in which the import would be.
 asyncio.run(main())
+assert "aiohttp" not in sys.modules
 """
     ended = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, check=False
