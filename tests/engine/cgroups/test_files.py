@@ -76,3 +76,8 @@ def test_malformed_text_does_not_raise(parse: Callable[[str], object], text: str
 def test_a_file_that_is_not_there_is_empty(tmp_path: Path) -> None:
     assert read(f"{tmp_path}/gone") == ""
     assert read(str(tmp_path)) == ""
+
+
+def test_the_largest_number_is_below_version_ones_no_limit() -> None:
+    assert number(str((1 << 62) - 1)) == (1 << 62) - 1
+    assert number(str(1 << 62)) is None

@@ -73,3 +73,17 @@ def test_the_file_is_the_owners_and_goes(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with credentials_file(tmp_path, "x", IMAGE, None) as path:
         assert path is None
+
+
+@pytest.mark.parametrize("server", ["index.docker.io", "registry-1.docker.io", "docker.io"])
+def test_every_name_of_dockers_registry_is_its_own(server: str) -> None:
+    auth = pb.AuthConfig(username="me", server_address=server)
+    assert Credentials.of(auth, parse("busybox")) == Credentials("me")
+    assert Credentials.of(auth, IMAGE) is None
+
+
+def test_a_file_without_identity_token_has_no_field_for_it(tmp_path: Path) -> None:
+    with credentials_file(tmp_path, "x", IMAGE, Credentials("me", "p")) as path:
+        assert path == tmp_path / "x.auth.json"
+        entry = {"auth": base64.b64encode(b"me:p").decode()}
+        assert json.loads(path.read_text()) == {"auths": {"registry.example:5000": entry}}

@@ -9,6 +9,7 @@ from moorage.engine.images.image import (
     Image,
     ImageConfiguration,
     MalformedImageError,
+    check_digest,
     read_configuration,
 )
 from moorage.engine.images.messages import image_message
@@ -91,3 +92,40 @@ def test_what_is_null_or_left_out_is_empty() -> None:
 def test_invalid_configuration_is_rejected(blob: Any) -> None:
     with pytest.raises(MalformedImageError):
         read_configuration(blob)
+
+
+HEX = "0123456789abcdef" * 4
+
+
+def test_a_digest_is_sha256_and_64_lower_case_digits() -> None:
+    assert check_digest(f"sha256:{HEX}") == f"sha256:{HEX}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", HEX, f"sha256:{HEX[1:]}", f"sha256:{HEX}0", f"sha256:{HEX[1:]}g", f"sha256:{HEX[1:]}A",
+     f"sha512:{HEX}", f"sha256-{HEX}", "x" * 71, f"sha256:{HEX[2:]}/.", "0" * 71],
+)  # fmt: skip
+def test_other_digests_are_refused(text: str) -> None:
+    with pytest.raises(MalformedImageError, match="is not a sha256 digest"):
+        check_digest(text)
+
+
+def test_a_configuration_may_be_as_large_as_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    blob = b'{"rootfs":{"diff_ids":[]}}'
+    monkeypatch.setattr("moorage.engine.images.image.DOCUMENT_LIMIT_BYTES", len(blob))
+    assert read_configuration(blob) == (ImageConfiguration(), ())
+    with pytest.raises(MalformedImageError, match="larger than 26 bytes"):
+        read_configuration(blob + b" ")
+
+
+@pytest.mark.parametrize(
+    ("tags", "digests", "name"),
+    [(("t", "u"), ("d",), "t"), ((), ("d", "e"), "d"), ((), (), "i")],
+)
+def test_name_of_an_image(tags: tuple[str, ...], digests: tuple[str, ...], name: str) -> None:
+    image = Image(
+        id="i", tags=tags, digests=digests, layers=(), size_bytes=1,
+        configuration=ImageConfiguration(),
+    )  # fmt: skip
+    assert image.name == name

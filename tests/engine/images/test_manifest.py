@@ -134,3 +134,25 @@ def test_images_are_for_the_architecture_of_the_kernel(
 ) -> None:
     monkeypatch.setattr(machine, "machine", lambda: name)
     assert Platform.of_this_machine() == platform
+
+
+def test_a_manifest_may_be_as_large_as_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = manifest({"digest": A, "size": 0})
+    module = "moorage.engine.images.manifest.DOCUMENT_LIMIT_BYTES"
+    monkeypatch.setattr(module, len(content))
+    assert isinstance(read_manifest(content), Manifest)
+    with pytest.raises(MalformedImageError, match=f"larger than {len(content)} bytes"):
+        read_manifest(content + b" ")
+
+
+def test_a_manifest_of_docker_schema_1_is_known_by_its_media_type() -> None:
+    kind = "application/vnd.docker.distribution.manifest.v1+prettyjws"
+    with pytest.raises(MalformedImageError, match="schema 1"):
+        read_manifest(manifest({"digest": A, "size": 0}, mediaType=kind))
+
+
+@pytest.mark.parametrize("word", ["nondistributable", "foreign"])
+def test_layers_outside_the_registry_are_refused(word: str) -> None:
+    layer = {"digest": A, "size": 1, "mediaType": f"application/x.{word}.tar"}
+    with pytest.raises(MalformedImageError, match=f"{A} is not in the registry"):
+        read_manifest(manifest(layer))

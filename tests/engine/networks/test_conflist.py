@@ -144,3 +144,55 @@ def test_a_configuration_that_others_can_write_is_not_used(tmp_path: Path) -> No
     file.chmod(0o666)
     with pytest.raises(ConflistError, match=f"refusing .* {file}: .*chmod go-w {file}"):
         read_conflist(tmp_path)
+
+
+def test_a_configuration_is_read_whole() -> None:
+    assert conflist(BRIDGE, PORTMAP, cniVersion="1.1.0") == Conflist(
+        "n", "1.1.0", (BRIDGE, PORTMAP), FILE
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "is_read"),
+    [("a.conf", True), ("a.conflist", True), ("a.json", True), ("a.toml", False), ("conf", False)],
+)
+def test_configurations_are_known_by_their_suffix(tmp_path: Path, name: str, is_read: bool) -> None:
+    (tmp_path / name).write_text('{"name": "a", "type": "bridge"}')
+    if is_read:
+        assert read_conflist(tmp_path).file == tmp_path / name
+        return
+    with pytest.raises(ConflistError, match="no network configuration in"):
+        read_conflist(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["bridge", "ptp", "loopback", "portmap", "firewall", "tuning"])
+def test_reference_plugins_do_not_depend_on_the_pod(kind: str) -> None:
+    assert conflist({"type": kind}).is_pod_independent
+    assert not conflist({"type": kind}, {"type": "other"}).is_pod_independent
+
+
+@pytest.mark.parametrize("capabilities", [None, [], ["ips"], "ips", {}, {"ips": False}])
+def test_a_plugin_without_the_capability_gets_no_argument(capabilities: Any) -> None:
+    network = conflist({"type": "x", "capabilities": capabilities})
+    document = json.loads(plugin_input(network, network.plugins[0], {"ips": ["10.0.0.9"]}, None))
+    assert document == {"type": "x", "name": "n", "cniVersion": "1.0.0"}
+
+
+@pytest.mark.parametrize(
+    ("interface", "device", "is_the_pods"),
+    [
+        (None, {"name": "b0"}, True),
+        (-1, {"name": "b0"}, True),
+        (1, {"name": "b0"}, True),
+        (0, {"name": "b0"}, False),
+        (0, {"name": "eth0"}, False),
+        (0, {"name": "b0", "sandbox": "/n"}, False),
+        (0, {"name": "eth0", "sandbox": "/n"}, True),
+    ],
+)
+def test_an_address_of_another_interface_is_not_the_pods(
+    interface: int | None, device: dict[str, str], is_the_pods: bool
+) -> None:
+    entry = {"address": "10.0.0.2/24", "interface": interface}
+    addresses = addresses_of({"interfaces": [device], "ips": [entry]}, "eth0")
+    assert addresses == (("10.0.0.2",) if is_the_pods else ())
