@@ -10,6 +10,8 @@ import pytest
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.images import ImagePaths, ImageServicer, ImageStore
+from moorage.engine.images.image import Image, ImageConfiguration
+from moorage.engine.images.messages import image_message, verbose_info
 from tests.engine.images.builds import Entry, layer, oci_archive
 from tests.engine.images.conftest import Registry
 
@@ -75,3 +77,57 @@ async def test_pinned_images_and_numeric_users_are_reported(paths: ImagePaths, p
         reply = await ImageServicer(images, tuple).list_images(pb.ListImagesRequest())
     assert reply.images[0].pinned
     assert reply.images[0].uid.value == 65535
+
+
+async def test_a_loaded_image_is_shown_and_removed_without_a_registry(
+    calls: ImageServicer, images: ImageStore, place: Path
+) -> None:
+    name = "registry.example/a:1"
+    archive = oci_archive(place / "a.tar", [name], [layer(Entry("f"))], {"User": "web"})
+    (image,) = await images.load(archive)
+    message = image_message(image)
+    for reference in (name, image.id):
+        request = pb.ImageStatusRequest(image=spec(reference))
+        assert await calls.image_status(request) == pb.ImageStatusResponse(image=message)
+        request.verbose = True
+        info = (await calls.image_status(request)).info
+        assert dict(info) == verbose_info(image, await images.configuration(image))
+    absent = spec("registry.example/absent:1")
+    for is_verbose in (False, True):
+        request = pb.ImageStatusRequest(image=absent, verbose=is_verbose)
+        assert await calls.image_status(request) == pb.ImageStatusResponse()
+    for image_filter, shown in (
+        (pb.ImageFilter(), [message]),
+        (pb.ImageFilter(image=spec(name)), [message]),
+        (pb.ImageFilter(image=absent), []),
+    ):
+        listed = await calls.list_images(pb.ListImagesRequest(filter=image_filter))
+        assert list(listed.images) == shown
+        stream = calls.stream_images(pb.StreamImagesRequest(filter=image_filter))
+        assert [list(part.images) async for part in stream] == ([shown] if shown else [])
+    usage = await calls.image_fs_info(pb.ImageFsInfoRequest())
+    (of_images,), (of_containers,) = usage.image_filesystems, usage.container_filesystems
+    assert of_images.used_bytes.value > of_containers.used_bytes.value == 0
+    removal = pb.RemoveImageRequest(image=spec(name))
+    for _ in range(2):
+        assert await calls.remove_image(removal) == pb.RemoveImageResponse()
+    assert images.all() == ()
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(4, [2, 2]), (5, [2, 2, 1]), (0, [])])
+async def test_a_streamed_list_is_in_messages_of_limited_size(
+    calls: ImageServicer,
+    images: ImageStore,
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+    sizes: list[int],
+) -> None:
+    every = tuple(
+        Image(id=str(number), layers=(), size_bytes=1, configuration=ImageConfiguration())
+        for number in range(count)
+    )
+    monkeypatch.setattr(images, "all", lambda: every)
+    monkeypatch.setattr("moorage.engine.images.service._IMAGES_A_MESSAGE", 2)
+    parts = [list(part.images) async for part in calls.stream_images(pb.StreamImagesRequest())]
+    assert [len(part) for part in parts] == sizes
+    assert [image.id for part in parts for image in part] == [image.id for image in every]

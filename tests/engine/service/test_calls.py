@@ -567,6 +567,10 @@ async def test_statistics_are_of_what_runs(bench: Bench, pair: tuple[Container, 
     pods = await calls.list_pod_sandbox_stats(pb.ListPodSandboxStatsRequest())
     ids = {running.sandbox.id, created.sandbox.id}
     assert {entry.attributes.id for entry in pods.stats} == ids
+    assert {
+        entry.attributes.id: [inner.attributes.id for inner in entry.linux.containers]
+        for entry in pods.stats
+    } == {running.sandbox.id: [running.id], created.sandbox.id: []}
     streamed = [
         response.pod_sandbox_stats
         async for response in calls.stream_pod_sandbox_stats(pb.StreamPodSandboxStatsRequest())
