@@ -1,7 +1,7 @@
-"""Actions of the scheduler on the cluster: binds pods, reports why not, evicts victims.
+"""Scheduler API calls: bind pods, report failed attempts, evict preemption victims.
 
-Each method submits calls and returns; the calls of one pod are made in order. Failures come back
-through the callbacks, which run in the same thread as the decisions.
+Each method submits its calls and returns without waiting; calls for one pod run in order. Failures
+are reported through the callbacks, which run on the event loop thread that also decides.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = Log(__name__)
 
 
 class Binding(Object, frozen=True):
-    """A pod's assignment to a node, as it is posted. Source: core/v1 `Binding`."""
+    """The request body that assigns a pod to a node. Source: core/v1 `Binding`."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -41,7 +41,10 @@ CallFailed = (StatusError, UnreachableError)
 
 
 class Actions:
-    """Writes decisions to the API. `name` is the scheduler's, named in the events of victims."""
+    """Writes scheduling decisions to the API server.
+
+    `name` is the scheduler's name, used in the DisruptionTarget condition of victims.
+    """
 
     def __init__(
         self,
@@ -59,7 +62,10 @@ class Actions:
         self._name = name
 
     def bind(self, pod: Pod, node_name: str, on_failure: Callable[[str], None]) -> None:
-        """Give a pod its node. `on_failure` gets the reason when the server does not take it."""
+        """Submit the pod's Binding to the node.
+
+        Calls `on_failure` with the reason if the request fails, else records a Scheduled event.
+        """
 
         async def call() -> None:
             meta = pod.metadata
@@ -86,17 +92,21 @@ class Actions:
         self._calls.submit(object_key(pod.metadata), call)
 
     def report_failure(self, pod: Pod, message: str) -> None:
-        """The event that says why a pod has no node."""
+        """Record a FailedScheduling event with the message, cut to the event limit."""
         self._record(pod, WARNING, "FailedScheduling", messages.event_note(message))
 
     def patch_status(self, pod: Pod, patch: Patch) -> None:
-        """Change a pod's status; a pod that is gone needs no status."""
+        """Submit a status patch for the pod. Ignores a deleted pod; logs other failures."""
         self._calls.submit(object_key(pod.metadata), lambda: self._patch(pod, patch))
 
     def evict(
         self, preemptor: Pod, preemption: Preemption, on_failure: Callable[[Pod], None]
     ) -> None:
-        """Delete the victims that are not leaving already; `on_failure` gets one that stays."""
+        """Delete the victims that are not terminating yet.
+
+        Calls `on_failure` with each victim whose deletion fails. A victim that is already gone
+        counts as deleted.
+        """
         for victim in preemption.victims:
             if victim.pod.metadata.deletion_timestamp is None:
                 self._evict(victim.pod, preemptor, preemption.node_name, on_failure)
@@ -113,7 +123,7 @@ class Actions:
                     )
                 await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid)
             except (NotFoundError, ConflictError):
-                # Gone, or another pod of that name: the room it took is free either way.
+                # Deleted or replaced by a pod of the same name: its resources are free either way.
                 return
             except CallFailed as error:
                 log.warning("victim not deleted", pod=object_key(meta), error=error)

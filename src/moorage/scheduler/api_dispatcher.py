@@ -1,4 +1,4 @@
-"""API calls under way: many at once, but for one pod one after the other, in order."""
+"""API call dispatcher: concurrent calls, serialized in submission order per pod."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Call = Callable[[], Awaitable[None]]
 
 
 class ApiDispatcher:
-    """Runs calls by `workers` workers; calls under one key never overtake each other."""
+    """Runs calls on `workers` workers; calls under one key run one at a time, in order."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
@@ -23,7 +23,7 @@ class ApiDispatcher:
         self._has_room.set()
 
     def submit(self, key: str, call: Call) -> None:
-        """Have a call made after those already submitted under the key."""
+        """Queue a call behind those already submitted under the key. Does not block."""
         self._count += 1
         if self._count >= self._limit:
             self._has_room.clear()
@@ -36,11 +36,14 @@ class ApiDispatcher:
         self._has_ready.set()
 
     async def room(self) -> None:
-        """Return when few enough calls wait. Who decides waits here, so the queue is bounded."""
+        """Block until fewer than four calls per worker are outstanding.
+
+        The scheduling loop waits here between decisions, which bounds the queue.
+        """
         await self._has_room.wait()
 
     async def run(self) -> None:
-        """Make the calls until cancelled. A call that raises ends the scheduler."""
+        """Run the calls until cancelled. An exception from a call ends the scheduler."""
         async with asyncio.TaskGroup() as tasks:
             for _ in range(self._workers):
                 tasks.create_task(self._work())
@@ -60,7 +63,7 @@ class ApiDispatcher:
         line = self._lines[key]
         line.popleft()
         if line:
-            # The worker that ends here takes what is ready before it waits.
+            # No event needed: the worker that runs this checks `_ready` before it waits.
             self._ready.append(key)
         else:
             del self._lines[key]

@@ -1,8 +1,8 @@
-"""Cluster state as the scheduler assumes it, updated with each change.
+"""Cluster state as the scheduler sees it (kube-scheduler's cache), updated on every event.
 
-Pods it has just placed are *assumed*: they count at once, and stay until the API server shows them
-bound or the binding fails. Every change of a node gets a new generation, so that
-caches of numbers about nodes read `changed_since` and recompute only those.
+Pods just placed are *assumed*: they count on their node at once, until the API server shows them
+bound or the binding fails. Every change of a node gets a new generation; caches of per-node values
+read `changed_since` and recompute only the changed nodes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _OVER = frozenset({"Succeeded", "Failed"})
 
 
 def occupies_node(pod: Pod) -> bool:
-    """Whether a pod holds resources of a node: it is bound and has not ended."""
+    """Return whether the pod holds resources of a node: bound, and not Succeeded or Failed."""
     return bool(pod.spec.node_name) and pod.status.phase not in _OVER
 
 
 class ClusterState:
-    """Nodes with their pods, assumed ones included. Not for concurrent use."""
+    """The nodes and their pods, assumed pods included. Not for concurrent use."""
 
     def __init__(self, queries: QueryCache) -> None:
         self._queries = queries
@@ -50,7 +50,7 @@ class ClusterState:
     # nodes
 
     def set_node(self, node: Node) -> bool:
-        """Add or update a node; whether anything changed that matters here."""
+        """Add or update a node. Returns whether anything changed that scheduling depends on."""
         name = node.metadata.name
         info = self.nodes.get(name)
         if info is None:
@@ -69,7 +69,7 @@ class ClusterState:
         return True
 
     def remove_node(self, name: str) -> None:
-        """Forget a node; its pods wait for it to come back, or to be deleted."""
+        """Remove a node. Its pods are kept until it is added again or they are deleted."""
         info = self.nodes.pop(name, None)
         if info is None:
             return
@@ -88,7 +88,7 @@ class ClusterState:
     # pods
 
     def set_pod(self, pod: Pod) -> None:
-        """Take in a bound pod as the API server shows it; ended ones are counted out."""
+        """Add or update a bound pod from the API server; an ended pod is removed."""
         if not occupies_node(pod):
             self.remove_pod(pod)
             return
@@ -102,19 +102,20 @@ class ClusterState:
         self._put(placed(pod, self._queries.of_placed(pod)), pod.spec.node_name)
 
     def remove_pod(self, pod: Pod) -> None:
+        """Remove a pod, assumed or bound; no effect if it is unknown."""
         key = object_key(pod.metadata)
         self._assumed.discard(key)
         self._take_out(key)
 
     def assume(self, pod: Pod, query: PodQuery, node_name: str) -> None:
-        """Count a pod on a node before the API server says so."""
+        """Count a pod on a node before the API server shows it bound."""
         key = object_key(pod.metadata)
         self._take_out(key)
         self._put(Placed(key, pod, query), node_name)
         self._assumed.add(key)
 
     def forget(self, key: str) -> bool:
-        """Take an assumed pod back, because it was not bound; whether it was still assumed."""
+        """Remove an assumed pod whose binding failed. Returns whether it was still assumed."""
         if key not in self._assumed:
             return False
         self._assumed.discard(key)
@@ -125,7 +126,7 @@ class ClusterState:
         return key in self._assumed
 
     def home_of(self, key: str) -> str | None:
-        """The node a pod is counted on."""
+        """Return the name of the node the pod counts on; None if it counts on none."""
         return self._homes.get(key)
 
     def _find(self, key: str) -> Placed | None:
@@ -137,7 +138,7 @@ class ClusterState:
         return info.pods if info is not None else self._homeless.get(node_name, {})
 
     def _replace(self, key: str, pod: Placed) -> None:
-        """Keep the newer object of a pod whose place and needs are as before."""
+        """Replace the object of a pod whose node and requirements are unchanged."""
         info = self.nodes.get(self._homes[key])
         if info is None:
             self._homeless[self._homes[key]][key] = pod
@@ -173,17 +174,17 @@ class ClusterState:
         if pod.query.terms.has_affinity:
             self.affine_count -= 1
 
-    # nominations: pods that wait for their victims to leave a node
+    # nominations: pods that wait for their victims to terminate
 
     def nominate(self, pod: Pod, query: PodQuery, node_name: str) -> None:
-        """Keep room on a node for a pod that preempted others there."""
+        """Reserve resources on a node for a pod that preempted others there."""
         key = object_key(pod.metadata)
         self.withdraw(key)
         self._nominations[key] = node_name
         self._nominated.setdefault(node_name, {})[key] = Placed(key, pod, query)
 
     def withdraw(self, key: str) -> str | None:
-        """End a pod's nomination; the node it was for."""
+        """Remove a pod's nomination. Returns the name of the nominated node; None without one."""
         node_name = self._nominations.pop(key, None)
         if node_name is None:
             return None
@@ -198,14 +199,18 @@ class ClusterState:
         return bool(self._nominations)
 
     def nomination_of(self, pod: Pod) -> str:
-        """The node a pod is nominated to, "" for none; what was decided here is newer."""
+        """Return the name of the pod's nominated node; "" without one.
+
+        A nomination made here takes precedence over the pod's status, which may be older.
+        """
         return self._nominations.get(object_key(pod.metadata)) or pod.status.nominated_node_name
 
     def nominated_on(self, node_name: str) -> Iterable[Placed]:
+        """Return the pods nominated to the node, as a snapshot."""
         return tuple(self._nominated.get(node_name, {}).values())
 
     def set_leaving(self, key: str, is_leaving: bool = True) -> None:
-        """Note that a pod's deletion was asked for (or refused) before the API server shows it."""
+        """Mark or unmark a pod as terminating before the API server shows its deletion."""
         if is_leaving:
             self._leaving.add(key)
         else:
@@ -217,7 +222,7 @@ class ClusterState:
     # namespaces
 
     def set_namespace(self, name: str, labels: Labels | None) -> bool:
-        """Take in a namespace's labels, None when it is gone; whether they changed."""
+        """Set a namespace's labels; None for a deleted namespace. Returns whether they changed."""
         if self._namespaces.get(name) == labels:
             return False
         if labels is None:
@@ -228,12 +233,16 @@ class ClusterState:
         return True
 
     def namespace_labels(self, name: str) -> Labels:
+        """Return the namespace's labels; empty if the namespace is unknown."""
         return self._namespaces.get(name, {})
 
     # changes
 
     def changed_since(self, generation: int) -> list[str] | None:
-        """Names of nodes that changed or went since; None when that is no longer known."""
+        """Return the names of nodes changed or removed since that generation.
+
+        Returns None if the history no longer goes back that far; the caller then recomputes all.
+        """
         if generation < self._forgotten_before:
             return None
         names: list[str] = []
@@ -253,11 +262,11 @@ class ClusterState:
 
 
 def _is_same(known: Placed, pod: Pod) -> bool:
-    """Whether a pod asks of its node what it did before."""
+    """Return whether the pod still has the same labels, uid and node requirements."""
     before = known.pod
     if before.metadata.labels != pod.metadata.labels or before.metadata.uid != pod.metadata.uid:
         return False
-    # An assumed pod has no node name in its object yet; nothing else changes by binding.
+    # The object of an assumed pod has no node name yet; binding changes nothing else.
     return before.spec == pod.spec or (
         not before.spec.node_name
         and before.spec.containers == pod.spec.containers

@@ -1,7 +1,7 @@
-"""One decision: the node a pod goes to, or why to none, and who would have to leave.
+"""Scheduling cycle: selects a node for one pod, or reports why none fits and what to preempt.
 
-Pure but for its memory: nothing here waits, reads a clock or talks to a server, so between two
-events any number of decisions see one consistent cluster.
+Pure except for its caches: it never blocks, reads a clock or calls the API server, so all
+decisions between two events see one consistent cluster state.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from moorage.scheduler.preemption import Preemption, preempt
 from moorage.scheduler.query import PodQuery
 
 _PLANNED_NODES = 40_000
-"""Plans times nodes kept in memory, some 200 bytes each."""
+"""Limit of cached templates times nodes; each such entry takes some 200 bytes."""
 _FEWEST_PLANS = 4
 _FEWEST_SCORED = 100
 _MOST_SCORED = 200
@@ -43,9 +43,10 @@ NO_NODES_REASON = "NoNodes"
 
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
-    """No node: the message for people, which filters objected, and what to do about it.
+    """The result when no node fits: the event message and the filters that rejected nodes.
 
-    `preemption` clears a node for the pod; `ends_nomination` says an earlier one leads nowhere.
+    `preemption` makes room on a node for the pod, if possible; `ends_nomination` is set when an
+    existing nomination can no longer succeed.
     """
 
     message: str
@@ -55,7 +56,7 @@ class Unschedulable:
 
 
 class Cycle:
-    """Decides over one cluster state."""
+    """Runs scheduling cycles against one cluster state, caching results per pod template."""
 
     def __init__(self, state: ClusterState, rng: random.Random | None = None) -> None:
         self._state = state
@@ -64,7 +65,7 @@ class Cycle:
         self._next_start = 0
 
     def decide(self, pod: Pod, query: PodQuery) -> str | Unschedulable:
-        """The name of the node for a pod.
+        """Select a node for a pod. Returns the node's name, or Unschedulable if no node fits.
 
         Hot path: some 20 µs a pod of a known template, whatever the number of nodes
         (bench/scheduler.py).
@@ -105,7 +106,7 @@ class Cycle:
         return plan
 
     def _nominated(self, pod: Pod, plan: EquivalenceCache) -> str | None:
-        """The node that was cleared for this pod, once there is room."""
+        """Return the pod's nominated node if the pod fits there now; None otherwise."""
         name = self._state.nomination_of(pod)
         if not name or name not in plan.local:
             return None
@@ -124,7 +125,10 @@ class Cycle:
     def _choose_crosswise(
         self, plan: EquivalenceCache, cross: InterPodAffinity, is_free: Callable[[str], bool] | None
     ) -> str | None:
-        """The best of a sample of the feasible nodes, other nodes' pods considered."""
+        """Return the highest-scored of a sample of the feasible nodes; None if there is none.
+
+        Applies inter-pod affinity and topology spread. The search starts where the last one ended.
+        """
         nodes = self._state.nodes
         names = list(plan.local)
         if not names:
@@ -168,12 +172,15 @@ class Cycle:
         return lambda name: self._is_free(pod, query, name)
 
     def _is_free(self, pod: Pod, query: PodQuery, name: str) -> bool:
-        """Whether there is room beside the pods a node is being cleared for."""
+        """Return whether the pod fits on the node together with the pods nominated to it."""
         crowded = self._with_nominated(pod, self._state.nodes[name])
         return crowded is None or has_room(query, crowded)
 
     def _with_nominated(self, pod: Pod, node: NodeInfo) -> NodeInfo | None:
-        """The node as if pods nominated to it were there, None if none matters to this pod."""
+        """Return a copy of the node with its nominated pods of equal or higher priority added.
+
+        Returns None if there is no such pod; the pod itself is left out.
+        """
         key, priority = object_key(pod.metadata), pod.spec.priority or 0
         waiting = [
             nominated
@@ -224,7 +231,7 @@ class Cycle:
         )
 
     def _remembered(self, pod: Pod, plan: EquivalenceCache) -> Remembered:
-        """Every node's objection; computed once for a template while nothing changes."""
+        """Return every node's rejection, cached per template until the cluster state changes."""
         generation = self._state.generation
         has_nominations = self._state.has_nominations
         if (
@@ -254,9 +261,10 @@ class Cycle:
 
 
 def sample_size(node_count: int) -> int:
-    """How many feasible nodes are scored: all of up to 100, a falling share of more, 200 at most.
+    """Return how many feasible nodes to score: all up to 100, then a falling share, at most 200.
 
-    The share is upstream's default; the bound is ours, against the time a decision takes.
+    The share is kube-scheduler's default percentageOfNodesToScore; the upper bound is ours, to
+    limit the time of a decision.
     """
     share = max(50 - node_count // 125, _LEAST_SHARE)
     wanted = min(max(node_count * share // 100, _FEWEST_SCORED), _MOST_SCORED)

@@ -24,7 +24,7 @@ from moorage.scheduler.query import PodQuery
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """What the node object alone says about a template: an objection, or raw scores."""
+    """Results that depend on the node object alone: a rejection, or raw scores."""
 
     version: int
     rejection: Rejection | None
@@ -34,7 +34,7 @@ class _Standing:
 
 @dataclass(slots=True)
 class Remembered:
-    """The last failure of a template, valid while the cluster is as it was."""
+    """The last failed attempt of a template, valid while the cluster generation is the same."""
 
     generation: int
     rejections: dict[str, Rejection]
@@ -44,7 +44,7 @@ class Remembered:
 
 
 def remember(generation: int, rejections: dict[str, Rejection]) -> Remembered:
-    """What is known when every node has objected."""
+    """Summarize the rejections of all nodes: a count per reason and the set of filters."""
     return Remembered(
         generation,
         rejections,
@@ -54,7 +54,7 @@ def remember(generation: int, rejections: dict[str, Rejection]) -> Remembered:
 
 
 class EquivalenceCache:
-    """The feasible nodes of one template and their scores. Call `refresh` before asking."""
+    """The feasible nodes of one template and their scores. Call `refresh` before each use."""
 
     def __init__(
         self,
@@ -78,7 +78,10 @@ class EquivalenceCache:
         self._most_preference = 0
 
     def refresh(self) -> None:
-        """Take in what changed. Hot path: some 5 µs a changed node (bench/scheduler.py)."""
+        """Apply the changes of the cluster state since the last call.
+
+        Hot path: some 5 µs a changed node (bench/scheduler.py).
+        """
         if self.cross is not None:
             self.cross.refresh()
         changed = None if self._seen < 0 else self._state.changed_since(self._seen)
@@ -87,16 +90,16 @@ class EquivalenceCache:
         self._seen = self._state.generation
 
     def standing(self, node: NodeInfo) -> _Standing:
-        """The static answer for one node."""
+        """Return the static filters' result for the node, recomputed if its object changed."""
         known = self._standings.get(node.name)
         if known is None or known.version != node.static_version:
             known = self._standings[node.name] = self._stand(node)
         return known
 
     def best(self, is_free: Callable[[str], bool] | None) -> str | None:
-        """The name of the feasible node with the highest score, a random one among equals.
+        """Return the feasible node of highest score, at random among equals; None without one.
 
-        `is_free` may object to a node (one kept for a nominated pod); the next best is taken then.
+        Nodes for which `is_free` returns False (reserved for a nominated pod) are skipped.
         """
         heap, stamps = self._heap, self._stamps
         aside: list[tuple[int, float, int, str]] = []
@@ -115,7 +118,11 @@ class EquivalenceCache:
         return rejection
 
     def _update(self, changed: list[str]) -> bool:
-        """Recompute the changed nodes; False when all must be, because a scale moved."""
+        """Recompute the changed nodes.
+
+        Returns False if a node exceeds a maximum that scores are normalized by: then all must be
+        recomputed.
+        """
         nodes = self._state.nodes
         for name in changed:
             node = nodes.get(name)

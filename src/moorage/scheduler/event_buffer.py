@@ -1,7 +1,7 @@
-"""Event buffer: a burst of bindings is neither slowed by its events nor loses them.
+"""Event buffer: keeps the events of a burst of bindings without delaying the bindings.
 
-The recorder drops what its short queue cannot hold. Events wait here in order and go on in batches
-that it can take; under load they come later than the bindings they report.
+The recorder drops events that exceed its short queue. This buffer keeps them in order and forwards
+them in batches the recorder can hold; under load events lag behind the bindings they report.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = Log(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BufferedEvent:
-    """One event to be recorded."""
+    """One event waiting to be recorded."""
 
     about: ObjectReference
     type: str
@@ -31,7 +31,7 @@ class BufferedEvent:
 
 
 class EventBuffer:
-    """Hands events to a recorder that someone else runs. Of too many, the oldest are dropped."""
+    """Forwards events to a recorder, which the caller runs. When full, drops the oldest event."""
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
@@ -40,13 +40,14 @@ class EventBuffer:
         self._dropped = 0
 
     def announce(self, about: ObjectReference, type_: str, reason: str, message: str) -> None:
+        """Queue an event for recording. Does not block."""
         if len(self._waiting) == _LIMIT:
             self._dropped += 1
         self._waiting.append(BufferedEvent(about, type_, reason, message))
         self._has_some.set()
 
     async def run(self) -> None:
-        """Hand on until cancelled."""
+        """Forward events until cancelled. Logs how many events were dropped."""
         while True:
             self._has_some.clear()
             await self._hand_on()

@@ -1,6 +1,6 @@
-"""Explanation of a pod's placement: every node with every objection, and a remedy for each.
+"""Explanation of a pod's placement: every rejection of every node, each with a remedy.
 
-Pure, for `moor explain`: takes the present objects and applies the scheduler's own filters.
+Pure, used by `moor explain`: applies the scheduler's own filters to the current objects.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from moorage.scheduler.query import PodQuery, QueryCache, make_query
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """One filter's reasons against a node, with this node's facts, and the way out."""
+    """One filter's reasons for rejecting a node, the node's values it compared, and a remedy."""
 
     filter: str
     reasons: tuple[str, ...]
@@ -33,7 +33,7 @@ class Objection:
 
 @dataclass(frozen=True, slots=True)
 class NodeVerdict:
-    """One node: suitable, or every objection."""
+    """The result for one node: every objection; none if the node is suitable."""
 
     node_name: str
     objections: tuple[Objection, ...]
@@ -45,10 +45,10 @@ class NodeVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All nodes' verdicts. `blocked_by` is what holds the pod back before any node is looked at.
+    """The verdicts of all nodes. `blocked_by` is what stops the pod before any node is considered.
 
-    `summary` is one sentence in the form of the scheduler's event; `handler` is the CRI handler the
-    pod's class stands for, None when the class is missing.
+    `summary` is one sentence in the form of the scheduler's event; `handler` is the CRI handler of
+    the pod's RuntimeClass, None when the class does not exist.
     """
 
     summary: str
@@ -66,10 +66,10 @@ def explain(
     namespace_labels: Mapping[str, Mapping[str, str]] | None = None,
     filters_by_handler: bool = True,
 ) -> Explanation:
-    """What every filter says of every node for this pod.
+    """Run every filter on every node for this pod and return the results.
 
-    `pods` are all pods of the cluster; the pod itself, if bound, is counted out first, so a running
-    pod is explained as if it were to be scheduled now.
+    `pods` are all pods of the cluster; the pod itself is left out of them, so a running pod is
+    explained as if it were scheduled now.
     """
     handler, missing = _handler(pod, runtime_classes)
     query = make_query(pod, handler if filters_by_handler else None, missing)

@@ -33,7 +33,10 @@ _HARD_EFFECTS = (NO_SCHEDULE, NO_EXECUTE)
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a node is not for a pod: which filter said so, and its sentences."""
+    """The rejection of a node by a filter: the plugin name and its status reasons.
+
+    `is_resolvable` means that preemption on the node may help.
+    """
 
     filter: str
     reasons: tuple[str, ...]
@@ -75,7 +78,10 @@ def affinity(query: PodQuery, node: NodeInfo) -> Rejection | None:
 
 
 def runtime_handler(query: PodQuery, node: NodeInfo) -> Rejection | None:
-    """The node lacks the handler of the pod's class. The default handler is always there."""
+    """Reject a node that lacks the runtime handler of the pod's class.
+
+    The default handler ("") and a node that reports no handlers at all always pass.
+    """
     if not query.handler or node.handlers is None or query.handler in node.handlers:
         return None
     return Rejection(RUNTIME_HANDLER, (f'node(s) lack runtime handler "{query.handler}"',))
@@ -90,7 +96,7 @@ def ports(query: PodQuery, node: NodeInfo) -> Rejection | None:
 
 
 def fit(query: PodQuery, node: NodeInfo) -> Rejection | None:
-    """Every resource there is too little of, not only the first."""
+    """Reject a node without enough free resources, listing every insufficient one."""
     short = tuple(_shortages(query, node))
     if not short:
         return None
@@ -99,7 +105,7 @@ def fit(query: PodQuery, node: NodeInfo) -> Rejection | None:
 
 
 def _shortages(query: PodQuery, node: NodeInfo) -> Iterator[tuple[str, bool]]:
-    """(reason, whether the node would be large enough when empty)"""
+    """Yield (reason, whether the node would be large enough when empty)."""
     if len(node.pods) + 1 > node.max_pods:
         yield "Too many pods", True
     for name, wanted in query.needs:
@@ -109,7 +115,10 @@ def _shortages(query: PodQuery, node: NodeInfo) -> Iterator[tuple[str, bool]]:
 
 
 def has_room(query: PodQuery, node: NodeInfo) -> bool:
-    """`fit` and `ports` without their reasons. Hot path: under 1 µs (bench/scheduler.py)."""
+    """Return whether `fit` and `ports` pass, without building reasons.
+
+    Hot path: under 1 µs (bench/scheduler.py).
+    """
     if len(node.pods) >= node.max_pods:
         return False
     allocatable, used = node.allocatable, node.used
@@ -127,13 +136,13 @@ STATIC_FILTERS: tuple[Check, ...] = (
     affinity,
     runtime_handler,
 )
-"""Those whose answer changes only when the node object does."""
+"""Filters whose result changes only when the node object does."""
 
 LOCAL_FILTERS: tuple[Check, ...] = (*STATIC_FILTERS, ports, fit)
 
 
 def local_rejection(query: PodQuery, node: NodeInfo) -> Rejection | None:
-    """The first filter's objection, as Kubernetes reports it."""
+    """Return the first filter's rejection, as kube-scheduler does; None if all filters pass."""
     for check in LOCAL_FILTERS:
         rejection = check(query, node)
         if rejection is not None:
@@ -142,12 +151,13 @@ def local_rejection(query: PodQuery, node: NodeInfo) -> Rejection | None:
 
 
 def local_rejections(query: PodQuery, node: NodeInfo) -> list[Rejection]:
-    """Every filter's objection, for explanations."""
+    """Return every filter's rejection, for explanations."""
     rejections = (check(query, node) for check in LOCAL_FILTERS)
     return [rejection for rejection in rejections if rejection is not None]
 
 
 def passes_static(query: PodQuery, node: NodeInfo) -> bool:
+    """Return whether all static filters pass."""
     return all(check(query, node) is None for check in STATIC_FILTERS)
 
 

@@ -1,7 +1,8 @@
-"""Queueing hints: which waiting pods an event may make schedulable.
+"""Queueing hints: which unschedulable pods an event may make schedulable.
 
-Each hint tries the event on the pods' query itself, so pods wake only for a change that lets them
-as far as one node decides it. Rules about other pods wake on any change of pods or nodes.
+Each hint checks the event against the pods' query, so for filters that depend on one node a pod is
+requeued only if that node would now accept it. Pods rejected by inter-pod affinity or topology
+spread are requeued on any change of pods or node labels.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _WANTS_ROOM = frozenset({NODE_RESOURCES_FIT, NODE_PORTS})
 
 
 def node_changed(before: NodeInfo | None, after: NodeInfo) -> Hint:
-    """A node came, or changed in what it offers."""
+    """Return the hint for a node added, or updated in a way scheduling depends on."""
     is_about_labels = before is None or before.labels != after.labels
 
     def helps(query: PodQuery, rejected_by: frozenset[str]) -> bool:
@@ -50,12 +51,12 @@ def _newly_takes(query: PodQuery, before: NodeInfo | None, after: NodeInfo) -> b
 
 
 def node_gone() -> Hint:
-    """A node went, and with it a topology domain perhaps."""
+    """Return the hint for a removed node, which may remove a topology domain."""
     return lambda _, rejected_by: TOPOLOGY_SPREAD in rejected_by
 
 
 def room_freed(node: NodeInfo | None) -> Hint:
-    """A pod left a node, or takes less of it."""
+    """Return the hint for a pod that left its node or lowered its requests."""
 
     def helps(query: PodQuery, rejected_by: frozenset[str]) -> bool:
         if rejected_by & _LOOKS_AT_PODS:
@@ -68,15 +69,15 @@ def room_freed(node: NodeInfo | None) -> Hint:
 
 
 def pod_placed() -> Hint:
-    """A pod came onto a node, or changed its labels there."""
+    """Return the hint for a pod placed on a node, or with changed labels there."""
     return lambda _, rejected_by: bool(rejected_by & _LOOKS_AT_PODS)
 
 
 def class_changed(name: str) -> Hint:
-    """A RuntimeClass came, or stands for another handler now."""
+    """Return the hint for a RuntimeClass created, or with a changed handler."""
     return lambda query, _: query.spec.runtime_class_name == name
 
 
 def namespace_changed() -> Hint:
-    """A namespace's labels changed, which namespace selectors see."""
+    """Return the hint for changed namespace labels, which namespace selectors match on."""
     return lambda _, rejected_by: INTER_POD_AFFINITY in rejected_by

@@ -1,4 +1,4 @@
-"""Informers of a scheduler, its own or shared with the controllers."""
+"""Informers of the scheduler, its own or shared with the controllers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 @dataclass(frozen=True, slots=True)
 class SchedulerInformers:
-    """Whole collections, of all namespaces. The creator runs them.
+    """Informers of whole collections, all namespaces included. The creator runs them.
 
-    Pods that have ended may be in or not: they are passed over. For pods and nodes the resources
-    of `lean` save most of the memory.
+    Ended pods may be included or not: the scheduler ignores them. The trimmed resources of
+    `trimming` for pods and nodes save most of the memory.
     """
 
     pods: Informer[Pod]
@@ -32,7 +32,7 @@ class SchedulerInformers:
 
     @classmethod
     def of(cls, client: Client, clock: Clock) -> SchedulerInformers:
-        """Informers of the scheduler's own, not yet running."""
+        """Create informers for one scheduler, not yet running."""
         return cls(
             pods=Informer(client, TRIMMED_PODS, field_selector=_NOT_ENDED, clock=clock),
             nodes=Informer(client, TRIMMED_NODES, clock=clock),

@@ -1,8 +1,8 @@
-"""Inter-pod affinity and topology spread: what depends on the pods of other nodes.
+"""Inter-pod affinity and topology spread: filters and scores that depend on other nodes' pods.
 
 For one pod template the cluster is summed up in tables, topology value → count. Each node adds its
-own share; when a node changes, only its share is recomputed. Preemption tries a changed copy of a
-node by the same means. Source: kube-scheduler InterPodAffinity and PodTopologySpread.
+own share; when a node changes, only its share is recomputed. Preemption evaluates a changed copy of
+a node in the same way. Source: kube-scheduler InterPodAffinity and PodTopologySpread.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Table = dict[str, int]
 _Share = list[tuple[Table, str, int]]
 
 _HARD_AFFINITY_WEIGHT = 1
-"""What another pod's required affinity to this pod counts in scoring."""
+"""Score weight of an existing pod's required affinity to this pod (hardPodAffinityWeight)."""
 
 DEFAULT_SPREAD = (
     Spread(HOSTNAME, max_skew=3, min_domains=1, selector=labels.EVERYTHING),
     Spread(ZONE, max_skew=5, min_domains=1, selector=labels.EVERYTHING),
 )
-"""How pods of one controller are spread that ask for nothing. Upstream finds the pods by the
-selectors of services and controllers; here it is by the controller's uid."""
+"""Default constraints for pods of a controller that declare none. kube-scheduler selects the pods
+by the selectors of services and controllers; here they are counted by the controller's uid."""
 
 _AFFINITY = Rejection(INTER_POD_AFFINITY, ("node(s) didn't match pod affinity rules",))
 _ANTI_AFFINITY = Rejection(
@@ -55,7 +55,7 @@ _UNLABELLED = Rejection(
 
 
 class InterPodAffinity:
-    """The tables of one pod template. Call `refresh` before asking."""
+    """The tables of one pod template. Call `refresh` before each use."""
 
     def __init__(self, pod: Pod, query: PodQuery, state: ClusterState) -> None:
         self._namespace = pod.metadata.namespace
@@ -82,7 +82,7 @@ class InterPodAffinity:
         self._limits: list[int | None] = [None] * len(self._terms.hard_spread)
 
     def refresh(self) -> None:
-        """Take in what changed in the cluster since the last time."""
+        """Recompute the shares of nodes that changed since the last call."""
         state = self._state
         changed = state.changed_since(self._seen)
         if changed is None or self._seen < 0:
@@ -93,7 +93,7 @@ class InterPodAffinity:
         self._seen = state.generation
 
     def put(self, name: str, node: NodeInfo | None) -> None:
-        """Count a node as it now is; None when it is gone. Also with a copy, to try a change."""
+        """Replace a node's share; None removes it. Preemption passes a changed copy of the node."""
         for table, value, count in self._shares.pop(name, ()):
             _add(table, value, -count)
         if node is not None:
@@ -199,7 +199,10 @@ class InterPodAffinity:
     # filter
 
     def rejection(self, node: NodeInfo) -> Rejection | None:
-        """The first objection: spread, then affinity, anti-affinity, other pods' anti-affinity."""
+        """Return the first rejection of the node; None if it passes.
+
+        Order: topology spread, affinity, anti-affinity, existing pods' anti-affinity.
+        """
         if self._terms.hard_spread:
             rejection = self._spread_rejection(node)
             if rejection is not None:
@@ -207,7 +210,7 @@ class InterPodAffinity:
         return self._affinity_rejection(node)
 
     def rejections(self, node: NodeInfo) -> list[Rejection]:
-        """Both filters' objections, for explanations."""
+        """Return the rejections of both filters, for explanations."""
         rejections = (self._spread_rejection(node), self._affinity_rejection(node))
         return [rejection for rejection in rejections if rejection is not None]
 
@@ -224,10 +227,10 @@ class InterPodAffinity:
         return None
 
     def _limit(self, index: int, spread: Spread) -> int:
-        """How many alike pods a domain may have and still take this one."""
+        """Return the highest count of matching pods at which a domain still accepts this pod."""
         domains, counts = self._hard_domains[index], self._hard_counts[index]
         fewest = 0
-        # At least one: without a domain none is the fewest.
+        # `min_domains` is at least 1, so `min` never sees an empty table.
         if len(domains) >= spread.min_domains:
             fewest = min(counts.get(value, 0) for value in domains)
         return spread.max_skew + fewest - spread.selector.matches(self._labels)
@@ -250,13 +253,13 @@ class InterPodAffinity:
             return False
         if all(here[t.topology_key] in self._near.get(t.topology_key, {}) for t in terms):
             return True
-        # The first of a group that wants to be together would otherwise wait for ever.
+        # Without this, the first pod of a group with affinity to itself would never be scheduled.
         return not any(self._near.values()) and all(map(self._is_meant, terms))
 
     # score
 
     def spread_scores(self, nodes: Sequence[NodeInfo]) -> list[int]:
-        """0 to 100 a node, higher where fewer alike pods run.
+        """Return a score of 0 to 100 per node, higher where fewer matching pods run.
 
         Hot path: under 1 µs a node (bench/scheduler.py).
         """
@@ -270,7 +273,7 @@ class InterPodAffinity:
         return [by_name.get(node.name, 0) for node in nodes]
 
     def _spread_sums(self, nodes: Sequence[NodeInfo]) -> list[int]:
-        """Alike pods in each node's domains, weighed by how many domains there are."""
+        """Return per node the matching pods in its domains, weighted by the number of domains."""
         sums = [0.0] * len(nodes)
         for spread, table in zip(self._soft, self._soft_counts, strict=True):
             key, tolerance = spread.topology_key, spread.max_skew - 1
@@ -284,7 +287,7 @@ class InterPodAffinity:
         return [int(total + 0.5) for total in sums]
 
     def affinity_scores(self, nodes: Sequence[NodeInfo]) -> list[int]:
-        """0 to 100 a node, by the wishes of this pod and of those that run."""
+        """Return a score of 0 to 100 per node, from this and the existing pods' preferences."""
         raw = [0] * len(nodes)
         for key, table in self._wishes.items():
             if table:
@@ -299,7 +302,7 @@ class InterPodAffinity:
 
 
 def _upside_down(sums: list[int]) -> list[int]:
-    """Scores from counts: the smaller the count, the nearer to 100."""
+    """Convert counts to scores of 0 to 100: the smaller the count, the higher the score."""
     most, least = max(sums, default=0), min(sums, default=0)
     if most == 0:
         return [100] * len(sums)

@@ -1,8 +1,8 @@
-"""The running scheduler: events in, decisions, calls out.
+"""Scheduling loop: informer events in, decisions, API calls out.
 
-Informer events change the cluster state and wake waiting pods; one task takes pods from the queue
-and decides, without waiting in between, so a decision never sees half an event; calls to the server
-run beside it. Nothing is polled: with nothing to do, nothing runs.
+Informer events update the cluster state and requeue pods. One task pops pods from the queue and
+decides without awaiting in between, so a decision never sees half an event; API calls run
+concurrently. Nothing polls.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from moorage.scheduler.queue import Hint, SchedulingQueue, Waiting
 log = Log(__name__)
 
 _DECISIONS_A_TURN = 16
-"""After so many decisions the other tasks get a turn, though nothing is waited for."""
+"""Number of decisions after which the loop yields to other tasks."""
 
 _OVER = frozenset({"Succeeded", "Failed"})
 
@@ -47,7 +47,7 @@ async def run_scheduler(
 ) -> None:
     """Schedule pods until cancelled.
 
-    Given `informers`, someone else runs them; otherwise the scheduler makes and runs its own.
+    The caller runs the `informers` it passes; without them the scheduler creates and runs its own.
     """
     own = None if informers is not None else SchedulerInformers.of(client, clock)
     followed = informers or own
@@ -68,7 +68,7 @@ async def run_scheduler(
 
 
 class Scheduler:
-    """The state, the queue and what connects them. `run` in a task group."""
+    """Connects informers, cluster state, queue and API calls. Await `run` in a task group."""
 
     def __init__(
         self,
@@ -94,11 +94,11 @@ class Scheduler:
         )
 
     async def run(self) -> None:
-        """Follow the informers and schedule until cancelled."""
+        """Block until the informers have synced, then schedule until cancelled."""
         informers = self._informers
         for informer in informers.all:
             await informer.wait_synced()
-        # The cluster first, then the pods that want a place in it.
+        # Nodes before pods: a pod must not be tried before the nodes are known.
         informers.namespaces.add_handler(self._on_namespace)
         informers.runtime_classes.add_handler(self._on_class)
         informers.nodes.add_handler(self._on_node)
@@ -140,7 +140,7 @@ class Scheduler:
         )
 
     def _not_bound(self, entry: Waiting, node_name: str, message: str) -> None:
-        """The server refused: the room is free again and the pod, if still there, tries later."""
+        """Release the node's resources after a failed binding and retry the pod with backoff."""
         if self._state.forget(entry.key):
             self._wake(hints.room_freed(self._state.nodes.get(node_name)))
         if self._queue.get(entry.key) is not entry:
@@ -182,7 +182,7 @@ class Scheduler:
         self._queue.promote(entry)
 
     def _end_nomination(self, key: str, home: str) -> None:
-        """The pod has a node; if it is another than was kept for it, that one is free again."""
+        """Remove a placed pod's nomination; if to another node, requeue pods that fit there."""
         kept = self._state.withdraw(key)
         if kept is not None and kept != home:
             self._wake(hints.room_freed(self._state.nodes.get(kept)))
@@ -195,7 +195,7 @@ class Scheduler:
         ]
 
     def _withdraw(self, weaker: Placed) -> None:
-        """A nominated pod gives way to a more important one and looks for another node."""
+        """Remove the nomination of a lower-priority pod and requeue that pod."""
         self._state.withdraw(weaker.key)
         patch = status.with_nomination(status.no_change(weaker.pod), None)
         self._actions.patch_status(weaker.pod, patch)
@@ -214,7 +214,10 @@ class Scheduler:
         nominates: bool = False,
         node_name: str | None = None,
     ) -> None:
-        """Write the condition, and the nomination if it changes; the same is not written twice."""
+        """Patch the PodScheduled condition, and the nominated node if `nominates` is set.
+
+        An unchanged condition is not written again.
+        """
         if entry.reported == (reason, message) and not nominates:
             return
         entry.reported = (reason, message)
@@ -315,7 +318,7 @@ class Scheduler:
                 self._queue.promote(entry)
 
     def _turn_away(self, key: str, pod: Pod) -> None:
-        """The pod is not, or no more, for us; one that is being bound is left to its binding."""
+        """Drop a pod that is not, or no longer, ours; keep an assumed one until it is bound."""
         entry = self._queue.get(key)
         if entry is not None and self._state.is_assumed(key):
             entry.pod = pod
@@ -332,7 +335,7 @@ class Scheduler:
         )
 
     def _renominate(self, pod: Pod) -> None:
-        """After a restart, room is kept again for pods whose victims are leaving."""
+        """Restore the nomination in a pod's status, as after a restart of the scheduler."""
         node_name = pod.status.nominated_node_name
         if node_name:
             query = self._queries.of_waiting(pod, self._informers.runtime_classes.get)

@@ -1,4 +1,4 @@
-"""The sentences people read when a pod finds no node, in Kubernetes 1.36's form.
+"""FailedScheduling messages, in the form of kube-scheduler 1.36.
 
 0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s). no new claims
 to deallocate, preemption: 0/3 nodes are available: …
@@ -22,13 +22,13 @@ _NOTE_LIMIT = 1024
 
 
 def unavailable(node_count: int, reasons: Mapping[str, int], conclusion: str = "") -> str:
-    """How many nodes failed for which reason, then what preemption would do (if said)."""
+    """Return the message with the node count per reason, then the preemption result, if given."""
     counted = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
     return _joined(node_count, counted, conclusion)
 
 
 def unavailable_anywhere(node_count: int, why: str, conclusion: str = "") -> str:
-    """The same when one reason, found before any node was looked at, rules them all out."""
+    """Return the message for one reason, known before filtering, that rules out all nodes."""
     return _joined(node_count, why, conclusion)
 
 
@@ -42,15 +42,15 @@ def _joined(node_count: int, reason: str, conclusion: str) -> str:
 
 
 def histogram(rejections: Iterable[Rejection]) -> Counter[str]:
-    """How many nodes gave each reason."""
+    """Count the nodes that gave each reason."""
     return Counter(reason for rejection in rejections for reason in rejection.reasons)
 
 
 def after_preemption(message: str) -> str:
-    """The conclusion of a failed preemption, next to what device claims would have said."""
+    """Return the conclusion of a failed preemption, after the part about device claims (DRA)."""
     return f"no new claims to deallocate, preemption: {message}"
 
 
 def event_note(message: str) -> str:
-    """A message cut to what an event may hold."""
+    """Cut the message to 1024 characters, the limit of an event's note."""
     return message if len(message) <= _NOTE_LIMIT else message[: _NOTE_LIMIT - 4] + " ..."

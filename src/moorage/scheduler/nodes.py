@@ -1,4 +1,4 @@
-"""A node as the scheduler sees it: what it offers and what is taken, in plain numbers."""
+"""Node info: a node's allocatable resources and their use, as plain integers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A pod on a node, or about to be, and what it takes there."""
+    """A pod bound, assumed or nominated to a node, with its query."""
 
     key: str
     pod: Pod
@@ -34,7 +34,7 @@ def placed(pod: Pod, query: PodQuery) -> Placed:
 
 
 class NodeInfo:
-    """One node's offer (from its object) and use (the sum over its pods).
+    """One node's allocatable resources (from its object) and their use (summed over its pods).
 
     `static_version` changes with the node object; no two nodes of a cluster ever share one.
     """
@@ -71,7 +71,7 @@ class NodeInfo:
         self.set_node(node)
 
     def set_node(self, node: Node) -> None:
-        """Take over what the node object says."""
+        """Read labels, taints, allocatable, handlers and images from the node object."""
         status = node.status
         self.node = node
         self.name = node.metadata.name
@@ -82,19 +82,19 @@ class NodeInfo:
         self.max_pods = self.allocatable.get("pods", 0)
         self.hard_taints = _with_effect(node.spec.taints, (NO_SCHEDULE, NO_EXECUTE))
         self.soft_taints = _with_effect(node.spec.taints, (PREFER_NO_SCHEDULE,))
-        # A node that reports no handlers at all has an old kubelet or engine: not known, not none.
+        # No handlers reported: an old kubelet or engine. The set is unknown (None), not empty.
         self.handlers = frozenset(handler.name for handler in status.runtime_handlers) or None
         self.images = {name: image.size_bytes for image in status.images for name in image.names}
 
     def add(self, pod: Placed) -> None:
-        """Count a pod in. It must not be on the node yet."""
+        """Add a pod and its use. The pod must not be on the node yet."""
         self._count(pod, 1)
         self.pods[pod.key] = pod
         if pod.query.terms.has_affinity:
             self.affine[pod.key] = pod
 
     def remove(self, key: str) -> Placed:
-        """Count a pod out. Raises KeyError when it is not on the node."""
+        """Remove a pod and its use. Returns the pod; raises KeyError if it is not on the node."""
         pod = self.pods.pop(key)
         self.affine.pop(key, None)
         self._count(pod, -1)
@@ -113,7 +113,7 @@ class NodeInfo:
             _tally(self.owners, query.owner_uid, sign)
 
     def copy(self) -> NodeInfo:
-        """A copy to try changes on."""
+        """Return a copy on which changes can be tried."""
         other = NodeInfo.__new__(NodeInfo)
         for name in NodeInfo.__slots__:
             setattr(other, name, getattr(self, name))
@@ -123,7 +123,7 @@ class NodeInfo:
 
 
 def offers_differ(before: Node, after: Node) -> bool:
-    """Whether a node changed in anything the scheduler looks at (heartbeats do not count)."""
+    """Return whether anything changed that scheduling depends on (heartbeats do not count)."""
     return (
         before.metadata.labels != after.metadata.labels
         or before.spec != after.spec

@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 DEFAULT_SCHEDULER = "default-scheduler"
-"""The name a pod carries when its author chose no scheduler, and the events' component."""
+"""Default of a pod's `spec.schedulerName`, and the reporting component of events."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerOptions:
     """Settings of one scheduler.
 
-    `name` is the `spec.schedulerName` it answers to. `filters_by_handler` keeps pods off nodes that
-    say which runtime handlers they have and lack the pod's; off is what Kubernetes does. `workers`
-    is how many API calls (bindings, status patches, victims' deletions) may be under way at once,
-    `event_senders` how many events beside them: fewer, since a binding matters more than its event.
+    `name` is the `spec.schedulerName` of the pods it schedules. `filters_by_handler` rejects nodes
+    that report their runtime handlers and lack the pod's; kube-scheduler has no such filter.
+    `workers` is the number of concurrent API calls (bindings, status patches, victims' deletions),
+    `event_senders` that of concurrent event requests beside them: fewer, since a binding matters
+    more than its event.
     """
 
     name: str = DEFAULT_SCHEDULER

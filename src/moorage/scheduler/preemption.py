@@ -1,7 +1,7 @@
-"""Preemption: which pods are evicted so that one of higher priority can run.
+"""Preemption: selects victims to evict so that a pod of higher priority can run.
 
-Pure: nodes are copied, pods are taken out of the copy and as many as possible put back. Disruption
-budgets do not exist here, so no victim is spared for one. Source: kube-scheduler DefaultPreemption.
+Pure: removes pods from a copy of the node and reprieves as many as possible. Disruption budgets are
+not implemented, so none protects a victim. Source: kube-scheduler DefaultPreemption.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NO_VICTIMS = Rejection("DefaultPreemption", (messages.NO_VICTIMS,))
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """The node to clear for a pod, and who has to leave it, most important first."""
+    """The node to nominate and the victims on it, most important first."""
 
     node_name: str
     victims: tuple[Placed, ...]
@@ -39,7 +39,7 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class NoPreemption:
-    """Why no pod is preempted; `is_hopeless` ends a nomination the pod may have."""
+    """The reason why no pod is preempted; `is_hopeless` ends an existing nomination."""
 
     message: str
     is_hopeless: bool = False
@@ -53,9 +53,9 @@ def preempt(
     rejections: Mapping[str, Rejection],
     rng: random.Random,
 ) -> Preemption | NoPreemption:
-    """The cheapest way to make room, or why there is none.
+    """Return the candidate node with the lowest cost, or NoPreemption with the reason.
 
-    `rejections` are the nodes' objections of the failed attempt; `cross` is refreshed.
+    `rejections` holds each node's rejection of the failed attempt; `cross` must be refreshed.
     """
     refusal = _ineligible(pod, state, rejections)
     if refusal:
@@ -107,7 +107,10 @@ def _dry_run(
     names: Sequence[str],
     rng: random.Random,
 ) -> tuple[list[Preemption], list[Rejection]]:
-    """Enough candidates, begun at a random node, and the objections that remain elsewhere."""
+    """Collect candidates, starting at a random node, until there are enough.
+
+    Returns the candidates and the rejections of nodes where preemption does not help.
+    """
     preemptions: list[Preemption] = []
     failed: list[Rejection] = []
     if not names:
@@ -128,7 +131,10 @@ def _dry_run(
 def victims_on(
     pod: Pod, query: PodQuery, state: ClusterState, cross: InterPodAffinity | None, node: NodeInfo
 ) -> tuple[Placed, ...] | Rejection:
-    """The fewest, least important pods that must leave this node, or what still objects."""
+    """Return the pods to evict from this node, as few and unimportant as possible.
+
+    Returns the remaining Rejection if evicting all pods of lower priority does not help.
+    """
     priority = pod.spec.priority or 0
     weaker = sorted(
         (entry for entry in node.pods.values() if entry.priority < priority), key=_importance
@@ -169,12 +175,15 @@ def _objection(
 
 
 def _importance(pod: Placed) -> tuple[int, str]:
-    """Sorts the most important first: higher priority, then longer running."""
+    """Return the sort key that puts the most important first: priority, then earliest start."""
     return -pod.priority, pod.pod.status.start_time or _NOT_STARTED
 
 
 def _cost(candidate: Preemption) -> tuple[int, int, int, tuple[int, ...]]:
-    """Sorts the cheapest first: low highest priority, low sum, few, and started lately."""
+    """Return the sort key that puts the cheapest candidate first.
+
+    Order: lowest highest priority, lowest sum of priorities, fewest victims, latest start time.
+    """
     victims = candidate.victims
     highest = max(victim.priority for victim in victims)
     started = min(

@@ -1,8 +1,8 @@
-"""Query: what one pod requires of a node, as plain numbers and parsed terms.
+"""Pod query: one pod's requirements on a node, as integers and parsed terms.
 
-Pods of one template require the same, so queries are cached by the bytes of the fields they are
-made of; everything after this module compares integers. CPU is in thousandths,
-all else in whole units.
+Pods of one template have the same requirements, so queries are cached by the encoded fields they
+are computed from; all later code compares integers. CPU is in thousandths, all else in whole
+units.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ HostPort = tuple[str, int, str]
 """(protocol, port, host address; "" is any)"""
 
 _UNSTATED = {"cpu": "100m", "memory": "200Mi"}
-"""What scoring takes a container to use that requests nothing."""
+"""Requests that scoring assumes for a container without requests (kube-scheduler's defaults)."""
 _FIRST = ("cpu", "memory", "ephemeral-storage")
 _REMEMBERED = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodQuery:
-    """The scheduling side of a pod specification. Compared by identity: the cache shares it.
+    """The requirements of a pod specification. Compared by identity: the cache shares it.
 
-    `needs` are the positive requests with overhead, CPU first; `shown_…` are the amounts scoring
-    counts. `handler` is the CRI handler a node must have, None when the filter is off;
-    `missing_class` names a class that does not exist. `named_nodes` are the only nodes required
-    affinity admits by name, None when it admits by other means.
+    `needs` are the positive requests with overhead, CPU first; `shown_…` are the amounts used for
+    scoring. `handler` is the CRI handler a node must have, None when the filter is off;
+    `missing_class` is the name of a RuntimeClass that does not exist. `named_nodes` are the only
+    nodes that required node affinity allows by name, None when it does not restrict names.
     """
 
     spec: PodSpec
@@ -59,23 +59,26 @@ class PodQuery:
 
     @property
     def soft_tolerations(self) -> tuple[Toleration, ...]:
-        """Those for PreferNoSchedule taints."""
+        """Return the tolerations that apply to PreferNoSchedule taints."""
         return tuple(t for t in self.tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
 
 
 class QueryCache:
-    """Queries of the templates seen lately. `filters_by_handler` as in SchedulerOptions."""
+    """Bounded cache of queries by template. `filters_by_handler` is as in SchedulerOptions."""
 
     def __init__(self, *, filters_by_handler: bool = True) -> None:
         self._filters_by_handler = filters_by_handler
         self._known: OrderedDict[object, PodQuery] = OrderedDict()
 
     def of_placed(self, pod: Pod) -> PodQuery:
-        """The query of a pod that has its node: its class no longer matters."""
+        """Return the query of a bound pod, without its handler: its class no longer matters."""
         return self._get(pod, None, "")
 
     def of_waiting(self, pod: Pod, classes: ClassLookup) -> PodQuery:
-        """The query of a pod that wants a node, its class resolved as of now."""
+        """Return the query of a pending pod, its RuntimeClass resolved now.
+
+        If the class does not exist, `missing_class` is set in the result.
+        """
         if not self._filters_by_handler:
             return self._get(pod, None, "")
         try:
@@ -95,7 +98,7 @@ class QueryCache:
 
 
 def template_key(pod: Pod) -> bytes:
-    """Bytes equal for pods that ask the same of a node.
+    """Return a cache key that is equal for pods with the same requirements on a node.
 
     Hot path: some 3 µs (bench/scheduler.py).
     """
@@ -125,14 +128,14 @@ def template_key(pod: Pod) -> bytes:
 
 
 def _homeless(pod: Pod) -> Pod:
-    # The cache shares a query between pods on different nodes and pods that still wait for one.
+    # The cache shares a query between pods on different nodes and pending pods.
     if not pod.spec.node_name:
         return pod
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
 
 
 def make_query(pod: Pod, handler: str | None = None, missing_class: str = "") -> PodQuery:
-    """The query of one pod, computed afresh."""
+    """Compute the query of one pod, without the cache."""
     spec = pod.spec
     requests = pod_requests(spec)
     shown = pod_requests(_with_stated_requests(spec))
@@ -160,12 +163,12 @@ def make_query(pod: Pod, handler: str | None = None, missing_class: str = "") ->
 
 
 def amount(name: str, quantity: Quantity) -> int:
-    """A quantity as the scheduler counts it: thousandths of a CPU, whole units of the rest."""
+    """Convert a quantity to an integer: thousandths of a CPU, whole units of all else."""
     return quantity.milli if name == "cpu" else quantity.value
 
 
 def owner_uid(pod: Pod) -> str:
-    """The uid of the controller a pod belongs to, "" without one."""
+    """Return the uid of the pod's controller; "" without one."""
     for owner in pod.metadata.owner_references:
         if owner.controller:
             return owner.uid
@@ -173,7 +176,7 @@ def owner_uid(pod: Pod) -> str:
 
 
 def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """The ports of the node the pod's lasting containers want."""
+    """Return the host ports of the pod's containers and sidecars."""
     lasting = (*spec.containers, *(c for c in spec.init_containers if is_sidecar(c)))
     return tuple(
         (port.protocol or "TCP", port.host_port, _address(port.host_ip))
@@ -184,7 +187,7 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
 
 
 def normal_image(name: str) -> str:
-    """An image name with its tag, `latest` where none is written."""
+    """Return the image name with a tag; `latest` where it has none."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
@@ -229,7 +232,7 @@ def _stated(container: Container) -> Container:
 
 
 def _named_nodes(spec: PodSpec) -> frozenset[str] | None:
-    """The names required affinity lists, when every alternative lists some."""
+    """Return the node names required affinity allows; None if a term does not restrict names."""
     affinity = spec.affinity.node_affinity if spec.affinity else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     if required is None or not required.node_selector_terms:

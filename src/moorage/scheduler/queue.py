@@ -1,8 +1,9 @@
-"""Pods that want a node, in the order they get their turn.
+"""Scheduling queue: pending pods, in the order they are tried.
 
-Three places: *active* pods are next, by priority, then by how long they wait; pods *backing off*
-failed a moment ago; *parked* pods wait for an event that may help. A pod backing off is taken early
-when nothing is active, unless it failed by an error. Source: kube-scheduler's scheduling queue.
+Three places: *active* pods are next, by priority, then by how long they have waited; pods in
+*backoff* failed recently; *parked* (unschedulable) pods wait for an event that may help. A pod in
+backoff is taken early when no pod is active, unless its attempt ended in an error. Source:
+kube-scheduler's scheduling queue.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from moorage.scheduler.query import PodQuery
 _Group = tuple[PodQuery, frozenset[str]]
 
 Hint = Callable[[PodQuery, frozenset[str]], bool]
-"""Whether an event may help pods with this query that these filters rejected."""
+"""Returns whether an event may help pods with this query that these filters rejected."""
 
 
 class Place(Enum):
-    """Where a waiting pod is."""
+    """The part of the queue that holds a pod."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"
@@ -36,7 +37,11 @@ class Place(Enum):
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """A pod without a node. `group` is what parked it; `reported` the reason and message shown."""
+    """A pending pod.
+
+    `group` is the query and the rejecting filters while parked; `reported` is the reason and
+    message last written to its condition.
+    """
 
     key: str
     pod: Pod
@@ -54,7 +59,7 @@ class Waiting:
 
 
 class SchedulingQueue:
-    """The waiting pods. Times are of the clock's monotonic seconds; `run` keeps appointments."""
+    """The pending pods. Times are the clock's monotonic seconds; `run` releases pods when due."""
 
     def __init__(
         self,
@@ -84,7 +89,7 @@ class SchedulingQueue:
         return self._entries.get(key)
 
     def add(self, pod: Pod) -> Waiting:
-        """Take in a new pod, ready for its first attempt."""
+        """Add a pod as active, for its first attempt. Returns its entry."""
         key = object_key(pod.metadata)
         now = self._clock.monotonic()
         entry = self._entries[key] = Waiting(key, pod, since=now, attempted_at=now)
@@ -92,13 +97,16 @@ class SchedulingQueue:
         return entry
 
     def remove(self, key: str) -> None:
-        """Forget a pod: it is bound, gone or not ours any more."""
+        """Remove a pod: bound, deleted or no longer ours. No effect if it is unknown."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._move(entry, Place.GONE)
 
     def take(self) -> Waiting | None:
-        """The next pod to try, None when there is none. It stays known until removed or parked."""
+        """Return the next pod to try; None without one.
+
+        Its entry stays in the queue as TAKEN until it is removed, parked or retried.
+        """
         entry = self._pop_active() or self._pop_backoff()
         if entry is None:
             self._has_work.clear()
@@ -109,11 +117,11 @@ class SchedulingQueue:
         return entry
 
     async def wait(self) -> None:
-        """Return when `take` may give a pod."""
+        """Block until `take` may return a pod."""
         await self._has_work.wait()
 
     def park(self, entry: Waiting, rejected_by: frozenset[str], query: PodQuery) -> None:
-        """Set a pod aside until something changes that may help it."""
+        """Park a pod until an event may make it schedulable, or the longest wait has passed."""
         if self._entries.get(entry.key) is not entry:
             return
         self._move(entry, Place.PARKED)
@@ -122,13 +130,13 @@ class SchedulingQueue:
         self._appoint(entry, self._clock.monotonic() + self._longest_wait_s)
 
     def retry(self, entry: Waiting) -> None:
-        """Try a pod again after its pause, because the attempt ended in an error."""
+        """Retry a pod after its backoff, because the attempt ended in an error."""
         if self._entries.get(entry.key) is entry:
             self._move(entry, Place.BACKOFF)
             self._appoint(entry, entry.attempted_at + self._pause_s(entry))
 
     def wake(self, entry: Waiting) -> None:
-        """Give a parked pod another turn, after its pause if others are active."""
+        """Move a parked pod to active, or to backoff if its backoff time has not passed."""
         if entry.place is not Place.PARKED:
             return
         due = entry.attempted_at + self._pause_s(entry)
@@ -141,19 +149,22 @@ class SchedulingQueue:
         self._has_work.set()
 
     def wake_if(self, may_help: Hint) -> None:
-        """Wake the parked pods that an event may help; asked once for all pods of a template."""
+        """Wake the parked pods that an event may make schedulable.
+
+        The hint is called once for all pods with the same query and rejecting filters.
+        """
         helped = [group for group in self._parked if may_help(*group)]
         for group in helped:
             for entry in tuple(self._parked[group].values()):
                 self.wake(entry)
 
     def promote(self, entry: Waiting) -> None:
-        """Give a waiting pod its turn without a pause: it changed itself."""
+        """Move a parked pod or one in backoff to active at once, since the pod itself changed."""
         if entry.place in (Place.PARKED, Place.BACKOFF):
             self._activate(entry)
 
     async def run(self) -> None:
-        """Keep appointments until cancelled."""
+        """Release pods whose backoff or longest wait has passed, until cancelled."""
         while True:
             self._has_appointment.clear()
             pause_s = self._release_due()
@@ -172,7 +183,7 @@ class SchedulingQueue:
         self._has_work.set()
 
     def _move(self, entry: Waiting, place: Place) -> None:
-        """A new ticket makes every heap's older mention of the pod void."""
+        """Set the pod's place and a new ticket, which invalidates its older heap entries."""
         if entry.group is not None:
             alike = self._parked[entry.group]
             del alike[entry.key]
@@ -211,7 +222,7 @@ class SchedulingQueue:
         )
 
     def _release_due(self) -> float | None:
-        """Activate every pod whose time has come; seconds until the next, None without one."""
+        """Activate every pod that is due. Returns the seconds until the next; None without one."""
         now = self._clock.monotonic()
         while self._appointments:
             due, ticket, entry = self._appointments[0]

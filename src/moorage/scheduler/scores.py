@@ -1,7 +1,7 @@
-"""Scores of a node for a pod, 0 to 100 for each plugin, with the weights of Kubernetes.
+"""Scores of a node for a pod, 0 to 100 per plugin, with kube-scheduler's weights.
 
-Here are the plugins that need this one node only; topology spread and inter-pod affinity are in
-`inter_pod_affinity`. Source: kube-scheduler's default plugins and their weights.
+This module has the plugins that depend on one node only; topology spread and inter-pod affinity are
+in `inter_pod_affinity`. Source: kube-scheduler's default plugins and their weights.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _LARGE_IMAGE = 1000 * _MEBIBYTE
 
 
 def least_allocated(query: PodQuery, node: NodeInfo) -> int:
-    """The free share of CPU and memory with the pod in; silent containers count by default."""
+    """Score by the share of CPU and memory left free with the pod added (NodeResourcesFit).
+
+    Containers without requests count with default amounts.
+    """
     cpu = _free_share(node.allocatable.get("cpu", 0), node.shown_cpu_milli + query.shown_cpu_milli)
     memory = _free_share(
         node.allocatable.get("memory", 0), node.shown_memory_bytes + query.shown_memory_bytes
@@ -43,7 +46,10 @@ def _mean(shares: list[int]) -> int:
 
 
 def balanced(query: PodQuery, node: NodeInfo) -> int:
-    """Whether CPU and memory get more evenly used with the pod than without: 75 is no change."""
+    """Score by whether the pod makes CPU and memory use more even; 75 means no change.
+
+    Returns 0 for a pod that requests neither. (NodeResourcesBalancedAllocation)
+    """
     if not query.cpu_milli and not query.memory_bytes:
         return 0
     cpu, memory = node.used.get("cpu", 0), node.used.get("memory", 0)
@@ -62,7 +68,7 @@ def _evenness(allocatable: Mapping[str, int], cpu: int, memory: int) -> int:
 def image_locality(
     query: PodQuery, node: NodeInfo, spread: Mapping[str, int], node_count: int
 ) -> int:
-    """How much of the pod's images the node has; an image few nodes have counts less."""
+    """Score by the size of the pod's images on the node; an image on few nodes counts less."""
     if not node.images:
         return 0
     present = sum(
@@ -76,7 +82,7 @@ def image_locality(
 
 
 def intolerable_soft_taints(query: PodQuery, node: NodeInfo) -> int:
-    """How many PreferNoSchedule taints the pod does not tolerate."""
+    """Count the PreferNoSchedule taints that the pod does not tolerate."""
     tolerations = query.soft_tolerations
     return sum(
         1
@@ -86,7 +92,7 @@ def intolerable_soft_taints(query: PodQuery, node: NodeInfo) -> int:
 
 
 def preferred_weight(query: PodQuery, node: NodeInfo) -> int:
-    """The weights of the pod's node preferences that hold here."""
+    """Sum the weights of the pod's preferred node affinity terms that match the node."""
     return sum(
         wish.weight for wish in query.preferred_nodes if matches_term(wish.preference, node.node)
     )

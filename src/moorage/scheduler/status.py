@@ -1,4 +1,4 @@
-"""Status patches that the scheduler writes to pods, as JSON values."""
+"""Status patches of pods written by the scheduler, as JSON values."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ Patch = dict[str, Any]
 
 
 def condition_of(pod: Pod, kind: str) -> PodCondition | None:
-    """The pod's condition of a type."""
+    """Return the pod's condition of the type; None without one."""
     return next((condition for condition in pod.status.conditions if condition.type == kind), None)
 
 
 def not_scheduled(pod: Pod, reason: str, message: str, now: datetime) -> Patch:
-    """Condition PodScheduled=False with the reason people look for."""
+    """Return a patch that sets PodScheduled=False with the reason and message."""
     return _with_condition(pod, POD_SCHEDULED, "False", reason, message, now)
 
 
 def disrupted(victim: Pod, scheduler_name: str, now: datetime) -> Patch:
-    """Condition DisruptionTarget on a pod about to be preempted."""
+    """Return a patch that sets DisruptionTarget on a pod about to be preempted."""
     message = f"{scheduler_name}: preempting to accommodate a higher priority pod"
     return _with_condition(victim, DISRUPTION_TARGET, "True", PREEMPTED, message, now)
 
 
 def with_nomination(patch: Patch, node_name: str | None) -> Patch:
-    """The same patch that also sets the nominated node; None removes it."""
+    """Return the patch with the nominated node set; None removes the nomination."""
     return {**patch, "status": {**patch.get("status", {}), "nominatedNodeName": node_name}}
 
 
 def without_nomination(pod: Pod) -> Pod:
-    """The same pod, with no nominated node."""
+    """Return the pod without a nominated node."""
     pod_status = replace(pod.status, nominated_node_name="")
     return replace(pod, status=pod_status)
 
 
 def no_change(pod: Pod) -> Patch:
-    """A patch of nothing, for the pod with this uid only."""
+    """Return an empty patch, which applies only to the pod with this uid."""
     return {"metadata": {"uid": pod.metadata.uid}}
 
 
 def binding(pod: Pod, node_name: str) -> Patch:
-    """The Binding that gives a pod its node: this very pod, not one of the same name."""
+    """Return the Binding of the pod to the node; its uid excludes a later pod of that name."""
     meta = pod.metadata
     return {
         "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},

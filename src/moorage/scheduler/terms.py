@@ -29,7 +29,7 @@ SCHEDULE_ANYWAY = "ScheduleAnyway"
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Which pods are meant (labels, namespaces) and how near counts as together."""
+    """A pod affinity term: the pods it selects (labels, namespaces) and the topology key."""
 
     topology_key: str
     selector: Selector
@@ -37,7 +37,7 @@ class Term:
     namespace_selector: Selector
 
     def matches(self, namespace: str, pod_labels: Labels, namespace_labels: Labels) -> bool:
-        """Whether a pod with these labels, in this namespace, is one the term means."""
+        """Return whether the term selects a pod with these labels in this namespace."""
         if namespace not in self.namespaces and not self.namespace_selector.matches(
             namespace_labels
         ):
@@ -47,7 +47,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class WeightedTerm:
-    """A wish: the weight (1 to 100) counts for nodes near to the meant pods, or against them."""
+    """A preferred term: its weight (1 to 100) is added for, or taken from, matching domains."""
 
     weight: int
     term: Term
@@ -67,7 +67,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class PodTerms:
-    """Everything in a pod's specification that looks at other pods."""
+    """The terms of a pod specification that depend on other pods."""
 
     required: tuple[Term, ...] = ()
     required_anti: tuple[Term, ...] = ()
@@ -89,7 +89,7 @@ NO_TERMS = PodTerms()
 
 
 def pod_terms(spec: PodSpec, namespace: str, pod_labels: Labels) -> PodTerms:
-    """The parsed terms of a pod; its own labels fill in `matchLabelKeys`."""
+    """Parse the terms of a pod; its own labels give the values of `matchLabelKeys`."""
     affinity = spec.affinity
     near = (affinity.pod_affinity if affinity else None) or PodAffinity()
     far = (affinity.pod_anti_affinity if affinity else None) or PodAntiAffinity()
@@ -156,7 +156,7 @@ def _spread(constraint: TopologySpreadConstraint, pod_labels: Labels) -> Spread:
 def _selector(
     raw: Raw | None, match_keys: Iterable[str], mismatch_keys: Iterable[str], own: Labels
 ) -> Selector:
-    # The API server may have merged the keys already; asking twice for the same changes nothing.
+    # The API server may have merged the keys already; a duplicate requirement changes nothing.
     base = selector_of(raw)
     extra = [Requirement(key, "in", (own[key],)) for key in match_keys if key in own]
     extra += [Requirement(key, "notin", (own[key],)) for key in mismatch_keys if key in own]
@@ -166,7 +166,7 @@ def _selector(
 
 
 def selector_of(raw: Mapping[str, object] | None) -> Selector:
-    """A label selector as raw JSON, parsed; one the API does not know selects nothing."""
+    """Parse a label selector from JSON. None or an invalid selector selects nothing."""
     return labels.NOTHING if raw is None else _parsed(msgspec.json.encode(raw))
 
 
