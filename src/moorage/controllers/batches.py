@@ -1,7 +1,7 @@
-"""Doing many like requests, carefully at first.
+"""Slow-start batches of similar requests.
 
-One, then two, then four at once…: when all would fail for one reason (a quota, an admission rule)
-only a few are tried. Source: `slowStartBatch` of the workload controllers.
+Batches of 1, 2, 4… requests: if all would fail for one reason (a quota, an admission rule), only a
+few are sent. Source: `slowStartBatch` of the workload controllers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ async def slow_start(
 async def at_once(
     calls: list[Callable[[], Awaitable[None]]],
 ) -> StatusError | UnreachableError | None:
-    """Make all calls, side by side; the first failure, if any. What is no request failure rises."""
+    """Run all calls concurrently. Returns the first failed request's error, None without one.
+
+    Any other exception is raised.
+    """
     turns = asyncio.Semaphore(_SIDE_BY_SIDE)
     results = await asyncio.gather(*(_outcome(call, turns) for call in calls))
     return next((result for result in results if result is not None), None)

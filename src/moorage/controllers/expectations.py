@@ -22,7 +22,7 @@ class _Expected:
 
 
 class Expectations:
-    """Per controller key: creations counted, deletions by uid."""
+    """Expected creations (counted) and deletions (by uid) per controller key."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -35,7 +35,7 @@ class Expectations:
         self._by_key[key] = _Expected(self._clock.monotonic(), deletions=set(uids))
 
     def creation_seen(self, key: str, count: int = 1) -> None:
-        """So many have come back, or will not come at all."""
+        """Lower the expected creations by `count`: observed, or failed and not to be expected."""
         expected = self._by_key.get(key)
         if expected is not None:
             expected.creations -= count
@@ -49,7 +49,7 @@ class Expectations:
         return self.seconds_left(key) <= 0
 
     def seconds_left(self, key: str) -> float:
-        """How long the key is to be waited for at most; 0 when it need not be."""
+        """Return the seconds to wait for the key at most; 0 if its expectations are met."""
         expected = self._by_key.get(key)
         if expected is None or (expected.creations <= 0 and not expected.deletions):
             return 0.0

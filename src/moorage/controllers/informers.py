@@ -1,4 +1,4 @@
-"""The copies of the cluster that all controllers share: each collection is watched once."""
+"""Shared informers of all controllers: each collection is watched once."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Informers:
         resource: Resource[T],
         indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
     ) -> Informer[T]:
-        """An informer of a whole collection, indexed by owner among others."""
+        """Create an informer of a whole collection, indexed by owner among others."""
         every = {OWNER: owner_uids, **(indexes or {})}
         return Informer(self._client, resource, indexes=every, clock=self._clock)
 
@@ -86,13 +86,13 @@ class Informers:
         )
 
     async def run(self) -> None:
-        """Follow everything until cancelled."""
+        """Run all informers until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for informer in self:
                 tasks.create_task(informer.run())
 
 
 async def wait_synced(*informers: Informer[Any]) -> None:
-    """Return when each has read its collection once."""
+    """Block until every informer has listed its collection once."""
     for informer in informers:
         await informer.wait_synced()

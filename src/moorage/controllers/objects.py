@@ -1,7 +1,7 @@
-"""The objects as controllers read them: the fields that decide, nothing else.
+"""API objects reduced to the fields that controllers read.
 
-Every pod, node and lease of the cluster stays in memory, so these structs leave out what no
-controller looks at: volumes, environments, images, probes.
+Every pod, node and lease of the cluster stays in memory, so these structs omit what no controller
+reads: volumes, environments, images, probes.
 """
 
 from __future__ import annotations

@@ -23,12 +23,12 @@ T = TypeVar("T", bound=Object)
 
 
 def controller_of(meta: ObjectMeta) -> OwnerReference | None:
-    """The owner that controls the object; there is at most one."""
+    """Return the owner reference with `controller` set, of which there is at most one; or None."""
     return next((reference for reference in meta.owner_references if reference.controller), None)
 
 
 def controller_reference(resource: Resource[Any], meta: ObjectMeta) -> dict[str, Any]:
-    """The owner reference by which `meta`'s object controls another, as JSON."""
+    """Return the controller reference to `meta`'s object, as JSON."""
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -41,7 +41,7 @@ def controller_reference(resource: Resource[Any], meta: ObjectMeta) -> dict[str,
 
 @dataclass(frozen=True, slots=True)
 class Claims(Generic[T]):
-    """What is to be done so that a controller has exactly what is its own."""
+    """The objects a controller keeps, has to adopt and has to release."""
 
     kept: tuple[T, ...] = ()
     adopted: tuple[T, ...] = ()
@@ -49,7 +49,7 @@ class Claims(Generic[T]):
 
 
 def sort_claims(owner: ObjectMeta, selector: Selector, candidates: Iterable[T]) -> Claims[T]:
-    """Which of the objects in the owner's namespace are its own, should become so, or no more."""
+    """Sort the objects in the owner's namespace into kept, to adopt and to release."""
     kept: list[T] = []
     adopted: list[T] = []
     released: list[T] = []
@@ -70,7 +70,7 @@ def sort_claims(owner: ObjectMeta, selector: Selector, candidates: Iterable[T]) 
 
 
 class Claimer:
-    """Carries out claims on the objects of one kind for owners of another."""
+    """Adopts and releases objects of one kind for owners of another (ControllerRefManager)."""
 
     def __init__(self, client: Client, owners: Resource[Any], owned: Resource[Any]) -> None:
         self._client = client
@@ -78,7 +78,7 @@ class Claimer:
         self._owned = owned
 
     async def claim(self, owner: ObjectMeta, claims: Claims[T]) -> list[T]:
-        """The owner's objects once adoption and release are done."""
+        """Carry out the adoptions and releases. Returns the owner's objects afterwards."""
         for obj in claims.released:
             await self._release(owner, meta_of(obj))
         mine = list(claims.kept)
@@ -124,7 +124,7 @@ class Claimer:
 
 
 def without_owners(meta: ObjectMeta, uids: Iterable[str]) -> list[dict[str, Any]]:
-    """The owner references that are left when these owners are taken out, as JSON."""
+    """Return the object's owner references without these owners, as JSON."""
     gone = frozenset(uids)
     return [
         msgspec.to_builtins(reference)

@@ -1,4 +1,4 @@
-"""Status patches: zero values leave the object, as in the API's own encoding."""
+"""Status patches: fields set to zero values are removed, as in the API's own encoding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from moorage.api.meta import Object, ObjectMeta
 
 
 def status_patch(meta: ObjectMeta, before: Object, after: Object) -> dict[str, Any]:
-    """A merge patch that turns one status into another, at exactly the version that was read."""
+    """Return the merge patch from one status to the other.
+
+    It applies only to the resourceVersion that was read.
+    """
     old, new = msgspec.to_builtins(before), msgspec.to_builtins(after)
     changes: dict[str, Any] = {
         key: new.get(key) for key in old.keys() | new.keys() if old.get(key) != new.get(key)
@@ -19,5 +22,5 @@ def status_patch(meta: ObjectMeta, before: Object, after: Object) -> dict[str, A
 
 
 def locked(meta: ObjectMeta) -> dict[str, Any]:
-    """Metadata of a patch that applies only to the very version that was read."""
+    """Return patch metadata that applies only to the uid and resourceVersion that were read."""
     return {"uid": meta.uid, "resourceVersion": meta.resource_version}

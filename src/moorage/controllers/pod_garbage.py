@@ -1,4 +1,4 @@
-"""Pod garbage collection: pods whose node is gone, and those that ended long ago.
+"""Pod garbage collector: deletes pods of deleted nodes, and ended pods beyond a limit.
 
 Source: API docs "Garbage collection of Pods".
 """
@@ -26,7 +26,7 @@ log = Log(__name__)
 
 
 def surplus_ended(pods: list[Pod], kept: int) -> list[Pod]:
-    """The ended pods beyond the number kept: evicted ones first, then the oldest."""
+    """Return the ended pods beyond the number kept: evicted ones first, then the oldest."""
 
     def order(pod: Pod) -> tuple[bool, str, str]:
         is_evicted = pod.status.phase == "Failed" and pod.status.reason == "Evicted"
@@ -37,7 +37,10 @@ def surplus_ended(pods: list[Pod], kept: int) -> list[Pod]:
 
 
 class PodGarbageCollector:
-    """Keys are (what, name): a node's orphans, one deleted pod, or all ended pods."""
+    """Deletes orphaned, terminating unscheduled and surplus ended pods.
+
+    Keys are (what, name): a node's orphans, one deleted pod, or all ended pods.
+    """
 
     def __init__(
         self, client: Client, informers: Informers, options: ControllerOptions, clock: Clock
@@ -120,7 +123,7 @@ class PodGarbageCollector:
         return True
 
     async def _end_deletion(self, key: str) -> None:
-        """A pod that is being deleted, and has no node agent to end it, ends here."""
+        """Remove a terminating pod that has no node, or whose node is out of service."""
         pod = self._pods.get_key(key)
         if pod is None or not is_deleting(pod):
             return
@@ -129,7 +132,7 @@ class PodGarbageCollector:
             await self._remove(pod, {})
 
     async def _remove(self, pod: Pod, status: dict[str, Any]) -> None:
-        """Fail it, so that its controller sees how it ended, then force its deletion."""
+        """Set the phase to Failed, so that the pod's controller sees it; then force-delete it."""
         meta = pod.metadata
         patch = {"metadata": {"uid": meta.uid}, "status": {**status, "phase": "Failed"}}
         try:

@@ -13,7 +13,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 def is_ended(pod: Pod) -> bool:
-    """Return whether none of its containers will run again."""
+    """Return whether the pod has ended: none of its containers will run again."""
     return pod.status.phase in _ENDED
 
 
@@ -22,7 +22,7 @@ def is_deleting(pod: Pod) -> bool:
 
 
 def is_active(pod: Pod) -> bool:
-    """Whether it counts as a replica: neither ended nor being deleted."""
+    """Return whether the pod counts as a replica: neither ended nor being deleted."""
     return not is_ended(pod) and not is_deleting(pod)
 
 
@@ -42,7 +42,7 @@ def is_ready(pod: Pod) -> bool:
 
 
 def ready_since(pod: Pod) -> datetime | None:
-    """Return when it became ready; None if it is not, or has no time for it."""
+    """Return when the pod became ready; None if it is not, or its condition has no time."""
     condition = ready_condition(pod)
     if condition is None or condition.status != "True" or not condition.last_transition_time:
         return None
@@ -50,7 +50,7 @@ def ready_since(pod: Pod) -> datetime | None:
 
 
 def seconds_until_available(pod: Pod, min_ready_s: int, now: datetime) -> float | None:
-    """0 when available, None when it is not ready, else how long it has to stay ready yet."""
+    """Return the seconds until the pod is available: 0 if it is, None if it is not ready."""
     if not is_ready(pod):
         return None
     if min_ready_s == 0:

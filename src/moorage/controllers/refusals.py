@@ -1,4 +1,4 @@
-"""Refusals that are no failures."""
+"""Rejections by the API server that are expected and not reported as failures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NAMESPACE_TERMINATING = "NamespaceTerminating"
 
 
 def is_namespace_ending(error: Exception) -> bool:
-    """Whether a creation was refused because the namespace is being deleted: it never succeeds."""
+    """Return whether a creation failed, for good, because the namespace is terminating."""
     if not isinstance(error, StatusError):
         return False
     causes = (error.details or {}).get("causes") or ()

@@ -1,4 +1,4 @@
-"""Cluster roles whose rules are gathered from other roles.
+"""ClusterRole aggregation: rules collected from other roles.
 
 Source: API docs "Aggregated ClusterRoles".
 """
@@ -20,7 +20,7 @@ from moorage.controllers.patches import locked
 
 
 def gathered_rules(role: ClusterRole, roles: Iterable[ClusterRole]) -> tuple[PolicyRule, ...]:
-    """The rules of all roles that the aggregation rule selects, each rule once, by role name."""
+    """Return the distinct rules of all roles the aggregation rule selects, by role name."""
     if role.aggregation_rule is None:
         return role.rules or ()
     ordered = sorted(roles, key=lambda role: role.metadata.name)
@@ -34,7 +34,7 @@ def gathered_rules(role: ClusterRole, roles: Iterable[ClusterRole]) -> tuple[Pol
 
 
 class RoleAggregationController:
-    """Keys are aggregated roles; any role's change concerns all of them."""
+    """Updates aggregated roles, which are the keys; any role's change requeues all of them."""
 
     def __init__(self, client: Client, informers: Informers, clock: Clock) -> None:
         self._client = client

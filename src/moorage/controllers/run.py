@@ -1,4 +1,4 @@
-"""All controllers, put together and run."""
+"""Controller startup: builds all controllers and runs them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from moorage.controllers.role_aggregation import RoleAggregationController
 
 
 async def run_controllers(client: Client, options: ControllerOptions, clock: Clock) -> None:
-    """Keep the cluster as it is asked to be, until cancelled.
+    """Run all controllers until cancelled.
 
-    What fails beyond a single key's work takes all controllers down, for the supervisor to start
-    them again; they lose nothing by it, as they work from what is there.
+    A failure outside the reconcile of a single key ends all controllers, and the supervisor
+    restarts them. Nothing is lost, as they are level-triggered: they act on the current state.
     """
     informers = Informers(client, clock)
     recorders: list[EventRecorder] = []

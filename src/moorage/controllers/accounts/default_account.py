@@ -1,4 +1,4 @@
-"""The service account `default` in every active namespace.
+"""Service account `default` in every active namespace.
 
 Source: API docs "Default service accounts".
 """
@@ -18,12 +18,12 @@ DEFAULT = "default"
 
 
 def is_open(namespace: Namespace | None) -> bool:
-    """Whether the namespace is there to stay."""
+    """Return whether the namespace exists and is not being deleted."""
     return namespace is not None and namespace.metadata.deletion_timestamp is None
 
 
 class DefaultAccountController:
-    """Keys are namespaces."""
+    """Creates the default service account. Keys are namespaces."""
 
     def __init__(self, client: Client, informers: Informers, clock: Clock) -> None:
         self._client = client

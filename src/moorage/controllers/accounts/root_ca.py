@@ -1,4 +1,4 @@
-"""The ConfigMap `kube-root-ca.crt` in every active namespace, kept as it is to be.
+"""Root CA publisher: the ConfigMap `kube-root-ca.crt` in every active namespace.
 
 Pods verify the API server with it; the token volume of every pod mounts it. Source: KEP-1205,
 `RootCACertPublisher`.
@@ -29,7 +29,7 @@ DESCRIPTION = (
 
 
 class RootCaController:
-    """Keys are namespaces. `ca` is a PEM bundle."""
+    """Creates and restores the ConfigMap. Keys are namespaces; `ca` is a PEM bundle."""
 
     def __init__(self, client: Client, informers: Informers, ca: str, clock: Clock) -> None:
         self._client = client

@@ -27,13 +27,13 @@ TYPE = "kubernetes.io/service-account-token"
 ACCOUNT_NAME = "kubernetes.io/service-account.name"
 ACCOUNT_UID = "kubernetes.io/service-account.uid"
 LONGEST_S = 2**32
-"""The longest life a token can be asked for, about 136 years."""
+"""Longest lifetime that can be requested for a token, about 136 years."""
 
 _ACCOUNT = "account"
 
 
 def wanted_data(present: dict[str, str], namespace: str, ca: str) -> dict[str, str]:
-    """What the secret lacks besides the token, in base64."""
+    """Return the data the secret lacks besides the token, in base64."""
     wanted = {"namespace": _encoded(namespace), "ca.crt": _encoded(ca)}
     return {key: value for key, value in wanted.items() if present.get(key) != value}
 
@@ -47,7 +47,7 @@ def _account_of(secret: Secret) -> str:
 
 
 class TokenSecretController:
-    """Keys are secrets. `ca` is a PEM bundle."""
+    """Fills in token secrets. Keys are secrets; `ca` is a PEM bundle."""
 
     def __init__(self, client: Client, informers: Informers, ca: str, clock: Clock) -> None:
         self._client = client
@@ -97,7 +97,10 @@ class TokenSecretController:
         return None
 
     async def _account(self, secret: Secret) -> PartialObject | None:
-        """The secret's account; asked for when our copy lacks it, as without it the secret goes."""
+        """Return the secret's account; None if it does not exist.
+
+        Requested live when the cache lacks it, since the secret is deleted without its account.
+        """
         account = self._accounts.get_key(_account_of(secret))
         if account is None or not _is_meant(secret, account):
             name = secret.metadata.annotations.get(ACCOUNT_NAME, "")
@@ -143,5 +146,5 @@ def _accounts_of(secret: Secret) -> Iterable[str]:
 
 
 def _is_meant(secret: Secret, account: PartialObject) -> bool:
-    """Whether this is the account the secret was made for, and not a later namesake."""
+    """Return whether the secret was made for this account, not for an earlier one of that name."""
     return secret.metadata.annotations.get(ACCOUNT_UID) in (None, "", account.metadata.uid)

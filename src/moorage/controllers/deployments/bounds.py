@@ -15,17 +15,17 @@ def is_rolling(deployment: Deployment) -> bool:
 
 
 def replicas_of(deployment: Deployment) -> int:
-    """The number of pods wanted."""
+    """Return the desired number of pods."""
     return deployment.spec.replicas or 0
 
 
 def max_surge(deployment: Deployment) -> int:
-    """Pods allowed above the wanted number."""
+    """Return how many pods may exist above the desired number."""
     return _resolved(deployment)[0] if is_rolling(deployment) else 0
 
 
 def max_unavailable(deployment: Deployment) -> int:
-    """Pods that may be missing from the wanted number."""
+    """Return how many of the desired pods may be unavailable."""
     replicas = replicas_of(deployment)
     if not is_rolling(deployment) or replicas == 0:
         return 0
@@ -33,7 +33,7 @@ def max_unavailable(deployment: Deployment) -> int:
 
 
 def scaled(value: int | str | None, total: int, *, rounds_up: bool) -> int:
-    """A count, or a percentage of `total`. Raises ValueError for any other text."""
+    """Resolve a count, or a percentage of `total`. Raises ValueError for any other text."""
     if value is None:
         return 0
     if isinstance(value, int):

@@ -92,7 +92,7 @@ class DeploymentController:
                     self._queue.add(object_key(other.metadata))
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        """The end of a pod is what a Recreate waits for."""
+        """Reconcile the Deployment of a pod that ended or is gone: Recreate waits for that."""
         if before is None or (after is not None and not is_ended(after)):
             return
         controller = controller_of(before.metadata)
@@ -195,7 +195,7 @@ class DeploymentController:
     async def _with_new_set(
         self, deployment: Deployment, sets: SetsOf
     ) -> tuple[Deployment, SetsOf]:
-        """The Deployment and its sets with the set of the present template there, and numbered."""
+        """Create or annotate the new ReplicaSet. Returns the Deployment and its sets afterwards."""
         revision = next_revision(sets.old)
         present = sets.new.metadata.annotations if sets.new is not None else {}
         annotations = new_set_annotations(
@@ -238,7 +238,7 @@ class DeploymentController:
     async def _note_new_set(
         self, deployment: Deployment, new: ReplicaSet, *, is_created: bool
     ) -> Deployment:
-        """Put the revision on the Deployment, and say that there is a new set."""
+        """Write the revision and the Progressing condition about the new set to the Deployment."""
         status = deployment.status
         is_unjudged = progress.find(status.conditions, progress.PROGRESSING) is None
         if progress.has_deadline(deployment) and (is_created or is_unjudged):
@@ -258,7 +258,7 @@ class DeploymentController:
     async def _write_status(
         self, deployment: Deployment, status: DeploymentStatus, *, revision: str = ""
     ) -> Deployment:
-        """The Deployment as it is after the write; no request when nothing changes."""
+        """Write status and revision, if changed. Returns the Deployment afterwards."""
         meta = deployment.metadata
         is_numbered = not revision or meta.annotations.get(REVISION) == revision
         if status == deployment.status and is_numbered:

@@ -55,7 +55,10 @@ def condition(
 
 
 def with_condition(conditions: Conditions, new: DeploymentCondition) -> Conditions:
-    """The conditions with `new` in place of its type; one of like status and reason stays."""
+    """Return the conditions with `new` replacing the one of its type.
+
+    A present condition with the same status and reason is kept.
+    """
     current = find(conditions, new.type)
     if current is not None and (current.status, current.reason) == (new.status, new.reason):
         return conditions
@@ -70,7 +73,7 @@ def has_deadline(deployment: Deployment) -> bool:
 
 
 def observed_status(deployment: Deployment, sets: SetsOf, now: datetime) -> DeploymentStatus:
-    """The counts and the availability; the other conditions as they are."""
+    """Return the status with current counts and Available; other conditions are unchanged."""
     available = available_replicas(sets.all)
     terminating = [replica_set.status.terminating_replicas for replica_set in sets.all]
     known = [count for count in terminating if count is not None]
@@ -98,7 +101,7 @@ def observed_status(deployment: Deployment, sets: SetsOf, now: datetime) -> Depl
 
 
 def rollout_status(deployment: Deployment, sets: SetsOf, now: datetime) -> DeploymentStatus:
-    """`observed_status` with the verdict on the rollout, and failures of its sets."""
+    """Return `observed_status` with the Progressing and ReplicaFailure conditions updated."""
     status = observed_status(deployment, sets, now)
     conditions = status.conditions
     if not has_deadline(deployment):
@@ -114,7 +117,7 @@ def rollout_status(deployment: Deployment, sets: SetsOf, now: datetime) -> Deplo
 
 
 def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
-    """Whether all pods are of the present template and available, and no others are left."""
+    """Return whether all pods have the present template and are available, and no others remain."""
     wanted = replicas_of(deployment)
     return (
         status.updated_replicas == wanted
@@ -127,7 +130,7 @@ def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
 def seconds_to_deadline(
     deployment: Deployment, status: DeploymentStatus, now: datetime
 ) -> float | None:
-    """When to look again whether a rollout is stuck; None when there is nothing to wait for."""
+    """Return the seconds until the progress deadline is checked again; None if not needed."""
     current = find(status.conditions, PROGRESSING)
     if not has_deadline(deployment) or current is None or current.reason == DEADLINE_EXCEEDED:
         return None
@@ -138,7 +141,7 @@ def seconds_to_deadline(
 
 
 def pause_conditions(deployment: Deployment, now: datetime) -> Conditions | None:
-    """The conditions after a pause or its end, None when they don't change."""
+    """Return the conditions after a pause or resume; None if they do not change."""
     conditions = deployment.status.conditions
     current = find(conditions, PROGRESSING)
     if not has_deadline(deployment):
@@ -212,7 +215,7 @@ def _deadline(deployment: Deployment, current: DeploymentCondition) -> datetime:
 
 
 def _failure(sets: SetsOf) -> DeploymentCondition | None:
-    """A set's failure to have its pods; the new set's counts first."""
+    """Return the ReplicaFailure condition of a set, preferring the new set's; None without one."""
     new: Sequence[ReplicaSet] = () if sets.new is None else (sets.new,)
     for replica_set in (*new, *sets.old):
         for condition in replica_set.status.conditions:

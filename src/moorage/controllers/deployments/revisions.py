@@ -29,7 +29,7 @@ _HISTORY_LIMIT = 2000
 
 
 def revision_of(annotations: Mapping[str, str]) -> int:
-    """The number there; 0 when absent or unreadable."""
+    """Return the revision number in the annotations; 0 if absent or invalid."""
     try:
         return int(annotations.get(REVISION, "0"))
     except ValueError:
@@ -45,7 +45,7 @@ def next_revision(old: Iterable[ReplicaSet]) -> int:
 def new_set_annotations(
     deployment: Deployment, present: Mapping[str, str], revision: int, *, is_existing: bool
 ) -> dict[str, str]:
-    """What the new set's annotations are to be, given those it has."""
+    """Return the desired annotations of the new set, given its present ones."""
     annotations = {
         **present,
         **{k: v for k, v in deployment.metadata.annotations.items() if k not in _NOT_COPIED},
@@ -63,7 +63,7 @@ def new_set_annotations(
 
 
 def size_annotations(deployment: Deployment) -> dict[str, str]:
-    """The Deployment's size at the time, by which a later change of it is noticed."""
+    """Return the annotations that record the Deployment's size, to detect a later change."""
     replicas = replicas_of(deployment)
     return {
         DESIRED_REPLICAS: str(replicas),
@@ -72,7 +72,7 @@ def size_annotations(deployment: Deployment) -> dict[str, str]:
 
 
 def noted_size(replica_set: ReplicaSet, annotation: str) -> int | None:
-    """A size annotation's number; None when absent or unreadable."""
+    """Return the number in a size annotation; None if absent or invalid."""
     try:
         return int(replica_set.metadata.annotations[annotation])
     except (KeyError, ValueError):
@@ -80,7 +80,7 @@ def noted_size(replica_set: ReplicaSet, annotation: str) -> int | None:
 
 
 def expired_sets(deployment: Deployment, old: Iterable[ReplicaSet]) -> list[ReplicaSet]:
-    """The empty old sets beyond the history limit, lowest revisions first."""
+    """Return the empty old sets beyond revisionHistoryLimit, lowest revisions first."""
     limit = deployment.spec.revision_history_limit
     if limit is None or limit == 2**31 - 1:
         return []
@@ -106,7 +106,7 @@ def _is_settled_empty(replica_set: ReplicaSet) -> bool:
 
 
 def _history(history: str, revision: str) -> str:
-    """The list with one more number, the oldest dropped where it would become too long."""
+    """Return the list with the revision appended, dropping the oldest where it is too long."""
     numbers = [*filter(None, history.split(",")), revision]
     while len(numbers) > 1 and len(",".join(numbers)) > _HISTORY_LIMIT:
         numbers.pop(0)

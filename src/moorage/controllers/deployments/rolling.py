@@ -1,4 +1,4 @@
-"""The sizes that ReplicaSets are to have next. Pure: numbers in, numbers out.
+"""Rolling update: the next sizes of a Deployment's ReplicaSets. Pure.
 
 A plan maps names of ReplicaSets to sizes. A set that keeps its size is in it only where its size
 annotations may have to change. Source: API docs
@@ -30,7 +30,7 @@ Plan = dict[str, int]
 
 
 def new_set_size(deployment: Deployment, sets: SetsOf) -> int:
-    """The size that the new set (which may not exist yet) can grow to now."""
+    """Return the size the new set (which may not exist yet) may have now."""
     wanted = replicas_of(deployment)
     if not is_rolling(deployment):
         return wanted
@@ -40,7 +40,7 @@ def new_set_size(deployment: Deployment, sets: SetsOf) -> int:
 
 
 def grow_new(deployment: Deployment, sets: SetsOf) -> Plan:
-    """The new set's next step towards the wanted number."""
+    """Plan the new set's next size on its way to `spec.replicas`."""
     assert sets.new is not None
     current, wanted = size_of(sets.new), replicas_of(deployment)
     size = wanted if current > wanted else new_set_size(deployment, sets)
@@ -48,7 +48,7 @@ def grow_new(deployment: Deployment, sets: SetsOf) -> Plan:
 
 
 def shrink_old(deployment: Deployment, sets: SetsOf) -> Plan:
-    """Old sets' next step: pods that don't work go first, then as many as may be missing."""
+    """Plan the old sets' next sizes: unhealthy pods first, then as many as may be unavailable."""
     assert sets.new is not None
     if wanted_replicas(sets.old) == 0:
         return {}
@@ -74,18 +74,18 @@ def shrink_old(deployment: Deployment, sets: SetsOf) -> Plan:
 
 
 def empty_old(sets: SetsOf) -> Plan:
-    """Recreate: all old pods go before any new one comes."""
+    """Plan all old sets at 0 (Recreate): old pods end before new ones are created."""
     return {replica_set.metadata.name: 0 for replica_set in active(sets.old)}
 
 
 def is_resized(deployment: Deployment, sets: SetsOf) -> bool:
-    """Whether the wanted number has changed since the sets were last given their sizes."""
+    """Return whether `spec.replicas` has changed since the sets were last resized."""
     noted = (noted_size(replica_set, DESIRED_REPLICAS) for replica_set in active(sets.all))
     return any(size is not None and size != replicas_of(deployment) for size in noted)
 
 
 def resize(deployment: Deployment, sets: SetsOf) -> Plan:
-    """The sizes after a change of the wanted number, in the middle of a rollout too."""
+    """Plan the sizes after a change of `spec.replicas`, also during a rollout."""
     wanted = replicas_of(deployment)
     only = _only_active(sets)
     if only is not None:
@@ -96,7 +96,10 @@ def resize(deployment: Deployment, sets: SetsOf) -> Plan:
 
 
 def _only_active(sets: SetsOf) -> ReplicaSet | None:
-    """The one set with pods; when none has any, the new or else the latest; None for several."""
+    """Return the only set with pods; None if several have pods.
+
+    If none has pods, returns the new set or else the latest.
+    """
     running = active(sets.all)
     if len(running) > 1:
         return None
@@ -118,7 +121,7 @@ def _is_saturated(deployment: Deployment, new: ReplicaSet | None) -> bool:
 
 
 def _in_proportion(deployment: Deployment, sets: SetsOf) -> Plan:
-    """Every active set grows or shrinks by its share; the largest takes what rounding leaves."""
+    """Scale each active set in proportion to its size; the largest takes the remainder."""
     running = active(sets.all)
     wanted = replicas_of(deployment)
     allowed = wanted + max_surge(deployment) if wanted > 0 else 0
@@ -158,5 +161,5 @@ def _fraction(deployment: Deployment, replica_set: ReplicaSet) -> int:
 
 
 def _rounded(value: float) -> int:
-    """To the nearest whole number, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     return math.floor(value + 0.5) if value >= 0 else math.ceil(value - 0.5)

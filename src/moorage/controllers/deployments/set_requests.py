@@ -31,7 +31,7 @@ class HashCollisionError(ConflictError):
 
 
 def new_set(deployment: Deployment, annotations: dict[str, str], size: int) -> dict[str, Any]:
-    """The ReplicaSet for the Deployment's present template, as JSON."""
+    """Return the ReplicaSet for the Deployment's present template, as JSON."""
     meta, spec = deployment.metadata, deployment.spec
     hash_ = template_hash(spec.template, deployment.status.collision_count or 0)
     template = with_hash(spec.template, hash_)
@@ -53,7 +53,7 @@ def new_set(deployment: Deployment, annotations: dict[str, str], size: int) -> d
 
 
 class SetRequests:
-    """ReplicaSets of Deployments, asked for."""
+    """Creates, resizes and annotates the ReplicaSets of Deployments."""
 
     def __init__(self, client: Client, recorder: EventRecorder) -> None:
         self._client = client
@@ -62,7 +62,7 @@ class SetRequests:
     async def create(
         self, deployment: Deployment, annotations: dict[str, str], size: int
     ) -> tuple[ReplicaSet, bool]:
-        """The set for the present template, and whether it had to be made.
+        """Create the set for the present template. Returns it and whether it was created now.
 
         Raises HashCollisionError when its name is taken by another template's set.
         """
@@ -93,7 +93,7 @@ class SetRequests:
         raise HashCollisionError(f'replica set "{name}" has another template')
 
     async def carry_out(self, deployment: Deployment, sets: SetsOf, plan: Plan) -> SetsOf:
-        """The sets once they have the sizes of a plan."""
+        """Resize the sets to a plan. Returns them with their new sizes."""
         by_name = {replica_set.metadata.name: replica_set for replica_set in sets.all}
         for name, size in plan.items():
             by_name[name] = await self._resize(deployment, by_name[name], size)
@@ -122,7 +122,7 @@ class SetRequests:
     async def annotate(
         self, replica_set: ReplicaSet, annotations: dict[str, str], min_ready_seconds: int
     ) -> ReplicaSet:
-        """The set with these annotations and that readiness time."""
+        """Set the annotations and minReadySeconds of the set. Returns the set afterwards."""
         meta = replica_set.metadata
         is_same_time = min_ready_seconds == replica_set.spec.min_ready_seconds
         if annotations == meta.annotations and is_same_time:
@@ -139,7 +139,7 @@ def creation_failure(name: str, error: StatusError) -> str:
 
 
 def with_collision(deployment: Deployment) -> Deployment:
-    """The Deployment with one more collision counted, so that its next hash is another."""
+    """Return the Deployment with collisionCount incremented, which changes its next hash."""
     count = (deployment.status.collision_count or 0) + 1
     status = msgspec.structs.replace(deployment.status, collision_count=count)
     return msgspec.structs.replace(deployment, status=status)

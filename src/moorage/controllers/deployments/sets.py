@@ -22,7 +22,7 @@ def available_replicas(sets: Iterable[ReplicaSet]) -> int:
 
 
 def active(sets: Iterable[ReplicaSet]) -> list[ReplicaSet]:
-    """Those that want pods."""
+    """Return the sets with a size above 0."""
     return [replica_set for replica_set in sets if replicas_of(replica_set) > 0]
 
 
@@ -46,7 +46,7 @@ class SetsOf:
 
 
 def sort_sets(deployment: Deployment, sets: Sequence[ReplicaSet]) -> SetsOf:
-    """Where several have the present template, the oldest is the new one."""
+    """Divide the sets into new and old; of several with the present template the oldest is new."""
     ordered = by_age(sets)
     template = deployment.spec.template
     new = next(

@@ -23,7 +23,7 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 def template_hash(template: Raw, collisions: int) -> str:
-    """Ten letters and digits that stand for a template; other ones for each collision counted."""
+    """Return the template's hash, ten letters and digits; each collision counted changes it."""
     canonical = _encoder.encode(_canonical(template))
     digest = hashlib.sha256(b"%d:%s" % (collisions, canonical)).digest()
     number = int.from_bytes(digest, "big")
@@ -35,7 +35,7 @@ def template_hash(template: Raw, collisions: int) -> str:
 
 
 def is_same_template(one: Raw, other: Raw) -> bool:
-    """Whether two templates describe the same pods, their hash labels aside."""
+    """Return whether two templates are equal, ignoring their hash labels."""
     return bool(_canonical(one) == _canonical(other))
 
 
@@ -60,7 +60,7 @@ def _canonical(template: Raw) -> Raw:
 
 
 def _without_empty(value: Any) -> Any:
-    """Absent and null are the same, also for the empty labels that taking one out may leave."""
+    """Remove null and empty values: absent, null and emptied labels compare as equal."""
     if not isinstance(value, dict):
         return [_without_empty(item) for item in value] if isinstance(value, list) else value
     return {

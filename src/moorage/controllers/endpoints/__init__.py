@@ -1,4 +1,4 @@
-"""The addresses behind services, in both forms that the API has."""
+"""Endpoints of services, as Endpoints and as EndpointSlices."""
 
 from moorage.controllers.endpoints.controller import EndpointsController
 

@@ -26,7 +26,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One pod behind a service at one address. `is_listed` is what clients go by."""
+    """One pod behind a service at one address. `is_listed` is published as `ready` to clients."""
 
     pod: Pod
     address: str
@@ -44,7 +44,7 @@ class Backend:
 
 
 def has_backends(service: Service) -> bool:
-    """Whether the pods behind a service are ours to find."""
+    """Return whether this controller selects the service's pods."""
     return bool(service.spec.selector) and service.spec.type != "ExternalName"
 
 
@@ -53,7 +53,7 @@ def selects(service: Service, labels: dict[str, str]) -> bool:
 
 
 def backends_of(service: Service, pods: Iterable[Pod]) -> list[Backend]:
-    """One backend per address of each pod that can be reached, by address."""
+    """Return one backend per address of each reachable pod, sorted by address."""
     families = service.spec.ip_families or ("IPv4",)
     backends = [
         backend
@@ -66,7 +66,7 @@ def backends_of(service: Service, pods: Iterable[Pod]) -> list[Backend]:
 
 
 def hostname_of(service: Service, pod: Pod) -> str:
-    """The name under which a pod of a headless service is found, if it has asked for one."""
+    """Return the DNS hostname of a headless service's pod; empty if the pod requests none."""
     return pod.spec.hostname if pod.spec.subdomain == service.metadata.name else ""
 
 
@@ -87,7 +87,7 @@ def _ports(service: Service, pod: Pod) -> Iterable[Port]:
 
 
 def _number(port: ServicePort, pod: Pod) -> int | None:
-    """The pod's port that a service port leads to; None when the pod has no port of that name."""
+    """Resolve a service port's target port on the pod; None if it has no port of that name."""
     target = port.target_port
     if isinstance(target, int):
         return target or port.port

@@ -1,4 +1,4 @@
-"""Endpoints controller: keeps Endpoints and EndpointSlices in step with services and pods.
+"""Endpoints controller: updates Endpoints and EndpointSlices from services and pods.
 
 Source: API docs "Service: Endpoints", "EndpointSlices".
 """
@@ -37,7 +37,7 @@ _ZONE = "topology.kubernetes.io/zone"
 
 
 class EndpointsController:
-    """Keys are services."""
+    """Writes the Endpoints and EndpointSlices of services. Keys are services."""
 
     def __init__(self, client: Client, informers: Informers, clock: Clock) -> None:
         self._client = client
@@ -49,7 +49,7 @@ class EndpointsController:
         self._queue: WorkQueue[str] = WorkQueue("endpoints", clock=clock)
         # The copy lags behind our own creations; without these a second round makes them again.
         self._unseen: dict[str, dict[str, EndpointSlice]] = {}
-        """Service uid → slices made for it that the copy has not shown yet, by name."""
+        """Service uid → slices created for it that the informer has not shown yet, by name."""
         self._services.add_handler(self._service_changed)
         self._pods.add_handler(self._pod_changed)
         self._endpoints.add_handler(self._endpoints_changed)
@@ -208,7 +208,7 @@ class EndpointsController:
 
 
 def _offer(pod: Pod) -> tuple[Any, ...]:
-    """What of a pod its services' endpoints show."""
+    """Return the parts of a pod that its services' endpoints depend on."""
     return (
         pod.metadata.uid,
         pod.metadata.labels,
@@ -231,7 +231,7 @@ def _copied_labels(service: Service) -> dict[str, str]:
 
 
 def _turned(meta: ObjectMeta, labels: dict[str, str]) -> dict[str, str | None]:
-    """A merge patch that makes the labels these."""
+    """Return the merge patch of the object's labels to these labels."""
     return {**dict.fromkeys(meta.labels), **labels}
 
 

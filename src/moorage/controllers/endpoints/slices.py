@@ -23,7 +23,7 @@ Group = tuple[str, tuple[Port, ...]]
 
 @dataclass(frozen=True, slots=True)
 class SliceContent:
-    """What one slice is to hold. `existing` is None for one that has to be made."""
+    """The desired content of one slice. `existing` is None for a slice to be created."""
 
     existing: EndpointSlice | None
     address_type: str
@@ -41,7 +41,7 @@ class SliceContent:
 
 @dataclass(slots=True)
 class Division:
-    """The slices as they are to be, and those that are not needed any more."""
+    """The desired slices, and the existing ones to delete."""
 
     wanted: list[SliceContent] = field(default_factory=list)
     surplus: list[EndpointSlice] = field(default_factory=list)
@@ -53,7 +53,7 @@ def divide(
     existing: Sequence[EndpointSlice],
     zone_of: Callable[[str], str],
 ) -> Division:
-    """Who goes where. `zone_of` gives the zone of a node by its name, `""` for none."""
+    """Distribute the backends among slices. `zone_of` returns a node's zone, `""` for none."""
     groups: dict[Group, dict[str, dict[str, Any]]] = {}
     for backend in backends:
         members = groups.setdefault((backend.family, backend.ports), {})
@@ -101,7 +101,7 @@ def _divide_group(
 
 
 def _kept(slice_: EndpointSlice, unplaced: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """The slice's endpoints that are still wanted, as they are now; taken out of `unplaced`."""
+    """Return the slice's endpoints to keep, updated, and remove them from `unplaced`."""
     uids = ((endpoint.get("targetRef") or {}).get("uid", "") for endpoint in slice_.endpoints)
     return [unplaced.pop(uid) for uid in uids if uid in unplaced]
 

@@ -1,4 +1,4 @@
-"""The content of an Endpoints object. Pure. Source: core/v1 `EndpointSubset`."""
+"""Endpoints subsets: the content of an Endpoints object. Pure. Source: core/v1 `EndpointSubset`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from moorage.controllers.endpoints.backends import Backend, Port, hostname_of
 
 
 def subsets_of(service: Service, backends: Iterable[Backend]) -> list[dict[str, Any]]:
-    """Addresses with the same ports in one subset, those that are not ready apart."""
+    """Group the backends by ports into subsets; addresses not ready are listed separately."""
     grouped: dict[tuple[Port, ...], tuple[list[Any], list[Any]]] = {}
     for backend in backends:
         if backend.is_terminating and not service.spec.publish_not_ready_addresses:

@@ -1,4 +1,4 @@
-"""Garbage collection: objects whose owners are gone are deleted."""
+"""Garbage collection: deletes objects whose owners are gone."""
 
 from moorage.controllers.garbage.collector import GarbageCollector
 

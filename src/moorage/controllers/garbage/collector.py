@@ -1,7 +1,7 @@
-"""Garbage collector: deletes objects without owners, finishes deletions with dependents.
+"""Garbage collector: deletes objects whose owners are gone, and finishes cascading deletions.
 
-Every object with something to do is a key; reconciling it reads the object itself live, so an old
-copy never deletes anything. An owner that is not in our copy is asked for before it counts as gone.
+Keys are objects that need work. A reconcile reads the object live, so a stale cache never deletes
+anything; an owner missing from the cache is requested live before it counts as absent.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class UnownableError(Exception):
 
 
 class GarbageCollector:
-    """Watches every kind there is. `run` does all of it.
+    """Watches every kind that can be deleted, listed and watched.
 
     `removed(resource, namespace)` is called for every namespaced object that has gone.
     """
@@ -161,7 +161,7 @@ class GarbageCollector:
         return None
 
     async def _collect(self, resource: Resource[Any], meta: ObjectMeta) -> None:
-        """Delete an object without owners; take out of an owned one the owners that are gone."""
+        """Delete an object whose owners are all gone; else remove the absent owners from it."""
         states = {
             reference.uid: await self._state(reference, resource, meta)
             for reference in meta.owner_references
@@ -255,7 +255,7 @@ class GarbageCollector:
             self._absent.popitem(last=False)
 
     def _is_circular(self, dependents: list[Coordinates]) -> bool:
-        """Whether a dependent is itself waiting for its dependents, of which we may be one."""
+        """Return whether a dependent itself waits for dependents: they may form a cycle."""
         metas = (
             self._graph.find(dependent.resource, dependent.namespace, dependent.name)
             for dependent in dependents
@@ -270,7 +270,7 @@ class GarbageCollector:
         return await self._patch(resource, meta, {"ownerReferences": references})
 
     async def _delete_dependents(self, resource: Resource[Any], meta: ObjectMeta) -> None:
-        """Foreground: the object goes once nothing that blocks it is left."""
+        """Process a foreground deletion: remove the finalizer once no dependent blocks it."""
         blocking = [
             other for other in self._graph.dependents(meta) if self._blocks(other, meta.uid)
         ]
@@ -287,7 +287,7 @@ class GarbageCollector:
         return meta is not None and blocks(meta, owner_uid)
 
     async def _set_free(self, resource: Resource[Any], meta: ObjectMeta) -> None:
-        """Orphan: dependents lose the reference, then the object goes."""
+        """Process an orphaning deletion: drop the dependents' references, then the finalizer."""
         for dependent in self._graph.dependents(meta):
             metadata = self._graph.find(dependent.resource, dependent.namespace, dependent.name)
             if metadata is not None:
@@ -322,7 +322,7 @@ class GarbageCollector:
 
 
 def _is_news(before: ObjectMeta | None, after: ObjectMeta) -> bool:
-    """Whether a change can matter here; heartbeats and status writes can't."""
+    """Return whether a change is relevant here; heartbeats and status writes are not."""
     return before is None or (
         before.owner_references != after.owner_references
         or before.finalizers != after.finalizers

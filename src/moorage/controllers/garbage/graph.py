@@ -20,12 +20,12 @@ _IGNORED = frozenset({("", "events"), ("events.k8s.io", "events")})
 _MOVED_GROUPS = {group: home for (group, _), (home, _) in SECOND_HOMES.items()}
 
 Changed = Callable[[Resource[Any], ObjectMeta | None, ObjectMeta | None], None]
-"""Called with the resource, and an object's metadata before and after."""
+"""Handler called with the resource, and an object's metadata before and after."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coordinates:
-    """One very object: where it is, and its uid."""
+    """An object's identity: resource, namespace, name and uid."""
 
     resource: Resource[Any]
     namespace: str
@@ -38,13 +38,13 @@ class Coordinates:
 
 
 class Graph:
-    """All objects that own or may be owned."""
+    """The objects that may own others or be owned."""
 
     def __init__(self, shared: Informers, discovered: Discovered) -> None:
         by_resource = {_place(informer.resource): informer for informer in shared}
         self._informers: dict[tuple[str, str], Informer[Any]] = {}
         self.own: list[Informer[Any]] = []
-        """The informers that are the graph's own, to be run by it."""
+        """Metadata informers created here; the garbage collector runs them."""
         self._by_kind: dict[tuple[str, str], Resource[Any]] = {}
         for resource in discovered.with_verbs("delete", "list", "watch"):
             place = _place(resource)
@@ -67,12 +67,15 @@ class Graph:
         return self._informers.values()
 
     def on_change(self, changed: Changed) -> None:
-        """Call a handler for every change to any object, and for those already known."""
+        """Register a handler for every change of any object, objects already known included."""
         for informer in self._informers.values():
             informer.add_handler(_forward(informer.resource, changed))
 
     def resource_of(self, reference: OwnerReference) -> Resource[Any] | None:
-        """What a reference's kind is served as; any version of its group will do."""
+        """Return the resource served for the reference's group and kind; None if there is none.
+
+        The version is ignored.
+        """
         group = reference.api_version.rpartition("/")[0]
         resource = self._by_kind.get((group, reference.kind))
         return resource or self._by_kind.get((_MOVED_GROUPS.get(group, group), reference.kind))
@@ -85,7 +88,7 @@ class Graph:
         return meta_of(obj) if obj is not None else None
 
     def owner(self, reference: OwnerReference, namespace: str) -> ObjectMeta | None:
-        """The very owner that an object of this namespace refers to, if we know it."""
+        """Return the owner referenced from this namespace; None if the informers lack it."""
         resource = self.resource_of(reference)
         if resource is None:
             return None
@@ -93,7 +96,7 @@ class Graph:
         return meta if meta is not None and meta.uid == reference.uid else None
 
     def dependents(self, owner: ObjectMeta) -> list[Coordinates]:
-        """The objects that name this owner and may: of its namespace, when it has one."""
+        """Return the objects that name this owner and are in its namespace, if it has one."""
         return [
             Coordinates.of(informer.resource, meta)
             for informer in self._informers.values()
@@ -102,7 +105,10 @@ class Graph:
         ]
 
     def holds_uid(self, reference: OwnerReference) -> bool:
-        """Whether an object of the reference's kind has this uid, wherever. Looks at them all."""
+        """Return whether an object of the reference's kind has this uid, in any namespace.
+
+        Scans all objects of the kind.
+        """
         resource = self.resource_of(reference)
         informer = self._informers.get(_place(resource)) if resource is not None else None
         return informer is not None and any(meta_of(o).uid == reference.uid for o in informer)

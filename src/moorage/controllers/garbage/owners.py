@@ -1,4 +1,4 @@
-"""Owner references: what they decide for the object that has them. Pure.
+"""Owner references: the garbage collector's verdict on a dependent. Pure.
 
 Source: API docs "Garbage Collection", "Owners and Dependents"; KEP-1355 for cross-namespace owners.
 """
@@ -28,7 +28,7 @@ class Owner(Enum):
 
 
 class Verdict(Enum):
-    """What is to happen to a dependent."""
+    """The action on a dependent."""
 
     KEEP = "keep"
     DROP_OWNERS = "take out the owners that are gone or leaving"
@@ -38,7 +38,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict; for DROP_OWNERS the uids, for DELETE the propagation policy."""
+    """A verdict, with the uids for DROP_OWNERS and the propagation policy for DELETE."""
 
     verdict: Verdict
     uids: frozenset[str] = frozenset()
@@ -46,17 +46,17 @@ class Judgement:
 
 
 def waits_for_dependents(meta: ObjectMeta) -> bool:
-    """Whether a foreground deletion of the object is under way."""
+    """Return whether a foreground deletion of the object is in progress."""
     return meta.deletion_timestamp is not None and FOREGROUND_FINALIZER in meta.finalizers
 
 
 def orphans_dependents(meta: ObjectMeta) -> bool:
-    """Whether the object's deletion waits for its dependents to be set free."""
+    """Return whether the object's deletion waits until its dependents are orphaned."""
     return meta.deletion_timestamp is not None and ORPHAN_FINALIZER in meta.finalizers
 
 
 def blocks(meta: ObjectMeta, owner_uid: str) -> bool:
-    """Whether the owner's foreground deletion has to wait for this dependent."""
+    """Return whether this dependent blocks the owner's foreground deletion."""
     return any(
         reference.uid == owner_uid and bool(reference.block_owner_deletion)
         for reference in meta.owner_references
@@ -64,7 +64,7 @@ def blocks(meta: ObjectMeta, owner_uid: str) -> bool:
 
 
 def judge(meta: ObjectMeta, states: Mapping[str, Owner], *, has_dependents: bool) -> Judgement:
-    """What to do with an object whose owners are in these states (by uid)."""
+    """Decide what to do with an object, given the states of its owners by uid."""
     present = {state: _uids(meta, states, state) for state in Owner}
     leaving = present[Owner.DANGLING] | present[Owner.WAITING]
     if not meta.owner_references:
@@ -77,7 +77,7 @@ def judge(meta: ObjectMeta, states: Mapping[str, Owner], *, has_dependents: bool
 
 
 def lost_or_unblocked(before: ObjectMeta, after: ObjectMeta | None) -> Iterable[OwnerReference]:
-    """The owners whose foreground deletion this object held up and holds up no more."""
+    """Yield the owners whose foreground deletion this object no longer blocks."""
     for reference in before.owner_references:
         if reference.block_owner_deletion and (after is None or not blocks(after, reference.uid)):
             yield reference
@@ -90,7 +90,7 @@ def _uids(meta: ObjectMeta, states: Mapping[str, Owner], state: Owner) -> frozen
 
 
 def _own_policy(meta: ObjectMeta) -> str:
-    """A policy that someone has already asked for stays."""
+    """Return the propagation policy that the object's finalizers request; else Background."""
     if ORPHAN_FINALIZER in meta.finalizers:
         return ORPHAN
     return FOREGROUND if FOREGROUND_FINALIZER in meta.finalizers else BACKGROUND

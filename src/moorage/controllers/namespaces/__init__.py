@@ -1,4 +1,4 @@
-"""Namespace deletion: everything inside goes first."""
+"""Namespace deletion: all content is deleted before the namespace."""
 
 from moorage.controllers.namespaces.controller import NamespaceController
 

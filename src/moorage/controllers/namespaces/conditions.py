@@ -1,4 +1,4 @@
-"""Conditions of a namespace that is being deleted: its progress. Pure.
+"""Conditions of a terminating namespace: the progress of its deletion. Pure.
 
 Source: core/v1 `NamespaceCondition`; reasons and messages are those of the namespace controller.
 """
@@ -31,22 +31,22 @@ _SETTLED = {
         "ContentHasNoFinalizers", "All content-preserving finalizers finished",
     ),
 }  # fmt: skip
-"""Condition → reason and message while nothing is wrong with it."""
+"""Condition → reason and message while its status is False."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """What one round of emptying a namespace found."""
+    """The result of one attempt to delete a namespace's content."""
 
     discovery_failures: Sequence[tuple[str, str]] = ()
     deletion_failures: list[str] = field(default_factory=list)
     remaining: dict[str, int] = field(default_factory=dict)
-    """`plural.group` → how many are left."""
+    """`plural.group` → number of remaining objects."""
     finalizers: Counter[str] = field(default_factory=Counter)
-    """Finalizer → how many objects it holds."""
+    """Finalizer → number of remaining objects that have it."""
 
     def left(self, resource: Resource[Any], metas: Iterable[ObjectMeta]) -> None:
-        """Note the objects that a resource still has."""
+        """Record the remaining objects of a resource and their finalizers."""
         listed = list(metas)
         if listed:
             self.remaining[f"{resource.plural}.{resource.group}"] = len(listed)
@@ -55,12 +55,15 @@ class Progress:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the namespace may go: nothing is left, and nothing was overlooked."""
+        """Return whether no content remains and neither discovery nor deletion failed."""
         return not (self.remaining or self.deletion_failures or self.discovery_failures)
 
 
 def conditions_after(before: Sequence[Raw], progress: Progress, now: datetime) -> tuple[Raw, ...]:
-    """The namespace's conditions, in the order they have; those that hold on keep their time."""
+    """Return the updated conditions in their present order.
+
+    A condition whose status does not change keeps its transition time.
+    """
     troubles = _troubles(progress)
     by_type = {condition["type"]: condition for condition in before}
     for type_, settled in _SETTLED.items():

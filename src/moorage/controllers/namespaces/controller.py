@@ -1,7 +1,7 @@
-"""Namespace controller: empties namespaces that are being deleted, then removes the finalizer.
+"""Namespace controller: deletes the content of terminating namespaces, then finalizes them.
 
-Pods go first, so that nothing they need disappears under them. What does not go at once is looked
-at again when something in the namespace has gone, and at the latest when it should have.
+Pods are deleted first, so that nothing they need disappears while they run. While content remains,
+the namespace is reconciled again when an object in it is gone, at the latest when it should be.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class NamespaceController:
         if namespace is None or not _is_ending(namespace):
             return
         is_pod = (resource.group, resource.plural) == ("", PODS.plural)
-        # Of a crowd of pods only the last one matters.
+        # For pods, only the removal of the last one requires a reconcile.
         if not is_pod or not self._pods.by_index(NAMESPACE, name):
             self._queue.add(name)
 
@@ -76,7 +76,7 @@ class NamespaceController:
         return wait_s // 2 + 1
 
     async def _empty(self, name: str, progress: Progress) -> int:
-        """Ask for the deletion of everything; seconds that what is left may take."""
+        """Delete all content, pods first. Returns the seconds the remaining objects may take."""
         discovered = await discover(self._client)
         progress.discovery_failures = discovered.failures
         wait_s = await self._delete_all(PODS, name, progress, is_collective=True)
@@ -128,7 +128,7 @@ class NamespaceController:
             )
 
     async def _release(self, namespace: Namespace) -> None:
-        """Take our finalizer out of the very namespace that was found empty."""
+        """Remove our finalizer from the namespace, if its uid is still the one found empty."""
         name = namespace.metadata.name
         # The whole object goes back, so that metadata no struct of ours knows is kept.
         whole = msgspec.json.decode(await self._client.request("GET", NAMESPACES.path(name=name)))
@@ -151,7 +151,7 @@ def _is_ending(namespace: Namespace) -> bool:
 
 
 def _deletable(discovered: Discovered) -> Iterable[tuple[Resource[Any], bool]]:
-    """The namespaced resources that can be emptied, and whether in one request."""
+    """Yield the namespaced resources that can be deleted, and whether by deletecollection."""
     collective = frozenset(discovered.with_verbs("deletecollection"))
     for resource in discovered.with_verbs("delete", "list"):
         if resource.is_namespaced and (resource.group, resource.plural) != ("", PODS.plural):
@@ -159,7 +159,7 @@ def _deletable(discovered: Discovered) -> Iterable[tuple[Resource[Any], bool]]:
 
 
 def _wait_s(metas: Iterable[ObjectMeta]) -> int:
-    """How long the objects may take to go, as far as they say."""
+    """Return the seconds the objects may take to terminate, from their grace periods."""
     waits = (
         _UNKNOWN_WAIT_S
         if meta.finalizers or meta.deletion_grace_period_seconds is None

@@ -1,4 +1,4 @@
-"""Nodes that are lost or in trouble: conditions, taints, and the pods that must leave."""
+"""Node lifecycle: conditions and taints of unhealthy nodes, and eviction of their pods."""
 
 from moorage.controllers.nodes.eviction import TaintEvictionController
 from moorage.controllers.nodes.lifecycle import NodeLifecycleController

@@ -25,7 +25,7 @@ def ready_status(node: Node) -> str | None:
 
 
 def unknown_conditions(node: Node, now: datetime) -> list[NodeCondition]:
-    """The conditions that turn Unknown because the node's agent is silent, those only."""
+    """Return the conditions to set to Unknown for a node without heartbeats, only those."""
     present = {condition.type: condition for condition in node.status.conditions}
     return [
         _unknown(node, type_, present.get(type_), now)

@@ -1,7 +1,7 @@
-"""The loop that deletes pods from nodes whose NoExecute taints they do not bear any longer.
+"""Taint eviction controller: deletes pods that do not tolerate their node's NoExecute taints.
 
-Each pod that bears them for a time has one appointment, counted from when it was first seen with
-such taints; without taints it has none. Source: API docs "Taint based Evictions".
+A pod that tolerates them for a limited time has one deadline, counted from when it was first seen
+with such taints; without taints it has none. Source: API docs "Taint based Evictions".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MESSAGE = "Taint manager: deleting due to NoExecute taint"
 
 
 class TaintEvictionController:
-    """Watches nodes' taints and pods."""
+    """Watches nodes and pods; deletes pods that no longer tolerate NoExecute taints."""
 
     def __init__(
         self, client: Client, informers: Informers, recorder: EventRecorder, clock: Clock
@@ -35,7 +35,7 @@ class TaintEvictionController:
         self._clock = clock
         self._queue: WorkQueue[str] = WorkQueue("taint evictions", clock=clock)
         self._since: dict[str, tuple[str, float]] = {}
-        """Pod key → its uid, and since when it is to leave (monotonic)."""
+        """Pod key → its uid, and when it was first seen with NoExecute taints (monotonic)."""
         informers.nodes.add_handler(self._node_changed)
         informers.pods.add_handler(self._pod_changed)
 

@@ -1,8 +1,8 @@
-"""Node lifecycle: marks nodes without heartbeat and keeps the taints of all nodes right.
+"""Node lifecycle controller: marks nodes without heartbeats and updates the taints of all nodes.
 
-A node is alive while its lease is renewed or its status written; how long ago that was is measured
-on our own clock, from when we saw it, as the node's clock may be wrong. Each node has one
-deadline: when it is lost without another heartbeat.
+A heartbeat is a renewed lease or a written status; its age is measured on our own monotonic clock
+from when we observed it, as the node's clock may be wrong. Each node has one deadline: when it
+counts as lost without another heartbeat.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ LEASE_NAMESPACE = "kube-node-lease"
 
 @dataclass(slots=True)
 class _Life:
-    """When a node's last heartbeat was seen, on our monotonic clock, and its state then."""
+    """A node's last observed heartbeat, on our monotonic clock, and its Ready status."""
 
     heartbeat: float
     ready: str | None
 
 
 class NodeLifecycleController:
-    """Watches nodes and their leases; writes conditions, taints and their pods' readiness."""
+    """Watches nodes and their leases; updates conditions, taints and their pods' readiness."""
 
     def __init__(
         self,
@@ -92,11 +92,11 @@ class NodeLifecycleController:
             self._queue.add(after.metadata.name)
         if before is None or after is None or ready_status(before) != ready_status(after):
             self._is_outage_stale = True
-            # A node that has gone has no more work, but the zones have to be looked at.
+            # A deleted node has no more work, but the zones must be recomputed.
             self._queue.add(either.metadata.name)
 
     def _first_heartbeat(self, node: Node) -> float:
-        """Now; for a node that has never reported, when it was created."""
+        """Return the current monotonic time, or the creation time of a node that never reported."""
         now = self._clock.monotonic()
         created = node.metadata.creation_timestamp
         if ready_status(node) is not None or not created:
@@ -104,7 +104,7 @@ class NodeLifecycleController:
         return now - max(0.0, (self._clock.now() - parse_time(created)).total_seconds())
 
     def _look_around(self) -> None:
-        """See how the zones stand; when that changes, every node may be treated otherwise."""
+        """Recompute the state of the zones; if it changed, requeue every node."""
         before, self._is_outage_stale = self._outage, False
         self._outage = outage_of(self._nodes, self._options.unhealthy_zone_share)
         if before.is_total and not self._outage.is_total:
@@ -152,7 +152,7 @@ class NodeLifecycleController:
         )
 
     async def _follow_readiness(self, node: Node, life: _Life) -> None:
-        """When a node stops being ready, so do its pods."""
+        """Set the pods of a node that stops being ready to not ready, and record an event."""
         ready = ready_status(node)
         if life.ready == TRUE and ready != TRUE:
             message = f"Node {node.metadata.name} status is now: NodeNotReady"
@@ -177,7 +177,10 @@ class NodeLifecycleController:
         self._recorder.record(about, WARNING, "NodeNotReady", "Node is not ready")
 
     async def _set_taints(self, node: Node) -> float | None:
-        """Write what differs; seconds until the node's turn to be given up, if it has to wait."""
+        """Update the node's taints if they differ.
+
+        Returns the seconds until the node may get its evicting taint, if it has to wait for that.
+        """
         wait_s: float | None = None
         evicting = evicting_key(ready_status(node))
         if self._outage.is_total:
@@ -202,7 +205,7 @@ class NodeLifecycleController:
 
 
 def _has_spoken(before: Node, after: Node) -> bool:
-    """Whether the agent wrote the status; we ourselves never move the heartbeat."""
+    """Return whether the kubelet wrote the status; this controller never moves the heartbeat."""
 
     def heartbeat(node: Node) -> str | None:
         ready = (condition for condition in node.status.conditions if condition.type == READY)

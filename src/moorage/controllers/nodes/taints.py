@@ -1,4 +1,4 @@
-"""The taints that a node's conditions call for, and how long pods bear them. Pure.
+"""Taints derived from a node's conditions, and how long pods tolerate them. Pure.
 
 Source: API docs "Taints and Tolerations": taint nodes by condition, taint-based evictions.
 """
@@ -35,21 +35,21 @@ _EVICTING_KEYS = (NOT_READY, UNREACHABLE)
 
 
 def evicting_key(ready: str | None) -> str | None:
-    """The key of the NoExecute taint that a Ready status calls for."""
+    """Return the key of the NoExecute taint for a Ready status; None if it requires none."""
     return _BY_CONDITION.get((READY, ready)) if ready is not None else None
 
 
 def has_evicting_taint(node: Node) -> bool:
-    """Whether pods are already being made to leave because the node is lost."""
+    """Return whether the node has a NoExecute taint for being not ready or unreachable."""
     return any(
         taint.effect == NO_EXECUTE and taint.key in _EVICTING_KEYS for taint in node.spec.taints
     )
 
 
 def taints_after(node: Node, evicting: str | None, now: datetime) -> tuple[Taint, ...]:
-    """The node's taints as they are to be: other people's and those that fit stay as they are.
+    """Return the node's desired taints. Foreign taints and correct ones are kept unchanged.
 
-    `evicting` is the key of the NoExecute taint it is to have for being lost, if any.
+    `evicting` is the key of the NoExecute taint for a lost node; None without one.
     """
     wanted = [(key, NO_SCHEDULE) for key in _no_schedule_keys(node)]
     if evicting is not None:
@@ -68,7 +68,7 @@ def taints_after(node: Node, evicting: str | None, now: datetime) -> tuple[Taint
 
 
 def seconds_borne(taints: Sequence[Taint], tolerations: Collection[Toleration]) -> float | None:
-    """How long a pod may stay with these NoExecute taints: 0 not at all, None for ever."""
+    """Return the seconds a pod tolerates these NoExecute taints: 0 not at all, None for ever."""
     borne: list[Toleration] = []
     for taint in taints:
         matching = next(

@@ -1,7 +1,7 @@
-"""Eviction rates by zone. Pure but for its rate limiters.
+"""Eviction rates by zone. Pure except for its rate limiters.
 
-Many nodes lost at once are more likely cut off than dead; then evictions slow down, and when no
-node at all is reachable, they stop. Source: API docs "Rate limits on eviction".
+Many nodes lost at once are more likely partitioned than dead: evictions then slow down, and stop
+when no node is reachable. Source: API docs "Rate limits on eviction".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FEW = 2
 
 
 class ZoneState(Enum):
-    """How much of a zone is lost."""
+    """The share of a zone's nodes that is lost."""
 
     NORMAL = "normal"
     PARTIAL = "partly lost"
@@ -36,11 +36,11 @@ class Outage:
 
     @property
     def is_total(self) -> bool:
-        """No node at all is reachable: the fault may well be on our side."""
+        """Return whether no node is reachable; the fault may then be on our side."""
         return bool(self.states) and all(state is ZoneState.FULL for state in self.states.values())
 
     def evictions_per_s(self, zone: str, options: ControllerOptions) -> float:
-        """How many nodes of the zone may be given up per second."""
+        """Return how many nodes of the zone may get an evicting taint per second."""
         if self.is_total:
             return 0.0
         if self.states.get(zone) is not ZoneState.PARTIAL:
@@ -50,7 +50,7 @@ class Outage:
 
 
 def zone_of(node: Node) -> str:
-    """Region and zone as one word; `""` for a node without either."""
+    """Return region and zone as one key; `""` for a node without either."""
     labels = node.metadata.labels
     region = next((labels[key] for key in _REGION if key in labels), "")
     zone = next((labels[key] for key in _ZONE if key in labels), "")
@@ -58,7 +58,7 @@ def zone_of(node: Node) -> str:
 
 
 def outage_of(nodes: Iterable[Node], unhealthy_share: float) -> Outage:
-    """How the zones stand, by their nodes' condition Ready."""
+    """Compute the state of each zone from its nodes' condition Ready."""
     ready: dict[str, int] = {}
     total: dict[str, int] = {}
     for node in nodes:
@@ -79,13 +79,16 @@ def _state(ready: int, total: int, unhealthy_share: float) -> ZoneState:
 
 
 class Pace:
-    """One eviction, then a pause, per zone."""
+    """Rate limiter per zone: one eviction, then a pause."""
 
     def __init__(self) -> None:
         self._next: dict[str, float] = {}
 
     def wait_s(self, zone: str, per_s: float, now: float) -> float | None:
-        """Seconds until the zone's next turn, None when it has none. At 0 the turn is taken."""
+        """Return the seconds until the zone's next eviction; None at a rate of 0.
+
+        A result of 0 consumes the turn.
+        """
         if per_s <= 0:
             return None
         wait_s = self._next.get(zone, now) - now

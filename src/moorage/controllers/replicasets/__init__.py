@@ -1,4 +1,4 @@
-"""ReplicaSets: as many pods as asked for, of one template."""
+"""ReplicaSets: a given number of pods of one template."""
 
 from moorage.controllers.replicasets.controller import ReplicaSetController
 

@@ -1,7 +1,7 @@
 """ReplicaSet controller: keeps each set at its number of pods.
 
 A reconcile adopts the set's pods, creates or deletes the difference, and updates the status. It
-waits while its own earlier requests have not come back (`Expectations`).
+waits until its informers have shown its own earlier requests (`Expectations`).
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class ReplicaSetController:
         return await at_once([partial(delete, pod) for pod in chosen])
 
     def _related(self, replica_set: ReplicaSet) -> list[Pod]:
-        """The pods of all sets that have the same controller as this one."""
+        """Return the pods of all sets that have the same controller as this one."""
         controller = controller_of(replica_set.metadata)
         if controller is None:
             return self._pods.by_index(OWNER, replica_set.metadata.uid)

@@ -21,7 +21,7 @@ from moorage.controllers.refusals import is_namespace_ending
 
 
 def pod_of(replica_set: ReplicaSet) -> dict[str, Any]:
-    """The pod that the template describes, as JSON, controlled by the set."""
+    """Return the pod of the set's template, as JSON, controlled by the set."""
     template = replica_set.spec.template
     described = template.get("metadata") or {}
     copied = ("labels", "annotations", "finalizers")
@@ -37,19 +37,22 @@ def pod_of(replica_set: ReplicaSet) -> dict[str, Any]:
 
 
 def name_prefix(meta: ObjectMeta) -> str:
-    """`NAME-`, or the bare name where that would make no good pod name."""
+    """Return `NAME-`, or the bare name where that prefix makes an invalid pod name."""
     return f"{meta.name}-" if not dns_subdomain_errors(f"{meta.name}-a") else meta.name
 
 
 class PodRequests:
-    """Pods of ReplicaSets, asked for."""
+    """Creates and deletes the pods of ReplicaSets and records the events."""
 
     def __init__(self, client: Client, recorder: EventRecorder) -> None:
         self._client = client
         self._recorder = recorder
 
     async def create(self, replica_set: ReplicaSet) -> None:
-        """Raises StatusError or UnreachableError, after an event that says so."""
+        """Create a pod of the set.
+
+        Raises StatusError or UnreachableError, after an event unless the namespace is terminating.
+        """
         about = reference(REPLICA_SETS, replica_set)
         body = pod_of(replica_set)
         try:
@@ -62,7 +65,10 @@ class PodRequests:
         self._recorder.record(about, NORMAL, "SuccessfulCreate", message)
 
     async def delete(self, replica_set: ReplicaSet, pod: Pod) -> None:
-        """Raises StatusError or UnreachableError, after an event unless the pod is gone."""
+        """Delete a pod of the set.
+
+        Raises StatusError or UnreachableError, after an event unless the pod is gone.
+        """
         about = reference(REPLICA_SETS, replica_set)
         name, namespace = pod.metadata.name, pod.metadata.namespace
         try:

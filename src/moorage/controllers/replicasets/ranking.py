@@ -26,7 +26,7 @@ _COST_LIMIT = 2**31
 def pods_to_delete(
     pods: Sequence[Pod], related: Iterable[Pod], count: int, now: datetime
 ) -> list[Pod]:
-    """The `count` pods that are missed least.
+    """Return the `count` pods to delete first.
 
     `related` are the pods of the ReplicaSets with the same owner: nodes that have many of them
     lose theirs first.
@@ -38,7 +38,7 @@ def pods_to_delete(
 
 
 def deletion_cost(pod: Pod) -> int:
-    """What its annotation says; 0 when absent or not a whole number of 32 bits."""
+    """Return the pod's deletion cost annotation; 0 if absent or not a 32-bit integer."""
     text = pod.metadata.annotations.get(DELETION_COST, "0")
     try:
         cost = int(text)
@@ -49,7 +49,7 @@ def deletion_cost(pod: Pod) -> int:
 
 
 def _rank(pod: Pod, crowd: int, now: datetime) -> tuple[Any, ...]:
-    """Sorts before another pod's when this one is to go first."""
+    """Return the pod's sort key; the lowest is deleted first."""
     regular, sidecar = _restarts(pod)
     created = pod.metadata.creation_timestamp
     return (
@@ -67,7 +67,7 @@ def _rank(pod: Pod, crowd: int, now: datetime) -> tuple[Any, ...]:
 
 
 def _age_class(since: datetime | None, now: datetime) -> int:
-    """Grows with the logarithm of the age; an unknown moment is the youngest."""
+    """Return the logarithm of the age; an unknown time counts as the youngest."""
     if since is None:
         return -2
     nanoseconds = int((now - since).total_seconds() * 1e9)
@@ -75,7 +75,7 @@ def _age_class(since: datetime | None, now: datetime) -> int:
 
 
 def _restarts(pod: Pod) -> tuple[int, int]:
-    """The most restarts of a regular container and of a sidecar."""
+    """Return the highest restart counts of a regular container and of a sidecar."""
     sidecars = {
         container.name
         for container in pod.spec.init_containers

@@ -21,7 +21,7 @@ def observed_status(
     failure: str | None,
     now: datetime,
 ) -> ReplicaSetStatus:
-    """The status these pods make. `failure` is what went wrong when managing them, if anything."""
+    """Compute the status from the pods. `failure` is the error of managing them, if any."""
     template_labels = from_labels(template_labels_of(replica_set))
     min_ready_s = replica_set.spec.min_ready_seconds
     return ReplicaSetStatus(
@@ -38,7 +38,7 @@ def observed_status(
 
 
 def next_available_s(active: Iterable[Pod], min_ready_s: int, now: datetime) -> float | None:
-    """Seconds until the next ready pod becomes available, None when none is about to."""
+    """Return the seconds until the next ready pod becomes available; None without one."""
     waits = (seconds_until_available(pod, min_ready_s, now) for pod in active)
     return min((wait for wait in waits if wait), default=None)
 
