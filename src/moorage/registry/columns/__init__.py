@@ -1,4 +1,4 @@
-"""How objects are shown in a Table: the machinery, and the cells that several kinds share.
+"""Table columns: rendering of objects as a Table, and cells that several kinds share.
 
     printer + objects ──table──▶ Table JSON
 

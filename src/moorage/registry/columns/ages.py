@@ -1,4 +1,4 @@
-"""How long ago, in the few characters that people read.
+"""Ages in short form, for AGE columns.
 
 Source: apimachinery `duration.HumanDuration`; clients and their users sort and grep by this form.
 """
@@ -34,7 +34,10 @@ _TOLERATED_S = -1
 
 
 def duration_text(seconds: float) -> str:
-    """`45s`, `3m12s`, `26h`, `5d3h`, `2y40d`; `<invalid>` for more than a second below zero."""
+    """Format a duration as `45s`, `3m12s`, `26h`, `5d3h` or `2y40d`.
+
+    Returns `<invalid>` for more than a second below zero.
+    """
     whole = int(seconds)
     if whole < _TOLERATED_S:
         return _INVALID
@@ -46,7 +49,10 @@ def duration_text(seconds: float) -> str:
 
 
 def age(timestamp: str | None, now: float) -> str:
-    """The time from an RFC 3339 timestamp to `now` (seconds since 1970); `<unknown>` for none."""
+    """Format the time from an RFC 3339 timestamp to `now` (seconds since 1970).
+
+    Returns `<unknown>` without a timestamp.
+    """
     if not timestamp:
         return UNKNOWN
     return duration_text(now - parse_time(timestamp).timestamp())

@@ -1,4 +1,4 @@
-"""Writes the descriptions that columns take from the API's documentation.
+"""Column description build step: extracts them from the API's documentation.
 
 Run by the build hook, never by a server.
 """

@@ -36,17 +36,17 @@ def age_of(obj: Obj, now: float) -> str:
 
 
 def joined(values: Iterable[str]) -> str:
-    """The values with commas between, or `<none>`."""
+    """Join the values with commas; `<none>` without values."""
     return ",".join(values) or NONE
 
 
 def label_text(labels: dict[str, str] | None) -> str:
-    """`a=1,b=2`, or `<none>`."""
+    """Format labels as `a=1,b=2`; `<none>` without labels."""
     return joined(sorted(f"{key}={value}" for key, value in (labels or {}).items()))
 
 
 def container_cells(template: Obj) -> list[Any]:
-    """Cells for CONTAINERS and IMAGES."""
+    """Return the cells for the CONTAINERS and IMAGES columns."""
     containers = template.get("spec", {}).get("containers") or []
     return [
         ",".join(container.get("name", "") for container in containers),
@@ -66,4 +66,4 @@ CREATED_AT = Printer(
     ),
     cells=_created_at_cells,
 )
-"""For kinds without a printer of their own: the client makes the age."""
+"""Printer for kinds without their own; the client computes the age."""

@@ -1,4 +1,4 @@
-"""What a column's description says.
+"""Column descriptions, from the API's documentation.
 
 Most columns show one field of the API and are described by that field's documentation, which is
 published and compiled into a file when Moorage is built; a column's table names the field.
@@ -17,10 +17,10 @@ BUNDLE = "generated/descriptions.json"
 
 
 def describe(column: Column) -> str:
-    """The description that clients see.
+    """Return the column's description as sent to clients.
 
-    Raises FileNotFoundError, saying what to run, when the package was not built, and KeyError for a
-    field that the build did not know of.
+    Raises FileNotFoundError with the command to run when the package was not built, and KeyError
+    for a field unknown to the build.
     """
     if not column.documented_by:
         return column.description

@@ -1,4 +1,4 @@
-"""Columns that both kinds of role binding have."""
+"""Role binding columns, shared by RoleBinding and ClusterRoleBinding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists that are cut after a few entries, with a count of the rest."""
+"""Shortened lists: the first entries, with a count of the rest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SHOWN = 3
 
 
 def shortened(entries: Sequence[str]) -> str:
-    """`a,b,c + 2 more...`; empty for no entries."""
+    """Format a list as `a,b,c + 2 more...`; empty for no entries."""
     text = ",".join(entries[:_SHOWN])
     hidden = len(entries) - _SHOWN
     return f"{text} + {hidden} more..." if hidden > 0 else text

@@ -1,4 +1,4 @@
-"""Objects as a Table: what `kubectl get` asks for instead of the objects.
+"""Table rendering: the form of objects that `kubectl get` requests.
 
 A list is one Table with a row for each object; a watch event holds a Table of one row, and only the
 first of a stream carries the column definitions. Source: API docs "Receiving resources as Tables",
@@ -20,7 +20,7 @@ Table = dict[str, Any]
 
 
 class IncludeObject(Enum):
-    """What a row carries of its object: the values of the `includeObject` parameter."""
+    """The part of the object a row includes: the values of the `includeObject` parameter."""
 
     METADATA = "Metadata"
     OBJECT = "Object"
@@ -42,12 +42,12 @@ def render_table(
     has_columns: bool = True,
     as_served: Callable[[Obj], Obj] = _as_it_is,
 ) -> Table:
-    """A Table of objects.
+    """Render objects as a Table.
 
     `printer` is None for kinds that have none. The objects are in their storage version, which
-    printers read; `as_served` gives one with kind and apiVersion as the client asked for it, for
-    rows that include it whole. `now` is in seconds since 1970, `version` is meta.k8s.io's, and
-    `list_metadata` the list's own.
+    printers read; `as_served` returns one with the kind and apiVersion the client requested, for
+    rows that include the whole object. `now` is in seconds since 1970, `version` is that of
+    meta.k8s.io, and `list_metadata` is the list's own.
     """
     printer = printer or CREATED_AT
     return {
@@ -69,7 +69,7 @@ def row_table(
     has_columns: bool,
     as_served: Callable[[Obj], Obj] = _as_it_is,
 ) -> Table:
-    """The Table of one object, as watch events hold it: its revision is the object's."""
+    """Render the Table of one object for a watch event; its resourceVersion is the object's."""
     return render_table(
         printer,
         [obj],
@@ -90,7 +90,7 @@ def bookmark_table(
     include: IncludeObject = IncludeObject.METADATA,
     has_columns: bool = False,
 ) -> Table:
-    """The Table of a bookmark, an object with nothing but a revision: its cells are blank."""
+    """Render the Table of a bookmark, an object with only a resourceVersion: blank cells."""
     return row_table(
         printer, obj, now=0.0, include=include, version=version, has_columns=has_columns
     )

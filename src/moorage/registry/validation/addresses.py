@@ -1,4 +1,4 @@
-"""Validation of IP addresses. Source: apimachinery `validation.IsValidIP`."""
+"""IP address validation. Source: apimachinery `validation.IsValidIP`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Containers of every sort: init, main and ephemeral.
+"""Container validation: init, main and ephemeral containers.
 
-Paths are given as text and completed only where there is something to say. Source: core validation
+Field paths are passed as text and completed only for an error. Source: core validation
 `validateContainers` and its callees, Kubernetes 1.36.
 """
 
@@ -50,7 +50,7 @@ _CONTAINER_RESOURCES = frozenset({
 
 
 class Scope:
-    """What the containers of one pod may refer to, and what they have used up together."""
+    """State shared while validating the containers of one pod: its volumes, names in use."""
 
     __slots__ = ("grace_s", "names", "restart_policy", "volumes")
 
@@ -64,7 +64,7 @@ class Scope:
 
 
 def container_errors(containers: list[Obj], path: str, scope: Scope) -> list[FieldError]:
-    """The main containers: at least one."""
+    """Validate the main containers, of which there must be at least one."""
     if not containers:
         return [FieldError.required(path)]
     errors: list[FieldError] = []
@@ -83,7 +83,7 @@ def container_errors(containers: list[Obj], path: str, scope: Scope) -> list[Fie
 
 
 def init_container_errors(containers: list[Obj], path: str, scope: Scope) -> list[FieldError]:
-    """Init containers; those that restart (sidecars) may have probes and hooks."""
+    """Validate init containers; only those that restart (sidecars) may have probes and hooks."""
     errors: list[FieldError] = []
     for index, container in enumerate(containers):
         at = f"{path}[{index}]"
@@ -98,7 +98,7 @@ def init_container_errors(containers: list[Obj], path: str, scope: Scope) -> lis
 
 
 def ephemeral_container_errors(containers: list[Obj], path: str, scope: Scope) -> list[FieldError]:
-    """Ephemeral containers: no ports, probes, hooks or resources; a target that exists."""
+    """Validate ephemeral containers: no ports, probes, hooks or resources; an existing target."""
     targets = set(scope.names)
     errors: list[FieldError] = []
     for index, container in enumerate(containers):
@@ -230,7 +230,7 @@ def _port_errors(ports: list[Obj], path: str) -> list[FieldError]:
 
 
 def port_number_errors(number: int, path: str) -> list[FieldError]:
-    """A TCP or UDP port."""
+    """Validate a port number: 1 to 65535."""
     if 1 <= number <= 65535:
         return []
     return [FieldError.invalid(path, number, "must be between 1 and 65535, inclusive")]
@@ -298,7 +298,7 @@ def _value_source_errors(variable: Obj, path: str) -> list[FieldError]:
 def field_ref_errors(
     reference: Obj, path: str, allowed: Collection[str] = _FIELD_PATHS
 ) -> list[FieldError]:
-    """A downward API reference to one of the pod's fields."""
+    """Validate a downward API reference to one of the pod's fields."""
     if not reference.get("apiVersion"):
         return [FieldError.required(f"{path}.apiVersion")]
     field = reference.get("fieldPath", "")
@@ -323,7 +323,7 @@ def field_ref_errors(
 
 
 def resource_ref_errors(reference: Obj, path: str, *, in_volume: bool = False) -> list[FieldError]:
-    """A downward API reference to one of a container's resources."""
+    """Validate a downward API reference to one of a container's resources."""
     errors: list[FieldError] = []
     if in_volume and not reference.get("containerName"):
         errors.append(FieldError.required(f"{path}.containerName"))
@@ -340,7 +340,7 @@ def resource_ref_errors(reference: Obj, path: str, *, in_volume: bool = False) -
 
 
 def _divisor_errors(resource: str, divisor: str, path: str) -> list[FieldError]:
-    """Units that a resource may be given in."""
+    """Validate the divisor: the units allowed for the resource."""
     name = resource.partition(".")[2]
     kind = "hugepages" if is_hugepages(name) else name
     shown, units = _DIVISORS[kind]
@@ -442,7 +442,7 @@ def _sub_path_errors(mount: Obj, path: str, mount_path: str) -> list[FieldError]
 
 
 def local_path_errors(value: str, path: str) -> list[FieldError]:
-    """A path that stays inside: relative, without `..`."""
+    """Validate a path that must not leave its directory: relative, without `..`."""
     errors: list[FieldError] = []
     if value.startswith("/"):
         errors.append(FieldError.invalid(path, value, "must be a relative path"))
@@ -489,7 +489,7 @@ def _recursive_errors(mount: Obj, path: str) -> list[FieldError]:
 
 
 def _device_errors(container: Obj, path: str, volumes: dict[str, Obj]) -> list[FieldError]:
-    """Raw block devices: each a claim's volume, at a place of its own."""
+    """Validate raw block devices: each on a claim's volume, with a unique name and path."""
     errors: list[FieldError] = []
     seen_names: set[str] = set()
     seen_places: set[str] = set()
@@ -555,9 +555,9 @@ def resource_errors(
     path: str,
     name_errors: Callable[[str, str], list[FieldError]] = container_resource_name_errors,
 ) -> list[FieldError]:
-    """Requests and limits: legal names and amounts, requests within limits.
+    """Validate requests and limits: names, quantities, and requests within limits.
 
-    `name_errors` gives the complaints about a resource's name at a path.
+    `name_errors` returns the errors of a resource name at a path.
     """
     limits, requests = resources.get("limits", {}), resources.get("requests", {})
     errors: list[FieldError] = []

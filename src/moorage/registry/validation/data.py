@@ -1,4 +1,4 @@
-"""Validation of the data of config maps and secrets. Source: core validation of Kubernetes 1.36."""
+"""Data validation of config maps and secrets. Source: core validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_DATA_BYTES = 1024 * 1024
 
 
 def immutable_errors(new: Obj, old: Obj, fields: tuple[str, ...]) -> list[FieldError]:
-    """An object that said it is immutable stays so."""
+    """Reject changes to `immutable` and to the fields of an object that is immutable."""
     if not old.get("immutable"):
         return []
     why = "field is immutable when `immutable` is set"

@@ -1,4 +1,4 @@
-"""Validation of the addresses and ports of endpoints and endpoint slices.
+"""Endpoint validation: addresses and ports of endpoints and endpoint slices.
 
 Source: core and discovery validation of Kubernetes 1.36.
 """

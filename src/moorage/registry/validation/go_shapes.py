@@ -1,7 +1,7 @@
-"""Values as upstream's complaints print them: whole structs, under their Go names.
+"""Go struct shapes, as upstream's error messages print them under their Go names.
 
-Clients and tests compare these texts, so the few structs that a complaint shows are listed here
-with what Go prints for a field that is not set.
+Clients and tests compare these messages, so the few structs they show are listed here with the
+zero value Go prints for an unset field.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ SERVICE_PORT: Shape = (
 
 
 def go_struct(obj: Obj, shape: Shape) -> Obj:
-    """An object with its Go names, unset fields included."""
+    """Return the object under its Go field names, unset fields included."""
     return {go_name: obj.get(name, zero) for name, go_name, zero in shape}
 
 
 def security_context(context: Obj) -> Obj:
-    """A container's security context, capabilities included."""
+    """Return a container's security context in its Go shape, capabilities included."""
     shown = go_struct(context, SECURITY_CONTEXT)
     if context.get("capabilities") is not None:
         shown["Capabilities"] = go_struct(context["capabilities"], CAPABILITIES)

@@ -1,4 +1,4 @@
-"""Object metadata: the rules that hold for every kind.
+"""Object metadata validation, the same for every kind.
 
 Hot path: 5 µs a create. Source: apimachinery `validation.ValidateObjectMeta`, API conventions
 "Metadata".
@@ -18,7 +18,7 @@ _BANNED_OWNERS = frozenset({("v1", "Event")})
 
 
 def metadata_errors(kind: Kind, obj: Obj) -> list[FieldError]:
-    """Complaints about a new object's metadata."""
+    """Validate a new object's metadata."""
     meta = obj["metadata"]
     errors = _name_errors(kind, meta)
     if meta.get("generation", 0) < 0:
@@ -31,7 +31,7 @@ def metadata_errors(kind: Kind, obj: Obj) -> list[FieldError]:
 
 
 def metadata_update_errors(new: Obj, old: Obj) -> list[FieldError]:
-    """Complaints about an object's metadata after an update."""
+    """Validate an object's metadata on update."""
     meta, was = new["metadata"], old["metadata"]
     errors = [
         FieldError.invalid(f"metadata.{field}", meta.get(field, ""), "field is immutable")
@@ -101,7 +101,7 @@ def _common_errors(meta: Obj) -> list[FieldError]:
 
 
 def label_errors(labels: dict[str, str], path: str) -> list[FieldError]:
-    """Complaints about labels; the key is in the text, not in the path."""
+    """Validate labels; an error has the key in its message, not in its path."""
     errors: list[FieldError] = []
     for key, value in labels.items():
         if complaints := key_complaints(key):
@@ -112,7 +112,7 @@ def label_errors(labels: dict[str, str], path: str) -> list[FieldError]:
 
 
 def annotation_errors(annotations: dict[str, str], path: str) -> list[FieldError]:
-    """Complaints about annotations: their keys, and their size together."""
+    """Validate annotations: their keys, and their total size."""
     errors = [
         FieldError.invalid(path, key, complaint)
         for key in annotations
@@ -125,7 +125,7 @@ def annotation_errors(annotations: dict[str, str], path: str) -> list[FieldError
 
 @remembered(4096)
 def key_complaints(key: str) -> tuple[str, ...]:
-    """What is wrong with a label or annotation key; remembered, since keys recur."""
+    """Return the errors of a label or annotation key; cached, since keys recur."""
     return tuple(names.qualified_name_errors(key))
 
 

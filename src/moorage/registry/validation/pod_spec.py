@@ -1,7 +1,7 @@
-"""Validation of pod specifications and pod templates.
+"""Pod specification and pod template validation.
 
 Hot path: 40 µs a pod (bench/hotpaths.py). Source: core validation `ValidatePodSpec`, Kubernetes
-1.36; what a class name may be is docs/differences.md's.
+1.36; docs/differences.md has the rules for class names.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MAX_SEARCH_CHARACTERS = 2048
 
 
 def template_errors(template: Obj, path: str) -> list[FieldError]:
-    """Complaints about a workload's pod template."""
+    """Validate a workload's pod template."""
     meta = template.get("metadata", {})
     errors = label_errors(meta.get("labels", {}), f"{path}.metadata.labels")
     errors += annotation_errors(meta.get("annotations", {}), f"{path}.metadata.annotations")
@@ -56,7 +56,7 @@ def template_errors(template: Obj, path: str) -> list[FieldError]:
 
 
 def pod_spec_errors(spec: Obj, path: str) -> list[FieldError]:
-    """Complaints about a pod specification. Order is upstream's, so that texts compare."""
+    """Validate a pod specification. Errors are in upstream's order, so that messages compare."""
     volumes: dict[str, Obj] = {}
     errors: list[FieldError] = []
     if "volumes" in spec:
@@ -267,7 +267,7 @@ def _alias_errors(aliases: list[Obj], path: str) -> list[FieldError]:
 
 
 def _class_errors(spec: Obj, path: str) -> list[FieldError]:
-    """The class's name and the overhead it brought. An empty name is the implicit class."""
+    """Validate the RuntimeClass name and overhead. An empty name is the implicit class."""
     errors: list[FieldError] = []
     class_name = spec.get("runtimeClassName")
     if class_name:
@@ -281,7 +281,7 @@ def _class_errors(spec: Obj, path: str) -> list[FieldError]:
 
 
 def _pod_resource_errors(spec: Obj, path: str) -> list[FieldError]:
-    """Pod-level resources: few names, and room for what the containers ask."""
+    """Validate pod-level resources: allowed names, requests at least the containers' sum."""
     resources = spec["resources"] or {}
     at = f"{path}.resources"
     errors = resource_errors(resources, at, _pod_resource_name_errors)
@@ -309,7 +309,7 @@ def _pod_resource_name_errors(name: str, path: str) -> list[FieldError]:
 
 
 def _claim_errors(spec: Obj, path: str) -> list[FieldError]:
-    """Claims for devices: each names its source, in one way."""
+    """Validate device claims: each names exactly one source."""
     errors: list[FieldError] = []
     sources = ("resourceClaimName", "resourceClaimTemplateName")
     for index, claim in enumerate(spec.get("resourceClaims", ())):

@@ -1,4 +1,7 @@
-"""Probes and lifecycle hooks. Source: core validation `validateProbe`, `validateHandler`."""
+"""Probe and lifecycle hook validation.
+
+Source: core validation `validateProbe`, `validateHandler`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _HEADER_MESSAGE = (
 
 
 def probe_errors(probe: Obj, path: str, *, is_readiness: bool) -> list[FieldError]:
-    """One probe. Only readiness may want several successes in a row."""
+    """Validate a probe. Only a readiness probe may have a successThreshold above 1."""
     errors = handler_errors(probe, path)
     errors += [
         FieldError.invalid(f"{path}.{field}", probe[field], "must be greater than or equal to 0")
@@ -52,7 +55,7 @@ def probe_errors(probe: Obj, path: str, *, is_readiness: bool) -> list[FieldErro
 
 
 def lifecycle_errors(lifecycle: Obj, path: str, grace_s: int | None) -> list[FieldError]:
-    """Hooks after start and before stop; a hook that sleeps must end within the grace period."""
+    """Validate postStart and preStop hooks; a sleep must end within the grace period."""
     errors: list[FieldError] = []
     for hook in ("postStart", "preStop"):
         if hook in lifecycle:
@@ -61,7 +64,7 @@ def lifecycle_errors(lifecycle: Obj, path: str, grace_s: int | None) -> list[Fie
 
 
 def handler_errors(handler: Obj, path: str, grace_s: int | None = None) -> list[FieldError]:
-    """Exactly one way to ask, well formed."""
+    """Validate a probe's or hook's handler: exactly one type, well formed."""
     handler_types = [field for field in _HANDLERS if field in handler]
     if not handler_types:
         return [FieldError.required(path, "must specify a handler type")]
@@ -122,7 +125,7 @@ def _sleep_errors(action: Obj, path: str, grace_s: int | None) -> list[FieldErro
 
 
 def port_reference_errors(port: Any, path: str) -> list[FieldError]:
-    """A port by number or by a container port's name."""
+    """Validate a port given by number or by a container port's name."""
     if isinstance(port, str):
         return [FieldError.invalid(path, port, detail) for detail in names.port_name_errors(port)]
     if 1 <= port <= 65535:

@@ -1,4 +1,4 @@
-"""Validation of policy rules and role bindings. Source: rbac validation of Kubernetes 1.36."""
+"""RBAC validation: policy rules and role bindings. Source: rbac validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

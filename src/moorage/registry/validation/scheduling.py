@@ -1,4 +1,7 @@
-"""Where a pod may run: tolerations, affinity, spreading. Source: core validation of `PodSpec`."""
+"""Scheduling field validation: tolerations, affinity, topology spread.
+
+Source: core validation of `PodSpec`.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +105,7 @@ def _weight_errors(holder: Obj, path: str) -> list[FieldError]:
 
 
 def node_term_errors(term: Obj, path: str) -> list[FieldError]:
-    """One alternative of a node selector."""
+    """Validate one term of a node selector."""
     errors: list[FieldError] = []
     for index, expression in enumerate(term.get("matchExpressions", ())):
         at = f"{path}.matchExpressions[{index}]"
@@ -197,7 +200,10 @@ def _pod_term_errors(term: Obj, path: str) -> list[FieldError]:
 
 
 def _label_key_errors(term: Obj, path: str) -> list[FieldError]:
-    """Labels whose values must be the new pod's (`match`) or must not be (`mismatch`)."""
+    """Validate matchLabelKeys and mismatchLabelKeys.
+
+    Values of these labels must be the new pod's (`match`) or must not be (`mismatch`).
+    """
     errors: list[FieldError] = []
     mismatched = term.get("mismatchLabelKeys", [])
     for field in ("matchLabelKeys", "mismatchLabelKeys"):
@@ -219,7 +225,7 @@ def _label_key_errors(term: Obj, path: str) -> list[FieldError]:
 
 
 def label_selector_errors(selector: Obj, path: str) -> list[FieldError]:
-    """A `metav1.LabelSelector` in an object."""
+    """Validate a `metav1.LabelSelector` in an object."""
     errors = label_errors(selector.get("matchLabels", {}), f"{path}.matchLabels")
     for index, expression in enumerate(selector.get("matchExpressions", ())):
         at = f"{path}.matchExpressions[{index}]"
@@ -243,7 +249,7 @@ def label_requirement_errors(requirement: Obj, path: str) -> list[FieldError]:
 
 
 def spread_errors(constraints: list[Obj], path: str) -> list[FieldError]:
-    """Topology spread constraints."""
+    """Validate topology spread constraints."""
     errors: list[FieldError] = []
     pairs = [
         (constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", ""))
@@ -295,7 +301,7 @@ def spread_errors(constraints: list[Obj], path: str) -> list[FieldError]:
 
 
 def gate_errors(gates: list[Obj], path: str) -> list[FieldError]:
-    """Scheduling gates: qualified names, each once."""
+    """Validate scheduling gates: unique qualified names."""
     errors: list[FieldError] = []
     seen: set[str] = set()
     for index, gate in enumerate(gates):

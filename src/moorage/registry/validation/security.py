@@ -1,4 +1,4 @@
-"""Security contexts of pods and containers.
+"""Security context validation, for pods and containers.
 
 Source: core validation `validatePodSecurityContext`, `ValidateSecurityContext`.
 """
@@ -26,7 +26,7 @@ _SYSCTL_MESSAGE = (
 
 
 def container_security_errors(context: Obj, path: str) -> list[FieldError]:
-    """One container's context."""
+    """Validate a container's security context."""
     errors = _id_errors(context, path, ("runAsUser", "runAsGroup"))
     errors += _profile_errors(context, path)
     if "procMount" in context and context["procMount"] not in _PROC_MOUNTS:
@@ -54,7 +54,7 @@ def container_security_errors(context: Obj, path: str) -> list[FieldError]:
 
 
 def pod_security_errors(context: Obj, path: str, spec: Obj, spec_path: str) -> list[FieldError]:
-    """The pod's context."""
+    """Validate the pod's security context."""
     errors = _id_errors(context, path, ("fsGroup", "runAsUser", "runAsGroup"))
     for index, group in enumerate(context.get("supplementalGroups", ())):
         if not 0 <= group <= _MAX_ID:

@@ -1,4 +1,4 @@
-"""Bodies of subresources: bindings and scales."""
+"""Subresource validation: bodies of bindings and scales."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from moorage.registry.kind import Obj
 
 
 def validate_binding(binding: Obj) -> list[FieldError]:
-    """core/v1 `Binding`: its target is a node."""
+    """Validate a core/v1 `Binding`: its target must be a node."""
     target = binding.get("target", {})
     errors: list[FieldError] = []
     if target.get("kind", "") not in ("", "Node"):
@@ -18,7 +18,7 @@ def validate_binding(binding: Obj) -> list[FieldError]:
 
 
 def validate_scale(scale: Obj) -> list[FieldError]:
-    """autoscaling/v1 `Scale`: no negative number of replicas."""
+    """Validate an autoscaling/v1 `Scale`: replicas must not be negative."""
     replicas = scale.get("spec", {}).get("replicas", 0)
     if replicas >= 0:
         return []

@@ -1,6 +1,6 @@
-"""Volumes of a pod: one source each, well formed.
+"""Volume validation: each volume has exactly one well-formed source.
 
-Kinds of volume that need a storage system are checked for shape alone. Source: core validation
+Volume types that need a storage system are validated for structure only. Source: core validation
 `ValidateVolumes`.
 """
 
@@ -31,7 +31,7 @@ _MOST_TOKEN_SECONDS = 2**32
 
 
 def volume_errors(volumes: list[Obj], path: str) -> tuple[dict[str, Obj], list[FieldError]]:
-    """The volumes by name, and the complaints."""
+    """Validate the volumes. Returns the volumes by name, and the errors."""
     by_name: dict[str, Obj] = {}
     errors: list[FieldError] = []
     for index, volume in enumerate(volumes):
@@ -119,7 +119,7 @@ def _item_errors(source: Obj, path: str) -> list[FieldError]:
 
 
 def _file_errors(item: Obj, path: str) -> list[FieldError]:
-    """The path and mode of one file in a volume."""
+    """Validate the path and mode of one file in a volume."""
     value = item.get("path", "")
     if not value:
         errors = [FieldError.required(f"{path}.path")]
@@ -177,7 +177,7 @@ def _projected_errors(source: Obj, path: str) -> list[FieldError]:
 
 
 def _conflicting_paths(field: str, projection: Obj, path: str, seen: set[str]) -> list[FieldError]:
-    """Two sources that would write one file; a source with a name is shown by it."""
+    """Reject two sources that write the same path; the error shows a source's name, if any."""
     if field == "serviceAccountToken":
         places = [projection.get("path", "")]
     else:

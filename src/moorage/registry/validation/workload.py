@@ -1,5 +1,6 @@
-"""Validation that workloads share: counts, selector, pod template. Source: apps validation of
-Kubernetes 1.36.
+"""Workload validation shared by several kinds: counts, selector, pod template.
+
+Source: apps validation of Kubernetes 1.36.
 """
 
 from __future__ import annotations
