@@ -38,9 +38,9 @@ async def slow_start(
 async def at_once(
     calls: list[Callable[[], Awaitable[None]]],
 ) -> StatusError | UnreachableError | None:
-    """Run all calls concurrently. Returns the first failed request's error, None without one.
+    """Run all calls, with bounded concurrency.
 
-    Any other exception is raised.
+    Returns the first failed request's error, None without one. Any other exception is raised.
     """
     turns = asyncio.Semaphore(_SIDE_BY_SIDE)
     results = await asyncio.gather(*(_outcome(call, turns) for call in calls))

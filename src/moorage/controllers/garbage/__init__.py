@@ -1,4 +1,4 @@
-"""Garbage collection: deletes objects whose owners are gone."""
+"""Garbage collection: deletes objects whose owners are gone or deleted in the foreground."""
 
 from moorage.controllers.garbage.collector import GarbageCollector
 

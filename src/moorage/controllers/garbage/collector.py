@@ -161,7 +161,7 @@ class GarbageCollector:
         return None
 
     async def _collect(self, resource: Resource[Any], meta: ObjectMeta) -> None:
-        """Delete an object whose owners are all gone; else remove the absent owners from it."""
+        """Delete an object without solid owners; else drop its dangling and waiting owners."""
         states = {
             reference.uid: await self._state(reference, resource, meta)
             for reference in meta.owner_references
@@ -270,7 +270,10 @@ class GarbageCollector:
         return await self._patch(resource, meta, {"ownerReferences": references})
 
     async def _delete_dependents(self, resource: Resource[Any], meta: ObjectMeta) -> None:
-        """Process a foreground deletion: remove the finalizer once no dependent blocks it."""
+        """Process a foreground deletion: requeue blocking dependents.
+
+        Removes the finalizer once none is left.
+        """
         blocking = [
             other for other in self._graph.dependents(meta) if self._blocks(other, meta.uid)
         ]

@@ -205,7 +205,7 @@ class NodeLifecycleController:
 
 
 def _has_spoken(before: Node, after: Node) -> bool:
-    """Return whether the kubelet wrote the status; this controller never moves the heartbeat."""
+    """Return whether the node agent wrote the status; this controller sets no heartbeat."""
 
     def heartbeat(node: Node) -> str | None:
         ready = (condition for condition in node.status.conditions if condition.type == READY)
