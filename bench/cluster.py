@@ -49,11 +49,11 @@ class PodWatch:
 
     def __init__(self, client: Client) -> None:
         self.informer = Informer(client, PODS, namespace="default")
-        self.informer.add_handler(self._look)
+        self.informer.add_handler(self._on_pod)
         self.running_s: dict[str, float] = {}
         self.changed = asyncio.Event()
 
-    def _look(self, before: Pod | None, after: Pod | None) -> None:
+    def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
         name = (after or before).metadata.name  # type: ignore[union-attr]
         if after is not None and after.status.phase == "Running":
             self.running_s.setdefault(name, time.perf_counter())

@@ -59,11 +59,11 @@ class Starts:
 
     def __init__(self, client: Client) -> None:
         self.informer = Informer(client, PODS, namespace="default")
-        self.informer.add_handler(self._look)
+        self.informer.add_handler(self._on_pod)
         self.by_name: dict[str, Start] = {}
         self.changed = asyncio.Event()
 
-    def _look(self, before: Pod | None, after: Pod | None) -> None:
+    def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
         del before
         self.changed.set()
         if after is None:

@@ -114,7 +114,7 @@ def test_pods_that_fail_again_and_again_leave_the_queue_no_larger() -> None:
         entry = take(queue)
         park(queue, entry)
         queue.promote(entry)
-    assert len(queue._appointments) <= 2 * len(queue) + 64
+    assert len(queue._timers) <= 2 * len(queue) + 64
     # What is cut away is what counts no more: both still have their turn in the end.
     for _ in range(2):
         park(queue, take(queue))
@@ -129,7 +129,7 @@ def test_pods_that_fail_again_and_again_leave_the_queue_no_larger() -> None:
     assert {take(queue).pod.metadata.name for _ in range(2)} == {"a", "b"}
 
 
-def test_appointments_are_kept_in_order_when_void_ones_are_cut_away() -> None:
+def test_timers_stay_in_order_when_stale_ones_are_removed() -> None:
     clock = FakeClock()
     queue = SchedulingQueue(clock, longest_wait_s=100)
     for number in range(30):

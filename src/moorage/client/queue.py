@@ -43,11 +43,11 @@ class WorkQueue(Generic[K]):
         self._active: set[K] = set()
         self._again: set[K] = set()
         self._backoffs: dict[K, Backoff] = {}
-        self._appointments: list[tuple[float, int, K]] = []
+        self._timers: list[tuple[float, int, K]] = []
         self._due: dict[K, float] = {}
         self._sequence = 0
         self._has_ready = asyncio.Event()
-        self._has_appointment = asyncio.Event()
+        self._has_timer = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -61,7 +61,7 @@ class WorkQueue(Generic[K]):
             self._has_ready.set()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Have the key worked on later; an earlier appointment stands."""
+        """Have the key worked on later; an earlier time is kept."""
         if seconds <= 0:
             self.add(key)
             return
@@ -70,8 +70,8 @@ class WorkQueue(Generic[K]):
             return
         self._due[key] = due
         self._sequence += 1
-        heapq.heappush(self._appointments, (due, self._sequence, key))
-        self._has_appointment.set()
+        heapq.heappush(self._timers, (due, self._sequence, key))
+        self._has_timer.set()
 
     def retry(self, key: K) -> float:
         """Have the key worked on after its next back-off pause; returns the pause in seconds."""
@@ -85,7 +85,7 @@ class WorkQueue(Generic[K]):
     async def run(self, reconcile: Reconcile[K], *, workers: int = 1) -> None:
         """Work on keys until cancelled. A failed key is logged and tried again later."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._keep_appointments())
+            tasks.create_task(self._run_timers())
             for _ in range(workers):
                 tasks.create_task(self._work(reconcile))
 
@@ -130,23 +130,23 @@ class WorkQueue(Generic[K]):
             self._again.discard(key)
             self.add(key)
 
-    async def _keep_appointments(self) -> None:
+    async def _run_timers(self) -> None:
         while True:
-            self._has_appointment.clear()
+            self._has_timer.clear()
             pause_s = self._release_due()
             if pause_s is None:
-                await self._has_appointment.wait()
+                await self._has_timer.wait()
             else:
-                await sleep_unless_set(self._clock, pause_s, self._has_appointment)
+                await sleep_unless_set(self._clock, pause_s, self._has_timer)
 
     def _release_due(self) -> float | None:
         """Add every key whose time has come; seconds until the next, None if there is none."""
         now = self._clock.monotonic()
-        while self._appointments:
-            due, _, key = self._appointments[0]
+        while self._timers:
+            due, _, key = self._timers[0]
             if due > now:
                 return due - now
-            heapq.heappop(self._appointments)
+            heapq.heappop(self._timers)
             if self._due.get(key) == due:
                 del self._due[key]
                 self.add(key)

@@ -40,7 +40,7 @@ class ClusterState:
         self._namespaces: dict[str, Labels] = {}
         self._homes: dict[str, str] = {}
         self._assumed: set[str] = set()
-        self._homeless: dict[str, dict[str, Placed]] = {}
+        self._pods_of_unknown_nodes: dict[str, dict[str, Placed]] = {}
         self._recent: dict[str, int] = {}
         self._forgotten_before = 0
         self._nominated: dict[str, dict[str, Placed]] = {}
@@ -55,7 +55,7 @@ class ClusterState:
         info = self.nodes.get(name)
         if info is None:
             info = self.nodes[name] = NodeInfo(node)
-            for pod in self._homeless.pop(name, {}).values():
+            for pod in self._pods_of_unknown_nodes.pop(name, {}).values():
                 info.add(pod)
         elif offers_differ(info.node, node):
             self._tally_node(info, -1)
@@ -75,7 +75,7 @@ class ClusterState:
             return
         self._tally_node(info, -1)
         if info.pods:
-            self._homeless[name] = dict(info.pods)
+            self._pods_of_unknown_nodes[name] = dict(info.pods)
         self._mark(name)
 
     def _tally_node(self, info: NodeInfo, sign: int) -> None:
@@ -135,13 +135,13 @@ class ClusterState:
 
     def _pods_at(self, node_name: str) -> Mapping[str, Placed]:
         info = self.nodes.get(node_name)
-        return info.pods if info is not None else self._homeless.get(node_name, {})
+        return info.pods if info is not None else self._pods_of_unknown_nodes.get(node_name, {})
 
     def _replace(self, key: str, pod: Placed) -> None:
         """Replace the object of a pod whose node and requirements are unchanged."""
         info = self.nodes.get(self._homes[key])
         if info is None:
-            self._homeless[self._homes[key]][key] = pod
+            self._pods_of_unknown_nodes[self._homes[key]][key] = pod
             return
         info.pods[key] = pod
         if key in info.affine:
@@ -151,7 +151,7 @@ class ClusterState:
         self._homes[pod.key] = node_name
         info = self.nodes.get(node_name)
         if info is None:
-            self._homeless.setdefault(node_name, {})[pod.key] = pod
+            self._pods_of_unknown_nodes.setdefault(node_name, {})[pod.key] = pod
         else:
             info.add(pod)
             self._mark(info.name)
@@ -165,9 +165,9 @@ class ClusterState:
         self._leaving.discard(key)
         info = self.nodes.get(home)
         if info is None:
-            pod = self._homeless[home].pop(key)
-            if not self._homeless[home]:
-                del self._homeless[home]
+            pod = self._pods_of_unknown_nodes[home].pop(key)
+            if not self._pods_of_unknown_nodes[home]:
+                del self._pods_of_unknown_nodes[home]
         else:
             pod = info.remove(key)
             self._mark(info.name)

@@ -78,7 +78,7 @@ class InterPodAffinity:
         self._near: dict[str, Table] = {}
         self._far: list[Table] = [{} for _ in self._terms.required_anti]
         self._forbidden: dict[str, Table] = {}
-        self._wishes: dict[str, Table] = {}
+        self._preferred: dict[str, Table] = {}
         self._limits: list[int | None] = [None] * len(self._terms.hard_spread)
 
     def refresh(self) -> None:
@@ -114,7 +114,7 @@ class InterPodAffinity:
 
     @property
     def can_score(self) -> bool:
-        return bool(self._soft) or any(self._wishes.values())
+        return bool(self._soft) or any(self._preferred.values())
 
     # shares
 
@@ -170,20 +170,20 @@ class InterPodAffinity:
                 yield table, value, count
         for wish, sign in _signed(terms.preferred, terms.preferred_anti):
             count = sum(1 for pod in pods if self._means(wish.term, pod))
-            yield from _at(self._wishes, wish.term, node, sign * wish.weight * count)
+            yield from _at(self._preferred, wish.term, node, sign * wish.weight * count)
 
     def _existing_terms_share(self, node: NodeInfo) -> Iterator[tuple[Table, str, int]]:
         for other in node.affine.values():
             terms = other.query.terms
             for term in terms.required_anti:
-                if self._is_meant(term):
+                if self._matches_pod(term):
                     yield from _at(self._forbidden, term, node, 1)
             for term in terms.required:
-                if self._is_meant(term):
-                    yield from _at(self._wishes, term, node, _HARD_AFFINITY_WEIGHT)
+                if self._matches_pod(term):
+                    yield from _at(self._preferred, term, node, _HARD_AFFINITY_WEIGHT)
             for wish, sign in _signed(terms.preferred, terms.preferred_anti):
-                if self._is_meant(wish.term):
-                    yield from _at(self._wishes, wish.term, node, sign * wish.weight)
+                if self._matches_pod(wish.term):
+                    yield from _at(self._preferred, wish.term, node, sign * wish.weight)
 
     def _means(self, term: Term, other: Placed) -> bool:
         meta = other.pod.metadata
@@ -191,7 +191,7 @@ class InterPodAffinity:
             meta.namespace, meta.labels, self._state.namespace_labels(meta.namespace)
         )
 
-    def _is_meant(self, term: Term) -> bool:
+    def _matches_pod(self, term: Term) -> bool:
         return term.matches(
             self._namespace, self._labels, self._state.namespace_labels(self._namespace)
         )
@@ -254,7 +254,7 @@ class InterPodAffinity:
         if all(here[t.topology_key] in self._near.get(t.topology_key, {}) for t in terms):
             return True
         # Without this, the first pod of a group with affinity to itself would never be scheduled.
-        return not any(self._near.values()) and all(map(self._is_meant, terms))
+        return not any(self._near.values()) and all(map(self._matches_pod, terms))
 
     # score
 
@@ -266,9 +266,9 @@ class InterPodAffinity:
         if not self._soft:
             return [0] * len(nodes)
         if self._is_default_spread:
-            return _upside_down(self._spread_sums(nodes))
+            return _inverted(self._spread_sums(nodes))
         taking_part = [node for node in nodes if _has_keys(node, self._soft)]
-        scored = zip(taking_part, _upside_down(self._spread_sums(taking_part)), strict=True)
+        scored = zip(taking_part, _inverted(self._spread_sums(taking_part)), strict=True)
         by_name = {node.name: score for node, score in scored}
         return [by_name.get(node.name, 0) for node in nodes]
 
@@ -289,7 +289,7 @@ class InterPodAffinity:
     def affinity_scores(self, nodes: Sequence[NodeInfo]) -> list[int]:
         """Return a score of 0 to 100 per node, from this and the existing pods' preferences."""
         raw = [0] * len(nodes)
-        for key, table in self._wishes.items():
+        for key, table in self._preferred.items():
             if table:
                 raw = [
                     total + table.get(node.labels.get(key, ""), 0)
@@ -301,7 +301,7 @@ class InterPodAffinity:
         return [int(100 * ((score - least) / (most - least))) for score in raw]
 
 
-def _upside_down(sums: list[int]) -> list[int]:
+def _inverted(sums: list[int]) -> list[int]:
     """Convert counts to scores of 0 to 100: the smaller the count, the higher the score."""
     most, least = max(sums, default=0), min(sums, default=0)
     if most == 0:

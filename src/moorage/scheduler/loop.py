@@ -301,7 +301,7 @@ class Scheduler:
             or after.metadata.deletion_timestamp is not None
             or after.status.phase in _OVER
         ):
-            self._turn_away(key, after)
+            self._drop_unscheduled(key, after)
             return
         if after.spec.scheduling_gates:
             self._gate(after)
@@ -317,7 +317,7 @@ class Scheduler:
             ):
                 self._queue.promote(entry)
 
-    def _turn_away(self, key: str, pod: Pod) -> None:
+    def _drop_unscheduled(self, key: str, pod: Pod) -> None:
         """Drop a pod that is not, or no longer, ours; keep an assumed one until it is bound."""
         entry = self._queue.get(key)
         if entry is not None and self._state.is_assumed(key):

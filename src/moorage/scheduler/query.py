@@ -91,7 +91,7 @@ class QueryCache:
         key = (template_key(pod), handler, missing_class)
         query = self._known.get(key)
         if query is None:
-            query = self._known[key] = make_query(_homeless(pod), handler, missing_class)
+            query = self._known[key] = make_query(_without_node_name(pod), handler, missing_class)
             if len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
         return query
@@ -127,7 +127,7 @@ def template_key(pod: Pod) -> bytes:
     )
 
 
-def _homeless(pod: Pod) -> Pod:
+def _without_node_name(pod: Pod) -> Pod:
     # The cache shares a query between pods on different nodes and pending pods.
     if not pod.spec.node_name:
         return pod

@@ -77,10 +77,10 @@ class SchedulingQueue:
         self._parked: dict[_Group, dict[str, Waiting]] = {}
         self._active: list[tuple[int, float, int, Waiting]] = []
         self._backoff: list[tuple[float, int, Waiting]] = []
-        self._appointments: list[tuple[float, int, Waiting]] = []
+        self._timers: list[tuple[float, int, Waiting]] = []
         self._ticket = 0
         self._has_work = asyncio.Event()
-        self._has_appointment = asyncio.Event()
+        self._has_timer = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -127,13 +127,13 @@ class SchedulingQueue:
         self._move(entry, Place.PARKED)
         entry.group = query, rejected_by
         self._parked.setdefault(entry.group, {})[entry.key] = entry
-        self._appoint(entry, self._clock.monotonic() + self._longest_wait_s)
+        self._set_timer(entry, self._clock.monotonic() + self._longest_wait_s)
 
     def retry(self, entry: Waiting) -> None:
         """Retry a pod after its backoff, because the attempt ended in an error."""
         if self._entries.get(entry.key) is entry:
             self._move(entry, Place.BACKOFF)
-            self._appoint(entry, entry.attempted_at + self._pause_s(entry))
+            self._set_timer(entry, entry.attempted_at + self._pause_s(entry))
 
     def wake(self, entry: Waiting) -> None:
         """Move a parked pod to active, or to backoff if its backoff time has not passed."""
@@ -145,7 +145,7 @@ class SchedulingQueue:
             return
         self._move(entry, Place.BACKOFF)
         heapq.heappush(self._backoff, (due, entry.ticket, entry))
-        self._appoint(entry, due)
+        self._set_timer(entry, due)
         self._has_work.set()
 
     def wake_if(self, may_help: Hint) -> None:
@@ -166,12 +166,12 @@ class SchedulingQueue:
     async def run(self) -> None:
         """Release pods whose backoff or longest wait has passed, until cancelled."""
         while True:
-            self._has_appointment.clear()
+            self._has_timer.clear()
             pause_s = self._release_due()
             if pause_s is None:
-                await self._has_appointment.wait()
+                await self._has_timer.wait()
             else:
-                await sleep_unless_set(self._clock, pause_s, self._has_appointment)
+                await sleep_unless_set(self._clock, pause_s, self._has_timer)
 
     def _pause_s(self, entry: Waiting) -> float:
         doublings = min(max(entry.attempts - 1, 0), 30)
@@ -207,28 +207,24 @@ class SchedulingQueue:
                 return entry
         return None
 
-    def _appoint(self, entry: Waiting, due: float) -> None:
-        heapq.heappush(self._appointments, (due, entry.ticket, entry))
-        if len(self._appointments) > 2 * len(self._entries) + 64:
-            self._appointments = list(self._current_appointments())
-            heapq.heapify(self._appointments)
-        self._has_appointment.set()
+    def _set_timer(self, entry: Waiting, due: float) -> None:
+        heapq.heappush(self._timers, (due, entry.ticket, entry))
+        if len(self._timers) > 2 * len(self._entries) + 64:
+            self._timers = list(self._current_timers())
+            heapq.heapify(self._timers)
+        self._has_timer.set()
 
-    def _current_appointments(self) -> Iterator[tuple[float, int, Waiting]]:
-        return (
-            appointment
-            for appointment in self._appointments
-            if appointment[2].ticket == appointment[1]
-        )
+    def _current_timers(self) -> Iterator[tuple[float, int, Waiting]]:
+        return (timer for timer in self._timers if timer[2].ticket == timer[1])
 
     def _release_due(self) -> float | None:
         """Activate every pod that is due. Returns the seconds until the next; None without one."""
         now = self._clock.monotonic()
-        while self._appointments:
-            due, ticket, entry = self._appointments[0]
+        while self._timers:
+            due, ticket, entry = self._timers[0]
             if entry.ticket == ticket and due > now:
                 return due - now
-            heapq.heappop(self._appointments)
+            heapq.heappop(self._timers)
             if entry.ticket == ticket:
                 self._activate(entry)
         return None

@@ -36,7 +36,7 @@ def command(data_dir: Path, *, install: bool, deep: bool, output: str) -> None:
     Exit status 4 when something keeps pods from running here.
     """
     layout = cluster_of(data_dir).layout
-    host, handlers = asyncio.run(_look(layout, is_installing=install))
+    host, handlers = asyncio.run(_inspect(layout, is_installing=install))
     directories = (HANDLER_DIRECTORY, EnginePaths(layout.engine, layout.engine).handlers)
     findings = examine(host, handlers, directories)
     if deep:
@@ -50,7 +50,7 @@ def command(data_dir: Path, *, install: bool, deep: bool, output: str) -> None:
         sys.exit(CANNOT_RUN_PODS)
 
 
-async def _look(layout: Layout, *, is_installing: bool) -> tuple[Inventory, tuple[Handler, ...]]:
+async def _inspect(layout: Layout, *, is_installing: bool) -> tuple[Inventory, tuple[Handler, ...]]:
     """Return the host and its handlers; a defect that a handler file avoids is none."""
     host, handlers = await inspect_machine(
         layout, is_installing=is_installing, report=partial(click.echo, err=True)

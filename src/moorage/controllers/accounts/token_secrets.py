@@ -102,13 +102,13 @@ class TokenSecretController:
         Requested live when the cache lacks it, since the secret is deleted without its account.
         """
         account = self._accounts.get_key(_account_of(secret))
-        if account is None or not _is_meant(secret, account):
+        if account is None or not _belongs_to(secret, account):
             name = secret.metadata.annotations.get(ACCOUNT_NAME, "")
             try:
                 account = await self._client.get(SERVICE_ACCOUNTS, name, secret.metadata.namespace)
             except NotFoundError:
                 return None
-        return account if _is_meant(secret, account) else None
+        return account if _belongs_to(secret, account) else None
 
     async def _remove(self, secret: Secret) -> None:
         meta = secret.metadata
@@ -145,6 +145,6 @@ def _accounts_of(secret: Secret) -> Iterable[str]:
     return (_account_of(secret),)
 
 
-def _is_meant(secret: Secret, account: PartialObject) -> bool:
+def _belongs_to(secret: Secret, account: PartialObject) -> bool:
     """Return whether the secret was made for this account, not for an earlier one of that name."""
     return secret.metadata.annotations.get(ACCOUNT_UID) in (None, "", account.metadata.uid)

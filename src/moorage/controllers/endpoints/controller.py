@@ -81,7 +81,11 @@ class EndpointsController:
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         either = after or before
         assert either is not None
-        if before is not None and after is not None and _offer(before) == _offer(after):
+        if (
+            before is not None
+            and after is not None
+            and _endpoint_facts(before) == _endpoint_facts(after)
+        ):
             return
         for service in self._services.by_index(NAMESPACE, either.metadata.namespace):
             if any(selects(service, pod.metadata.labels) for pod in (before, after) if pod):
@@ -132,7 +136,10 @@ class EndpointsController:
         if _subset_structs(subsets) == present.subsets and labels == present.metadata.labels:
             return
         patch = {
-            "metadata": {**locked(present.metadata), "labels": _turned(present.metadata, labels)},
+            "metadata": {
+                **locked(present.metadata),
+                "labels": _label_changes(present.metadata, labels),
+            },
             "subsets": subsets or None,
         }
         await self._client.patch(ENDPOINTS, meta.name, patch, meta.namespace)
@@ -191,7 +198,7 @@ class EndpointsController:
             patch = {
                 "metadata": {
                     **locked(present.metadata),
-                    "labels": _turned(present.metadata, labels),
+                    "labels": _label_changes(present.metadata, labels),
                 },
                 "endpoints": content.endpoints,
             }
@@ -207,7 +214,7 @@ class EndpointsController:
         return node.metadata.labels.get(_ZONE, "") if node is not None else ""
 
 
-def _offer(pod: Pod) -> tuple[Any, ...]:
+def _endpoint_facts(pod: Pod) -> tuple[Any, ...]:
     """Return the parts of a pod that its services' endpoints depend on."""
     return (
         pod.metadata.uid,
@@ -230,7 +237,7 @@ def _copied_labels(service: Service) -> dict[str, str]:
     return {**service.metadata.labels, **headless}
 
 
-def _turned(meta: ObjectMeta, labels: dict[str, str]) -> dict[str, str | None]:
+def _label_changes(meta: ObjectMeta, labels: dict[str, str]) -> dict[str, str | None]:
     """Return the merge patch of the object's labels to these labels."""
     return {**dict.fromkeys(meta.labels), **labels}
 

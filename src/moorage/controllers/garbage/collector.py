@@ -150,7 +150,7 @@ class GarbageCollector:
         if meta.uid != item.uid:
             return None
         if orphans_dependents(meta):
-            await self._set_free(item.resource, meta)
+            await self._orphan_dependents(item.resource, meta)
         elif waits_for_dependents(meta):
             await self._delete_dependents(item.resource, meta)
         elif meta.deletion_timestamp is None:
@@ -289,7 +289,7 @@ class GarbageCollector:
         meta = self._graph.find(dependent.resource, dependent.namespace, dependent.name)
         return meta is not None and blocks(meta, owner_uid)
 
-    async def _set_free(self, resource: Resource[Any], meta: ObjectMeta) -> None:
+    async def _orphan_dependents(self, resource: Resource[Any], meta: ObjectMeta) -> None:
         """Process an orphaning deletion: drop the dependents' references, then the finalizer."""
         for dependent in self._graph.dependents(meta):
             metadata = self._graph.find(dependent.resource, dependent.namespace, dependent.name)

@@ -87,7 +87,7 @@ class NodeLifecycleController:
                 ready = ready_status(after)
                 self._lives[after.metadata.name] = _Life(self._first_heartbeat(after), ready)
                 self._record_event(after, "RegisteredNode", "Registered Node {} in Controller")
-            elif _has_spoken(before, after):
+            elif _has_heartbeat(before, after):
                 self._lives[after.metadata.name].heartbeat = self._clock.monotonic()
             self._queue.add(after.metadata.name)
         if before is None or after is None or ready_status(before) != ready_status(after):
@@ -103,7 +103,7 @@ class NodeLifecycleController:
             return now
         return now - max(0.0, (self._clock.now() - parse_time(created)).total_seconds())
 
-    def _look_around(self) -> None:
+    def _check_nodes(self) -> None:
         """Recompute the state of the zones; if it changed, requeue every node."""
         before, self._is_outage_stale = self._outage, False
         self._outage = outage_of(self._nodes, self._options.unhealthy_zone_share)
@@ -123,7 +123,7 @@ class NodeLifecycleController:
 
     async def _reconcile(self, name: str) -> float | None:
         if self._is_outage_stale:
-            self._look_around()
+            self._check_nodes()
         node = self._nodes.get(name)
         life = self._lives.get(name)
         if node is None or life is None:
@@ -204,7 +204,7 @@ class NodeLifecycleController:
         return self._pace.wait_s(zone, per_s, self._clock.monotonic())
 
 
-def _has_spoken(before: Node, after: Node) -> bool:
+def _has_heartbeat(before: Node, after: Node) -> bool:
     """Return whether the node agent wrote the status; this controller sets no heartbeat."""
 
     def heartbeat(node: Node) -> str | None:

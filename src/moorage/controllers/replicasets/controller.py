@@ -81,9 +81,9 @@ class ReplicaSetController:
             assert changed_key is not None
             self._queue.add(changed_key)
         if after is not None and controller_of(after.metadata) is None and not is_deleting(after):
-            self._offer(before, after)
+            self._enqueue_adopters(before, after)
 
-    def _offer(self, before: Pod | None, orphan: Pod) -> None:
+    def _enqueue_adopters(self, before: Pod | None, orphan: Pod) -> None:
         """Reconcile the sets that might adopt a pod without controller."""
         if before is not None and (
             before.metadata.labels == orphan.metadata.labels
