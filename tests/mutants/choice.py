@@ -1,4 +1,5 @@
-"""The choice of tests for a fault: those of its package that call the function, nearest first.
+"""The choice of tests for a fault: those of its package that call the function, nearest first, and
+the other tests of its own file.
 
 `src/moorage/node/probes/http.py` is nearest to `tests/node/probes/test_http.py`, then to the
 other tests of that directory, then to those of the package. Of files as near as each other the
@@ -23,20 +24,29 @@ _BUDGET_S = 120.0
 def choose_tests(fault: Fault, tests: Mapping[str, TestCalls]) -> list[str]:
     """Return the names of the tests to run, in order; none if no test can notice the fault."""
     passing = {name: test for name, test in tests.items() if test.passed}
-    able = [name for name, test in passing.items() if _can_notice(fault, test)]
-    if not able:
-        # Called while modules are imported, or in a process of its own: by tests that use the file.
-        able = [name for name, test in passing.items() if _calls_file(fault, test)]
-    if not able:
-        # The whole file is for a process of its own, whose calls are not recorded.
-        able = [name for name in passing if _distance(fault, name) < _ELSEWHERE]
+    if any(_can_notice(fault, test) for test in passing.values()):
+        # A value that is cached for all tests is computed in the first of its file's own tests.
+        able = [
+            name
+            for name, test in passing.items()
+            if _can_notice(fault, test) or not _distance(fault, name)
+        ]
+    else:
+        # Called while modules are imported, or in a process of its own, whose calls are not
+        # recorded: by tests that use the file, or are of its directory.
+        able = [
+            name
+            for name, test in passing.items()
+            if _calls_file(fault, test) or _distance(fault, name) < _ELSEWHERE
+        ]
     chosen: list[str] = []
     total = 0.0
     ranks = _ranks(able, tests)
 
-    def order(name: str) -> tuple[bool, int, int, float]:
-        distance, seconds = _distance(fault, name), tests[name].seconds
-        return not _calls_file(fault, tests[name]), distance, ranks[name], seconds
+    def order(name: str) -> tuple[bool, bool, int, int, float]:
+        test, distance = tests[name], _distance(fault, name)
+        is_far = not _can_notice(fault, test), not _calls_file(fault, test)
+        return *is_far, distance, ranks[name], test.seconds
 
     for name in sorted(able, key=order):
         total += tests[name].seconds
