@@ -15,7 +15,7 @@ class CliError(Exception):
 
 
 def is_expected(error: Exception) -> bool:
-    """Whether an error's text says what failed and what to do, so that it needs no traceback."""
+    """Return whether an error's text says enough (what failed, what to do) without a traceback."""
     # Imported only now: most of these come with parts that a command that works may not need.
     from moorage.client.config import ConfigError
     from moorage.linux.command import CommandError

@@ -48,7 +48,7 @@ mirror_option: Callable[..., Any] = click.option(
 
 
 def pairs(name: str, texts: tuple[str, ...]) -> dict[str, str]:
-    """The values of an option that takes KEY=VALUE, several times. Raises UsageError."""
+    """Return the values of a repeatable option that takes KEY=VALUE. Raises UsageError."""
     values = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -59,7 +59,7 @@ def pairs(name: str, texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def size_bytes(name: str, text: str) -> int:
-    """The bytes of a quantity such as `128Gi`, at least one. Raises UsageError."""
+    """Return the bytes of a quantity such as `128Gi`, at least one. Raises UsageError."""
     try:
         size = parse_quantity(text).value
     except ValueError as error:
@@ -70,7 +70,7 @@ def size_bytes(name: str, text: str) -> int:
 
 
 def socket_path(name: str, endpoint: str) -> Path:
-    """The path in an endpoint `unix:///path/to.sock`. Raises UsageError for any other."""
+    """Return the path of an endpoint `unix:///path/to.sock`. Raises UsageError for any other."""
     path = Path(endpoint.removeprefix(_SOCKET_SCHEME))
     if not endpoint.startswith(_SOCKET_SCHEME) or not path.is_absolute():
         raise click.UsageError(f"{name} takes an endpoint of the form unix:///path/to.sock")

@@ -14,7 +14,7 @@ class Backoff:
         self._failures = 0
 
     def next_s(self) -> float:
-        """The pause before the next try, in seconds."""
+        """Return the delay before the next try, in seconds."""
         # The exponent is bounded so that a year of failures does not overflow the float.
         pause_s = min(self._limit_s, self._first_s * 2.0 ** min(self._failures, 64))
         self._failures += 1

@@ -59,7 +59,7 @@ def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
 
 
 def load_kubeconfig(path: Path, context_name: str | None = None) -> ClientConfig:
-    """The settings a kubeconfig's context stands for.
+    """Return the settings of a kubeconfig's context.
 
     Raises ConfigError when the file is no kubeconfig or asks for an unsupported plugin.
     """

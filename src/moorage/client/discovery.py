@@ -72,7 +72,7 @@ class Discovered:
     failures: tuple[tuple[str, str], ...] = ()
 
     def with_verbs(self, *verbs: str) -> list[Resource[PartialObject]]:
-        """The resources that know all of these verbs."""
+        """Return the resources that support all of these verbs."""
         return [served.resource for served in self.served if served.verbs.issuperset(verbs)]
 
 

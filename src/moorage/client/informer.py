@@ -78,7 +78,7 @@ class Informer(Generic[T]):
         return self._objects.get(key)
 
     def by_index(self, index: str, value: str) -> list[T]:
-        """The objects an index lists under this value."""
+        """Return the objects that an index lists under this value."""
         return list(self._indexed[index].get(value, {}).values())
 
     def add_handler(self, handler: Handler[T]) -> None:

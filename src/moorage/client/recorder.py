@@ -48,7 +48,7 @@ class _Entry:
 
     @property
     def key(self) -> _Key:
-        """What makes two entries one event: not the revision of the object they are about."""
+        """The aggregation key: entries with equal keys are one event, whatever the object's revision."""
         about = msgspec.structs.replace(self.about, resource_version="")
         return about, self.type, self.reason, self.message
 
@@ -177,7 +177,7 @@ class EventRecorder:
 
 
 def reference(resource: Resource[Any], obj: Any, *, field_path: str = "") -> ObjectReference:
-    """The pointer to an object that its events carry."""
+    """Return the reference to an object that its events carry."""
     meta = meta_of(obj)
     return ObjectReference(
         kind=resource.kind,

@@ -39,7 +39,7 @@ class Resource(Generic[T]):
     def path(
         self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
     ) -> str:
-        """The URL path of the collection, an object or a subresource.
+        """Return the URL path of the collection, an object or a subresource.
 
         A namespaced resource without namespace is the collection over all of them.
         """

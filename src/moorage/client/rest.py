@@ -142,7 +142,7 @@ class Client:
         label_selector: str = "",
         field_selector: str = "",
     ) -> ObjectList[T]:
-        """Every matching object, read page by page at one revision."""
+        """Return every matching object, read page by page at one revision."""
         items: list[T] = []
         token = ""
         while True:
@@ -253,7 +253,7 @@ class Client:
         label_selector: str = "",
         field_selector: str = "",
     ) -> AsyncIterator[WatchEvent[T]]:
-        """Changes after a revision, bookmarks included, until the server ends the stream.
+        """Yield changes after a revision, bookmarks included, until the server ends the stream.
 
         Raises ExpiredError when the revision is compacted: list again.
         """
@@ -298,7 +298,7 @@ class Client:
         content_type: str = "application/json",
         accept: str = "application/json",
     ) -> bytes:
-        """One exchange; the answer's body. A busy server is asked again as it asks to be."""
+        """Send one request and return the response body. A busy server is retried as it asks."""
         for attempt in range(_MAX_BUSY_RETRIES + 1):
             async with self._exchanges, self.stream(
                 method, path, body=body, query=query, content_type=content_type, accept=accept,
@@ -325,7 +325,7 @@ class Client:
         timeout_s: float | None = None,
         is_checked: bool = True,
     ) -> _Response:
-        """An exchange whose body the caller reads: `async with client.stream(…) as response`."""
+        """Open a request whose response the caller reads: `async with client.stream(…)`."""
         if self._session is None:
             raise RuntimeError("the client is not open: use it as `async with Client(…)`")
         headers = {"Accept": accept}
@@ -354,7 +354,7 @@ class Client:
     async def websocket(
         self, path: str, subprotocol: str
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """A websocket to a path. Raises StatusError when the server refuses the upgrade."""
+        """Open a WebSocket to a path. Raises StatusError when the server refuses the upgrade."""
         if self._session is None:
             raise RuntimeError("the client is not open: use it as `async with Client(…)`")
         token = self._token.current()
@@ -434,7 +434,7 @@ class _TokenSource:
 
 
 def encode(resource: Resource[Any], obj: Object | Mapping[str, Any]) -> bytes:
-    """The JSON of an object with its kind and apiVersion in front."""
+    """Return the JSON of an object with its kind and apiVersion in front."""
     if isinstance(obj, Mapping):
         typed = {"kind": resource.kind, "apiVersion": resource.api_version, **obj}
         return msgspec.json.encode(typed)
@@ -444,7 +444,7 @@ def encode(resource: Resource[Any], obj: Object | Mapping[str, Any]) -> bytes:
 
 
 def meta_of(obj: Any) -> Any:
-    """The metadata every typed object has."""
+    """Return the metadata that every typed object has."""
     return obj.metadata
 
 

@@ -88,14 +88,14 @@ class Authority:
             self._certificate, self._key = self._read_authority()
 
     def issue(self, file_name: str, subject: Subject) -> Pair:
-        """The pair of that name for that subject, made or renewed when it has to be."""
+        """Return the key pair of that name for that subject; create or renew it when needed."""
         pair = self._pair(file_name)
         if not self._is_usable(pair, subject):
             self._make_leaf(pair, subject)
         return pair
 
     def signing_key(self) -> Path:
-        """The key that signs service account tokens; made once, never renewed.
+        """Return the key that signs service account tokens; created once, never renewed.
 
         Raises LostKeyError.
         """

@@ -33,7 +33,7 @@ class Choices:
     registry_mirrors: dict[str, str] = field(default_factory=dict)
 
     def given(self) -> dict[str, object]:
-        """Only what was said of the settings."""
+        """Return the settings that were given."""
         return {
             name: value
             for name in self.__dataclass_fields__

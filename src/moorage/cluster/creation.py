@@ -41,7 +41,7 @@ _FIXED = ("name", "node_name", "pod_network", "service_network")
 def open_cluster(
     layout: Layout, choices: Choices, reservations: Reservations | None = None
 ) -> Settings:
-    """The settings of the cluster in a directory, made there if absent; keys and kubeconfig too.
+    """Return the settings of the cluster in a directory; create it, keys and kubeconfig if absent.
 
     Raises SettingsError for choices that are invalid or contradict the cluster that is there;
     NoSubnetError and SubnetTakenError for its network, AlreadyRunningError while it runs,

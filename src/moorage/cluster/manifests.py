@@ -51,7 +51,7 @@ class Manifest:
 
 
 def read_manifests(paths: Iterable[Path]) -> list[Manifest]:
-    """The objects in files and in directories' `*.yaml`, by file name. Raises ManifestError."""
+    """Return the objects of files and of directories' `*.yaml`, by name. Raises ManifestError."""
     return [manifest for path in paths for file in _files(path) for manifest in _read(file)]
 
 

@@ -60,7 +60,7 @@ class InstallError(CannotRunPodsError):
 
 
 def missing_packages(host: Inventory) -> tuple[str, ...]:
-    """The packages whose content this host lacks, however it would have come here."""
+    """Return the packages whose content this host lacks, however it was installed."""
     return tuple(name for name, package in PACKAGES.items() if not package.is_there(host))
 
 

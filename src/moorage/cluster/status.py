@@ -24,7 +24,7 @@ class PartStatus:
 
 
 def part_statuses(layout: Layout) -> tuple[PartStatus, ...]:
-    """The cluster's processes, none when it is down."""
+    """Return the status of the cluster's processes; empty when it is down."""
     pid = running_pid(layout)
     state = read_state(layout.state)
     if pid is None or state is None:

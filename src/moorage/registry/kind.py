@@ -219,7 +219,7 @@ def status_subresource() -> dict[str, Subresource]:
 
 
 def scale_subresource() -> dict[str, Subresource]:
-    """The `/scale` of workloads."""
+    """Return the `/scale` subresource of workloads."""
     return {
         "scale": Subresource(
             verbs=STATUS_VERBS,

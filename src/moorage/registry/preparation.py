@@ -12,25 +12,25 @@ from moorage.registry.kind import Obj
 
 
 def keep_status(new: Obj, old: Obj) -> None:
-    """The main endpoint does not write the status."""
+    """Keep the status: the main endpoint does not write it."""
     keep(new, old, "status")
 
 
 def keep_spec(new: Obj, old: Obj) -> None:
-    """The status endpoint writes the status and metadata, nothing else."""
+    """Keep everything but status and metadata: what a status endpoint may write."""
     for field in new.keys() | old.keys():
         if field not in ("metadata", "status"):
             keep(new, old, field)
 
 
 def keep_spec_and_labels(new: Obj, old: Obj) -> None:
-    """As `keep_spec`, and labels stay too: workloads' status endpoints."""
+    """Keep spec and labels: the status endpoints of workloads write neither."""
     keep_spec(new, old)
     keep(new["metadata"], old["metadata"], "labels")
 
 
 def drop_status(obj: Obj) -> None:
-    """A new object has no status yet."""
+    """Reset the status of a new object."""
     obj["status"] = {}
 
 

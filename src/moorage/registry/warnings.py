@@ -16,7 +16,7 @@ _WHOLE_BYTES = ("memory", "ephemeral-storage")
 
 
 def warn_workload(workload: Obj, old: Obj | None) -> list[str]:
-    """The same for a template, when it is new or changed."""
+    """Return the warnings of a workload's pod template when it is new or changed."""
     template = workload["spec"].get("template", {})
     if old is not None and old["spec"].get("template") == template:
         return []

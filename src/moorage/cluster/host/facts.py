@@ -58,7 +58,7 @@ class Inventory(Host):
 
     @property
     def machine(self) -> Machine:
-        """What runtimes depend on."""
+        """The properties of the machine that runtimes depend on."""
         return Machine.of(self)
 
 

@@ -68,12 +68,12 @@ class Image:
 
     @property
     def id(self) -> str:
-        """What the CRI calls the image: the digest of its configuration."""
+        """The image ID of the CRI: the digest of its configuration."""
         return digest(self.configuration)
 
 
 def write_archive(images: Iterable[Image]) -> bytes:
-    """One archive with all the images. Raises ValueError when two have the same name."""
+    """Write one archive with all the images. Raises ValueError when two have the same name."""
     blobs: dict[str, bytes] = {}
     listed: dict[str, Document] = {}
     for image in images:

@@ -73,7 +73,7 @@ class NoPauseError(Exception):
 
 
 def images_from(busybox: Busybox | None, catatonit: Program | None) -> tuple[Image, ...]:
-    """The images that these programs give: pause, busybox and the stand-in for nginx.
+    """Return the images made from these programs: pause, busybox and the stand-in for nginx.
 
     Without busybox there is pause alone. Raises NoPauseError without either.
     """

@@ -27,7 +27,7 @@ log = Log(__name__)
 
 
 async def catalogue(busybox: Path | None, catatonit: Path | None) -> tuple[Image, ...]:
-    """The catalogue's images, made from the programs at those paths (None: not on this machine).
+    """Return the catalogue's images, built from the programs at those paths (None: not installed).
 
     Raises NoPauseError when they don't even give the sandboxes' image.
     """

@@ -38,7 +38,7 @@ Entry = Directory | File | HardLink
 
 
 def write_layer(entries: Mapping[str, Entry]) -> bytes:
-    """An uncompressed layer. Paths are relative; directories that are only implied are added.
+    """Write an uncompressed layer. Paths are relative; implied directories are added.
 
     Raises ValueError for a link to what the layer does not hold as a file.
     """

@@ -42,7 +42,7 @@ class PodNetwork:
 
     @property
     def name(self) -> str:
-        """What CNI calls the network; it marks the rules that plugins make for it."""
+        """The CNI network name; plugins mark their rules with it."""
         return f"{_NETWORK_PREFIX}{self.cluster_id}"
 
     @property
@@ -56,7 +56,7 @@ class PodNetwork:
 
 
 def bridge_name(cluster_id: str) -> str:
-    """The interface name of a cluster's bridge. Raises ValueError for an id that is too long."""
+    """Return the interface name of a cluster's bridge. Raises ValueError for too long an id."""
     name = f"{_BRIDGE_PREFIX}{cluster_id}"
     if len(name.encode()) > _INTERFACE_NAME_BYTES:
         raise ValueError(f"{name!r} is longer than the {_INTERFACE_NAME_BYTES} bytes of a name")
@@ -64,7 +64,7 @@ def bridge_name(cluster_id: str) -> str:
 
 
 def write_conflist(network: PodNetwork, mark_chain: str | None) -> str:
-    """The network's conflist as text.
+    """Return the network's conflist as text.
 
     `mark_chain` is the chain that marks what has to be masqueraded for host ports; None where
     iptables doesn't work, which leaves host ports out.

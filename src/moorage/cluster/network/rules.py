@@ -82,7 +82,7 @@ _CHAIN_NAMES = (chain_name, mark_chain_name, ports_chain_name, output_chain_name
 
 
 def setup_script(network: PodNetwork, saved: str, *, refuses_for_host: bool = True) -> str:
-    """What makes the network's rules, whether or not (some of) them are there.
+    """Return the script that sets up the network's rules; it may run when some or all exist.
 
     Pods reach the outside under the host's address. Where the host filters what it forwards, pods'
     packets pass, and so do answers to them and what comes in through a host port. Connections to
@@ -124,7 +124,7 @@ def guard_script(
     interfaces: Sequence[str] = (),
     refuses_services: bool = False,
 ) -> str:
-    """What keeps host ports off the cluster's own, for a cluster without a pod network here.
+    """Return the script that keeps host ports off the cluster's own where it has no pod network.
 
     With `refuses_services`, service addresses are refused to the host and to what comes from the
     `interfaces`, which are those of another engine's pods.
@@ -141,7 +141,7 @@ def guard_script(
 
 
 def has_service_proxy(saved: str) -> bool:
-    """Whether a Kubernetes service proxy is at work here, whose addresses may be the same."""
+    """Return whether a Kubernetes service proxy runs here, whose addresses may be the same."""
     return any(_PROXY_CHAIN in table.chains for table in _tables(saved))
 
 
@@ -195,7 +195,7 @@ def _refusals(network: PodNetwork, chain: str, source: str) -> list[str]:
 
 
 def removal_script(network: PodNetwork, saved: str) -> str:
-    """What takes away every rule and chain of the network; empty when there is none."""
+    """Return the script that removes every rule and chain of the network; empty for none."""
     return _script({table.name: _removal(network, table) for table in _tables(saved)})
 
 

@@ -77,12 +77,12 @@ def check_subnet(subnet: IPv4Network, routes: Iterable[Route], bridge: str) -> N
 
 
 def default_interface(routes: Iterable[Route]) -> str | None:
-    """The interface towards everything else."""
+    """Return the interface of the default route."""
     return next((route.interface for route in routes if route.network == _DEFAULT_ROUTE), None)
 
 
 def host_routes() -> tuple[Route, ...]:
-    """The routes of this host; none where the kernel has no IPv4."""
+    """Return the routes of this host; none where the kernel has no IPv4."""
     try:
         return parse_routes(ROUTES.read_text())
     except FileNotFoundError:
@@ -90,7 +90,7 @@ def host_routes() -> tuple[Route, ...]:
 
 
 def outward_mtu(routes: Iterable[Route]) -> int:
-    """The longest packet towards everything else; pods with longer ones would lose them."""
+    """Return the MTU of the default route's interface; longer packets of pods would be lost."""
     interface = default_interface(routes)
     if interface is None:
         return DEFAULT_MTU

@@ -18,7 +18,7 @@ _TOKEN_SECONDS = 3600
 
 
 def default_pod_template(template: Obj) -> None:
-    """The pod inside a workload's template."""
+    """Default a workload's pod template."""
     spec = template.setdefault("spec", {})
     default_pod_spec(spec)
     if spec.get("hostNetwork"):
@@ -26,7 +26,7 @@ def default_pod_template(template: Obj) -> None:
 
 
 def default_pod_spec(spec: Obj) -> None:
-    """What pods and templates share."""
+    """Default the fields that pods and pod templates share."""
     spec.setdefault("restartPolicy", "Always")
     if spec.setdefault("terminationGracePeriodSeconds", 30) < 0:
         # "As soon as possible" without skipping the signal: what negative values always meant.
@@ -49,7 +49,7 @@ def default_pod_spec(spec: Obj) -> None:
 
 
 def default_host_ports(spec: Obj) -> None:
-    """On the host's network a container's port is the host's."""
+    """Default host ports on the host's network to the container's own ports."""
     for container in all_containers(spec):
         for port in container.get("ports", ()):
             port.setdefault("hostPort", port.get("containerPort", 0))

@@ -52,7 +52,7 @@ def prepare_namespace_update(new: Obj, old: Obj) -> None:
 
 
 def prepare_namespace_finalize(new: Obj, old: Obj) -> None:
-    """Only the finalizers in the spec may change here."""
+    """Keep everything but the finalizers in the spec."""
     keep_status(new, old)
 
 

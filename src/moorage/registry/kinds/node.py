@@ -28,7 +28,7 @@ _ROLE_LABEL = "kubernetes.io/role"
 
 
 def default_node(node: Obj) -> None:
-    """What can be allocated is the whole capacity, where the agent does not say otherwise."""
+    """Default the allocatable resources to the whole capacity."""
     status = node.get("status", {})
     if "capacity" in status:
         status["allocatable"] = {**status["capacity"], **status.get("allocatable", {})}
@@ -42,7 +42,7 @@ def validate_node(node: Obj) -> list[FieldError]:
 
 
 def validate_node_update(new: Obj, old: Obj) -> list[FieldError]:
-    """The pod network, once given, stays."""
+    """Return the errors of an update: the pod CIDR, once set, is immutable."""
     errors = validate_node(new)
     spec, was = new.get("spec", {}), old.get("spec", {})
     before, after = was.get("podCIDRs", []), spec.get("podCIDRs", [])

@@ -57,7 +57,7 @@ def _system_problem(name: str, priority_class: Obj) -> str:
 
 
 def validate_priority_class_update(new: Obj, old: Obj) -> list[FieldError]:
-    """The number and the policy never change: pods have copied them."""
+    """Return the errors of an update: value and policy are immutable, since pods copied them."""
     errors: list[FieldError] = []
     if new.get("value", 0) != old.get("value", 0):
         errors.append(FieldError.forbidden("value", "may not be changed in an update."))

@@ -36,7 +36,7 @@ def default_secret(secret: Obj) -> None:
 
 
 def prepare_secret_update(new: Obj, old: Obj) -> None:
-    """An update that leaves the type out keeps it."""
+    """Keep the type when the update omits it."""
     if not new.get("type"):
         keep(new, old, "type")
 

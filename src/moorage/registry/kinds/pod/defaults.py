@@ -17,7 +17,7 @@ from moorage.runtimeclass.overhead import container_requests, may_be_pod_level
 
 
 def default_pod(pod: Obj) -> None:
-    """A pod of its own. Requests that are not set are the limits, service links are on."""
+    """Default a pod: unset requests equal the limits, service links are enabled."""
     spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)

@@ -21,7 +21,7 @@ def prepare_pod_create(pod: Obj) -> None:
 
 
 def prepare_pod_status(new: Obj, old: Obj) -> None:
-    """Owners stay, because old agents garbled them, and so does the class of service."""
+    """Keep owners, because old agents garbled them, and the QoS class."""
     keep_spec(new, old)
     keep(new["metadata"], old["metadata"], "ownerReferences")
     status = new.setdefault("status", {})
@@ -30,7 +30,7 @@ def prepare_pod_status(new: Obj, old: Obj) -> None:
 
 
 def prepare_ephemeral_containers(new: Obj, old: Obj) -> None:
-    """Only the ephemeral containers of the new pod count."""
+    """Keep everything but the ephemeral containers."""
     added = new["spec"].get("ephemeralContainers")
     new["spec"] = {**old["spec"]}
     put(new["spec"], "ephemeralContainers", added)

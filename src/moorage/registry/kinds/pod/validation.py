@@ -23,7 +23,7 @@ _UPDATE_MESSAGE = (
 
 
 def validate_pod(pod: Obj) -> list[FieldError]:
-    """Complaints about a new pod (its metadata's general rules aside)."""
+    """Return the errors of a new pod, except those of its metadata."""
     errors = pod_spec_errors(pod["spec"], "spec")
     if pod["spec"].get("ephemeralContainers"):
         errors.append(FieldError.forbidden("spec.ephemeralContainers", "cannot be set on create"))
@@ -31,7 +31,7 @@ def validate_pod(pod: Obj) -> list[FieldError]:
 
 
 def validate_pod_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Only images, deadlines, gates and added tolerations may change."""
+    """Return the errors of an update: images, deadlines, gates and added tolerations may change."""
     errors = pod_spec_errors(new["spec"], "spec")
     errors += _deadline_errors(new["spec"], old["spec"])
     errors += _added_toleration_errors(new["spec"], old["spec"])
@@ -127,7 +127,7 @@ def _difference(allowed: Obj, new: Obj, changed: list[str]) -> str:
 
 
 def validate_pod_status(new: Obj, old: Obj) -> list[FieldError]:
-    """The status an agent reports: nodes are not un-nominated, statuses name containers once."""
+    """Return the errors of a status: a nomination stays, statuses name containers once."""
     del old
     status = new.get("status", {})
     errors: list[FieldError] = []

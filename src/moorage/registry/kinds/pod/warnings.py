@@ -7,5 +7,5 @@ from moorage.registry.warnings import spec_warnings
 
 
 def warn_pod(pod: Obj, old: Obj | None) -> list[str]:
-    """Only a new pod's author can still act on a warning."""
+    """Return the warnings for a new pod; on updates there are none, since it is too late to act."""
     return [] if old is not None else spec_warnings(pod["spec"], "spec")

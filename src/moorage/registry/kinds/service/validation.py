@@ -71,7 +71,7 @@ def validate_service(service: Obj) -> list[FieldError]:
 
 
 def validate_service_update(new: Obj, old: Obj) -> list[FieldError]:
-    """A cluster IP stays with its service."""
+    """Return the errors of an update: the cluster IP is immutable."""
     errors: list[FieldError] = []
     spec, was = new["spec"], old["spec"]
     if spec.get("type") != "ExternalName" and was.get("type") != "ExternalName":
