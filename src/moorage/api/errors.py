@@ -326,6 +326,7 @@ class InvalidError(StatusError):
     def of(
         cls, kind: str, name: str, errors: Iterable[FieldError], *, group: str = ""
     ) -> InvalidError:
+        """Return the 422 error of an object with these field errors; the details list them."""
         field_errors = tuple(errors)
         more = (
             f", and {len(field_errors) - _SHOWN_ERRORS} more"

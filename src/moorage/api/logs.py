@@ -51,6 +51,7 @@ class LineFormatter(logging.Formatter):
     """Formats a record as `time level source event field=value …`."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line: time, level, logger, message, fields; then a traceback."""
         moment = datetime.fromtimestamp(record.created, UTC)
         stamp = moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
         source = record.name.removeprefix("moorage.")

@@ -46,6 +46,7 @@ async def keep_expiring_events(objects: Objects, cache: WatchCache[Stored], cloc
 
 
 async def expire_events(objects: Objects, cache: WatchCache[Stored], clock: Clock) -> None:
+    """Delete events older than their TTL, in pages. Conflicts are left to the next pass."""
     oldest = clock.now() - EVENT_TTL
     for item in cache.scan(EVENT.prefix("")):
         event = item.obj

@@ -65,6 +65,7 @@ def list_bytes(
 
 
 def list_metadata(listed: Listed) -> dict[str, str | int]:
+    """Return the `metadata` of a list: revision, continue token, remaining count."""
     metadata: dict[str, str | int] = {"resourceVersion": str(listed.revision)}
     if listed.continue_:
         metadata["continue"] = listed.continue_

@@ -42,6 +42,7 @@ class Resources:
     patcher: Patcher
 
     async def get(self, call: Call) -> Reply:
+        """Answer GET of one object. Raises NotFoundError."""
         form = call.form(TABLE, PARTIAL)
         wanted = parse_revision(call.query.get("resourceVersion", ""))
         if wanted > self.lister.cache.revision:
@@ -51,6 +52,7 @@ class Resources:
         return await self._formed(call, body, form)
 
     async def list(self, call: Call) -> Reply:
+        """Answer GET of a collection: a list, a page of it, or a watch."""
         form = call.form(TABLE, PARTIAL_LIST)
         query = call.query
         options = ListOptions(
@@ -81,6 +83,7 @@ class Resources:
         return await self._written(call, request, item, 201)
 
     async def update(self, call: Call, subresource: str = "") -> Reply:
+        """Answer PUT of an object or subresource: 200, or 201 where the kind creates on update."""
         call.form(TABLE, PARTIAL)
         request = write_request(call.user, call.user_agent, call.query, "UpdateOptions")
         obj = await self.decoder.decode(call, request)
@@ -108,6 +111,7 @@ class Resources:
         return await self._written(call, request, updated.item, 201 if updated.is_created else 200)
 
     async def delete(self, call: Call) -> Reply:
+        """Answer DELETE of one object, with a Status or the object, as the kind's strategy says."""
         form = call.form(TABLE, PARTIAL)
         request = Request(user=call.user, user_agent=call.user_agent)
         sent = await self.decoder.delete_options(call, request)
@@ -118,6 +122,7 @@ class Resources:
         return await self._written(call, request, deleted.item, 200)
 
     async def delete_collection(self, call: Call) -> Reply:
+        """Answer DELETE of a collection with the list of matched objects, as they were."""
         form = call.form(TABLE, PARTIAL_LIST)
         request = Request(user=call.user, user_agent=call.user_agent)
         sent = await self.decoder.delete_options(call, request)

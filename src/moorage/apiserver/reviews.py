@@ -34,6 +34,7 @@ class Reviews:
     clock: Clock
 
     async def create(self, call: Call) -> Reply:
+        """Answer POST of a review with the review and its status; nothing is stored."""
         form = call.form()
         request = Request(user=call.user, field_validation="Ignore")
         review = await self.decoder.decode(call, request)

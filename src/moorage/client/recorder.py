@@ -48,7 +48,7 @@ class _Entry:
 
     @property
     def key(self) -> _Key:
-        """The aggregation key: entries with equal keys are one event, whatever the object's revision."""
+        """The aggregation key: entries with equal keys are one event."""
         about = msgspec.structs.replace(self.about, resource_version="")
         return about, self.type, self.reason, self.message
 

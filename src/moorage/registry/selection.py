@@ -28,6 +28,7 @@ class Selection:
         return self.labels.is_everything and not self.checks and not self.meta_checks
 
     def matches(self, item: Stored) -> bool:
+        """Return whether labels and fields of a stored object match."""
         for index, value, is_equal in self.checks:
             if (item.fields[index] == value) is not is_equal:
                 return False

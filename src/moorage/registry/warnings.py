@@ -24,6 +24,7 @@ def warn_workload(workload: Obj, old: Obj | None) -> list[str]:
 
 
 def spec_warnings(spec: Obj, path: str) -> list[str]:
+    """Return the warnings about a pod specification, in upstream's order."""
     warnings: list[str] = []
     for key in spec.get("nodeSelector", ()):
         if key in DEPRECATED:

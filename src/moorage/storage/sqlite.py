@@ -161,6 +161,7 @@ class SqliteStore:
         )
 
     async def compact(self, revision: int) -> None:
+        """Delete the history before a revision; earlier states can no longer be read."""
         target = min(revision, self._durable)
         # Refused before it is removed: a read that overlaps the removal checks again at its end.
         self._compacted = max(self._compacted, target)

@@ -116,6 +116,7 @@ class Watcher(Generic[E, W]):
         self.on_overflow: Callable[[], None] | None = None
 
     def push(self, event: E) -> None:
+        """Queue an event, or end the watch when its queue is full."""
         if event.revision <= self._after or self.is_overflowed:
             return
         selected = self._select(event)

@@ -153,6 +153,7 @@ class Connection(asyncio.Protocol):
         return not self._is_over_tls
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Fail pending reads and writes; called by the event loop."""
         self._is_lost = True
         self._inbox.end(error)
         self._writable.set()

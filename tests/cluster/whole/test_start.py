@@ -18,9 +18,9 @@ from tests.running import (
 
 pytestmark = pytest.mark.runtime
 
-# Warnings about the machine, not about the start: hugetlb cgroups, paths outside the data
+# Warnings about the host, not about the start: hugetlb cgroups, paths outside the data
 # directory, and a disk that other files fill above the image threshold.
-_LIMITS_OF_THE_MACHINE = ("hugetlb", "outside", "image disk stays full")
+_LIMITS_OF_THE_HOST = ("hugetlb", "outside", "image disk stays full")
 
 
 def _complaints(cluster: RunningCluster) -> list[str]:
@@ -30,7 +30,7 @@ def _complaints(cluster: RunningCluster) -> list[str]:
         for line in log.read_text().splitlines()
         if re.search(r"Z (warning|error) |Traceback", line)
     ]
-    return [line for line in lines if not any(limit in line for limit in _LIMITS_OF_THE_MACHINE)]
+    return [line for line in lines if not any(limit in line for limit in _LIMITS_OF_THE_HOST)]
 
 
 def test_parts_start_without_complaints_twice(tmp_path: Path) -> None:

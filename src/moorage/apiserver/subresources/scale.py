@@ -48,6 +48,7 @@ class ScaleSubresource:
         return self._reply(call, scale_of(updated.item.obj))
 
     async def patch(self, call: Call) -> Reply:
+        """Answer PATCH of a `/scale`."""
         request, change = await self.patcher.prepare(call, "Scale", _API_VERSION, SCALE_TYPE)
 
         def make_new(old: Obj | None) -> Obj:

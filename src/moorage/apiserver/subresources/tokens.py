@@ -45,6 +45,7 @@ class TokenSubresource:
     bindable: dict[str, Kind]
 
     async def create(self, call: Call) -> Reply:
+        """Answer POST of a TokenRequest with a signed token. Raises InvalidError for its bounds."""
         request = write_request(call.user, call.user_agent, call.query, "CreateOptions")
         wanted = await self.decoder.decode_as(
             call, request, "TokenRequest", "authentication.k8s.io/v1", _TYPE

@@ -58,7 +58,7 @@ class Inventory(Host):
 
     @property
     def machine(self) -> Machine:
-        """The properties of the machine that runtimes depend on."""
+        """The host properties that runtimes depend on."""
         return Machine.of(self)
 
 

@@ -33,6 +33,7 @@ class Overlayfs:
     def mount(
         self, home: Path, layers: Sequence[Path], target: Path, mappings: IdMappings | None
     ) -> None:
+        """Mount the layers with a writable upper directory at `target`; create it when absent."""
         upper, work = home / _UPPER, home / _WORK
         lowers = _lowers(home, layers)
         if not upper.is_dir():

@@ -22,6 +22,7 @@ class ExtensionServicer:
     async def load_images(
         self, request: engine_pb.LoadImagesRequest
     ) -> engine_pb.LoadImagesResponse:
+        """Import the images of an archive. Raises InvalidError for a relative path."""
         archive = Path(request.archive)
         if not archive.is_absolute():
             raise InvalidError(f"archive {request.archive!r} is not an absolute path")
@@ -30,6 +31,7 @@ class ExtensionServicer:
     async def save_images(
         self, request: engine_pb.SaveImagesRequest
     ) -> engine_pb.SaveImagesResponse:
+        """Write images to an archive. Raises InvalidError for a relative path."""
         for path in filter(None, (request.archive, request.known_layers)):
             if not Path(path).is_absolute():
                 raise InvalidError(f"{path!r} is not an absolute path")
@@ -45,6 +47,7 @@ class ExtensionServicer:
     async def watch_handlers(
         self, request: engine_pb.WatchHandlersRequest
     ) -> AsyncIterator[engine_pb.Handlers]:
+        """Yield the handlers now, and again at each change."""
         del request
         changed = asyncio.Event()
         unsubscribe = self._handlers.add_listener(lambda _old, _new: changed.set())

@@ -115,6 +115,7 @@ class OciAdapter(MonitoredAdapter):
             file.unlink(missing_ok=True)
 
     async def checkpoint(self, task: Task, archive: Path, *, keeps_running: bool) -> None:
+        """Checkpoint a container into an archive. Raises AdapterError, also without CRIU."""
         running = ("--leave-running",) if keeps_running else ()
         place = ("--image-path", str(archive), "--work-path", str(archive))
         try:

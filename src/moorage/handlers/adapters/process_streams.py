@@ -109,6 +109,7 @@ class Pipes:
         """No-op: there is no terminal."""
 
     def close(self) -> None:
+        """Close this side of every pipe."""
         if self._stdin is not None:
             os.close(self._stdin)
             self._stdin = None

@@ -116,6 +116,7 @@ class TtrpcClient(asyncio.Protocol):
         self._transport = cast(asyncio.WriteTransport, transport)
 
     def data_received(self, data: bytes) -> None:
+        """Parse received frames and complete the calls they answer. Source: ttrpc PROTOCOL.md."""
         try:
             for frame in self._framing.feed(data):
                 if frame.kind != RESPONSE:

@@ -35,6 +35,7 @@ class NodeLease:
         self._held: Lease | None = None
 
     async def run(self) -> None:
+        """Renew the node's lease each period; blocks until cancelled. Failures are logged."""
         backoff = Backoff(first_s=0.2, limit_s=7.0)
         await self._node.wait_registered()
         while True:

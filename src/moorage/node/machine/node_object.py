@@ -93,6 +93,7 @@ class NodeObject:
         self._stored = node
 
     async def run(self) -> None:
+        """Report the node's status at changes and each period; blocks until cancelled."""
         backoff = Backoff(first_s=0.2, limit_s=10.0)
         self._event("Starting", "Starting node agent.")
         # The first status must not claim that the engine is down.

@@ -52,6 +52,7 @@ class SystemMounter:
     """The kernel's mount table."""
 
     def mount_tmpfs(self, target: Path, size_bytes: int, *, has_programs: bool = True) -> None:
+        """Mount a tmpfs of at most `size_bytes` at `target`. Raises OSError."""
         flags = 0 if has_programs else NO_PRIVILEGE
         limits = [f"size={size_bytes}"] if size_bytes else []
         try:
@@ -69,6 +70,7 @@ class SystemMounter:
         isolate_below(path)
 
     def unmount(self, target: Path) -> None:
+        """Unmount `target`; what the host mounted below it stays mounted on the host."""
         # A bind of a host directory has the host's later mounts below it.
         isolate(target)
         try:

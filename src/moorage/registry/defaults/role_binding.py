@@ -8,6 +8,7 @@ GROUP = "rbac.authorization.k8s.io"
 
 
 def default_binding(binding: Obj) -> None:
+    """Set the API defaults of a binding."""
     reference = binding.get("roleRef")
     if reference is not None and not reference.get("apiGroup"):
         reference["apiGroup"] = GROUP

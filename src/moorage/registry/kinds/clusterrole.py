@@ -11,6 +11,7 @@ from moorage.registry.validation.scheduling import label_selector_errors
 
 
 def validate_cluster_role(role: Obj) -> list[FieldError]:
+    """Return the errors of a new ClusterRole."""
     errors = [
         error
         for index, rule in enumerate(role.get("rules", ()))
@@ -32,6 +33,7 @@ def validate_cluster_role(role: Obj) -> list[FieldError]:
 
 
 def validate_cluster_role_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of an update of a ClusterRole."""
     del old
     return validate_cluster_role(new)
 

@@ -11,14 +11,17 @@ from moorage.registry.validation.rbac import binding_errors, changed_role_errors
 
 
 def default_cluster_role_binding(binding: Obj) -> None:
+    """Set the API defaults of a ClusterRoleBinding."""
     default_binding(binding)
 
 
 def validate_cluster_role_binding(binding: Obj) -> list[FieldError]:
+    """Return the errors of a new ClusterRoleBinding."""
     return binding_errors(binding, ("ClusterRole",))
 
 
 def validate_cluster_role_binding_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of an update of a ClusterRoleBinding."""
     return validate_cluster_role_binding(new) + changed_role_errors(new, old)
 
 

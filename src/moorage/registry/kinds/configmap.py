@@ -16,6 +16,7 @@ from moorage.registry.validation.data import (
 
 
 def validate_config_map(config_map: Obj) -> list[FieldError]:
+    """Return the errors of a new ConfigMap."""
     data, binary = config_map.get("data", {}), config_map.get("binaryData", {})
     errors: list[FieldError] = []
     for key in data:
@@ -33,6 +34,7 @@ def validate_config_map(config_map: Obj) -> list[FieldError]:
 
 
 def validate_config_map_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of an update of a ConfigMap."""
     errors = immutable_errors(new, old, ("data", "binaryData"))
     return errors + validate_config_map(new)
 

@@ -13,12 +13,14 @@ from moorage.registry.validation.endpoint import endpoint_address_errors, endpoi
 
 
 def default_endpoints(endpoints: Obj) -> None:
+    """Set the API defaults of an Endpoints object."""
     for subset in endpoints.get("subsets", ()):
         for port in subset.get("ports", ()):
             port.setdefault("protocol", "TCP")
 
 
 def validate_endpoints(endpoints: Obj) -> list[FieldError]:
+    """Return the errors of a new Endpoints object."""
     errors: list[FieldError] = []
     for index, subset in enumerate(endpoints.get("subsets", ())):
         path = f"subsets[{index}]"
@@ -40,6 +42,7 @@ def validate_endpoints(endpoints: Obj) -> list[FieldError]:
 
 
 def validate_endpoints_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of an update of an Endpoints object."""
     del old
     return validate_endpoints(new)
 

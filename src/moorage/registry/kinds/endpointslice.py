@@ -19,12 +19,14 @@ _ANY_PORT = "*"
 
 
 def default_endpoint_slice(endpoint_slice: Obj) -> None:
+    """Set the API defaults of an EndpointSlice."""
     for port in endpoint_slice.get("ports", ()):
         port.setdefault("name", "")
         port.setdefault("protocol", "TCP")
 
 
 def validate_endpoint_slice(endpoint_slice: Obj) -> list[FieldError]:
+    """Return the errors of a new EndpointSlice."""
     kind = endpoint_slice.get("addressType", "")
     errors: list[FieldError] = []
     if not kind:
@@ -54,6 +56,7 @@ def validate_endpoint_slice(endpoint_slice: Obj) -> list[FieldError]:
 
 
 def validate_endpoint_slice_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of an update of an EndpointSlice."""
     errors = validate_endpoint_slice(new)
     if new.get("addressType") != old.get("addressType"):
         errors.append(

@@ -44,6 +44,7 @@ _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion"
 
 
 def validate_event(event: Obj) -> list[FieldError]:
+    """Return the errors of a new Event."""
     involved = event.get("involvedObject", {})
     namespace = event["metadata"].get("namespace", "")
     errors: list[FieldError] = []
@@ -85,6 +86,7 @@ def _new_style_errors(event: Obj) -> list[FieldError]:
 
 
 def validate_event_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of an update of an Event."""
     del old
     return validate_event(new)
 

@@ -10,6 +10,7 @@ from moorage.registry.kind import Column, Kind, Obj, Printer, Served, Strategy
 
 
 def validate_lease(lease: Obj) -> list[FieldError]:
+    """Return the errors of a new Lease."""
     spec = lease.get("spec", {})
     errors: list[FieldError] = []
     if spec.get("holderIdentity") == "":
@@ -30,6 +31,7 @@ def validate_lease(lease: Obj) -> list[FieldError]:
 
 
 def validate_lease_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of an update of a Lease."""
     del old
     return validate_lease(new)
 

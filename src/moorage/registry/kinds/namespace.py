@@ -30,6 +30,7 @@ _NO_COLLECTION_DELETE = tuple(verb for verb in ALL_VERBS if verb != "deletecolle
 
 
 def default_namespace(namespace: Obj) -> None:
+    """Set the API defaults of a Namespace."""
     metadata = namespace["metadata"]
     if metadata.get("name"):
         metadata["labels"] = {**metadata.get("labels", {}), _NAME_LABEL: metadata["name"]}
@@ -37,6 +38,7 @@ def default_namespace(namespace: Obj) -> None:
 
 
 def prepare_namespace_create(namespace: Obj) -> None:
+    """Reset the fields of a new Namespace that clients may not set."""
     namespace["status"] = {"phase": "Active"}
     finalizers = namespace.setdefault("spec", {}).setdefault("finalizers", [])
     if _FINALIZER not in finalizers:
@@ -47,6 +49,7 @@ def prepare_namespace_create(namespace: Obj) -> None:
 
 
 def prepare_namespace_update(new: Obj, old: Obj) -> None:
+    """Keep the fields of a Namespace that an update may not change."""
     put(new.setdefault("spec", {}), "finalizers", old.get("spec", {}).get("finalizers"))
     keep_status(new, old)
 
@@ -57,6 +60,7 @@ def prepare_namespace_finalize(new: Obj, old: Obj) -> None:
 
 
 def validate_namespace(namespace: Obj) -> list[FieldError]:
+    """Return the errors of a new Namespace."""
     errors: list[FieldError] = []
     for finalizer in namespace.get("spec", {}).get("finalizers", ()):
         complaints = key_complaints(finalizer)
@@ -73,6 +77,7 @@ def validate_namespace(namespace: Obj) -> list[FieldError]:
 
 
 def validate_namespace_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of an update of a Namespace."""
     del old
     return validate_namespace(new)
 

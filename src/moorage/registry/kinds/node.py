@@ -35,6 +35,7 @@ def default_node(node: Obj) -> None:
 
 
 def validate_node(node: Obj) -> list[FieldError]:
+    """Return the errors of a new Node."""
     spec = node.get("spec", {})
     errors = _taint_errors(spec.get("taints", [])) + _capacity_errors(node)
     networks = spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
@@ -129,6 +130,7 @@ def _capacity_errors(node: Obj) -> list[FieldError]:
 
 
 def warn_node(node: Obj, old: Obj | None) -> list[str]:
+    """Return the warnings about deprecated fields."""
     spec = node.get("spec", {})
     was = (old or {}).get("spec", {})
     warnings: list[str] = []

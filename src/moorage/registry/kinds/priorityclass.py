@@ -16,10 +16,12 @@ _TYPE = "io.k8s.api.scheduling.v1.PriorityClass"
 
 
 def default_priority_class(priority_class: Obj) -> None:
+    """Set the API defaults of a PriorityClass."""
     priority_class.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
 def validate_priority_class(priority_class: Obj) -> list[FieldError]:
+    """Return the errors of a new PriorityClass."""
     name, value = priority_class["metadata"].get("name", ""), priority_class.get("value", 0)
     errors: list[FieldError] = []
     if name.startswith(_SYSTEM_PREFIX):

@@ -45,12 +45,14 @@ _TYPES = "io.k8s.api.apps.v1"
 
 
 def default_replica_set(replica_set: Obj) -> None:
+    """Set the API defaults of a ReplicaSet."""
     spec = replica_set.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     default_pod_template(spec.setdefault("template", {}))
 
 
 def validate_replica_set(replica_set: Obj) -> list[FieldError]:
+    """Return the errors of a new ReplicaSet."""
     spec = replica_set["spec"]
     errors = count_errors(spec, "replicas")
     errors += count_errors(spec, "minReadySeconds")
@@ -58,10 +60,12 @@ def validate_replica_set(replica_set: Obj) -> list[FieldError]:
 
 
 def validate_replica_set_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of an update of a ReplicaSet."""
     return validate_replica_set(new) + immutable_selector_errors(new, old)
 
 
 def validate_replica_set_status(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of a status update of a ReplicaSet."""
     del old
     status = new.get("status", {})
     errors = status_count_errors(

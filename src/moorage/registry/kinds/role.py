@@ -10,6 +10,7 @@ from moorage.registry.validation.rbac import rule_errors
 
 
 def validate_role(role: Obj) -> list[FieldError]:
+    """Return the errors of a new Role."""
     return [
         error
         for index, rule in enumerate(role.get("rules", ()))
@@ -18,6 +19,7 @@ def validate_role(role: Obj) -> list[FieldError]:
 
 
 def validate_role_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of an update of a Role."""
     del old
     return validate_role(new)
 

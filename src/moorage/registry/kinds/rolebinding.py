@@ -11,6 +11,7 @@ from moorage.registry.validation.rbac import binding_errors, changed_role_errors
 
 
 def default_role_binding(binding: Obj) -> None:
+    """Set the API defaults of a RoleBinding."""
     default_binding(binding)
     namespace = binding["metadata"].get("namespace")
     for subject in binding.get("subjects", ()):
@@ -19,10 +20,12 @@ def default_role_binding(binding: Obj) -> None:
 
 
 def validate_role_binding(binding: Obj) -> list[FieldError]:
+    """Return the errors of a new RoleBinding."""
     return binding_errors(binding, ("Role", "ClusterRole"))
 
 
 def validate_role_binding_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of an update of a RoleBinding."""
     return validate_role_binding(new) + changed_role_errors(new, old)
 
 

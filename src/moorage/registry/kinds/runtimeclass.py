@@ -23,10 +23,12 @@ _TYPES = "io.k8s.api.node"
 
 
 def validate_runtime_class(obj: Obj) -> list[FieldError]:
+    """Return the errors of a new RuntimeClass."""
     return class_errors(_typed_class(obj))
 
 
 def validate_runtime_class_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of an update of a RuntimeClass."""
     return class_update_errors(_typed_class(new), _typed_class(old))
 
 

@@ -28,6 +28,7 @@ _ONE_OF_KEYS = {"kubernetes.io/basic-auth": ("username", "password")}
 
 
 def default_secret(secret: Obj) -> None:
+    """Set the API defaults of a Secret."""
     secret.setdefault("type", "Opaque")
     plain = secret.pop("stringData", None)
     if plain:
@@ -42,6 +43,7 @@ def prepare_secret_update(new: Obj, old: Obj) -> None:
 
 
 def validate_secret(secret: Obj) -> list[FieldError]:
+    """Return the errors of a new Secret."""
     data, kind = secret.get("data", {}), secret.get("type", "")
     errors = [error for key in data for error in key_errors(key, f"data[{key}]")]
     if decoded_size(data.values()) > MAX_DATA_BYTES:
@@ -63,6 +65,7 @@ def validate_secret(secret: Obj) -> list[FieldError]:
 
 
 def validate_secret_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of an update of a Secret."""
     errors: list[FieldError] = []
     if new.get("type") != old.get("type"):
         errors.append(FieldError.invalid("type", new.get("type", ""), "field is immutable"))

@@ -56,6 +56,7 @@ class Manager:
         )
 
     def entry(self, fields: Tree, time: str) -> Entry:
+        """Return the managedFields entry of this manager for a set of fields."""
         entry: Entry = {
             "manager": self.name,
             "operation": self.operation,

@@ -16,6 +16,7 @@ _PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 
 def endpoint_address_errors(address: str, path: str) -> list[FieldError]:
+    """Return the errors of an endpoint address: IP, not loopback, link-local or unspecified."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -38,6 +39,7 @@ def endpoint_address_errors(address: str, path: str) -> list[FieldError]:
 def endpoint_port_errors(
     port: Obj, path: str, *, needs_name: bool, may_be_open: bool = False
 ) -> list[FieldError]:
+    """Return the errors of an endpoint port."""
     errors: list[FieldError] = []
     name = port.get("name", "")
     if name:

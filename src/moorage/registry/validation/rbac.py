@@ -11,6 +11,7 @@ _SUBJECT_KINDS = ("ServiceAccount", "User", "Group")
 
 
 def rule_errors(rule: Obj, path: str, *, is_namespaced: bool) -> list[FieldError]:
+    """Return the errors of a policy rule."""
     errors: list[FieldError] = []
     if not rule.get("verbs"):
         errors.append(FieldError.required(f"{path}.verbs", "verbs must contain at least one value"))
@@ -48,6 +49,7 @@ def rule_errors(rule: Obj, path: str, *, is_namespaced: bool) -> list[FieldError
 
 
 def binding_errors(binding: Obj, role_kinds: tuple[str, ...]) -> list[FieldError]:
+    """Return the errors of a role binding: role reference and subjects."""
     reference = binding.get("roleRef", {})
     errors: list[FieldError] = []
     if reference.get("apiGroup") != _GROUP:

@@ -34,6 +34,7 @@ def status_count_errors(status: Obj, fields: tuple[str, ...]) -> list[FieldError
 
 
 def selector_errors(spec: Obj) -> list[FieldError]:
+    """Return the errors of a workload's label selector, which may not be empty."""
     selector = spec.get("selector")
     if selector is None:
         return [FieldError.required("spec.selector")]
@@ -48,6 +49,7 @@ def selector_errors(spec: Obj) -> list[FieldError]:
 
 
 def workload_template_errors(spec: Obj) -> list[FieldError]:
+    """Return the errors of a workload's pod template; its labels must match the selector."""
     template = spec.get("template", {})
     errors: list[FieldError] = []
     selector = spec.get("selector")

@@ -140,6 +140,7 @@ class HeaderCodec:
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
 
     def encode(self, headers: Mapping[str, str]) -> bytes:
+        """Return the compressed name/value block of headers. Source: SPDY/3.1, section 2.6.10."""
         block = bytearray(struct.pack(">I", len(headers)))
         for name, value in headers.items():
             for text in (name.lower(), value):

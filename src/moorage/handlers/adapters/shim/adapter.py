@@ -263,6 +263,7 @@ class ShimAdapter:
         await ShimCalls(self._shims, live.record, task.id).resize(width, height)
 
     async def reopen_log(self, task: Task) -> None:
+        """Reopen a container's log after rotation. Raises AdapterError."""
         live = await self._known(task)
         try:
             await live.output.reopen_log()
@@ -276,6 +277,7 @@ class ShimAdapter:
         await self._shims.order(live.record.address, "Update", request)
 
     async def checkpoint(self, task: Task, archive: Path, *, keeps_running: bool) -> None:
+        """Checkpoint a container into an archive. Raises AdapterError."""
         live = await self._known(task)
         request = pb.CheckpointRequest(
             id=task.id,

@@ -67,11 +67,13 @@ class AttachedStreams:
         return await self._queue.read()
 
     async def write(self, data: bytes) -> None:
+        """Write to the process's stdin. Raises BrokenPipeError when it has none."""
         if self._input is None:
             raise BrokenPipeError("the process was started without an input")
         await self._input.write(data)
 
     async def end_input(self) -> None:
+        """Close the process's stdin, if it has one and has not exited."""
         if self._input is None:
             return
         self._input.close()
@@ -110,6 +112,7 @@ class ShimProcess(AttachedStreams):
             remove_tree(self._directory)
 
     async def wait(self) -> int:
+        """Block until the process ends; return its exit code. Raises AdapterError."""
         try:
             code = await self._calls.wait()
         except ShimLostError as error:

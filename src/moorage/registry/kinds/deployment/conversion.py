@@ -16,6 +16,7 @@ _REVISION = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def from_extensions(obj: Obj) -> Obj:
+    """Convert from extensions/v1beta1."""
     converted = {**obj, "spec": dict(obj["spec"])}
     default_extensions_deployment(converted)
     rollback = converted["spec"].pop("rollbackTo", None)
@@ -28,6 +29,7 @@ def from_extensions(obj: Obj) -> Obj:
 
 
 def to_extensions(obj: Obj) -> Obj:
+    """Convert to extensions/v1beta1."""
     annotations = obj["metadata"].get("annotations", {})
     # A value of another origin is no revision and stays as it is.
     if not _REVISION.fullmatch(annotations.get(ROLLBACK_ANNOTATION, "")):

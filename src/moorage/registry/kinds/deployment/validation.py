@@ -23,6 +23,7 @@ _STRATEGIES = ("Recreate", "RollingUpdate")
 
 
 def validate_deployment(deployment: Obj) -> list[FieldError]:
+    """Return the errors of a new Deployment."""
     spec = deployment["spec"]
     errors = count_errors(spec, "replicas")
     errors += selector_errors(spec)
@@ -42,10 +43,12 @@ def validate_deployment(deployment: Obj) -> list[FieldError]:
 
 
 def validate_deployment_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of an update of a Deployment."""
     return validate_deployment(new) + immutable_selector_errors(new, old)
 
 
 def validate_deployment_status(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of a status update of a Deployment."""
     status, was = new.get("status", {}), old.get("status", {})
     errors = status_count_errors(
         status,

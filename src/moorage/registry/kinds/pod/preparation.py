@@ -8,6 +8,7 @@ from moorage.registry.preparation import keep, keep_spec, keep_status, put
 
 
 def prepare_pod_create(pod: Obj) -> None:
+    """Reset the fields of a new Pod that clients may not set."""
     pod["status"] = {"phase": "Pending", "qosClass": qos_class(pod["spec"])}
     if pod["spec"].get("schedulingGates"):
         pod["status"]["conditions"] = [

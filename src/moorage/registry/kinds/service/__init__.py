@@ -19,10 +19,12 @@ from moorage.registry.preparation import keep_spec, keep_status
 
 
 def prepare_service_create(service: Obj) -> None:
+    """Reset the fields of a new Service that clients may not set."""
     service["status"] = {"loadBalancer": {}}
 
 
 def warn_service(service: Obj, old: Obj | None) -> list[str]:
+    """Return the warnings about addresses and ignored fields."""
     del old
     spec = service["spec"]
     warnings: list[str] = []

@@ -9,6 +9,7 @@ _EXTERNAL = ("NodePort", "LoadBalancer")
 
 
 def default_service(service: Obj) -> None:
+    """Set the API defaults of a Service."""
     spec = service.setdefault("spec", {})
     kind = spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")

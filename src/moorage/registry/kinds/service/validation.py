@@ -21,6 +21,7 @@ _MAX_AFFINITY_SECONDS = 86400
 
 
 def validate_service(service: Obj) -> list[FieldError]:
+    """Return the errors of a new Service."""
     spec = service["spec"]
     kind = spec.get("type", "")
     is_headless = spec.get("clusterIP") == "None"
