@@ -50,6 +50,19 @@ async def test_an_engine_answers_on_its_socket_and_is_alone(options: EngineOptio
         assert private.stat().st_mode & 0o777 == 0o700
 
 
+async def test_engine_recovers_before_it_serves(
+    options: EngineOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recovered: list[object] = []
+
+    async def recover(context: object) -> None:
+        recovered.append(context)
+
+    monkeypatch.setattr("moorage.engine.engine.recover", recover)
+    async with running(options) as engine:
+        assert recovered == [engine.context]
+
+
 async def test_handlers_come_from_the_directories(options: EngineOptions, place: Path) -> None:
     program(place / "bin", "mine", "exit 1")
     (place / "handlers.d").mkdir()

@@ -190,3 +190,17 @@ def test_a_containers_task_has_its_streams(paths: EnginePaths, name: str) -> Non
     assert {
         "tty": task.has_terminal, "stdin": task.has_stdin, "stdin_once": task.is_stdin_once,
     } == {"tty": False, "stdin": False, "stdin_once": False, name: True}  # fmt: skip
+
+
+def test_recovered_item_keeps_its_name_reserved() -> None:
+    inventory = Inventory(EnginePaths(Path("/d"), Path("/r")))
+    one = sandbox("aa", name="web")
+    inventory.sandboxes.add(one)
+    with (
+        pytest.raises(PreconditionError, match="'web_ns_u_0': it is reserved for 'aa'"),
+        inventory.sandboxes.reserved(one.name, "bb"),
+    ):
+        raise AssertionError("two sandboxes of one name")
+    inventory.sandboxes.discard(one)
+    with inventory.sandboxes.reserved(one.name, "bb"):
+        assert inventory.sandboxes.get("bb") is None

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from moorage.cri import pb
-from moorage.engine.errors import ExhaustedError, InvalidError
+from moorage.engine.errors import ExhaustedError, FailedError, InvalidError
 from moorage.engine.streams import StreamServer
 from moorage.serving import Limits
 from moorage.streaming.connection import Connection
@@ -49,6 +49,20 @@ async def test_an_address_works_once() -> None:
         async with asking(url) as second:
             assert isinstance(second, Refused)
             assert second.head.status == 404
+
+
+async def test_failed_server_issues_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_: StreamServer) -> None:
+        raise OSError("no descriptors")
+
+    monkeypatch.setattr(StreamServer, "_serve", fail)
+    server = StreamServer(FakeTarget())
+    await server.__aenter__()
+    await asyncio.wait([server._serving], timeout=DEADLINE_S)
+    with pytest.raises(FailedError, match="streaming server has stopped: no descriptors"):
+        server.exec_url(EXEC)
+    with pytest.raises(OSError, match="no descriptors"):
+        await server.__aexit__(None, None, None)
 
 
 async def test_an_address_works_for_a_minute() -> None:
