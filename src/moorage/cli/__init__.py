@@ -1,1 +1,1 @@
-"""The command line `moor`: parse, call, print."""
+"""Command line `moor`: parses options, calls the cluster, prints results."""

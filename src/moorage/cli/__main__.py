@@ -1,4 +1,4 @@
-"""`python -m moorage.cli` is `moor`."""
+"""Entry point of `python -m moorage.cli`, which is `moor`."""
 
 from moorage.cli.main import main
 

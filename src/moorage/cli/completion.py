@@ -1,8 +1,8 @@
-"""Completion of names that only a running cluster knows: pods, namespaces, images.
+"""Completion of names from a running cluster: pods, namespaces, images.
 
-The shell waits for the answer at each tab, so every request has a short deadline, and a failure
-completes nothing: an error would be printed into the line that is being typed. Clients are imported
-where they are used: the commands import this module, and most runs of them complete nothing.
+The shell blocks at each tab, so every request has a deadline of 2 s, and a failure completes
+nothing: an error would be printed into the line that is being typed. Clients are imported where
+they are used: the commands import this module, and most runs of them complete nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _POD_PREFIX = "pod/"
 
 
 def complete_pods(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Complete `pod/NAME`, and `NAME` alone where something of it is there."""
+    """Return completions of `pod/NAME`, and of `NAME` alone once a part of it is typed."""
     del parameter
     namespace = str(ctx.params.get("namespace") or "default")
     names = _ask(ctx, lambda cluster: _pod_names(cluster, namespace))
@@ -35,7 +35,7 @@ def complete_pods(ctx: click.Context, parameter: click.Parameter, incomplete: st
     prefix = "" if is_bare else _POD_PREFIX
     if is_bare or incomplete.startswith(_POD_PREFIX):
         return [prefix + name for name in names if name.startswith(bare)]
-    # `p` begins both the kind and, perhaps, a pod's name.
+    # `p` may begin the kind or a pod's name.
     return [_POD_PREFIX + name for name in names] + [
         name for name in names if incomplete and name.startswith(incomplete)
     ]
@@ -44,13 +44,13 @@ def complete_pods(ctx: click.Context, parameter: click.Parameter, incomplete: st
 def complete_namespaces(
     ctx: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Complete the names of namespaces."""
+    """Return the namespaces whose names begin with `incomplete`."""
     del parameter
     return [name for name in _ask(ctx, _namespace_names) if name.startswith(incomplete)]
 
 
 def complete_images(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the names of the engine's images."""
+    """Return the engine's image names that begin with `incomplete`."""
     del parameter
     return [name for name in _ask(ctx, _image_names) if name.startswith(incomplete)]
 
@@ -69,7 +69,7 @@ def _ask(ctx: click.Context, question: Callable[[Cluster], Awaitable[Iterable[st
 
 
 def _cluster(ctx: click.Context) -> Cluster:
-    """Return the cluster by the options typed so far. Raises NotRunningError without one."""
+    """Return the cluster that the options typed so far name. Raises NotRunningError without one."""
     data_dir = ctx.params.get("data_dir")
     if data_dir is None:
         option = next(parameter for parameter in ctx.command.params if parameter.name == "data_dir")

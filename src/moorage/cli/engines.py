@@ -8,7 +8,7 @@ from moorage.cluster.engine.paths import engine_paths
 
 
 def endpoint_of(cluster: Cluster, settings: Settings) -> str:
-    """Return the endpoint of a cluster's engine, its own or another.
+    """Return the endpoint of a cluster's engine, its own or an external one.
 
     Raises CliError for a cluster without a node.
     """
@@ -18,7 +18,10 @@ def endpoint_of(cluster: Cluster, settings: Settings) -> str:
 
 
 def own_endpoint_of(cluster: Cluster, settings: Settings) -> str:
-    """Return the endpoint of a cluster's own engine. Raises CliError if it has none."""
+    """Return the endpoint of a cluster's own engine.
+
+    Raises CliError for a cluster with an external engine or without a node.
+    """
     if settings.cri:
         raise CliError(
             "images are loaded into the cluster's own engine only; this cluster uses the one at "

@@ -15,8 +15,8 @@ class CliError(Exception):
 
 
 def is_expected(error: Exception) -> bool:
-    """Return whether an error's text says enough (what failed, what to do) without a traceback."""
-    # Imported only now: most of these come with parts that a command that works may not need.
+    """Return whether an error's text suffices for the user, so that it needs no traceback."""
+    # Imported here: a command that succeeds needs none of these modules.
     from moorage.client.config import ConfigError
     from moorage.linux.command import CommandError
 
@@ -32,7 +32,7 @@ def exit_status_of(error: Exception) -> int:
 
 
 def sentence_of(error: Exception) -> str:
-    """Return the sentence that reports an expected failure; an OSError's names its file."""
+    """Return the message for an expected failure; an OSError's names its file."""
     if type(error).__module__ == "builtins" and isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)

@@ -28,7 +28,7 @@ _DEADLINE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class HandlersInUse:
-    """The handlers, and the faults of definition files."""
+    """The handlers, and the faults of handler definition files as sentences."""
 
     handlers: tuple[Handler, ...]
     complaints: tuple[str, ...] = ()
@@ -37,8 +37,8 @@ class HandlersInUse:
 async def handlers_in_use(layout: Layout, installed: Iterable[Handler]) -> HandlersInUse:
     """Return the engine's handlers, and those `installed` on the host that it does not have.
 
-    For an external engine the handlers of this host do not count. Raises CliError if it does not
-    list its own.
+    With an external engine, returns that engine's handlers only. Without a running engine, returns
+    `installed`. Raises CliError if an external engine does not list its handlers within 5 s.
     """
     settings = load(layout.settings)
     if settings is not None and settings.has_node and settings.cri:
@@ -54,7 +54,10 @@ async def handlers_in_use(layout: Layout, installed: Iterable[Handler]) -> Handl
 
 
 async def _of_external_engine(endpoint: str) -> tuple[Handler, ...]:
-    """Return the handlers that an engine lists. Its default has the empty name, as in the CRI."""
+    """Return the handlers that an engine lists; the default one has the empty name, as in the CRI.
+
+    Raises CliError if the engine does not list them.
+    """
     try:
         async with CriClient(endpoint) as cri, asyncio.timeout(_DEADLINE_S):
             listed = await handlers_of(cri)

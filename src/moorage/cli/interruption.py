@@ -20,7 +20,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interruptions:
-    """State of the signal handlers: signals interrupt, are deferred, or are ignored."""
+    """Signal handling of a command: signals interrupt it, are deferred, or are ignored."""
 
     def __init__(self) -> None:
         self._is_held_off = False
@@ -47,7 +47,10 @@ class Interruptions:
             self._interrupt(number)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine as `asyncio.run` does; a signal cancels it, and its tasks clean up."""
+        """Run a coroutine as `asyncio.run` does; a signal cancels it, and its tasks clean up.
+
+        Returns its result. Raises KeyboardInterrupt after the cleanup when a signal cancelled it.
+        """
         try:
             with self.later(), asyncio.Runner() as runner:
                 return runner.run(self._cancellable(main))
@@ -70,7 +73,7 @@ class Interruptions:
 
     @contextmanager
     def later(self) -> Iterator[None]:
-        """Defer a signal that comes in this block to its end."""
+        """Defer signals that arrive in this block to its end. Raises KeyboardInterrupt there."""
         self._has_to_wait = True
         try:
             yield
@@ -87,7 +90,10 @@ class Interruptions:
 
 @contextmanager
 def interruptible() -> Iterator[Interruptions]:
-    """Let signals interrupt the block with KeyboardInterrupt, at most once."""
+    """Let signals interrupt the block with KeyboardInterrupt, at most once.
+
+    Restores the previous signal handlers at the end.
+    """
     interruptions = Interruptions()
     previous = {number: signal.signal(number, interruptions.on_signal) for number in _SIGNALS}
     try:

@@ -1,4 +1,4 @@
-"""`moor`: the commands, each loaded when it is used."""
+"""Command group `moor`: each command's module is imported when it is used."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ def cli() -> None:
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """Run the command line. Expected errors are printed in one line, without traceback."""
+    """Run the command line and exit with its status.
+
+    Prints an expected error in one line without traceback; raises any other.
+    """
     try:
         return cli.main(args=arguments, prog_name="moor", standalone_mode=True)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the cluster that `--data-dir` names."""
+"""Options shared by several commands, and the cluster that `--data-dir` names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ mirror_option: Callable[..., Any] = click.option(
 
 
 def pairs(name: str, texts: tuple[str, ...]) -> dict[str, str]:
-    """Return the values of a repeatable option that takes KEY=VALUE. Raises UsageError."""
+    """Return the values of a repeatable KEY=VALUE option by key. Raises UsageError."""
     values = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -59,7 +59,7 @@ def pairs(name: str, texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def size_bytes(name: str, text: str) -> int:
-    """Return the bytes of a quantity such as `128Gi`, at least one. Raises UsageError."""
+    """Return a quantity such as `128Gi` in bytes. Raises UsageError if invalid or below 1."""
     try:
         size = parse_quantity(text).value
     except ValueError as error:
@@ -70,7 +70,10 @@ def size_bytes(name: str, text: str) -> int:
 
 
 def socket_path(name: str, endpoint: str) -> Path:
-    """Return the path of an endpoint `unix:///path/to.sock`. Raises UsageError for any other."""
+    """Return the path of an endpoint `unix:///path/to.sock`.
+
+    Raises UsageError for any other endpoint, or a path longer than 107 bytes.
+    """
     path = Path(endpoint.removeprefix(_SOCKET_SCHEME))
     if not endpoint.startswith(_SOCKET_SCHEME) or not path.is_absolute():
         raise click.UsageError(f"{name} takes an endpoint of the form unix:///path/to.sock")
@@ -80,10 +83,13 @@ def socket_path(name: str, endpoint: str) -> Path:
 
 
 def cluster_of(data_dir: Path) -> Cluster:
-    """Return the cluster in a directory, there or not. Raises CliError for an impossible path."""
+    """Return the cluster of a data directory, which need not exist.
+
+    Raises CliError for a path that cannot be resolved.
+    """
     try:
         return Cluster(data_dir)
     except (OSError, RuntimeError) as error:
-        # RuntimeError: a loop of links.
+        # RuntimeError: a loop of symbolic links.
         why = error.strerror if isinstance(error, OSError) else "it has a loop of symbolic links"
         raise CliError(f"--data-dir {data_dir}: {why}") from error

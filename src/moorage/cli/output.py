@@ -1,7 +1,7 @@
-"""Printing for people and for programs.
+"""Output of commands: tables for people, JSON and YAML for programs.
 
-A command gives rows; `--output` decides whether they are a table, JSON or YAML. Colour goes only to
-a terminal, and never where NO_COLOR is set (no-color.org).
+A command passes rows; `--output` selects the format. Colour is used only on a terminal, and never
+if NO_COLOR is set (no-color.org).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ output_option: Callable[..., Any] = click.option(
 
 
 WIDTH = 100
-"""How wide a wrapped table may be, in columns."""
+"""Maximum width of a wrapped table, in columns."""
 _INDENT = 4
 _LEAST_LAST_WIDTH = 20
 
@@ -49,9 +49,9 @@ def show(
     *,
     notes: Sequence[Sequence[str]] = (),
 ) -> None:
-    """Print rows: every field as JSON or YAML, the named columns as a table.
+    """Print rows: all fields as JSON or YAML, the given columns as a table.
 
-    `notes` are the sentences to print below each row of the table, wrapped to WIDTH.
+    `notes` holds, for each row, the sentences to print below it in a table, wrapped to WIDTH.
     """
     if output == "table":
         click.echo(table(rows, columns, notes))
@@ -69,9 +69,9 @@ def show_document(document: Any, output: str) -> None:
 
 
 def table(rows: Sequence[Row], columns: Sequence[str], notes: Sequence[Sequence[str]] = ()) -> str:
-    """Return aligned columns under upper-case heads.
+    """Return a table of aligned columns under upper-case heads.
 
-    The last column is as wide as it likes, unless there are `notes`: then all is wrapped to WIDTH.
+    With `notes`, the last column and the notes are wrapped to WIDTH; without, nothing is.
     """
     heads = [column.upper().replace("_", " ") for column in columns]
     cells = [[_text(row.get(column)) for column in columns] for row in rows]
@@ -126,10 +126,10 @@ def _coloured(cell: str, *, is_head: bool) -> str:
 
 
 def has_colour() -> bool:
-    """Return whether standard output is a terminal with colour."""
+    """Return whether standard output is a terminal and NO_COLOR is not set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def dim(text: str) -> str:
-    """Return text dimmed, where there is colour."""
+    """Return the text dimmed, or unchanged without colour."""
     return click.style(text, dim=True) if has_colour() else text

@@ -1,1 +1,1 @@
-"""One module a command; each has its `command`."""
+"""Commands of `moor`: one module each, which defines `command`."""

@@ -1,4 +1,4 @@
-"""`moor completion`."""
+"""Command `moor completion`: prints a shell's completion script."""
 
 from __future__ import annotations
 

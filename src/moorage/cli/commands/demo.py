@@ -1,4 +1,4 @@
-"""`moor demo`."""
+"""Command `moor demo`: starts a temporary cluster, runs the examples, cleans up."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def command(examples: Path | None, *, install: bool, output: str) -> None:
 
 @contextmanager
 def _directory(interruptions: Interruptions) -> Iterator[Cluster]:
-    """Yield a cluster in a directory of its own, which is deleted at the end."""
+    """Yield a cluster in a temporary directory, which is deleted at the end."""
     parent = "/var/lib" if os.geteuid() == 0 else None
     directory = Path(tempfile.mkdtemp(prefix="moorage-demo-", dir=parent))
     cluster = Cluster(directory, Choices(name="moorage-demo"), ready_within_s=_READY_S)
@@ -64,7 +64,7 @@ async def _run(
     cluster: Cluster, report: _Reporter, manifests: list[Manifest], interruptions: Interruptions
 ) -> list[DemoRow]:
     """Start the cluster, run the demo on it, stop it. Raises ClusterError, StatusError."""
-    # What cannot be removed from the host is logged.
+    # Teardown logs what it cannot remove from the host.
     configure("warning")
     report("starting a cluster")
     try:
@@ -80,7 +80,7 @@ async def _run(
 
 
 class _Reporter:
-    """Prints each step with the time since the start."""
+    """Prints each step with the seconds since the start; nothing if `is_quiet`."""
 
     def __init__(self, *, is_quiet: bool) -> None:
         self._is_quiet = is_quiet

@@ -1,4 +1,4 @@
-"""`moor doctor`."""
+"""Command `moor doctor`: checks the host and prints remedies."""
 
 from __future__ import annotations
 
@@ -51,13 +51,16 @@ def command(data_dir: Path, *, install: bool, deep: bool, output: str) -> None:
 
 
 async def _inspect(layout: Layout, *, is_installing: bool) -> tuple[Inventory, tuple[Handler, ...]]:
-    """Return the host and its handlers; a defect that a handler file avoids is none."""
+    """Return the host and its handlers.
+
+    A handler whose definition file names another program has that program's version and defect.
+    """
     host, handlers = await inspect_machine(
         layout, is_installing=is_installing, report=partial(click.echo, err=True)
     )
     settings = load(layout.settings)
     if settings is not None and settings.cri:
-        # Which programs another engine runs is not known.
+        # The programs that an external engine runs are not known.
         return host, handlers
     in_use = await handlers_in_use(layout, handlers)
     in_force = {handler.handler: handler for handler in in_use.handlers}

@@ -1,4 +1,4 @@
-"""`moor down`."""
+"""Command `moor down`: stops the cluster and its pods."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command(data_dir: Path, *, keep_pods: bool, abandon_pods: bool, delete_data:
     if keep_pods and abandon_pods:
         raise click.UsageError("--keep-pods and --abandon-pods exclude each other")
     cluster = cluster_of(data_dir)
-    # What cannot be removed from the host is logged.
+    # Teardown logs what it cannot remove from the host.
     configure("warning")
     stopping = cluster.stop(keeps_pods=keep_pods, abandons_pods=abandon_pods)
     click.echo("stopped" if asyncio.run(stopping) else "was not running")

@@ -1,4 +1,4 @@
-"""`moor engine`."""
+"""Command `moor engine`: runs the container engine without a cluster."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def command(
     configure(log_level)
     calm_collector()
     try:
-        # The engine reaps every child, which uvloop does not let it.
+        # Not uvloop, which does not let the engine reap every child.
         asyncio.run(until_stopped(_clear(options) if clear else _serve(options, service)))
     except EngineError as error:
         raise CliError(error.sentence) from error
@@ -155,7 +155,7 @@ async def _clear(options: EngineOptions) -> None:
 
 
 def _check_machine(path: str) -> None:
-    """Raise CannotRunPodsError for what an engine cannot do without."""
+    """Raise CannotRunPodsError without root, or without a program that the engine needs."""
     if os.geteuid() != 0:
         raise CannotRunPodsError("a container engine needs root: run as root")
     missing = [name for name in NEEDED_PROGRAMS if shutil.which(name, path=path) is None]

@@ -1,4 +1,4 @@
-"""`moor explain`."""
+"""Command `moor explain`: prints a pod's placement, or why it does not run."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def _ask(cluster: Cluster, settings: Settings, namespace: str, name: str) 
     try:
         local = (await handlers_in_use(layout, handlers)).handlers
     except CliError:
-        # An engine that does not answer is a reason of its own, which the node's status has.
+        # The node's status already reports an engine that does not answer.
         local = ()
     async with cluster.client("moor-explain") as client:
         return await explain_pod(

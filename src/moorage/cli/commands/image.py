@@ -1,4 +1,4 @@
-"""`moor image`."""
+"""Command group `moor image`: lists, loads, imports, saves and removes images."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _size(count: int) -> str:
 
 @contextmanager
 def _progress(what: str, size_bytes: int) -> Iterator[None]:
-    """Say on standard error what goes on and, on a terminal, for how long."""
+    """Print the running operation on standard error and, on a terminal, its elapsed seconds."""
     sentence = f"{what} ({_size(size_bytes)})"
     if not sys.stderr.isatty():
         click.echo(sentence, err=True)

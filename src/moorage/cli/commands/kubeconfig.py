@@ -1,4 +1,4 @@
-"""`moor kubeconfig`."""
+"""Command `moor kubeconfig`: prints the kubeconfig's path, or merges it."""
 
 from __future__ import annotations
 

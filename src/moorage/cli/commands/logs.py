@@ -1,4 +1,4 @@
-"""`moor logs`."""
+"""Command `moor logs`: prints or follows the logs of the cluster's parts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def command(part: str | None, data_dir: Path, *, follow: bool, lines: int) -> No
 
 
 def _paths(layout: Layout, part: str | None) -> dict[str, Path]:
-    """Return the logs there are, by part."""
+    """Return the log files that exist, by part."""
     names = PARTS if part is None else (part,)
     return {name: layout.log(name) for name in names if layout.log(name).exists()}
 
@@ -58,9 +58,9 @@ def _tail(path: Path, lines: int) -> list[str]:
 
 
 def _merged(paths: Mapping[str, Path], lines: int) -> Iterator[tuple[str, str]]:
-    """Yield the last lines of each log, in the order of their times.
+    """Yield part and line for the last lines of each log, sorted by timestamp.
 
-    A line without a time (a traceback's, a supervisor's) stays behind the one before it.
+    A line without timestamp (of a traceback or the supervisor) stays after the previous line.
     """
     entries: list[tuple[str, str, str]] = []
     for name, path in paths.items():
@@ -74,7 +74,7 @@ def _merged(paths: Mapping[str, Path], lines: int) -> Iterator[tuple[str, str]]:
 
 
 def _stamp(line: str) -> str:
-    """Return the time at the start of a log line, empty if it has none."""
+    """Return the timestamp at the start of a log line, empty if it has none."""
     first = line.partition(" ")[0]
     return first if len(first) > 20 and first.endswith("Z") and first[10:11] == "T" else ""
 
@@ -84,7 +84,11 @@ def _prefixed(name: str, line: str) -> str:
 
 
 def _follow(paths: Mapping[str, Path], lines: int, *, is_single: bool) -> None:
-    """Print lines as they come, until Ctrl-C. Raises CliError without the program tail."""
+    """Print lines as they are written; blocks until Ctrl-C.
+
+    Raises CliError if the program `tail` is missing. A single log is followed by `tail` itself,
+    which replaces this process.
+    """
     tail = shutil.which("tail")
     if tail is None:
         listed = " ".join(map(str, paths.values()))
@@ -94,7 +98,7 @@ def _follow(paths: Mapping[str, Path], lines: int, *, is_single: bool) -> None:
         os.execv(tail, [*argv, str(next(iter(paths.values())))])
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
         for name, path in paths.items():
-            # Its standard error says when a log is rotated, which is of no interest here.
+            # tail reports log rotation on standard error, which is not wanted here.
             process = subprocess.Popen(
                 [*argv, str(path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )

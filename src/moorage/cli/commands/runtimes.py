@@ -1,4 +1,4 @@
-"""`moor runtimes`."""
+"""Command `moor runtimes`: lists the runtime handlers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def _ask(layout: Layout) -> HandlersInUse:
 
 
 def _columns(in_use: HandlersInUse) -> tuple[str, ...]:
-    """Return the columns that are not empty: an external engine lists names and features only."""
+    """Return the columns that have values: an external engine lists names and features only."""
     if in_use.handlers and not any(handler.runtime for handler in in_use.handlers):
         return ("handler", "default", "available", "features")
     if any(handler.file for handler in in_use.handlers):

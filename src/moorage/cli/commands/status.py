@@ -1,4 +1,4 @@
-"""`moor status`."""
+"""Command `moor status`: prints the status of the cluster's parts."""
 
 from __future__ import annotations
 

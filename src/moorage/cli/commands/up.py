@@ -1,4 +1,4 @@
-"""`moor up`."""
+"""Command `moor up`: starts the cluster, or resumes it."""
 
 from __future__ import annotations
 
@@ -45,10 +45,13 @@ def _gates(texts: tuple[str, ...]) -> dict[str, bool]:
 
 
 def _allowlist(policy: str | None, patterns: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The allowlist that goes with a policy, None where neither was given."""
+    """Check and return the allowlist, None if neither it nor a policy was given.
+
+    Raises UsageError for a pattern that is invalid or does not fit the policy.
+    """
     if policy is None and not patterns:
         return None
-    # Here, since the node agent weighs much and few starts need this.
+    # Imported here: the node agent is large, and few starts need it.
     from moorage.node.images.verification import AllowlistError, Verification
 
     try:
@@ -205,7 +208,7 @@ def _option(name: str) -> str:
 
 
 def _report_running(cluster: Cluster, present: Settings, pid: int, *, is_merging: bool) -> None:
-    """Report a cluster that runs already. Raises CliError for choices that it does not run with."""
+    """Print that the cluster runs already. Raises CliError if the choices differ from its own."""
     choices = cluster.choices.given()
     changes = [name for name, value in choices.items() if getattr(present, name) != value]
     if changes:
