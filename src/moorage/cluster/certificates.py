@@ -1,8 +1,8 @@
-"""A cluster's own certificate authority and what it signs.
+"""Certificate authority of a cluster, and the certificates that it signs.
 
-Keys are P-256. Leaves last a year and are issued again at a start that finds one close to its end
-or made for other names. Everything is written with mode 0600 through a temporary file, so a crash
-leaves either the old or the new one. Source: API docs "PKI certificates and requirements".
+Keys are P-256. Leaf certificates last a year; a start issues one again if it expires within 90 days
+or has other names. Each file is written with mode 0600 through a temporary file, so a crash leaves
+either the old or the new one. Source: API docs "PKI certificates and requirements".
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SKEW = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom a certificate is for. With `hosts` it serves, without it identifies a client."""
+    """The subject of a certificate: of a server with `hosts`, of a client without."""
 
     name: str
     organization: str = ""
@@ -50,7 +50,7 @@ class AuthorityError(SettingsError):
 
 
 class LostKeyError(SettingsError):
-    """A file that the cluster cannot make again as it was is gone; see `Authority`."""
+    """A key or certificate that cannot be recreated as it was is missing; see `Authority`."""
 
     def __init__(self, path: Path, consequence: str) -> None:
         super().__init__(
@@ -60,10 +60,11 @@ class LostKeyError(SettingsError):
 
 
 class Authority:
-    """The certificate authority in a directory; made there if absent, or if it does not count now.
+    """The certificate authority in a directory; created if absent, replaced if not valid at `now`.
 
-    `is_new`: whether nothing depends on its files yet. Once something does, a missing one is not
-    replaced. Raises AuthorityError for damaged files, LostKeyError for missing ones.
+    `is_new`: nothing depends on its files yet. Otherwise a missing file is not replaced.
+
+    Raises AuthorityError for damaged files, LostKeyError for missing ones.
     """
 
     def __init__(self, directory: Path, now: datetime, *, is_new: bool = True) -> None:
@@ -88,16 +89,17 @@ class Authority:
             self._certificate, self._key = self._read_authority()
 
     def issue(self, file_name: str, subject: Subject) -> Pair:
-        """Return the key pair of that name for that subject; create or renew it when needed."""
+        """Return the pair of that name for that subject; issue it if it is missing or unusable."""
         pair = self._pair(file_name)
         if not self._is_usable(pair, subject):
             self._make_leaf(pair, subject)
         return pair
 
     def signing_key(self) -> Path:
-        """Return the key that signs service account tokens; created once, never renewed.
+        """Return the path of the key that signs service account tokens.
 
-        Raises LostKeyError.
+        The key is created once and never renewed. Raises LostKeyError if it is missing and
+        `is_new` is false.
         """
         path = self._directory / "service-accounts.key"
         if not path.exists():
@@ -233,7 +235,7 @@ def _usage(*, is_authority: bool) -> x509.KeyUsage:
 
 
 def _load(pair: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    """What a pair's files hold. Raises FileNotFoundError and ValueError."""
+    """Return the certificate and key of a pair. Raises FileNotFoundError, ValueError."""
     certificate = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
     key = serialization.load_pem_private_key(pair.key.read_bytes(), password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):

@@ -1,4 +1,4 @@
-"""Choices made for a cluster when it is started."""
+"""Choices for a cluster, given when it is started."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What the person who starts a cluster said; None where nothing was said.
+    """Options of a start; None for each option that was not given.
 
-    `cri` is empty for an engine of our own. `accepts_loss`: start although files that record the
-    cluster are gone or older than recorded.
+    `cri` is empty for the cluster's own engine. `accepts_loss`: start although files that record
+    the cluster are missing or older than recorded.
     """
 
     name: str | None = None
@@ -33,7 +33,7 @@ class Choices:
     registry_mirrors: dict[str, str] = field(default_factory=dict)
 
     def given(self) -> dict[str, object]:
-        """Return the settings that were given."""
+        """Return the settings that were given, by name; `accepts_loss` is not a setting."""
         return {
             name: value
             for name in self.__dataclass_fields__

@@ -1,9 +1,9 @@
-"""Default RuntimeClasses: one for each handler that works, made by the first `moor up` that has it.
+"""Default RuntimeClasses: one for each usable handler, created by the first `moor up` that has it.
 
-A class has its handler's name and the label `app.kubernetes.io/managed-by: moorage`. A class that
-is there is never changed, and one that was made once is never made again, so a class that an
-administrator deletes stays deleted. What was made is remembered in the cluster itself, in the
-ConfigMap `kube-system/moorage-runtime-classes`, so that it is restored with its classes.
+A class has its handler's name and the label `app.kubernetes.io/managed-by: moorage`. An existing
+class is never changed, and each is created only once, so a class that an administrator deletes
+stays deleted. The handlers that had a class are recorded in the cluster itself, in the ConfigMap
+`kube-system/moorage-runtime-classes`, so that the record is restored with the classes.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ log = Log(__name__)
 
 
 async def create_default_classes(client: Client, handlers: Iterable[str]) -> tuple[str, ...]:
-    """Create the classes of handlers that never had one from here; return the names of those.
+    """Create a class for each handler without a record of one; return the names of new classes.
 
-    The handler of pods without a class, whose name is empty, gets none. Raises StatusError.
+    Skips the default handler, whose name is empty. Raises StatusError.
     """
     for _ in range(_TRIES):
         record = await _read_record(client)
@@ -44,14 +44,14 @@ async def create_default_classes(client: Client, handlers: Iterable[str]) -> tup
         try:
             await _write_record(client, record, recorded | set(new))
         except (AlreadyExistsError, ConflictError):
-            # Another node's agent was faster. The classes are there; the record is read again.
+            # Another node's agent wrote the record first. The classes exist; read the record again.
             continue
         return tuple(created)
     raise ConflictError(f"configmap {RECORD_NAMESPACE}/{RECORD} changes all the time")
 
 
 async def _create(client: Client, name: str) -> bool:
-    """Create a class; return whether it was not there. One that the API refuses is left out."""
+    """Create a class. Return False if it exists, or if the API refuses it, which is logged."""
     labels = {MANAGED_LABEL: MANAGER}
     body = {
         "apiVersion": "node.k8s.io/v1",
@@ -85,7 +85,7 @@ def _listed(record: ConfigMap | None) -> frozenset[str]:
 
 
 async def _write_record(client: Client, record: ConfigMap | None, names: Iterable[str]) -> None:
-    """Raises AlreadyExistsError and ConflictError if the record changed meanwhile."""
+    """Write the record. Raises AlreadyExistsError, ConflictError if it changed meanwhile."""
     metadata = {"name": RECORD, "namespace": RECORD_NAMESPACE, "labels": {MANAGED_LABEL: MANAGER}}
     body = {
         "apiVersion": "v1",

@@ -1,10 +1,10 @@
-"""Cluster object: creates, starts, reaches and stops the cluster in a data directory.
+"""Cluster object: creates, starts, connects to and stops the cluster in a data directory.
 
     async with Cluster("/tmp/c", Choices(has_node=False)) as cluster:
         async with cluster.client() as client:
             await client.list(RUNTIME_CLASSES)
 
-The command line, the demo and the tests use it, and so can the tests of an operator. Modules are
+The command line, the demo and the tests use it; the tests of an operator can too. Modules are
 imported by the methods that need them, so that a command that only reads a cluster stays small.
 """
 
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from moorage.handlers import Handler
 
 READY_S = 60.0
-"""How long a start may take by default."""
+"""Default deadline of a start, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """What a host that can run the cluster's pods has.
+    """Result of a host check that passed.
 
-    `handlers` are those of the host, none for another engine or without a node; `warning` is what
-    another engine lacks.
+    `handlers` are the host's, none with an external engine or without a node. `warning` names what
+    an external engine lacks.
     """
 
     handlers: tuple[Handler, ...] = ()
@@ -55,9 +55,9 @@ class Cluster:
     """The cluster in a data directory, running or not.
 
     `async with`, or `with` outside an event loop, starts it, creating it if the directory has none,
-    and stops it with its pods at the end; its data stays until `delete`. `choices` count at a
-    start: those that are given are kept in the directory for later starts. A start may take
-    `ready_within_s`.
+    and stops it with its pods at the end; its data stays until `delete`. `choices` apply at a
+    start; those that are given are stored in the directory for later starts. `ready_within_s` is
+    the deadline of a start.
     """
 
     def __init__(
@@ -82,17 +82,17 @@ class Cluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig, there once the cluster is created."""
+        """The administrator's kubeconfig, which exists once the cluster is created."""
         return self.layout.kubeconfig
 
     @property
     def pid(self) -> int | None:
-        """The process ID of the cluster's supervisor, None while it is down."""
+        """The process ID of the cluster's supervisor, None while the cluster is down."""
         return running_pid(self.layout)
 
     @property
     def parts(self) -> tuple[PartStatus, ...]:
-        """The status of each of the cluster's processes, none while it is down."""
+        """The status of each of the cluster's processes, none while the cluster is down."""
         from moorage.cluster.status import part_statuses
 
         return part_statuses(self.layout)
@@ -120,7 +120,7 @@ class Cluster:
         return settings
 
     def running_settings(self) -> Settings:
-        """Return the settings of the cluster while it runs. Raises NotRunningError otherwise."""
+        """Return the settings of a running cluster. Raises NotRunningError if it does not run."""
         settings = self.settings
         if self.pid is None:
             raise NotRunningError(
@@ -151,8 +151,8 @@ class Cluster:
     ) -> HostCheck:
         """Check that the host, or the engine given as `cri`, can run the cluster's pods.
 
-        `is_installing`: install missing Debian packages first; `report` gets a sentence before.
-        A cluster without a node needs nothing of the host.
+        `is_installing`: install missing Debian packages first; `report` receives a sentence before
+        that. Checks nothing if `choices.has_node` is False.
 
         Raises CannotRunPodsError, which lists what is missing, with remedies.
         """
@@ -176,13 +176,13 @@ class Cluster:
         return HostCheck(handlers)
 
     def create(self) -> Settings:
-        """Create settings, keys and kubeconfig; apply the choices to a cluster that is there.
+        """Create settings, keys and kubeconfig, or apply the choices to an existing cluster.
 
         Ports and networks stay reserved for this object until `start` or `run_in_foreground`.
         Returns the settings. Blocks while another process creates or stops the cluster.
 
-        Raises SettingsError for choices that contradict each other or the cluster that is there,
-        and for a directory that is not a cluster's; NoSubnetError and SubnetTakenError for its
+        Raises SettingsError for choices that contradict each other or the existing cluster, and
+        for a directory that is not a cluster's; NoSubnetError and SubnetTakenError for its
         network; AlreadyRunningError while it runs; LostKeyError and AuthorityError for its keys;
         ClusterError if the directory cannot be written to.
         """
@@ -211,7 +211,7 @@ class Cluster:
         Calls `check_host` and `create` unless they were called. Cancellation stops the processes.
 
         Raises what those raise, and StartError if the cluster ends or is not ready in time; in the
-        second case it goes on starting.
+        second case its processes keep running.
         """
         await self._prepare()
         await self._start()
@@ -236,10 +236,10 @@ class Cluster:
             self._release()
 
     def run_in_foreground(self, merged_into: str = "") -> None:
-        """Replace this process by the cluster's supervisor; does not return.
+        """Replace this process with the cluster's supervisor; does not return.
 
-        `merged_into` is the kubeconfig to which the cluster was added, for the message at the end.
-        Call `create` before.
+        `merged_into` is the kubeconfig to which the cluster was added, for the message once the
+        cluster is ready. Call `create` first.
         """
         from moorage.cluster.supervise import become_supervisor
 
@@ -248,9 +248,9 @@ class Cluster:
     async def stop(self, *, keeps_pods: bool = False, abandons_pods: bool = False) -> bool:
         """Stop the cluster's processes and its pods, and remove what it has on the host.
 
-        `keeps_pods`: pods go on, for the next start to adopt. `abandons_pods`: those on an engine
-        given as `cri` are left to it. The data stays. Returns whether the cluster ran. Waits while
-        another process creates or stops the cluster.
+        `keeps_pods`: pods keep running, and the next start adopts them. `abandons_pods`: pods on an
+        external engine are left to it. The data stays. Returns whether the cluster was running.
+        Waits while another process creates or stops the cluster.
 
         Raises NotRunningError if the directory has no cluster, StopError if the supervisor does not
         end, LeftoverError and CommandError if something cannot be removed.
@@ -263,14 +263,14 @@ class Cluster:
         async with exclusive_async(self.layout.change_lock):
             was_running = await stop_supervisor(self.layout)
             if self._supervisor is not None:
-                # Reaps it: no zombie stays in a program that goes on.
+                # Reap it: a caller that keeps running would keep a zombie.
                 self._supervisor.poll()
             if not keeps_pods:
                 await clear_host_apart(self.layout, settings, abandons_pods=abandons_pods)
         return was_running
 
     def delete(self) -> None:
-        """Delete the data directory of a cluster that is stopped.
+        """Delete the data directory of a stopped cluster.
 
         Raises SettingsError if it is not a cluster's, OSError if it cannot be deleted.
         """
@@ -282,14 +282,14 @@ class Cluster:
         forget(self.layout.node / "pods")
 
     async def __aenter__(self) -> Self:
-        """Start the cluster. One that does not start leaves no process and no pod behind."""
+        """Start the cluster; a failed start is stopped again with its pods. Raises as `start`."""
         from moorage.cluster.completion import complete
 
         await self._prepare()
         try:
             await self._start()
         except StartError as error:
-            # A supervisor that runs after ours has ended is another process's.
+            # A supervisor that runs after ours has ended was started by another process.
             if not error.has_ended or self.pid is None:
                 await complete(self.stop())
             raise

@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 async def complete(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end and return its result; a cancellation is raised only afterwards.
+    """Run `work` to its end and return its result.
 
-    Raises what `work` raises.
+    Raises what `work` raises; otherwise CancelledError if this call was cancelled meanwhile.
     """
     task = asyncio.ensure_future(work)
     is_cancelled = False

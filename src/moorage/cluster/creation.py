@@ -1,4 +1,4 @@
-"""Creation of a cluster: what is decided at its first start, and what may change later."""
+"""Creation of a cluster: settings decided at its first start, and the changes allowed later."""
 
 from __future__ import annotations
 
@@ -41,13 +41,15 @@ _FIXED = ("name", "node_name", "pod_network", "service_network")
 def open_cluster(
     layout: Layout, choices: Choices, reservations: Reservations | None = None
 ) -> Settings:
-    """Return the settings of the cluster in a directory; create it, keys and kubeconfig if absent.
+    """Create the cluster in a directory, or apply the choices to it; return its settings.
 
-    Raises SettingsError for choices that are invalid or contradict the cluster that is there;
+    Writes settings, keys and kubeconfig. Reserves ports and networks in `reservations` until it is
+    closed; if None, only during this call. Blocks while another process creates or stops the
+    cluster; of two that create it, the second uses the first one's settings.
+
+    Raises SettingsError for choices that are invalid or contradict the existing cluster,
     NoSubnetError and SubnetTakenError for its network, AlreadyRunningError while it runs,
-    LostKeyError and AuthorityError for its keys. Blocks while another process creates or stops the
-    cluster; of two that create it, the second finds the first one's settings. Ports and networks
-    are reserved in `reservations` until it is closed, or only during this call.
+    LostKeyError and AuthorityError for its keys.
     """
     if reservations is None:
         with Reservations() as temporary:
@@ -77,7 +79,7 @@ def open_cluster(
 
 
 def _check_store(layout: Layout) -> None:
-    """Raise SettingsError if the store is gone or older than recorded: its server would refuse."""
+    """Raise SettingsError if the store is missing or older than recorded, as its server would."""
     if layout.node_store.exists() and not _was_started(layout):
         raise SettingsError(
             f"{layout.database} and {layout.store_mark} are gone, but the pods of a store run here "
@@ -91,12 +93,15 @@ def _check_store(layout: Layout) -> None:
 
 
 def _was_started(layout: Layout) -> bool:
-    """Return whether a store was created here, so that there may be objects, tokens and pods."""
+    """Return whether a store was created here, so that objects, tokens and pods may exist."""
     return layout.store_mark.exists() or layout.database.exists()
 
 
 def _present(layout: Layout, choices: Choices) -> Settings | None:
-    """Return the settings of the present cluster. Raises SettingsError if only they are gone."""
+    """Return the existing cluster's settings, None without one.
+
+    Raises SettingsError if only their file is missing and the choices do not accept that.
+    """
     settings = load(layout.settings)
     if settings is None and _was_started(layout) and not choices.accepts_loss:
         raise SettingsError(
@@ -171,7 +176,7 @@ def _new_settings(choices: Choices, reservations: Reservations) -> Settings:
 def _free_subnet(
     service_network: ipaddress.IPv4Network, reservations: Reservations
 ) -> ipaddress.IPv4Network:
-    """Claim a network for the pods. Raises NoSubnetError."""
+    """Choose and reserve a free network for the pods. Raises NoSubnetError."""
     routes, reserved = host_routes(), [service_network]
     while True:
         subnet = choose_subnet(routes, reserved)
@@ -189,8 +194,8 @@ def _changed_settings(present: Settings, choices: Choices) -> Settings:
                 f"{getattr(present, name)}, which cannot become {changes[name]}; "
                 "use another directory with --data-dir"
             )
-    # A node is left out by `--no-node` alone, each time: it is no property of the cluster. The
-    # machine may have moved to another network since.
+    # `--no-node` has to be given at each start: it is no property of the cluster. The host may have
+    # another address since the last start.
     return msgspec.structs.replace(present, **{"has_node": True} | changes, node_ip=host_ip())
 
 

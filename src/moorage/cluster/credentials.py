@@ -1,4 +1,4 @@
-"""Paths of each identity's certificate and key: names only, so that importing it is cheap."""
+"""Credential paths: each identity's certificate and key. Names only, so that import is cheap."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ class Pair:
 
     @classmethod
     def named(cls, directory: Path, name: str) -> Pair:
+        """Return the paths of `NAME.crt` and `NAME.key` in a directory."""
         return cls(directory / f"{name}.crt", directory / f"{name}.key")
 
 
 class Credentials:
-    """The identities of a cluster, as `identities.prepare` made them."""
+    """The paths of a cluster's identities, whose files `identities.prepare` writes."""
 
     def __init__(self, layout: Layout) -> None:
         self._directory = layout.pki

@@ -1,6 +1,6 @@
 """Daemon processes: signals cancel the work, memory stays small, systemd is notified.
 
-The service manager's socket is taken out of the environment, so that no container gets it.
+The service manager's socket is removed from the environment, so that no container inherits it.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class Service:
 
     @classmethod
     def taken_from_environment(cls) -> Service:
-        """Return the one that the environment names, and remove its variables."""
+        """Return the service manager that the environment names, and remove its variables."""
         variables = {name: os.environ.pop(name, "") for name in _SERVICE_VARIABLES}
         return cls(variables["NOTIFY_SOCKET"])
 
     def ready(self) -> None:
-        """Notify it that the work has begun."""
+        """Notify the service manager that the service is ready. Logs a failure."""
         self._notify(b"READY=1")
 
     def stopping(self) -> None:
-        """Notify it that the work is being ended."""
+        """Notify the service manager that the service is stopping. Logs a failure."""
         self._notify(b"STOPPING=1")
 
     def _notify(self, state: bytes) -> None:
@@ -70,7 +70,10 @@ def calm_collector() -> None:
 
 
 async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run the work until it ends or SIGTERM or SIGINT cancels it, which is no failure."""
+    """Run the work until it ends, or until SIGTERM or SIGINT cancels it.
+
+    Returns normally after a signal. Raises what the work raises.
+    """
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -27,19 +27,19 @@ _SETTLE_S = 120.0
 _DELETE_S = 60.0
 _NAMESPACE = "default"
 _PACKAGE = Path(__file__).parents[1]
-# What makes pods, one unless `spec.replicas` says otherwise.
+# Kinds that create pods: one pod without `spec.replicas`.
 _REPLICATED = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
 
 Report = Callable[[str], None]
 
 
 class DemoError(ClusterError):
-    """An example did not do what it demonstrates."""
+    """An example did not run as expected, or there are no examples."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoRow:
-    """A row of the table. `start_s` is from the pod's creation to Ready, as a client sees it."""
+    """A row of the table. `start_s` is the time from the pod's creation to Ready, by its watch."""
 
     pod: str
     status: str
@@ -54,7 +54,7 @@ class DemoRow:
 
 
 class Demo:
-    """One run of the demo on a cluster that is up."""
+    """One run of the demo on a running cluster."""
 
     def __init__(self, client: Client, manifests: Sequence[Manifest], report: Report) -> None:
         self._client = client
@@ -212,7 +212,7 @@ def refusal(pod: Pod) -> str:
 
 
 def _is_pod_warning(event: Event) -> bool:
-    # FailedScheduling repeats the pod's condition, which is reported already.
+    # FailedScheduling repeats the pod's condition, which is already reported.
     return (
         event.type == "Warning"
         and event.involved_object.kind == "Pod"
@@ -247,9 +247,9 @@ def _waiting_reasons(pod: Pod, *, detail: bool) -> str:
 
 
 def find_examples(directory: Path | None = None) -> Path:
-    """Return the directory of the examples; those that come with Moorage if `directory` is None.
+    """Return the directory of the examples; that of Moorage's own if `directory` is None.
 
-    Raises: DemoError when it holds no manifests.
+    Raises DemoError if it has no manifests.
     """
     if directory is None:
         # An installed wheel has them in the package, a checkout beside `src`.

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from moorage.cluster.settings import SettingsError
 
-# Below it are names of pods (namespace, name, uid) and of containers. Source: PATH_MAX, NAME_MAX.
+# Pod names (namespace, name, uid) and container names are below it. Source: PATH_MAX, NAME_MAX.
 _DATA_DIR_BYTES = 1024
-# What only a cluster's directory has. A start reports which of them is lost.
+# Names that only a cluster's directory has. A start reports which of them is missing.
 _MARKS = frozenset({"cluster.json", "db", "pki", "store.mark", "supervisor.json"})
-# What stands in a cluster's directory before its settings, and on an empty file system.
+# Names that may exist in a cluster's directory before its settings, or on an empty file system.
 _BEFORE_SETTINGS = frozenset({"change.lock", "engine", "images", "logs", "lost+found"})
 
 

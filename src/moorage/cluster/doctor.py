@@ -1,8 +1,7 @@
 """Findings about a host, for `moor doctor`.
 
-Pure: facts go in, findings come out, one for each fact that matters to a cluster. A problem keeps
-pods from running here; a warning names what does not work. Each that can be fixed has the command
-for it.
+Each rule is a pure function from the host's facts to one finding. A problem keeps pods from running
+here; a warning names what does not work. A finding that can be fixed has the command for it.
 """
 
 from __future__ import annotations
@@ -32,6 +31,8 @@ _EXPECTED_RUNTIMES = frozenset({"runc", "crun", "runsc", "kata"})
 
 
 class State(StrEnum):
+    """Severity of a finding; with a PROBLEM no pod can run here."""
+
     OK = "ok"
     WARNING = "warning"
     PROBLEM = "problem"
@@ -292,7 +293,7 @@ _RULES: tuple[Callable[[Inventory], Finding], ...] = (
 
 
 def _runtimes(handlers: Sequence[Handler]) -> Iterator[Finding]:
-    """One finding for each runtime: all its handlers share their fate."""
+    """Yield one finding for each runtime, which applies to all its handlers."""
     has_default = any(handler.available and handler.runtime in _DEFAULTS for handler in handlers)
     for runtime in dict.fromkeys(handler.runtime for handler in handlers):
         named = [handler for handler in handlers if handler.runtime == runtime]
@@ -317,7 +318,7 @@ _DEFAULTS = frozenset(runtime.name for runtime in KNOWN_RUNTIMES if runtime.can_
 
 
 def _outdated(files: Iterable[Path]) -> Iterator[Finding]:
-    """A finding for each handler file of an earlier version that lets pods weaken their sandbox."""
+    """Yield a finding for each outdated handler file that lets pods weaken their sandbox."""
     for path in files:
         if patterns := outdated_patterns(path):
             listed = ", ".join(patterns)
@@ -332,7 +333,7 @@ def _outdated(files: Iterable[Path]) -> Iterator[Finding]:
 
 
 def _distrusted(host: Inventory, files: Iterable[Path]) -> Iterator[Finding]:
-    """A finding for each file that the engine refuses since others could have written it."""
+    """Yield a finding for each file that the engine refuses because other users can write it."""
     files_to_check = [("handler file", path) for path in files]
     files_to_check += [(f"program {name}", tool.path) for name, tool in host.tools.items()]
     if host.cni.directory is not None:
