@@ -1,7 +1,7 @@
 """Ports of an external engine, for the rules that keep host ports off them.
 
-The port of its streams (exec, port-forward) is in no CRI call, and often changes at a start; it is
-read from the sockets of the process behind the CRI socket.
+No CRI call returns the port of its streams (exec, port-forward), which often changes at a restart;
+it is read from the sockets of the process that listens on the CRI socket.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = Log(__name__)
 
 
 def engine_process(endpoint: str) -> int | None:
-    """Return the engine's process id; None if none answers, or systemd does for it."""
+    """Return the engine's process ID; None if nothing listens, or systemd does in its place."""
     try:
         pid = listener_of(Path(endpoint.removeprefix("unix://")))
     except OSError as error:
@@ -29,9 +29,10 @@ def engine_process(endpoint: str) -> int | None:
 
 
 def engine_listeners(pid: int | None, addresses: Sequence[str]) -> tuple[Listener, ...]:
-    """Return where the engine listens; `addresses` are the host's, for a wildcard address.
+    """Return the engine's TCP listeners; a wildcard address becomes the host's `addresses`.
 
-    Empty without root, or when the engine has exited.
+    Returns none without an engine process, or if its sockets cannot be read: without root, or when
+    it has exited. Logs the latter.
     """
     if pid is None:
         return ()

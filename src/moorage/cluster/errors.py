@@ -1,7 +1,7 @@
-"""Errors of a cluster that a person can act on: one base class, one sentence each.
+"""Errors of a cluster that a user can act on: one base class, one sentence each.
 
 ClusterError
-├── SettingsError ........ choices that contradict each other, or the cluster there is
+├── SettingsError ........ choices that contradict each other, or the existing cluster
 ├── AlreadyRunningError .. another supervisor holds the directory
 ├── NotRunningError ...... there is no cluster in the directory, or it is down
 ├── CannotRunPodsError ... the host lacks something that pods need
@@ -26,9 +26,9 @@ class CannotRunPodsError(ClusterError):
 
 
 class StartError(ClusterError):
-    """The cluster did not come up; the text has the end of its supervisor's log.
+    """The cluster did not start; the text has the end of its supervisor's log.
 
-    `has_ended`: the supervisor ended. Otherwise it goes on and was not ready in time.
+    `has_ended`: the supervisor has ended. Otherwise it was not ready in time and keeps running.
     """
 
     def __init__(self, text: str, *, has_ended: bool = True) -> None:

@@ -1,7 +1,7 @@
 """Explanation of a pod for `moor explain pod/NAME`: its placement, or why it does not run.
 
-Gathers what the API knows (pod, class, nodes, events), asks the scheduler's own filters, and puts
-the answer in plain words, the most important first.
+Reads pod, class, nodes and events from the API, runs the scheduler's own filters, and writes the
+result as sentences, the most important first.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _START_ERROR = "correct the container's command, or its limits"
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """What one node says to the pod: nothing against it, or each objection with its remedy."""
+    """Result of the scheduler's filters for one node: it fits, or the objections with details."""
 
     node: str
     fits: bool
@@ -52,7 +52,7 @@ class NodeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PodExplanation:
-    """The whole answer. `verdict` is the one sentence to read if only one is read."""
+    """All that `moor explain` prints. `verdict` is the summary in one sentence."""
 
     pod: str
     phase: str
@@ -77,12 +77,13 @@ async def explain_pod(
     local_handlers: Iterable[Handler] = (),
     records: HandlerRecords | None = None,
 ) -> PodExplanation:
-    """Explain one pod. `local_handlers` are those found on this machine, with their reasons.
+    """Explain the placement and state of a pod.
 
-    `records` are those of this machine's node agent: the API knows only a pod's class, which may
-    have been deleted or made again with another handler since the pod was admitted.
+    `local_handlers` are those of this host, with reasons for unavailable ones. `records` are those
+    of this host's node agent: the API has only a pod's class, which may have been deleted, or
+    created again with another handler, since the pod was admitted.
 
-    Raises NotFoundError when there is no such pod, UnreachableError without an API server.
+    Raises NotFoundError if there is no such pod, UnreachableError without an API server.
     """
     pod = await client.get(PODS, name, namespace)
     recorded = await _recorded(records, pod)
@@ -123,9 +124,9 @@ async def explain_pod(
 
 
 async def _recorded(records: HandlerRecords | None, pod: Pod) -> str | None:
-    """The handler the pod was admitted with on this machine's node, None where none is readable.
+    """Return the handler that the pod was admitted with on this host's node, None if unreadable.
 
-    Only the agent's user may read a record, and a damaged one is the agent's to report.
+    Only the agent's user may read a record; the agent itself reports a damaged one.
     """
     if records is None or not pod.spec.node_name:
         return None
@@ -173,7 +174,7 @@ def _class_words(pod: Pod, runtime_class: RuntimeClass | None) -> str:
 
 
 def _handler_words(explanation: Explanation, recorded: str | None) -> str:
-    """The recorded handler where there is one, and what the class says where that differs."""
+    """Return the recorded handler if there is one, and the class's where it differs."""
     sentence = _recorded_words(explanation, recorded)
     if recorded is None or recorded == explanation.handler:
         return sentence
@@ -215,7 +216,7 @@ def _statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
 
 
 def _is_stuck(status: ContainerStatus) -> bool:
-    """Whether the container waits for something that does not come by itself."""
+    """Return whether the container waits for a correction by the user."""
     waiting = status.state.waiting
     return waiting is not None and waiting.reason in _REMEDIES_OF_WAITING
 

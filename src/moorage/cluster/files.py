@@ -1,4 +1,4 @@
-"""Private files: secrets that only their owner reads."""
+"""Private files: secrets that only their owner can read."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from moorage.linux.atomic_file import replace_file
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Put a file in place whole, readable by its owner only. Raises OSError."""
+    """Write a file atomically and synced, readable by its owner only. Raises OSError."""
     replace_file(path, content, is_synced=True)

@@ -3,7 +3,7 @@
     kubectl describe node:  Warning  RuntimeHandlerFileBroken  …/kata.toml:3: unknown key …
                             Normal   RuntimeHandlerAdded       runtime handler "kata" …
 
-Pure, from one message of the engine to the next.
+Pure: compares two successive messages of the engine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class HandlerEvent:
 def handler_events(
     before: engine_pb.Handlers | None, now: engine_pb.Handlers
 ) -> tuple[HandlerEvent, ...]:
-    """Return the events for what changed since `before`; without it, only for what is wrong."""
+    """Return the events for the changes since `before`; if None, only for broken handler files."""
     known = frozenset(before.complaints) if before else frozenset()
     complaints = (
         HandlerEvent(WARNING, "RuntimeHandlerFileBroken", complaint)

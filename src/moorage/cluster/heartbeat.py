@@ -1,4 +1,4 @@
-"""Heartbeats: a part shows its supervisor that its event loop runs."""
+"""Heartbeats of a part, which show its supervisor that its event loop runs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _BEAT = b"."
 async def send_heartbeats() -> None:
     """Write a beat to the supervisor's pipe every 2 s until cancelled, once the part is ready.
 
-    To be called before `notify_ready`: what comes first on the pipe is that the part is ready. Does
-    nothing without a supervisor.
+    Call it before `notify_ready`, which closes the descriptor that this function copies; the first
+    message on the pipe is that of `notify_ready`. Returns without a supervisor, or when it exits.
     """
     descriptor = os.environ.get(NOTIFY_VARIABLE)
     if descriptor is None:
@@ -32,11 +32,11 @@ async def send_heartbeats() -> None:
 
 
 def _is_written(descriptor: int) -> bool:
-    """Write a beat. Returns False when the supervisor has gone, which ends this process too."""
+    """Write a beat. Return False if the supervisor has exited, which ends this process too."""
     try:
         os.write(descriptor, _BEAT)
     except BlockingIOError:
-        # The supervisor is stopped, and has enough beats to read.
+        # The pipe is full: the supervisor is stopped, and has enough beats to read.
         return True
     except BrokenPipeError:
         return False

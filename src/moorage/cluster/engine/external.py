@@ -1,4 +1,4 @@
-"""Removal of a cluster's pods from an external engine, which goes on running."""
+"""Removal of a cluster's pods from an external engine, which keeps running."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def end_pods(endpoint: str, layout: Layout, settings: Settings) -> int:
     """Stop and remove every sandbox of the cluster on an engine; return how many there were.
 
     Containers end without grace period, as with our own engine. Raises LeftoverError, which names
-    the pods that may go on running, when the engine cannot be reached or something stays.
+    the pods that may still run, if the engine cannot be reached or a sandbox stays.
     """
     try:
         async with CriClient(endpoint) as cri:
@@ -39,7 +39,7 @@ async def end_pods(endpoint: str, layout: Layout, settings: Settings) -> int:
     except CriError as error:
         pods = await asyncio.to_thread(_pods_on_disk, layout)
         if not pods:
-            # No pod was ever started, so none can run there.
+            # No pod was started, so none can run there.
             log.warning("engine cannot be reached", endpoint=endpoint, reason=error.sentence)
             return 0
         raise LeftoverError(
@@ -72,7 +72,7 @@ def _is_ours(sandbox: pb.PodSandbox, owner: str, node_name: str, paths: NodePath
 
 
 async def _remove_all(cri: CriClient, sandboxes: Sequence[pb.PodSandbox]) -> list[str]:
-    """Remove sandboxes; return a sentence for each that failed."""
+    """Stop and remove sandboxes, 8 at a time; return a sentence for each failure."""
     slots = asyncio.Semaphore(_AT_ONCE)
     failures: list[str] = []
 

@@ -1,8 +1,8 @@
-"""Paths of a cluster's engine: what outlives a reboot in the data directory, the rest in /run.
+"""Paths of a cluster's engine: persistent state in the data directory, the rest in /run.
 
-The kernel takes no socket path over 107 bytes, and a data directory may lie deep, so sockets are
-under a short path of the cluster's own. What a reboot ends (sandboxes' namespaces, bundles,
-address leases) is there too, so that it ends with them.
+The kernel accepts no socket path over 107 bytes, and a data directory may have a long path, so
+sockets are below a short path of the cluster's own. State that a reboot invalidates (sandboxes'
+namespaces, bundles, address leases) is there too, so that a reboot removes it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from moorage.engine import EnginePaths
 
 HUGETLB_MARKER = RUN / "hugetlb"
-"""Records that a cluster of this host moved the hugetlb controller. The last one moves it back."""
+"""Records that a cluster on this host moved the hugetlb controller; the last one moves it back."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEnginePaths:
-    """`data` outlives a reboot, `run` does not."""
+    """The paths of one cluster's engine. `data` survives a reboot, `run` does not."""
 
     data: Path
     run: Path
 
     @classmethod
     def of(cls, cluster_id: str, data: Path) -> ClusterEnginePaths:
-        """Return the paths of a cluster's engine, made absolute."""
+        """Return the paths of a cluster's engine, absolute."""
         return cls(data.absolute(), RUN / cluster_id)
 
     @property
@@ -43,25 +43,27 @@ class ClusterEnginePaths:
 
     @property
     def socket(self) -> Path:
+        """The engine's CRI socket."""
         return self.run / ENGINE_SOCKET
 
     @property
     def endpoint(self) -> str:
-        """The CRI endpoint."""
+        """The CRI endpoint, `unix://` and the socket's path."""
         return f"unix://{self.socket}"
 
     @property
     def cni(self) -> Path:
-        """The network's configuration."""
+        """The directory of the CNI configuration."""
         return self.data / "cni"
 
     @property
     def leases(self) -> Path:
-        """Address leases of the pods."""
+        """The directory of the pods' address leases."""
         return self.run / "leases"
 
 
 def engine_paths(layout: Layout, settings: Settings) -> ClusterEnginePaths:
+    """Return the paths of the engine of the cluster with these settings."""
     return ClusterEnginePaths.of(settings.cluster_id, layout.engine)
 
 

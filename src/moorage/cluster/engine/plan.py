@@ -21,12 +21,12 @@ log = Log(__name__)
 
 
 class NoEngineError(ClusterError):
-    """An engine cannot run here; the text says what is missing and what to do."""
+    """An engine cannot run on this host; the text says what is missing and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePlan:
-    """An engine's paths, network and options."""
+    """The paths, network and options of an engine, and the host's inventory behind them."""
 
     paths: ClusterEnginePaths
     host: Inventory
@@ -44,7 +44,7 @@ async def prepare_host(data_dir: Path) -> Inventory:
     try:
         has_moved = host.is_root and mount_hugetlb_v1(host.cgroups, HUGETLB_MARKER)
     except OSError as error:
-        # Another cluster that starts at this moment may have moved it, so the host is read again.
+        # Another cluster that is starting may have moved it, so the host is read again.
         log.warning("hugetlb controller cannot be moved to cgroup version 1", reason=error)
         has_moved = True
     return await gather(data_dir) if has_moved else host
@@ -53,7 +53,7 @@ async def prepare_host(data_dir: Path) -> Inventory:
 def plan_engine(layout: Layout, settings: Settings, host: Inventory) -> EnginePlan:
     """Return the plan for a cluster's engine on this host.
 
-    Raises NoEngineError without root or the programs an engine needs.
+    Raises NoEngineError without root, a program that an engine needs, or the CNI plugins.
     """
     if not host.is_root:
         raise NoEngineError("a container engine needs root: run as root, or without a node")
@@ -80,7 +80,7 @@ def plan_engine(layout: Layout, settings: Settings, host: Inventory) -> EnginePl
             handler_directories=(HANDLER_DIRECTORY,),
             registry_mirrors=settings.registry_mirrors,
             image_limits=ImageLimits(unpacked_bytes=settings.image_limit_bytes),
-            # No registry has them, so one that is collected could not be pulled again.
+            # No registry has them: after garbage collection they could not be pulled again.
             pinned_images=frozenset({BUSYBOX, NGINX_STAND_IN}),
             host=host,
         ),

@@ -1,9 +1,9 @@
 """Sweep: removal of what a cluster's engine left on the host, without the engine.
 
-For an engine that was killed, or cannot run any more. The cluster's own is recognised by its path:
-monitors, shims and runtimes by a directory among their arguments, mounts and network namespaces by
-the directory they are in, cgroups by the bundles that name them. Nothing is found by a program's
-name, so another engine on the host is never touched.
+For an engine that was killed, or that cannot run any more. The cluster's own state is recognised by
+path: monitors, shims and runtimes by a directory among their arguments, mounts and network
+namespaces by the directory they are in, cgroups by the bundles that name them. Nothing is matched
+by a program's name, so other engines on the host are not affected.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ log = Log(__name__)
 
 
 async def end_processes(paths: ClusterEnginePaths) -> None:
-    """Kill all that runs under the engine's monitors and shims, and then those.
+    """Kill the descendants of the engine's monitors and shims, then these; wait for their end.
 
-    Raises LeftoverError when a process does not end.
+    Raises LeftoverError if a process does not end within 10 s.
     """
     monitors = _with_argument_below(paths.engine.run)
-    # A monitor reaps its container's processes at once; the machine's init may take its time.
+    # In this order, since a monitor reaps its container's processes at once; init may be slow.
     await _kill([pid for pid in descendants(monitors) if pid not in monitors])
     await _kill(monitors)
 
@@ -72,7 +72,7 @@ def cgroup_paths(paths: ClusterEnginePaths) -> frozenset[str]:
             bundle = json.loads((paths.engine.bundle(name) / "config.json").read_text())
             path = bundle["linux"]["cgroupsPath"]
         except (FileNotFoundError, ValueError, KeyError, TypeError):
-            # A bundle that was being made or removed when the engine ended has no cgroup.
+            # A bundle that was being created or removed when the engine ended has no cgroup.
             continue
         if isinstance(path, str) and _is_below_root(path):
             cgroups.add(path)
@@ -80,20 +80,20 @@ def cgroup_paths(paths: ClusterEnginePaths) -> frozenset[str]:
 
 
 def _is_below_root(path: str) -> bool:
-    """Whether an absolute path names a cgroup of its own: neither the root nor anything above."""
+    """Return whether a path is absolute, not the root, and without `..`."""
     parts = PurePosixPath(path).parts
     return len(parts) > 1 and parts[0] == "/" and ".." not in parts
 
 
 def remove_cgroups(cgroup_paths: Iterable[str], cgroups: Cgroups) -> None:
-    """Remove cgroups without processes, and those above them that are empty then."""
+    """Remove cgroups in every hierarchy, and then their empty parents. Those in use stay."""
     for hierarchy in cgroups.hierarchies:
         for path in cgroup_paths:
             _remove_branch(hierarchy / path.lstrip("/"), hierarchy)
 
 
 def remove_mounts(directory: Path) -> None:
-    """Unmount everything at a directory and below it. Raises LeftoverError when something stays."""
+    """Unmount everything at a directory and below it. Raises LeftoverError if a mount stays."""
     place = directory.resolve()
     try:
         isolate_below(place)
@@ -112,19 +112,19 @@ def remove_mounts(directory: Path) -> None:
 
 
 def remove_directory(directory: Path) -> None:
-    """Remove a directory and its mounts.
+    """Unmount everything at and below a directory, then remove it.
 
-    Raises LeftoverError when a mount stays: what is behind it is not ours to remove.
+    Raises LeftoverError if a mount stays, and removes nothing then: its content may not be ours.
     """
     remove_mounts(directory)
     remove_tree(directory)
 
 
 def _with_argument_below(directory: Path) -> list[int]:
-    """Return the processes of which an argument, or the value of an option, is a path below.
+    """Return the processes with an argument or option value that is a path below a directory.
 
-    A command line that only mentions such a path, as of a shell, is not among them, and neither is
-    this process nor what started it.
+    Excludes a command line that only contains such a path, as `sh -c` does, and this process and
+    its ancestors.
     """
     beginning, own = f"{directory}/", _own_line()
     return [
@@ -136,7 +136,7 @@ def _with_argument_below(directory: Path) -> list[int]:
 
 
 def _own_line() -> frozenset[int]:
-    """Return this process and those above it."""
+    """Return the process IDs of this process and its ancestors."""
     line: list[int] = []
     pid: int | None = os.getpid()
     while pid:
@@ -151,7 +151,7 @@ def _remove_branch(cgroup: Path, hierarchy: Path) -> None:
     except FileNotFoundError:
         log.debug("cgroup is gone already", cgroup=cgroup)
     except OSError:
-        # It is in use.
+        # In use.
         return
     for above in cgroup.parents:
         if above == hierarchy:
@@ -161,5 +161,5 @@ def _remove_branch(cgroup: Path, hierarchy: Path) -> None:
         except FileNotFoundError:
             continue
         except OSError:
-            # It is in use, and so are those above.
+            # In use, and so are its parents.
             return

@@ -1,7 +1,7 @@
 """Teardown of a cluster's engine: pods, processes, mounts, namespaces, cgroups, network.
 
-An engine in this process ends the pods, so that CNI releases what each had; the sweep removes what
-is left, and everything where no engine can run any more.
+An engine in this process stops the pods, so that CNI releases their resources; the sweep removes
+the rest, or everything where no engine can run any more.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ log = Log(__name__)
 
 
 async def tear_down(plan: EnginePlan, *, cgroup_root: str = "") -> None:
-    """End every pod and leave nothing of the engine but its data. No engine may run on it.
+    """Stop every pod and remove all that the engine has on the host, except its data.
 
-    `cgroup_root` is the cgroup below which the node agent has its pods, which goes too. Raises
-    LeftoverError when something could not be removed, CommandError when the network could not.
+    No engine may be running on these paths. `cgroup_root` is the cgroup of the node agent's pods,
+    which is removed too.
+
+    Raises LeftoverError if something cannot be removed, CommandError if the network cannot.
     """
     cgroups = cgroup_paths(plan.paths)
     if plan.paths.engine.run.is_dir():
@@ -46,9 +48,10 @@ async def sweep(
     network: PodNetwork,
     cgroups: frozenset[str] = frozenset(),
 ) -> None:
-    """Remove all that is left of an engine that doesn't run. `cgroups` are more of its cgroups.
+    """Remove all that is left of an engine that is not running.
 
-    Raises LeftoverError and CommandError.
+    `cgroups` are removed besides those that its bundles name. Raises LeftoverError if something
+    cannot be removed, CommandError if the network cannot.
     """
     paths_to_remove = (cgroups | cgroup_paths(paths)) - {""}
     ids = task_ids(paths)
@@ -62,7 +65,7 @@ async def sweep(
 
 
 def _remove_shared() -> None:
-    """Remove what clusters share with the last of them."""
+    """Remove what the clusters on this host share, if no other has a run directory."""
     if not RUN.is_dir() or any(directory.is_dir() for directory in RUN.iterdir()):
         return
     unmount_hugetlb_v1(HUGETLB_MARKER)

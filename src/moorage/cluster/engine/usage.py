@@ -1,7 +1,7 @@
 """Engine in use: the one that may have pods of the cluster, recorded from `up` until `down`.
 
 The settings name the wanted engine; pods that were left running are on the earlier one. No pod may
-run on two, so the engine changes only after `moor down`.
+run on two engines, so the engine can change only after `moor down`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _OWN = "own"
 def engine_in_use(layout: Layout, settings: Settings) -> str | None:
     """Return the endpoint of the engine that may have pods, "" for our own, None for no engine.
 
-    A cluster of an earlier version has no such file; it may have pods if it has pod directories.
+    Without a record (a cluster of an earlier version) the engine of the settings may have pods if
+    the node has pod directories.
     """
     try:
         text = layout.engine_in_use.read_text().strip()
@@ -31,13 +32,13 @@ def engine_in_use(layout: Layout, settings: Settings) -> str | None:
 
 
 def note_engine(layout: Layout, endpoint: str | None) -> None:
-    """Record what `engine_in_use` returns from now on. Raises OSError."""
+    """Record the engine that `engine_in_use` is to return. Raises OSError."""
     text = _NONE if endpoint is None else endpoint or _OWN
     write_private(layout.engine_in_use, f"{text}\n".encode())
 
 
 def check_engine_change(layout: Layout, present: Settings, chosen: Settings) -> None:
-    """Raise SettingsError when pods may be on another engine than the wanted one."""
+    """Raise SettingsError if pods may be on another engine than the chosen one."""
     used = engine_in_use(layout, present)
     if not chosen.has_node or used is None or used == chosen.cri:
         return
