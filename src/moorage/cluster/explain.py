@@ -124,9 +124,10 @@ async def explain_pod(
 
 
 async def _recorded(records: HandlerRecords | None, pod: Pod) -> str | None:
-    """Return the handler that the pod was admitted with on this host's node, None if unreadable.
+    """Return the handler that the pod was admitted with on this host's node.
 
-    Only the agent's user may read a record; the agent itself reports a damaged one.
+    Returns None without a readable record: only the agent's user may read one, and the agent
+    itself reports a damaged one.
     """
     if records is None or not pod.spec.node_name:
         return None

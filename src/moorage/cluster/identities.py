@@ -24,9 +24,9 @@ _SERVICE_NAMES = (
 def prepare(layout: Layout, settings: Settings, *, is_new: bool) -> None:
     """Issue every certificate that is missing, about to expire, or has other names.
 
-    The authority and the signing key are created only if `is_new`.
+    Creates a missing authority or signing key only if `is_new`.
 
-    Raises AuthorityError, LostKeyError.
+    Raises AuthorityError for damaged files of the authority, LostKeyError for missing ones.
     """
     authority = Authority(layout.pki, datetime.now(UTC), is_new=is_new)
     for file_name, subject in _subjects(settings).items():

@@ -1,4 +1,4 @@
-"""Kubeconfig files: the cluster's own, and entries in the user's when asked.
+"""Kubeconfig files: the cluster's own, and on request its entries in the user's.
 
 Source: clientcmd/v1 `Config`.
 """
@@ -60,14 +60,14 @@ def document(access: Access) -> dict[str, Any]:
 
 
 def write(path: Path, access: Access) -> None:
-    """Write the cluster's own kubeconfig."""
+    """Write the cluster's own kubeconfig, readable by its owner only. Raises OSError."""
     write_private(path, yaml.safe_dump(document(access), sort_keys=False).encode())
 
 
 def merge(path: Path, access: Access) -> None:
-    """Add or refresh the cluster's entries in the user's file; all else in it stays.
+    """Add or replace the cluster's entries in the user's file, and make its context current.
 
-    Raises ConfigError when the file is there but not a kubeconfig.
+    All else in the file stays. Raises ConfigError if the file exists but is not a kubeconfig.
     """
     own = document(access)
     merged = _read(path) or {"apiVersion": "v1", "kind": "Config"}
@@ -77,7 +77,7 @@ def merge(path: Path, access: Access) -> None:
         merged[section] = [*others, *own[section]]
     merged["current-context"] = own["current-context"]
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Where a link leads, so that it stays one.
+    # Resolved, so that a symbolic link stays one.
     write_private(path.resolve(), yaml.safe_dump(merged, sort_keys=False).encode())
 
 

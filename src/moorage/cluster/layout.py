@@ -7,7 +7,7 @@ from pathlib import Path
 
 SYSTEM_DATA_DIR = Path("/var/lib/moorage")
 RUN = Path("/run/moorage")
-"""What a reboot removes: a directory for each cluster, named by its ID."""
+"""State that a reboot removes: a directory for each cluster, named by its ID."""
 ENGINE_SOCKET = "engine.sock"
 """The socket of the cluster's own engine, in its run directory."""
 
@@ -25,15 +25,17 @@ class Layout:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's."""
+        """The administrator's kubeconfig."""
         return self.root / "kubeconfig"
 
     @property
     def pki(self) -> Path:
+        """Certificates and keys."""
         return self.root / "pki"
 
     @property
     def database(self) -> Path:
+        """The store's database."""
         return self.root / "db" / "state.db"
 
     @property
@@ -43,6 +45,7 @@ class Layout:
 
     @property
     def logs(self) -> Path:
+        """Logs of the parts."""
         return self.root / "logs"
 
     @property
@@ -87,8 +90,9 @@ class Layout:
 
     @property
     def images(self) -> Path:
-        """Image archives made on this machine."""
+        """Image archives created on this host."""
         return self.root / "images"
 
     def log(self, part: str) -> Path:
+        """Return the path of a part's log."""
         return self.logs / f"{part}.log"

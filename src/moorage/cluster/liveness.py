@@ -2,7 +2,7 @@
 
 A part is restarted only after several probes in a row have failed, and not before a deadline. Time
 in which the supervisor itself did not run (a stopped process, a frozen VM) does not count; the
-clock of a suspended host stands still anyway.
+monotonic clock of a suspended host stops anyway.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Times in seconds. A part is probed every `period_s` and has `answer_s` for each answer.
+    """Deadlines in seconds. A part is probed every `period_s`, with `answer_s` for each answer.
 
-    After `quiet_after` answers that did not come it is shown as not answering; after `hung_after`
-    of them, and not before `deadline_s`, it is restarted. So is one that is not ready `start_s`
-    after its start, with twice the time, up to `longest_start_s`: a start that takes long (a large
-    store on a slow disk) must succeed in the end.
+    After `quiet_after` missed answers it is reported as not answering; after `hung_after` of them,
+    and not before `deadline_s`, it is restarted. So is a part that is not ready `start_s` after its
+    start; the next start has twice the time, up to `longest_start_s`: a slow start (a large store
+    on a slow disk) must succeed in the end.
     """
 
     period_s: float = 5.0
@@ -63,11 +63,11 @@ class Liveness:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether it is reported as not answering."""
+        """Whether the process is reported as not answering."""
         return self.misses >= self.patience.quiet_after
 
     def is_hung(self, now: float) -> bool:
-        """Return whether it has to be restarted."""
+        """Return whether the process has to be restarted."""
         return (
             self.misses >= self.patience.hung_after
             and now - self.answered_at >= self.patience.deadline_s

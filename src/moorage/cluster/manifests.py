@@ -1,6 +1,6 @@
-"""Applying and deleting manifest files, whatever kinds and versions they name.
+"""Manifest files: read, and applied or deleted through the API, for any kind and version.
 
-Resources are found by discovery, objects are applied server-side, so nothing here knows a kind.
+Resources are found by discovery and objects applied server-side, so no kind is hard-coded.
 Source: API docs "Server-Side Apply", "Discovery API".
 """
 
@@ -23,12 +23,12 @@ _DEFAULT_NAMESPACE = "default"
 
 
 class ManifestError(ClusterError, ValueError):
-    """A file that holds no Kubernetes objects, or one of a kind the server does not serve."""
+    """A file has no Kubernetes objects, or an object of a kind that the server does not serve."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """An object as a file says it, and where that file is."""
+    """An object of a manifest file; `place` names the file and the document in it."""
 
     place: str
     document: dict[str, Any]
@@ -51,7 +51,10 @@ class Manifest:
 
 
 def read_manifests(paths: Iterable[Path]) -> list[Manifest]:
-    """Return the objects of files and of directories' `*.yaml`, by name. Raises ManifestError."""
+    """Return the objects in files, and in directories' `*.yaml` sorted by file name.
+
+    Raises ManifestError for a file that cannot be read or has anything else.
+    """
     return [manifest for path in paths for file in _files(path) for manifest in _read(file)]
 
 
@@ -80,14 +83,14 @@ def _read(path: Path) -> Iterator[Manifest]:
 
 
 class Applier:
-    """Applies manifests through one client; what discovery said is remembered."""
+    """Applies and deletes manifests through one client; caches discovery."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._resources: dict[str, dict[str, Resource[PartialObject]]] = {}
 
     async def apply(self, manifest: Manifest) -> None:
-        """Bring the object to what the file says. Raises StatusError, ManifestError."""
+        """Apply the object server-side. Raises StatusError, ManifestError."""
         resource = await self._resource(manifest)
         await self._client.patch(
             resource,
@@ -99,7 +102,7 @@ class Applier:
         )
 
     async def delete(self, manifest: Manifest) -> None:
-        """Delete the object; one that is gone is no error. Raises StatusError, ManifestError."""
+        """Delete the object; a missing one is no error. Raises StatusError, ManifestError."""
         resource = await self._resource(manifest)
         namespace = manifest.namespace if resource.is_namespaced else None
         try:

@@ -31,9 +31,7 @@ from moorage.linux.overlay import supports_overlay
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """The file system that holds a data directory. `overlay` is None where it could not be
-    tried.
-    """
+    """The file system of a data directory. `overlay` is None if it could not be tried."""
 
     directory: Path
     free_bytes: int
@@ -54,18 +52,19 @@ class Inventory(Host):
 
     @property
     def can_lower_oom_score(self) -> bool:
+        """Whether a process may get a lower OOM score than its parent."""
         return SYS_RESOURCE in self.capabilities
 
     @property
     def machine(self) -> Machine:
-        """The host properties that runtimes depend on."""
+        """The facts that runtimes depend on."""
         return Machine.of(self)
 
 
 async def gather(data_dir: Path) -> Inventory:
     """Return the inventory of this host for a cluster with that data directory.
 
-    The directory need not exist. Takes tens of milliseconds; every program it runs has a deadline.
+    The directory need not exist. Takes tens of milliseconds; each program it runs has a deadline.
     """
     path = search_path()
     is_root = os.geteuid() == 0

@@ -1,4 +1,4 @@
-"""hugetlb on cgroup version 1, for a hybrid layout that has the controller on version 2.
+"""Hugetlb controller on cgroup version 1, for a hybrid layout that has it on version 2.
 
 crun refuses such a layout; a version 1 mount of the controller makes it work. The mount changes the
 whole host, so it is made only where needed, recorded, and removed when no cgroup uses it.
@@ -23,14 +23,14 @@ def mount_hugetlb_v1(cgroups: Cgroups, marker: Path, point: Path = V1_ROOT / "hu
     """
     if not cgroups.is_hugetlb_apart:
         return False
-    # The marker first: a mount that is not recorded would stay for good.
+    # The marker first: a mount without a record would never be removed.
     make_private(marker.parent, PASSABLE)
     marker.write_text(str(point))
     try:
         point.mkdir(exist_ok=True)
         mount("cgroup", point, "cgroup", "hugetlb")
     except OSError:
-        # Mounted all the same, another cluster was faster, and the marker is its too.
+        # If it is mounted nevertheless, another cluster mounted it and needs the marker.
         if not _is_mounted(point):
             marker.unlink()
         raise
@@ -39,7 +39,10 @@ def mount_hugetlb_v1(cgroups: Cgroups, marker: Path, point: Path = V1_ROOT / "hu
 
 
 def unmount_hugetlb_v1(marker: Path) -> None:
-    """Unmount it if we mounted it and no cgroup is in it. Raises OSError."""
+    """Unmount the controller if the marker records a mount and no cgroup uses it.
+
+    Raises OSError.
+    """
     try:
         point = Path(marker.read_text())
     except FileNotFoundError:

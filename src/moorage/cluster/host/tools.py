@@ -1,7 +1,7 @@
 """Programs that a node uses, and their versions.
 
-All run at once, each under a deadline; one that does not answer is a tool without version, and its
-complaint is kept for `moor doctor`.
+All are run concurrently, each with a deadline. A program that prints no version is a tool without
+version, whose complaint `moor doctor` reports.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from moorage.linux.program_version import parse_version
 
 ASK_DEADLINE_S = 3.0
 
-# Program → how to ask for its version.
+# Program → the arguments that make it print its version.
 TOOLS: Mapping[str, tuple[str, ...]] = {
     "conmon": ("--version",),
     "skopeo": ("--version",),
@@ -36,7 +36,7 @@ CNI_NEEDED = ("bridge", "host-local", "loopback", "portmap")
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program on this host; `version` is empty if it printed none."""
+    """A program on this host; `version` is empty if it printed none, `complaint` says why."""
 
     path: Path
     version: str = ""
@@ -45,19 +45,20 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class CniPlugins:
-    """The directory with the network plugins, None when there is none, and what is in it."""
+    """The directory of the CNI plugins, None if there is none, and the plugins in it."""
 
     directory: Path | None
     plugins: frozenset[str] = frozenset()
 
     @property
     def missing(self) -> tuple[str, ...]:
+        """The plugins that a node needs and that the directory lacks."""
         return tuple(name for name in CNI_NEEDED if name not in self.plugins)
 
 
 @dataclass(frozen=True, slots=True)
 class Firewall:
-    """Whether iptables can be used: with its NAT table, in this network namespace."""
+    """Whether the NAT table of iptables is usable in this network namespace, or why not."""
 
     is_usable: bool
     complaint: str = ""
@@ -75,7 +76,7 @@ async def find_tools(path: str) -> dict[str, Tool]:
 
 
 def find_cni(directories: tuple[Path, ...] = CNI_DIRECTORIES) -> CniPlugins:
-    """Return the first directory with all the plugins a node needs, else the one with most."""
+    """Return the first directory with all plugins that a node needs, else the one with the most."""
     candidates = [
         CniPlugins(directory, frozenset(plugin.name for plugin in directory.iterdir()))
         for directory in directories
@@ -85,7 +86,7 @@ def find_cni(directories: tuple[Path, ...] = CNI_DIRECTORIES) -> CniPlugins:
 
 
 async def check_firewall(path: str) -> Firewall:
-    """Return whether the NAT table can be read, which needs kernel support and the rights."""
+    """Check that iptables can read the NAT table, which needs kernel support and privileges."""
     program = shutil.which("iptables", path=path)
     if program is None:
         return Firewall(is_usable=False, complaint="iptables is not on PATH")

@@ -1,4 +1,4 @@
-"""The images a cluster brings along: made from the machine's own programs, no registry needed."""
+"""Images of a cluster, built from the host's own programs, so that no registry is needed."""
 
 from moorage.cluster.images.archive import Image, write_archive
 from moorage.cluster.images.catalogue import BUSYBOX, NGINX_STAND_IN, PAUSE, NoPauseError

@@ -1,7 +1,7 @@
 """Images in an OCI archive: blobs by digest, and an index that names them.
 
-Layers stay uncompressed: on one machine, packing them costs more than it saves. Images that share
-a layer share its blob. The bytes depend on the images alone.
+Layers stay uncompressed: on one host, compression costs more than it saves. Images that share a
+layer share its blob. The archive's bytes depend on the images alone.
 Source: OCI image-spec, "Image Configuration".
 """
 
@@ -47,7 +47,7 @@ class Image:
 
     @cached_property
     def configuration(self) -> bytes:
-        """The image's configuration; its digest is the image's id."""
+        """The image's configuration; its digest is the image's ID."""
         process = {
             "Entrypoint": list(self.entrypoint),
             "Cmd": list(self.command),
@@ -68,12 +68,12 @@ class Image:
 
     @property
     def id(self) -> str:
-        """The image ID of the CRI: the digest of its configuration."""
+        """The image's ID in the CRI: the digest of its configuration."""
         return digest(self.configuration)
 
 
 def write_archive(images: Iterable[Image]) -> bytes:
-    """Write one archive with all the images. Raises ValueError when two have the same name."""
+    """Return one archive with all the images. Raises ValueError if two have the same name."""
     blobs: dict[str, bytes] = {}
     listed: dict[str, Document] = {}
     for image in images:
@@ -94,7 +94,7 @@ def write_archive(images: Iterable[Image]) -> bytes:
 
 
 def _blob(content: bytes, media_type: str, blobs: dict[str, bytes]) -> Document:
-    """Put a blob with the others and describe it."""
+    """Add a blob to `blobs`; return its descriptor."""
     name = digest(content)
     blobs[name] = content
     return descriptor(media_type, name, len(content))

@@ -1,9 +1,9 @@
-"""The images a cluster brings along, made on the machine from its own packages.
+"""Built-in images of a cluster, built on the host from its own packages.
 
-A cluster must start where no registry can be reached, and each program should come from where the
-machine's security updates come from: busybox from `busybox-static`, pause from `catatonit` (whose
-`-P` waits for signals and reaps), or from busybox where catatonit is missing. The names have a
-domain that no registry answers to, so that none of them can be mistaken for a published image.
+A cluster must start without a registry, and its programs should receive the host's security
+updates: busybox comes from `busybox-static`, pause from `catatonit` (whose `-P` waits for signals
+and reaps), or from busybox if catatonit is missing. The image names have a domain without a
+registry, so that none of them can be mistaken for a published image.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PAGE = b"""<!doctype html>
 <p>This page comes from busybox httpd, which stands in for nginx where no registry can be
 reached.</p>
 """
-# As PID 1 of a container it would not end on a signal without a handler.
+# As PID 1 of a container, httpd would ignore signals that it has no handler for.
 _SERVE = b"""#!/bin/sh
 httpd -f -v -p 80 -h /www &
 trap 'kill $!; exit 0' TERM QUIT INT
@@ -59,23 +59,23 @@ _PAUSE = "trap 'exit 0' TERM INT; while :; do sleep 2147483 & wait; done"
 
 @dataclass(frozen=True, slots=True)
 class Busybox:
-    """The program and the names of its commands."""
+    """The busybox program and the names of its commands."""
 
     program: Program
     commands: tuple[str, ...]
 
 
 class NoPauseError(Exception):
-    """Nothing on this machine can hold a pod's namespaces; `reasons` say what was looked at."""
+    """No pause image can be built from this host's programs; `reasons` says why."""
 
     def __init__(self, reasons: Iterable[str]) -> None:
         super().__init__("no image for pods' sandboxes can be made: " + "; ".join(reasons))
 
 
 def images_from(busybox: Busybox | None, catatonit: Program | None) -> tuple[Image, ...]:
-    """Return the images made from these programs: pause, busybox and the stand-in for nginx.
+    """Build pause, busybox and the stand-in for nginx from these programs.
 
-    Without busybox there is pause alone. Raises NoPauseError without either.
+    Without busybox, builds pause only. Raises NoPauseError without either program.
     """
     if busybox is None:
         if catatonit is None:

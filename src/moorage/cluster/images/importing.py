@@ -1,7 +1,7 @@
-"""Gives the images of the catalogue to the cluster's engine.
+"""Import of the catalogue's images into the cluster's engine.
 
-What the engine already has under the same name with the same content is skipped, so only a first
-start and a changed package cost anything. All missing ones go in one archive.
+An image that the engine already has, with the same name and content, is skipped, so only a first
+start and a changed package take time. All missing images are loaded from one archive.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ log = Log(__name__)
 
 
 async def catalogue(busybox: Path | None, catatonit: Path | None) -> tuple[Image, ...]:
-    """Return the catalogue's images, built from the programs at those paths (None: not installed).
+    """Build the catalogue's images from the programs at those paths (None: not on this host).
 
-    Raises NoPauseError when they don't even give the sandboxes' image.
+    Raises NoPauseError if not even the pause image can be built. Logs a missing busybox image.
     """
     complaints: list[str] = []
     try:
@@ -52,9 +52,9 @@ async def catalogue(busybox: Path | None, catatonit: Path | None) -> tuple[Image
 
 
 async def import_images(images: Sequence[Image], store: ImageStore, scratch: Path) -> None:
-    """Give a store what it lacks of these images.
+    """Load those of the images that a store lacks.
 
-    `scratch` is a file for the archive, which is removed again. Raises EngineError, OSError.
+    `scratch` is the path of the archive, which is removed at the end. Raises EngineError, OSError.
     """
     missing = [image for image in images if not _is_there(image, store)]
     if not missing:

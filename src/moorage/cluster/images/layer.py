@@ -1,8 +1,8 @@
 """Image layers as tar archives whose bytes depend on nothing but their content.
 
-Times are zero, owners are root, entries come in the order of their paths, so the same programs
-give the same digest on every machine and an image is imported once. Source: OCI image-spec,
-"Image Layer Filesystem Changeset".
+Times are zero, owners are root, entries are sorted by path, so the same programs result in the
+same digest on every host, and an image is imported once. Source: OCI image-spec, "Image Layer
+Filesystem Changeset".
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ SHARED_DIRECTORY_MODE = 0o1777
 
 @dataclass(frozen=True, slots=True)
 class Directory:
+    """A directory of a layer."""
+
     mode: int = DIRECTORY_MODE
 
 
 @dataclass(frozen=True, slots=True)
 class File:
+    """A regular file of a layer."""
+
     content: bytes
     mode: int = 0o644
 
@@ -38,9 +42,10 @@ Entry = Directory | File | HardLink
 
 
 def write_layer(entries: Mapping[str, Entry]) -> bytes:
-    """Write an uncompressed layer. Paths are relative; implied directories are added.
+    """Return an uncompressed layer as a tar archive.
 
-    Raises ValueError for a link to what the layer does not hold as a file.
+    Paths are relative; missing parent directories are added. Raises ValueError for a link whose
+    target is not a file of the layer.
     """
     everything = {**_implied_directories(entries), **entries}
     for path, entry in entries.items():

@@ -1,4 +1,4 @@
-"""The images of a cluster's engine: listed and removed by CRI calls, so any engine will do."""
+"""Images of a cluster's engine: listed and removed by CRI calls, which any engine serves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _REMOVE_DEADLINE_S = 120.0
 
 
 class ImageError(ClusterError):
-    """An image that is not there, or that the engine does not remove."""
+    """An image does not exist, or the engine cannot list or remove images."""
 
 
 class ListedImage(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class ListedImage(msgspec.Struct, frozen=True):
 
 
 async def list_images(endpoint: str) -> tuple[ListedImage, ...]:
-    """Return the engine's images, by their first name. Raises ImageError."""
+    """Return the engine's images, sorted by their first name. Raises ImageError."""
     try:
         async with CriClient(endpoint) as cri:
             reply = await cri.call(cri.images.ListImages, pb.ListImagesRequest())
@@ -41,9 +41,10 @@ async def list_images(endpoint: str) -> tuple[ListedImage, ...]:
 
 
 async def remove_image(endpoint: str, name: str) -> tuple[str, ...]:
-    """Remove an image; return all the names it had, its id if none. Raises ImageError.
+    """Remove an image; return all names it had, or its ID if it had none.
 
-    Containers that run from it go on: what they stand on goes with the last of them.
+    Containers that use it keep running; its layers are removed with the last of them. Raises
+    ImageError if there is no such image, or the engine does not remove it.
     """
     spec = pb.ImageSpec(image=name)
     try:

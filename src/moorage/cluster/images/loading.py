@@ -1,4 +1,4 @@
-"""Loading a user's image archive into the cluster's own engine."""
+"""Loading of a user's image archive into the cluster's own engine."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from moorage.cluster.errors import ClusterError
 from moorage.cri import CriClient, CriError, engine_pb
 
 _DEADLINE_S = 600.0
-# Of the engine's answer to an archive without an image.
+# Part of the engine's error for an archive without an image.
 _NO_IMAGE = "has neither index.json nor manifest.json"
 
 
 class LoadError(ClusterError):
-    """An archive that the engine does not take, or an engine that is not there."""
+    """The engine refuses an archive, or cannot be reached."""
 
 
 async def load_archive(endpoint: str, archive: Path) -> tuple[str, ...]:
-    """Load every image of an OCI or Docker archive; their names. Raises LoadError."""
+    """Load every image of an OCI or Docker archive; return their names. Raises LoadError."""
     place = await asyncio.to_thread(archive.absolute)
     request = engine_pb.LoadImagesRequest(archive=str(place))
     try:

@@ -1,8 +1,8 @@
 """Root file system archives as images: what `moor image import` reads.
 
-A tar archive of a root file system, as debootstrap, `docker export` or a distribution's download
-gives it, becomes an OCI archive with that one layer, packed as it was. Nothing is held in memory
-and nothing is unpacked here. Source: OCI image-spec, "Image Layout".
+A tar archive of a root file system, from debootstrap, `docker export` or a distribution's download,
+becomes an OCI archive with that one layer, compressed as it was. It is neither held in memory nor
+unpacked here. Source: OCI image-spec, "Image Layout".
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from moorage.engine.images.oci_archive import (
 )
 from moorage.linux.program import Platform
 
-# The first bytes of a file → its compression, as a layer's media type ends.
+# The first bytes of a file → its compression, the suffix of the layer's media type.
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _UNUSABLE = {b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2"}
 _IMAGE_FILES = frozenset({"index.json", "manifest.json", "oci-layout"})
@@ -47,7 +47,7 @@ class RootfsError(ClusterError):
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """An archive as a layer: digests of its packed and unpacked bytes, and if it has a shell."""
+    """An archive as a layer: digests of its packed and unpacked bytes; whether it has a shell."""
 
     path: Path
     size_bytes: int
@@ -58,13 +58,14 @@ class Layer:
 
     @property
     def media_type(self) -> str:
+        """The layer's media type in the OCI manifest."""
         return f"{LAYER_TYPE}+{self.compression}" if self.compression else LAYER_TYPE
 
 
 def read_rootfs(path: Path) -> Layer:
-    """Read the archive of a root file system once, to its end. Blocks.
+    """Read the archive of a root file system once, to its end; return it as a layer. Blocks.
 
-    Raises: RootfsError, OSError.
+    Raises RootfsError for a file that is no such archive, OSError.
     """
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
@@ -94,7 +95,7 @@ def read_rootfs(path: Path) -> Layer:
 
 
 class _Reader:
-    """Source for `tarfile`; keeps the last block, which is zero in an archive that is complete."""
+    """Source for `tarfile`; keeps the last block, which is zero in a complete archive."""
 
     def __init__(self, stream: BlobStream) -> None:
         self._stream = stream
@@ -106,7 +107,7 @@ class _Reader:
         return content
 
     def finish(self) -> None:
-        """Read to the end. Raises LayerError for an archive without its end. Source: tar(5)."""
+        """Read to the end. Raises LayerError for a truncated archive. Source: tar(5)."""
         while self.read(_READ_BYTES):
             continue
         if self._end != bytes(tarfile.BLOCKSIZE):
@@ -114,7 +115,7 @@ class _Reader:
 
 
 def _names(stream: _Reader) -> Iterator[str]:
-    # Only names that matter are kept: an archive may have millions.
+    # Other names are not kept: an archive may have millions.
     with tarfile.open(fileobj=stream, mode="r|") as archive:  # type: ignore[call-overload]
         while (entry := archive.next()) is not None:
             name = posixpath.normpath(entry.name).lstrip("/")
@@ -126,7 +127,7 @@ def _names(stream: _Reader) -> Iterator[str]:
 
 
 def write_image(target: Path, name: str, platform: Platform, layer: Layer) -> None:
-    """Write an OCI archive with one image of that full name and layer. Blocks. Raises OSError."""
+    """Write an OCI archive with one image, of that full name and layer. Blocks. Raises OSError."""
     image = Image(
         name=name,
         platform=platform,

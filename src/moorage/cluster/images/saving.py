@@ -1,7 +1,7 @@
 """Saving images to an OCI archive that other engines load: what `moor image save` writes.
 
-The images that a cluster makes of this machine's programs are made again, so they need no engine
-and keep their ids; all others come from the cluster's own engine.
+Images that a cluster builds from this host's programs are built again, so they need no engine and
+keep their IDs; all others come from the cluster's own engine.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _DEADLINE_S = 3600.0
 
 
 class SaveError(ClusterError):
-    """Images that cannot be saved; the text says which, and why."""
+    """Images cannot be saved; the text says which, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """An image in an archive; `is_exact` when it has kept its id."""
+    """An image in an archive; `is_exact` if it has kept its ID."""
 
     name: str
     id: str
@@ -43,10 +43,10 @@ class Saved:
 async def save_archive(
     layout: Layout, endpoint: str, names: Sequence[str], target: Path, *, overwrites: bool
 ) -> tuple[Saved, ...]:
-    """Write images to an archive, whole or not at all.
+    """Write images to an archive, whole or not at all; return the saved images.
 
-    `endpoint` is that of the cluster's own engine, empty where none runs: only the images made of
-    this machine's programs can be saved then. Raises SaveError, OSError.
+    `endpoint` is that of the cluster's own engine, empty if it does not run: then only images built
+    from this host's programs can be saved. Raises SaveError, OSError.
     """
     if not overwrites and await asyncio.to_thread(target.exists):
         raise SaveError(f"{target} exists: give another file, or --force to replace it")
@@ -92,7 +92,7 @@ async def _save_from_engine(
 
 @contextmanager
 def _known_layers(layout: Layout, built: Sequence[Image]) -> Iterator[Path]:
-    """A directory of the layers whose bytes can be made again."""
+    """Yield a temporary directory of the layers of the images built from this host's programs."""
     directory = layout.images / f"save-{os.getpid()}"
     make_directories(directory)
     try:
@@ -126,7 +126,7 @@ def _save_made(names: Sequence[str], target: Path, built: Sequence[Image]) -> tu
 
 
 def _place(scratch: Path, target: Path, *, overwrites: bool) -> None:
-    """Give the archive its name; one that came meanwhile stays, unless it may be replaced."""
+    """Rename the archive to its target. Raises SaveError if that exists, unless `overwrites`."""
     if overwrites:
         scratch.replace(target)
         return
