@@ -17,7 +17,7 @@ async def inspect_machine(
 ) -> tuple[Inventory, tuple[Handler, ...]]:
     """Return the host's facts and its handlers; install missing packages first if `is_installing`.
 
-    `report` gets a sentence before an installation. Raises InstallError where packages cannot be
+    `report` receives a sentence before an installation. Raises InstallError if packages cannot be
     installed.
     """
     host = await gather(layout.root)

@@ -1,7 +1,7 @@
-"""The Debian packages a full node is made of: which are missing, and installing them.
+"""Debian packages of a full node: which are missing, and their installation.
 
-Only on Debian and what is like it, only as root, and only when asked: anywhere else the answer says
-what to look for by hand.
+Packages are installed only on Debian and its derivatives, only as root, and only on request;
+otherwise the error says what to install by hand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from moorage.linux.command import CommandError, must_run
 
 INSTALL_DEADLINE_S = 3600.0
 
-# A fresh machine often upgrades itself, and apt-get gives up at once without this.
+# A new host often upgrades itself; without this, apt-get fails at once on dpkg's lock.
 _PATIENT = ("-o", "DPkg::Lock::Timeout=300")
 
 log = Log(__name__)
@@ -26,7 +26,7 @@ log = Log(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package: its purpose, and a check whether its content is installed."""
+    """A package: its purpose, and a check whether the host has its content."""
 
     purpose: str
     is_there: Callable[[Inventory], bool]
@@ -56,19 +56,19 @@ PACKAGES: Mapping[str, Package] = {
 
 
 class InstallError(CannotRunPodsError):
-    """Packages that cannot be installed from here; the text says what to do instead."""
+    """Packages cannot be installed; the text says what to do instead."""
 
 
 def missing_packages(host: Inventory) -> tuple[str, ...]:
-    """Return the packages whose content this host lacks, however it was installed."""
+    """Return the packages whose content this host lacks, from whatever source it may come."""
     return tuple(name for name, package in PACKAGES.items() if not package.is_there(host))
 
 
 async def install_packages(names: Iterable[str], host: Inventory) -> tuple[str, ...]:
-    """Install packages with apt-get; those that were installed. Nothing is done for none.
+    """Install packages with apt-get; return those that were installed.
 
-    One that a node can do without and that this system doesn't have is left out. Raises
-    InstallError where there is no apt-get or no right to use it, and when a required one fails.
+    Logs and leaves out an optional package that cannot be installed. Does nothing without names.
+    Raises InstallError without apt-get or root, and if a required package cannot be installed.
     """
     packages = tuple(names)
     if not packages:
@@ -79,7 +79,7 @@ async def install_packages(names: Iterable[str], host: Inventory) -> tuple[str, 
         try:
             await _install(apt, packages, host)
         except CommandError:
-            # A fresh machine has no lists of packages yet, an old one stale ones.
+            # A new host has no package lists yet, an old one has stale ones.
             await _update(apt, host)
             return await _install_what_there_is(apt, packages, host)
     except CommandError as error:
@@ -109,7 +109,7 @@ async def _update(apt: str, host: Inventory) -> None:
     try:
         await _run(apt, "update", host=host)
     except CommandError as error:
-        # One broken source among many, or no network: what can be had may be enough.
+        # One broken source of many, or no network: what is available may be enough.
         log.warning("package lists are not up to date", reason=error)
 
 

@@ -46,7 +46,7 @@ _VERSION_CALL = (
 
 
 class HttpsProbe:
-    """Requests `https://ADDRESS:PORT/PATH`. Succeeds for any status below 500."""
+    """Probe that requests `https://ADDRESS:PORT/PATH`; any status below 500 is an answer."""
 
     def __init__(self, address: str, port: int, path: str, pair: Pair, authority: Path) -> None:
         self._target = (address, port)
@@ -82,7 +82,7 @@ class HttpsProbe:
 
 
 class CriProbe:
-    """Calls `Version` of the engine on a socket, which its event loop has to answer."""
+    """Probe that calls the CRI's `Version` on a socket, which the engine's event loop answers."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -120,7 +120,7 @@ def _connected(plain: socket.socket, target: tuple[str, int] | str) -> Probe:
 
 
 def _retried(tls: ssl.SSLSocket, step: Callable[[], object]) -> Probe:
-    """Repeat a step of TLS until it need not wait."""
+    """Repeat a step of TLS until it completes without waiting."""
     import ssl
 
     while True:
@@ -145,7 +145,7 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _has_answer(received: bytes) -> bool:
-    """Whether the head of the call's answer is there. Raises ConnectionResetError for a refusal."""
+    """Return whether the answer's headers have arrived. Raises ConnectionResetError on GOAWAY."""
     while len(received) >= _FRAME_HEAD_BYTES:
         length = int.from_bytes(received[:3], "big")
         kind, _, stream = struct.unpack(">BBI", received[3:_FRAME_HEAD_BYTES])

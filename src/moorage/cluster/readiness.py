@@ -11,9 +11,9 @@ log = Log(__name__)
 
 
 def notify_ready() -> None:
-    """Report to the process that started this one that it does its work now.
+    """Report to the process that started this one that it is ready.
 
-    Does nothing without such a process, or after it has stopped waiting.
+    Does nothing without such a process, or if that has stopped waiting.
     """
     descriptor = os.environ.pop(NOTIFY_VARIABLE, None)
     if descriptor is None:

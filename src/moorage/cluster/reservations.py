@@ -1,7 +1,7 @@
 """Reservations: ports and networks that a cluster has chosen but does not use yet.
 
-Two clusters that start at once on one machine would choose the same ones, since a port is free
-until its server listens. A reservation is an abstract Unix socket named after what is reserved: it
+Two clusters that start at once on one host would choose the same ones, since a port is free until
+its server listens. A reservation is an abstract Unix socket named after what is reserved: it
 belongs to the network namespace, as ports do, and the kernel releases it when the last process that
 holds it ends, however it ends. The supervisor keeps them. Source: unix(7), "abstract".
 """
@@ -34,10 +34,11 @@ class Reservations:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
+        """The file descriptors of the reservations, for a process that inherits them."""
         return tuple(reservation.fileno() for reservation in self._sockets.values())
 
     def take(self, name: str) -> bool:
-        """Claim a name. Returns False if it is reserved elsewhere."""
+        """Reserve a name. Return False if it is reserved elsewhere. Raises OSError."""
         if name in self._sockets:
             return True
         reservation = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -52,10 +53,10 @@ class Reservations:
         return True
 
     def release(self, name: str) -> None:
-        """Release one name."""
+        """Release a name. Raises KeyError if it is not reserved here."""
         self._sockets.pop(name).close()
 
     def keep_through_exec(self) -> None:
-        """Let the program that replaces this one hold the reservations."""
+        """Let the program that replaces this one by exec inherit the reservations."""
         for descriptor in self.descriptors:
             os.set_inheritable(descriptor, True)

@@ -17,7 +17,7 @@ DETECTION_SCRIPT = (
 
 
 def detect_runtime(output: str) -> tuple[str, str]:
-    """Return the kernel's release and the runtime in the script's output, `?` if it is unknown."""
+    """Return the kernel's release and the runtime by the script's output, `?` if unknown."""
     kernel, *traces = output.split() or [""]
     if "gvisor" in traces:
         return kernel, "gVisor"

@@ -29,7 +29,7 @@ _PORT_POLL_S = 0.05
 
 
 class SettingsError(ClusterError, ValueError):
-    """Settings that contradict each other or the cluster that is there."""
+    """Settings contradict each other or the existing cluster, or cannot be used."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -40,7 +40,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `seccomp_default` and `pod_pids_limit` (-1: unlimited) are KubeletConfiguration's
     `seccompDefault` and `podPidsLimit`, `image_verification` and `image_allowlist` its
     `imagePullCredentialsVerificationPolicy` and `preloadedImagesVerificationAllowlist`.
-    `image_limit_bytes` is the most an image may take on disk with our own engine.
+    `image_limit_bytes` is the maximum unpacked size of an image with our own engine.
     """
 
     name: str
@@ -103,11 +103,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"https://127.0.0.1:{self.api_port}"
 
     def is_enabled(self, gate: str) -> bool:
+        """Return whether a feature gate is on; one that is not in `gates` is."""
         return self.gates.get(gate, True)
 
 
 def load(path: Path) -> Settings | None:
-    """Return the settings in a file, None without one. Raises SettingsError for a damaged file."""
+    """Return the settings in a file, None if it is missing. Raises SettingsError if damaged."""
     try:
         settings = msgspec.json.decode(path.read_bytes(), type=Settings)
         for network in (settings.pod_network, settings.service_network):
@@ -123,16 +124,17 @@ def load(path: Path) -> Settings | None:
 
 
 def save(path: Path, settings: Settings) -> None:
+    """Write the settings atomically, readable by their owner only. Raises OSError."""
     write_private(path, msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n")
 
 
 def new_cluster_id() -> str:
-    """Return eight hex digits, which are in the name of everything the cluster has on the host."""
+    """Return eight random hex digits, part of the name of all that the cluster has on the host."""
     return secrets.token_hex(4)
 
 
 def node_name(chosen: str | None = None) -> str:
-    """Return the chosen name, else the host's. Raises SettingsError if it is no valid node name."""
+    """Return the chosen name, else the host's. Raises SettingsError for an invalid node name."""
     name = socket.gethostname().lower() if chosen is None else chosen
     complaints = names.dns_subdomain_errors(name)
     if complaints:
@@ -143,7 +145,10 @@ def node_name(chosen: str | None = None) -> str:
 
 
 def free_port(preferred: int, reservations: Reservations, address: str = "127.0.0.1") -> int:
-    """Reserve the preferred port of an address, or the next free one. Raises SettingsError."""
+    """Reserve the preferred port of an address, or the next free one; return it.
+
+    Raises SettingsError if 50 ports in a row are in use.
+    """
     for port in range(preferred, preferred + _PORT_TRIES):
         if not _port_complaint(port, address, reservations):
             return port
@@ -151,10 +156,10 @@ def free_port(preferred: int, reservations: Reservations, address: str = "127.0.
 
 
 def require_port(port: int, address: str, option: str, reservations: Reservations) -> None:
-    """Reserve a port. Raises SettingsError if it is in use; `option` chooses another port.
+    """Reserve a port. Raises SettingsError if it stays in use; `option` chooses another port.
 
-    Waits a few seconds: the parts of a cluster that was killed release their ports one by one, and
-    nothing announces that.
+    Blocks for up to 5 s: the parts of a killed cluster release their ports one by one, and nothing
+    announces that.
     """
     deadline = time.monotonic() + _PORT_PATIENCE_S
     while complaint := _port_complaint(port, address, reservations):
@@ -192,5 +197,5 @@ def _bind_complaint(port: int, address: str) -> str:
 
 
 def host_ip() -> str:
-    """Return the IPv4 address of this host towards others; loopback without a route."""
+    """Return this host's IPv4 address towards other hosts; loopback without a route."""
     return own_address((socket.AF_INET,))

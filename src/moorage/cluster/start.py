@@ -27,7 +27,7 @@ async def start_supervisor(
     The process inherits `reservations`. Cancellation stops it and waits for its end.
 
     Raises StartError if it ends before the cluster is ready, or if that takes longer than
-    `within_s`; in the second case it goes on.
+    `within_s`; in the second case it keeps running.
     """
     make_private(layout.logs)
     log_path = layout.log("supervisor")
@@ -47,7 +47,7 @@ async def start_supervisor(
                 has_ended=False,
             ) from None
         except BaseException:
-            # A session of its own: what interrupts this process does not reach the supervisor.
+            # Signals of this process's session do not reach the supervisor, which has its own.
             process.terminate()
             await complete(asyncio.to_thread(process.wait))
             raise

@@ -1,4 +1,4 @@
-"""Status of a cluster's processes, from what its supervisor last wrote."""
+"""Status of a cluster's processes, from its supervisor's state file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from moorage.linux.process_memory import resident_bytes
 
 @dataclass(frozen=True, slots=True)
 class PartStatus:
-    """How a process is; `memory_bytes` is its resident set, `last_end` how the one before ended."""
+    """Status of a process.
+
+    `memory_bytes` is its resident set, `last_end` how the part's previous process ended.
+    """
 
     part: str
     state: str
@@ -24,7 +27,7 @@ class PartStatus:
 
 
 def part_statuses(layout: Layout) -> tuple[PartStatus, ...]:
-    """Return the status of the cluster's processes; empty when it is down."""
+    """Return the status of the cluster's processes, none while the cluster is down."""
     pid = running_pid(layout)
     state = read_state(layout.state)
     if pid is None or state is None:

@@ -15,7 +15,7 @@ _REMOVE = f"the same, or DELETE the object with ?{UNREAD_OPTION}=true"
 
 
 def examine_store(layout: Layout) -> tuple[Finding, ...]:
-    """Read the whole store of a cluster, which may be running. Blocks."""
+    """Read a cluster's whole store; return the findings. The cluster may be running. Blocks."""
     path = layout.database
     try:
         inspection = inspect(path)

@@ -1,7 +1,7 @@
-"""The supervisor of a cluster as a process: `python -m moorage.cluster.supervise DATA_DIR`.
+"""Supervisor process of a cluster: `python -m moorage.cluster.supervise DATA_DIR MERGED_INTO`.
 
 `moor up` executes it once the cluster is created, so that only what supervising needs stays in
-memory.
+memory. MERGED_INTO is the user's kubeconfig that has the cluster, or empty.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from moorage.cluster.supervisor import (
 )
 from moorage.linux.private import UMASK
 
-# Nothing works without it, and it starts in a second.
+# The other parts need the API server, and it starts in a second.
 _LONGEST_API_RESTART_S = 2.0
-# Freed memory goes back to the system at once: an idle part is small, whatever its start took.
+# Freed memory is returned to the kernel at once: an idle part is small, whatever its start took.
 MEMORY_ENVIRONMENT = {"MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
 
 
 def parts_of(layout: Layout, settings: Settings) -> tuple[Part, ...]:
-    """Return the processes of a cluster, in the order they are started."""
+    """Return the parts of a cluster in the order in which they are started."""
 
     def part(name: str, label: str, **more: Any) -> Part:
         argv = (sys.executable, "-m", "moorage.cluster.parts", name, str(layout.root))
@@ -44,7 +44,7 @@ def parts_of(layout: Layout, settings: Settings) -> tuple[Part, ...]:
 
     credentials = Credentials(layout)
     authority = credentials.authority.certificate
-    # A user whose requests are exempt from limits, so that a flood is no failure to answer.
+    # This user's requests are exempt from limits: a flood of requests must not fail the probe.
     api_probe = HttpsProbe(
         "127.0.0.1", settings.api_port, "/livez", credentials.controllers, authority
     )
@@ -84,7 +84,7 @@ def moor_command(layout: Layout, command: str) -> str:
 
 
 def _farewell(layout: Layout, settings: Settings) -> str:
-    """Return what is left after Ctrl-C, and how to go on."""
+    """Return the message after Ctrl-C: what keeps running, and how to resume or end it."""
     resume, end = moor_command(layout, "up"), moor_command(layout, "down")
     if not settings.has_node:
         return f"stopped; {resume} resumes the cluster"
@@ -92,7 +92,7 @@ def _farewell(layout: Layout, settings: Settings) -> str:
 
 
 def become_supervisor(layout: Layout, reservations: Reservations, merged_into: str = "") -> None:
-    """Replace this process by the supervisor, which keeps the reservations. Does not return."""
+    """Replace this process with the supervisor, which inherits the reservations; do not return."""
     reservations.keep_through_exec()
     argv = [sys.executable, "-m", "moorage.cluster.supervise", str(layout.root), merged_into]
     sys.stdout.flush()
@@ -102,7 +102,10 @@ def become_supervisor(layout: Layout, reservations: Reservations, merged_into: s
 
 
 def main(argv: list[str]) -> int:
-    """Supervise until SIGTERM, SIGINT or SIGHUP. Return the exit status."""
+    """Supervise until SIGTERM, SIGINT or SIGHUP. Return the exit status.
+
+    Raises SettingsError if the data directory has no settings, or damaged ones.
+    """
     os.umask(UMASK)
     layout, merged_into = Layout(Path(argv[0])), argv[1]
     settings = load(layout.settings)
@@ -130,14 +133,14 @@ def main(argv: list[str]) -> int:
 
 
 def _print(text: str) -> bool:
-    """Print a line. Return False when standard output takes no more.
+    """Print a line. Return False if standard output cannot be written to.
 
-    Its reader may have gone, or its disk may be full: neither may end the cluster.
+    Its reader may have exited, or its disk may be full: neither may end the cluster.
     """
     try:
         print(text, flush=True)
     except OSError:
-        # What is left in the buffer would fail again when the process ends.
+        # The rest of the buffer would fail again when the process ends.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays for the life of the process
         return False
     return True

@@ -34,9 +34,9 @@ from moorage.linux.private import make_private
 NOTIFY_VARIABLE = "MOORAGE_NOTIFY_FD"
 READY_MESSAGE = b"ready\n"
 PORT_TAKEN_STATUS = 76
-"""The exit status of a part whose port another program has."""
+"""Exit status of a part whose port another program has."""
 COMPLETE = "cluster ready"
-"""The report once every part has been ready."""
+"""Report once every part is ready for the first time."""
 # struct flock: l_type, l_whence, l_start, l_len, l_pid. Source: fcntl(2).
 _FLOCK = "hhqqi"
 
@@ -74,11 +74,11 @@ class PortTakenError(ClusterError):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A process to keep running. `label` is its name in messages; `notifies`: reports readiness.
+    """A process to keep running. `label` is its name in messages; `notifies`: it reports readiness.
 
-    `beats`: its event loop writes to the pipe every few seconds. `probe` requests its socket.
-    `listens_on` is the address that another program may have, with the option to change it.
-    `longest_restart_s` bounds the wait before a restart.
+    `beats`: its event loop writes to the pipe every few seconds. `probe` makes a probe of its
+    socket. `listens_on` is the address that another program may have, with the option to change
+    it. `longest_restart_s` limits the wait before a restart.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Part:
 
 
 class _ProbeRun:
-    """A probe that is under way. Its descriptor is registered with a selector."""
+    """A running probe. Its descriptor is registered with a selector."""
 
     def __init__(self, child: _Child, probe: Probe, deadline: float) -> None:
         self.child = child
@@ -102,7 +102,7 @@ class _ProbeRun:
         self._descriptor = -1
 
     def advance(self, selector: selectors.BaseSelector) -> bool:
-        """Take the next step. Returns True when the part has answered. Raises OSError."""
+        """Take the next step. Return True if the part has answered. Raises OSError."""
         self._unregister(selector)
         try:
             self._descriptor, events = next(self._probe)
@@ -164,11 +164,7 @@ class _Child:
 
 
 class Supervisor:
-    """Runs parts until it is stopped. `report` gets one sentence for each change worth knowing.
-
-    Raises from `run`: AlreadyRunningError when the data directory is taken, PortTakenError when a
-    part that has not been ready yet cannot listen.
-    """
+    """Runs parts until it is stopped. `report` receives a sentence for each change of a part."""
 
     def __init__(
         self,
@@ -185,15 +181,16 @@ class Supervisor:
         self._stop_signal = 0
         self._patience = patience or Patience()
         self._began = time.monotonic()
-        # Woken at least that often while any part runs.
+        # The loop wakes at least that often while any part runs.
         self._clock = AttendedClock(self._began, 2 * self._patience.period_s)
         self._was_complete = False
         self._is_state_stale = False
 
     def run(self) -> int:
-        """Run all parts until SIGTERM, SIGINT or SIGHUP; then stop them.
+        """Run all parts until SIGTERM, SIGINT or SIGHUP; then stop them. Blocks.
 
-        Returns the signal that ended it.
+        Returns the number of the first signal. Raises AlreadyRunningError if another supervisor
+        holds the data directory, PortTakenError if a part that was never ready cannot listen.
         """
         lock = hold_lock(self._layout)
         make_private(self._layout.logs)
@@ -248,7 +245,7 @@ class Supervisor:
                     start_new_session=True,
                 )
         except OSError as error:
-            # Out of memory, disk full, no program: the others go on, and it is retried.
+            # Out of memory, disk full, no program: the other parts keep running; this is retried.
             os.close(read_end)
             self._start_later(child, 0.0, f"cannot be started ({error})")
             return
@@ -296,7 +293,7 @@ class Supervisor:
             child.ready_after_s = time.monotonic() - child.started
             child.start_s = 0.0
             self._expect_answers(child)
-            # A reader of the report may read the state at once.
+            # Before the report, whose reader may read the state at once.
             self._save_state()
             self._report(f"{child.part.label} ready ({time.monotonic() - self._began:.2f} s)")
             self._report_complete()
@@ -335,7 +332,7 @@ class Supervisor:
     def _kill(self, child: _Child, why: str) -> None:
         self._report(f"{child.part.label}: {why}; it is killed and started again")
         assert child.process is not None
-        # It may be stopped, or in an endless loop: only SIGKILL is sure to end it.
+        # It may be stopped, or in an endless loop: only SIGKILL ends it in any case.
         child.process.kill()
         child.killed_for = why
         child.liveness = None
@@ -402,7 +399,7 @@ class Supervisor:
             self._close_pipe(child)
             if self._is_stopping:
                 continue
-            # The first time, the other process may be ending.
+            # The first time, the process that has the port may be ending.
             is_taken = status == PORT_TAKEN_STATUS and child.restarts > 0
             if is_taken and child.part.listens_on and child.ready_after_s is None:
                 raise PortTakenError(child.part)
@@ -429,7 +426,7 @@ class Supervisor:
             child.pipe = -1
 
     def _stop_all(self) -> None:
-        """End children in reverse order of start, by force those that take too long."""
+        """Stop children in reverse order of start; kill one that has not ended after 20 s."""
         for child in reversed(self._children):
             process = child.process
             if process is None:
@@ -459,7 +456,7 @@ class Supervisor:
         try:
             replace_file(self._layout.state, json.dumps(state).encode())
         except OSError as error:
-            # A full disk must not end the parts; `moor status` shows what was last written.
+            # A full disk must not end the parts; `moor status` shows the last state written.
             if not self._is_state_stale:
                 self._report(f"the state cannot be written: {error}")
             self._is_state_stale = True
@@ -510,7 +507,7 @@ def running_pid(layout: Layout) -> int | None:
 
 
 def read_state(path: Path) -> dict[str, object] | None:
-    """Return what the supervisor last wrote, None without it."""
+    """Return the supervisor's state file, None if it is missing or not JSON."""
     try:
         state: dict[str, object] = json.loads(path.read_text())
     except (FileNotFoundError, json.JSONDecodeError):

@@ -1,8 +1,8 @@
-"""System reserved: resources kept back from pods for the rest of the host.
+"""System reserved: resources that pods cannot request, for the rest of the host.
 
-Without a reserve, pods that use all memory or all process ids take the administrator's shell and
-the cluster's own parts with them. Source: KubeletConfiguration `systemReserved`; the kubelet's
-default reserves nothing.
+Without a reserve, pods that use all memory or all process IDs starve the administrator's shell and
+the cluster's own parts. Source: KubeletConfiguration `systemReserved`; the kubelet's default
+reserves nothing.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _MOST_PIDS = 4096
 
 
 def system_reserved(memory_bytes: int, max_pids: int) -> dict[str, str]:
-    """Return what a machine of that size reserves, by resource name as quantities.
+    """Return the quantities that a host of that size reserves, by resource name.
 
-    Memory: 5 %, at least 256 MiB (a quarter of a machine too small for that) and at most 1 GiB.
-    Process ids: a tenth, at most 4096.
+    Memory: 5 %, at least 256 MiB but at most a quarter of the host's, and at most 1 GiB.
+    Process IDs: a tenth, at most 4096.
     """
     memory = max(int(memory_bytes * _MEMORY_SHARE), _LEAST_MEMORY_BYTES)
     memory = min(memory, _MOST_MEMORY_BYTES, int(memory_bytes * _SMALL_MACHINE_SHARE))

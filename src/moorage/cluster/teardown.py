@@ -1,6 +1,6 @@
 """Teardown of a cluster: its supervisor, its pods, and what it has on the host.
 
-Pods are ended by an engine, which takes in every child of its process. So that it takes none of a
+Pods are stopped by an engine, which reaps every child of its process. So that it reaps none of a
 program that uses `Cluster`, it runs in a process of its own: `python -m moorage.cluster.teardown`.
 """
 
@@ -34,7 +34,7 @@ _ABANDON_PODS = "--abandon-pods"
 
 
 async def stop_supervisor(layout: Layout) -> bool:
-    """Stop the running supervisor and its parts; pods go on. Return False if none ran.
+    """Stop the running supervisor and its parts; pods keep running. Return False if none ran.
 
     Raises StopError if it has not ended after 90 s.
     """
@@ -61,10 +61,10 @@ async def stop_supervisor(layout: Layout) -> bool:
 async def clear_host_apart(
     layout: Layout, settings: Settings, *, abandons_pods: bool = False
 ) -> None:
-    """Do what `clear_host` does, in a process of its own if pods may have to be ended.
+    """Do what `clear_host` does, in a process of its own if pods may have to be stopped.
 
     Cancellation interrupts that process and waits for its end. Raises LeftoverError if something
-    stays.
+    stays; without such a process, what `clear_host` raises.
     """
     if not engine_paths(layout, settings).run.is_dir():
         await clear_host(layout, settings, abandons_pods=abandons_pods)
@@ -91,8 +91,8 @@ async def clear_host_apart(
 async def clear_host(layout: Layout, settings: Settings, *, abandons_pods: bool = False) -> None:
     """Stop every pod of the cluster and remove what it has on the host; its data stays.
 
-    Pods are looked for on the engine they were started on, whatever the settings are now. With
-    `abandons_pods` those on an engine given with --cri are left to it.
+    Pods are stopped on the engine that they were started on, whatever the settings are now. With
+    `abandons_pods`, pods on an engine given with --cri are left to it.
 
     Raises LeftoverError if something stays, CommandError if the network cannot be removed.
     """
@@ -117,7 +117,7 @@ async def _clear_own_engine(layout: Layout, settings: Settings) -> None:
     try:
         plan = plan_engine(layout, settings, host)
     except NoEngineError:
-        # A program that an engine needs was removed from the host while the cluster was down.
+        # For example, a program that an engine needs was removed while the cluster was down.
         await sweep(paths, host, network, frozenset({cgroup_root(settings)}))
     else:
         await tear_down(plan, cgroup_root=cgroup_root(settings))
@@ -126,7 +126,7 @@ async def _clear_own_engine(layout: Layout, settings: Settings) -> None:
 def main(argv: list[str]) -> int:
     """Clear the host of the cluster in the directory `argv[0]`. Return the exit status.
 
-    Prints why it failed to standard output, and logs to standard error.
+    Prints the reason of a failure to standard output, and logs to standard error.
     """
     configure("warning")
     layout = Layout(Path(argv[0]))

@@ -1,4 +1,4 @@
-"""The network of a cluster's pods on this host: addresses, bridge, packet filter rules."""
+"""Pod network of a cluster on this host: addresses, bridge, packet filter rules."""
 
 from moorage.cluster.network.conflist import PodNetwork, bridge_name
 from moorage.cluster.network.external import pod_bridges

@@ -1,8 +1,8 @@
-"""The CNI configuration of a cluster's pods, as the engine reads it.
+"""CNI configuration of a cluster's pods, as the engine reads it.
 
-One bridge for the cluster, addresses from host-local, host ports from portmap. Masquerading is not
-left to the bridge plugin: it would make and remove a chain for every pod, which takes longer than
-all else a network needs; one rule for the whole network does the same (see `rules`).
+One bridge for the cluster, addresses from host-local, host ports from portmap. The bridge plugin
+does not masquerade: it would add and remove a chain for every pod, which takes longer than the rest
+of a pod's network; one rule for the whole network has the same effect (see `rules`).
 Source: CNI specification 0.4.0, the plugins' own documentation.
 """
 
@@ -27,10 +27,9 @@ _INTERFACE_NAME_BYTES = 15
 class PodNetwork:
     """The network of one cluster's pods.
 
-    `leases` is the directory where host-local keeps which address is whose: with the engine's
-    state, since both end with a reboot. `mtu` is in bytes. `services` is the network of the
-    cluster's service addresses, None to leave it alone; `listeners` are the cluster's own on this
-    host.
+    `leases` is the directory of host-local's address leases, with the engine's state, since a
+    reboot ends both. `mtu` is in bytes. `services` is the network of the cluster's service
+    addresses, None to add no rules for it; `listeners` are the cluster's own on this host.
     """
 
     cluster_id: str
@@ -42,11 +41,12 @@ class PodNetwork:
 
     @property
     def name(self) -> str:
-        """The CNI network name; plugins mark their rules with it."""
+        """The network's CNI name, which also marks the rules that plugins add for it."""
         return f"{_NETWORK_PREFIX}{self.cluster_id}"
 
     @property
     def bridge(self) -> str:
+        """The interface name of the bridge."""
         return bridge_name(self.cluster_id)
 
     @property
@@ -56,7 +56,7 @@ class PodNetwork:
 
 
 def bridge_name(cluster_id: str) -> str:
-    """Return the interface name of a cluster's bridge. Raises ValueError for too long an id."""
+    """Return the interface name of a cluster's bridge. Raises ValueError for a long cluster ID."""
     name = f"{_BRIDGE_PREFIX}{cluster_id}"
     if len(name.encode()) > _INTERFACE_NAME_BYTES:
         raise ValueError(f"{name!r} is longer than the {_INTERFACE_NAME_BYTES} bytes of a name")
@@ -66,8 +66,8 @@ def bridge_name(cluster_id: str) -> str:
 def write_conflist(network: PodNetwork, mark_chain: str | None) -> str:
     """Return the network's conflist as text.
 
-    `mark_chain` is the chain that marks what has to be masqueraded for host ports; None where
-    iptables doesn't work, which leaves host ports out.
+    `mark_chain` is the chain that marks packets of host ports for masquerading; None if iptables is
+    not usable, which leaves host ports out.
     """
     plugins = [_bridge(network)]
     if mark_chain is not None:

@@ -1,6 +1,6 @@
-"""Pod bridge of an external engine, where its configuration names one.
+"""Pod bridge of an external engine, if its CNI configuration names one.
 
-Both containerd and CRI-O read `/etc/cni/net.d` by default, and take the first file.
+Both containerd and CRI-O read `/etc/cni/net.d` by default, and use the first file.
 Source: libcni `ConfFiles`, CNI plugin bridge.
 """
 
@@ -18,7 +18,7 @@ _INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 
 
 def pod_bridges(directory: Path = CNI_CONFIGURATIONS) -> tuple[str, ...]:
-    """Return the bridges of the network in force; none where it has another kind, or none."""
+    """Return the bridges of the first network configuration; none if it is missing or has none."""
     try:
         files = sorted(path for path in directory.iterdir() if path.suffix in _SUFFIXES)
         content: Any = json.loads(files[0].read_bytes()) if files else {}

@@ -1,14 +1,13 @@
-"""The packet filter rules of a cluster's network: made once, taken away with the cluster.
+"""Packet filter rules of a cluster's network: added once, removed with the cluster.
 
     nat     PREROUTING, OUTPUT ─▶ CHAIN-PORTS   the cluster's own ports are no host ports
             POSTROUTING        ─▶ CHAIN         pods have the host's address outside
     filter  FORWARD            ─▶ CHAIN         service addresses are refused; pods pass
             OUTPUT             ─▶ CHAIN-OUT     service addresses are refused
 
-Pure: what is there goes in as `iptables-save` prints it, a script for `iptables-restore` comes
-out, which the kernel takes whole or not at all. Rules of other clusters and programs are never
-touched: ours are in chains with the cluster's name, those that portmap makes carry the network's
-name in a comment.
+Pure: the input is the output of `iptables-save`, the result a script for `iptables-restore`, which
+the kernel applies whole or not at all. Rules of other clusters and programs are never changed: ours
+are in chains with the cluster's ID, those of portmap have the network's name in a comment.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A rule as it was saved: the chain it is in and what follows."""
+    """A saved rule: its chain and the text after it."""
 
     chain: str
     text: str
 
     @property
     def target(self) -> str:
-        # A comment may say anything, even what looks like a target.
+        # A rule's comment may contain text that looks like a target.
         match = _TARGET.search(_QUOTED.sub("", self.text))
         return match.group(1) if match else ""
 
@@ -51,7 +50,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table as it was saved; `policies` has every chain, `-` for those that have none."""
+    """A saved table; `policies` has every chain, with `-` for a chain without policy."""
 
     name: str
     policies: Mapping[str, str]
@@ -63,18 +62,22 @@ class _Table:
 
 
 def chain_name(network: PodNetwork) -> str:
+    """Return the chain that masquerades (table nat) and filters (table filter) pods' packets."""
     return f"MOORAGE-{network.cluster_id}"
 
 
 def mark_chain_name(network: PodNetwork) -> str:
+    """Return the chain that marks packets for masquerading."""
     return f"{chain_name(network)}-MARK"
 
 
 def ports_chain_name(network: PodNetwork) -> str:
+    """Return the chain that keeps host ports off the cluster's own ports."""
     return f"{chain_name(network)}{_PORTS}"
 
 
 def output_chain_name(network: PodNetwork) -> str:
+    """Return the chain that refuses service addresses to the host itself."""
     return f"{chain_name(network)}-OUT"
 
 
@@ -82,11 +85,11 @@ _CHAIN_NAMES = (chain_name, mark_chain_name, ports_chain_name, output_chain_name
 
 
 def setup_script(network: PodNetwork, saved: str, *, refuses_for_host: bool = True) -> str:
-    """Return the script that sets up the network's rules; it may run when some or all exist.
+    """Return the script that adds the network's rules, whether or not some of them exist.
 
-    Pods reach the outside under the host's address. Where the host filters what it forwards, pods'
-    packets pass, and so do answers to them and what comes in through a host port. Connections to
-    service addresses are refused, those of the host itself only with `refuses_for_host`: nothing
+    Pods reach other hosts under this host's address. If the host filters what it forwards, pods'
+    packets are accepted, and so are answers to them and connections through host ports. Connections
+    to service addresses are refused, those of the host itself only with `refuses_for_host`: nothing
     answers there yet, and a packet that left would reach another host with that address.
     """
     chain, mark, pods = chain_name(network), mark_chain_name(network), network.subnet
@@ -113,7 +116,7 @@ def setup_script(network: PodNetwork, saved: str, *, refuses_for_host: bool = Tr
     if forwarding:
         forwarding = [f":{chain} - [0:0]", *forwarding, *_jump(filtering, "FORWARD", chain)]
     sending = _sending(network, filtering, refuses=refuses_for_host)
-    # Writing into a table makes it for good, so it is left alone where there is nothing to write.
+    # Writing to a table creates it permanently, so the script has no table without commands.
     return _script({"nat": nat, "filter": [*forwarding, *sending]})
 
 
@@ -124,10 +127,11 @@ def guard_script(
     interfaces: Sequence[str] = (),
     refuses_services: bool = False,
 ) -> str:
-    """Return the script that keeps host ports off the cluster's own where it has no pod network.
+    """Return the script that keeps host ports off the cluster's own ports.
 
-    With `refuses_services`, service addresses are refused to the host and to what comes from the
-    `interfaces`, which are those of another engine's pods.
+    For a cluster without a pod network of its own on this host. With `refuses_services`, service
+    addresses are refused to the host and to packets from the `interfaces`, which are those of an
+    external engine's pods.
     """
     tables = {table.name: table for table in _tables(saved)}
     filtering, chain = tables.get("filter"), chain_name(network)
@@ -141,12 +145,12 @@ def guard_script(
 
 
 def has_service_proxy(saved: str) -> bool:
-    """Return whether a Kubernetes service proxy runs here, whose addresses may be the same."""
+    """Return whether a Kubernetes service proxy has rules here; its addresses may be the same."""
     return any(_PROXY_CHAIN in table.chains for table in _tables(saved))
 
 
 def _sending(network: PodNetwork, filtering: _Table | None, *, refuses: bool) -> list[str]:
-    """The rules for what the host itself sends to service addresses."""
+    """Return the rules for packets of the host itself to service addresses."""
     own = output_chain_name(network)
     sending = _refusals(network, own, "") if refuses else []
     if sending or _has_chain(filtering, own):
@@ -159,7 +163,7 @@ def _has_chain(table: _Table | None, chain: str) -> bool:
 
 
 def _port_guard(network: PodNetwork, table: _Table | None) -> list[str]:
-    """Rules before those of host ports, whosever they are, which end the search for one."""
+    """Return rules that accept packets to the cluster's own ports before any host port's rule."""
     if not network.listeners:
         return []
     chain = ports_chain_name(network)
@@ -174,7 +178,10 @@ def _port_guard(network: PodNetwork, table: _Table | None) -> list[str]:
 
 
 def _first_jump(table: _Table | None, parent: str, chain: str) -> list[str]:
-    """A jump before all rules but other clusters' guards, wherever it is now."""
+    """Return the commands for a jump before all rules except other clusters' port guards.
+
+    Returns none if it is there already; moves it if it is elsewhere.
+    """
     rules = [rule for rule in (table.rules if table else ()) if rule.chain == parent]
     present = [rule for rule in rules if rule.target == chain]
     guards = list(takewhile(lambda rule: rule.target.endswith(_PORTS), rules))
@@ -184,7 +191,7 @@ def _first_jump(table: _Table | None, parent: str, chain: str) -> list[str]:
 
 
 def _refusals(network: PodNetwork, chain: str, source: str) -> list[str]:
-    """Refuse the service network at once, as a host does where nothing listens."""
+    """Return rules that refuse the service network at once, as a host does for a closed port."""
     if network.services is None:
         return []
     rule = f"-A {chain} {source}-d {network.services}"
@@ -195,7 +202,7 @@ def _refusals(network: PodNetwork, chain: str, source: str) -> list[str]:
 
 
 def removal_script(network: PodNetwork, saved: str) -> str:
-    """Return the script that removes every rule and chain of the network; empty for none."""
+    """Return the script that removes every rule and chain of the network, empty without any."""
     return _script({table.name: _removal(network, table) for table in _tables(saved)})
 
 
@@ -209,7 +216,7 @@ def _jump(table: _Table | None, parent: str, chain: str) -> list[str]:
     rules = table.rules if table else ()
     if any(rule.chain == parent and rule.target == chain for rule in rules):
         return []
-    # First, since rules further down may drop what this one lets through.
+    # First, since later rules may drop what this one accepts.
     return [f"-I {parent} 1 -j {chain}"]
 
 

@@ -1,7 +1,7 @@
 """Setup and removal of a cluster's network on the host.
 
-The bridge is made before the first pod, so that the API server can be reached at the pods' gateway
-from the start. Both ways can be gone again and again: what is there stays, what is gone is no
+The bridge is created before the first pod, so that the API server can be reached at the pods'
+gateway from the start. Setup and removal are idempotent: what exists stays, what is missing is no
 error.
 """
 
@@ -30,7 +30,7 @@ from moorage.linux.private import make_private
 _INTERFACES = Path("/sys/class/net")
 # libcni caches each plugin's result here, for every caller.
 _CNI_CACHE = Path("/var/lib/cni/results")
-# Of a Kubernetes service proxy in mode ipvs.
+# The interface of a Kubernetes service proxy in mode ipvs.
 _IPVS_INTERFACE = "kube-ipvs0"
 _LOCK_WAIT_S = 10
 _DEADLINE_S = 20.0
@@ -40,21 +40,22 @@ log = Log(__name__)
 
 
 class NetworkError(Exception):
-    """The network could not be made; the text says what to do."""
+    """The network cannot be set up; the text says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkState:
-    """What the network can do. `complaint` says why pods don't reach the outside, if they don't."""
+    """State of the network. `complaint` says why pods reach no other hosts, empty if they do."""
 
     complaint: str = ""
 
 
 async def set_up(network: PodNetwork, host: Inventory, configurations: Path) -> NetworkState:
-    """Make the bridge, the rules and the conflist in that directory; for a node that is starting.
+    """Create the bridge, the rules and the conflist in `configurations`, for a starting node.
 
-    Where iptables doesn't work, pods reach each other and the host, but nothing beyond, and have
-    no host ports. Raises NetworkError when there can be no bridge.
+    If iptables is not usable, pods reach each other and the host only, and have no host ports; the
+    state returned says why, and it is logged. Raises NetworkError without root or CNI plugins, or
+    if the bridge cannot be created.
     """
     if not host.is_root:
         raise NetworkError("a node's network needs root: run as root, or without a node")
@@ -73,7 +74,7 @@ async def set_up(network: PodNetwork, host: Inventory, configurations: Path) -> 
 
 
 async def remove(network: PodNetwork, host: Inventory) -> None:
-    """Take the bridge, the rules and what plugins remember away. Raises CommandError."""
+    """Remove the bridge, the rules and CNI's cached results. Raises CommandError."""
     if host.firewall.is_usable:
         await _remove_rules(network, host)
     bridge = _INTERFACES / network.bridge
@@ -88,7 +89,7 @@ async def remove(network: PodNetwork, host: Inventory) -> None:
 
 
 def forget(network: PodNetwork, sandbox_ids: Iterable[str] = ()) -> None:
-    """Remove what CNI remembers of the network, and of the loopback of sandboxes without it."""
+    """Remove CNI's cached results of the network, and of these sandboxes' loopback."""
     if not _CNI_CACHE.is_dir():
         return
     prefixes = (f"{network.name}-", *(f"cni-loopback-{sandbox_id}-" for sandbox_id in sandbox_ids))
@@ -100,7 +101,7 @@ def forget(network: PodNetwork, sandbox_ids: Iterable[str] = ()) -> None:
 async def _make_bridge(network: PodNetwork, host: Inventory) -> None:
     commands = []
     if not (_INTERFACES / network.bridge).exists():
-        # With an address of its own the bridge keeps it; else it takes its ports' lowest.
+        # Without a MAC address of its own, the bridge would take the lowest of its ports'.
         address = "0a:58:" + ":".join(f"{part:02x}" for part in network.gateway.packed)
         commands.append(f"link add {network.bridge} address {address} type bridge")
     place = f"{network.gateway}/{network.subnet.prefixlen}"
@@ -115,11 +116,11 @@ async def _make_bridge(network: PodNetwork, host: Inventory) -> None:
 
 
 async def protect(network: PodNetwork, host: Inventory, interfaces: Sequence[str] = ()) -> None:
-    """Keep host ports off the cluster's own, for a cluster whose pods have another's network.
+    """Keep host ports off the cluster's own ports, for a cluster whose pods have another network.
 
-    Service addresses, if the network has any, are refused to the host and to what comes from the
+    Service addresses, if the network has any, are refused to the host and to packets from the
     `interfaces`, unless the host has a route of its own to them or a Kubernetes service proxy.
-    Without root or iptables there is nothing to protect it with, nor a host port to fear.
+    Does nothing without root or iptables, where no pod can have a host port. Logs a failure.
     """
     if not host.is_root or not host.firewall.is_usable:
         return
@@ -140,13 +141,13 @@ async def protect(network: PodNetwork, host: Inventory, interfaces: Sequence[str
 
 
 async def unprotect(network: PodNetwork, host: Inventory) -> None:
-    """Take away what `protect` made; nothing without root or iptables. Raises CommandError."""
+    """Remove the rules of `protect`; do nothing without root or iptables. Raises CommandError."""
     if host.is_root and host.firewall.is_usable:
         await _remove_rules(network, host)
 
 
 async def _make_rules(network: PodNetwork, host: Inventory) -> str:
-    """Why the rules could not be made; empty when they were."""
+    """Add the rules. Return why they could not be added, empty if they were."""
     try:
         saved = await _saved_rules(host)
         try:
@@ -163,7 +164,7 @@ async def _make_rules(network: PodNetwork, host: Inventory) -> str:
 
 
 def _script(network: PodNetwork, saved: str) -> str:
-    """Where this host has a route of its own into the service network, only pods are refused."""
+    """Return the setup script; with a route to the service network, it refuses only pods."""
     is_routed = _has_route_to_services(network)
     return setup_script(network, saved, refuses_for_host=not is_routed)
 
@@ -187,7 +188,7 @@ async def _remove_rules(network: PodNetwork, host: Inventory) -> None:
         try:
             await _restore(host, script)
         except CommandError:
-            # A rule that was saved may be gone already: a plugin was at work meanwhile.
+            # A CNI plugin may have removed a saved rule meanwhile.
             if attempt == _ATTEMPTS - 1:
                 raise
 
@@ -202,7 +203,7 @@ async def _restore(host: Inventory, script: str) -> None:
 
 
 async def _run(host: Inventory, *argv: str, stdin: str = "") -> Answer:
-    """Run a program from where the host's facts were found, which may be more than our PATH."""
+    """Run a program on the host inventory's search path, which may be longer than our PATH."""
     environment = {**os.environ, "PATH": host.path}
     return await must_run(
         argv, stdin=stdin.encode(), deadline_s=_DEADLINE_S, environment=environment
@@ -210,6 +211,6 @@ async def _run(host: Inventory, *argv: str, stdin: str = "") -> Answer:
 
 
 def _write_conflist(directory: Path, text: str) -> None:
-    """Write the file whole, since the engine watches the directory and would read half of it."""
+    """Write the conflist atomically: the engine watches the directory and reads it at once."""
     make_private(directory)
     replace_file(directory / FILE_NAME, text.encode())

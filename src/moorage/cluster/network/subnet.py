@@ -1,6 +1,6 @@
 """Pod subnet of a cluster: a network that nothing on this host uses yet.
 
-Pure, from the host's routes. A cluster keeps the subnet of its first start, so a second cluster
+Chosen from the host's routes. A cluster keeps the subnet of its first start, so a second cluster
 finds the first one's bridge among the routes and takes the next network.
 """
 
@@ -24,7 +24,7 @@ _DEFAULT_ROUTE = IPv4Network("0.0.0.0/0")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route of the host's main table: which network is reached through which interface."""
+    """A route of the host's main table: a network, and the interface that it is reached through."""
 
     interface: str
     network: IPv4Network
@@ -41,7 +41,7 @@ class NoSubnetError(ClusterError):
 
 
 class SubnetTakenError(ClusterError):
-    """A network that a cluster was given is used by something else on this host."""
+    """The network that was chosen for a cluster is in use on this host."""
 
     def __init__(self, subnet: IPv4Network, route: Route) -> None:
         super().__init__(
@@ -69,7 +69,7 @@ def choose_subnet(routes: Iterable[Route], reserved: Iterable[IPv4Network] = ())
 
 
 def check_subnet(subnet: IPv4Network, routes: Iterable[Route], bridge: str) -> None:
-    """Raise SubnetTakenError when a route other than the cluster's own bridge overlaps."""
+    """Raise SubnetTakenError if the subnet overlaps a route other than that of the bridge."""
     for route in routes:
         is_other = route.interface != bridge and route.network != _DEFAULT_ROUTE
         if is_other and subnet.overlaps(route.network):
@@ -77,12 +77,12 @@ def check_subnet(subnet: IPv4Network, routes: Iterable[Route], bridge: str) -> N
 
 
 def default_interface(routes: Iterable[Route]) -> str | None:
-    """Return the interface of the default route."""
+    """Return the interface of the default route, None without one."""
     return next((route.interface for route in routes if route.network == _DEFAULT_ROUTE), None)
 
 
 def host_routes() -> tuple[Route, ...]:
-    """Return the routes of this host; none where the kernel has no IPv4."""
+    """Return the IPv4 routes of this host; none if the kernel has no IPv4."""
     try:
         return parse_routes(ROUTES.read_text())
     except FileNotFoundError:
@@ -90,7 +90,10 @@ def host_routes() -> tuple[Route, ...]:
 
 
 def outward_mtu(routes: Iterable[Route]) -> int:
-    """Return the MTU of the default route's interface; longer packets of pods would be lost."""
+    """Return the MTU of the default route's interface in bytes; 1500 without one.
+
+    Pods with a larger MTU would lose packets.
+    """
     interface = default_interface(routes)
     if interface is None:
         return DEFAULT_MTU

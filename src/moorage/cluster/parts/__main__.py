@@ -1,4 +1,4 @@
-"""Entry point of one part, started by the supervisor, which watches its readiness and its end."""
+"""Entry point of one part; the supervisor starts it and watches its readiness and its end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from moorage.cluster.supervisor import PORT_TAKEN_STATUS
 from moorage.linux.parent_death import die_with_parent
 from moorage.linux.private import UMASK
 
-# The event loop of each part. The engine reaps every child, which uvloop does not let it.
+# The event loop of each part. Not uvloop for the engine, which has to reap every child.
 _LOOPS: Mapping[str, Callable[..., object]] = {
     "apiserver": uvloop.run,
     "controllers": uvloop.run,
@@ -35,7 +35,10 @@ log = Log(__name__)
 
 
 def main(argv: list[str]) -> int:
-    """Run the part of that name until SIGTERM. Return the exit status."""
+    """Run the part of that name until SIGTERM or SIGINT. Return the exit status.
+
+    Raises SettingsError if the data directory has no settings, or damaged ones.
+    """
     if len(argv) != 2 or argv[0] not in _LOOPS:
         print(
             f"usage: python -m moorage.cluster.parts {'|'.join(_LOOPS)} DATA_DIR", file=sys.stderr
@@ -69,7 +72,7 @@ def _is_port_taken(error: BaseException) -> bool:
 async def _with_heartbeats(work: Coroutine[Any, Any, None]) -> None:
     """Run the work, and send heartbeats to the supervisor meanwhile."""
     beats = asyncio.ensure_future(send_heartbeats())
-    # It takes its descriptor before the work can say that it is ready.
+    # Lets it copy the pipe's descriptor before the work can report readiness.
     await asyncio.sleep(0)
     try:
         await work

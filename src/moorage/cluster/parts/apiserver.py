@@ -1,4 +1,4 @@
-"""The API server of a cluster."""
+"""API server of a cluster, as one of its parts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POLL_S = 10.0
 
 
 async def run(layout: Layout, settings: Settings) -> None:
-    """Serve until cancelled. Raises OSError for a port that is taken."""
+    """Run the API server until cancelled. Raises OSError if its port is in use."""
     raise_descriptor_limit()
     credentials = Credentials(layout)
     own, authority = credentials.api_server, credentials.authority.certificate
@@ -62,8 +62,8 @@ async def _protected_ports(layout: Layout, settings: Settings) -> AsyncIterator[
     With an external engine, that engine's ports too, and connections to service addresses, which
     nothing answers, are refused.
 
-    With our own engine, its part sets these rules among the others, and they stay with the pods.
-    `moor down` removes what a server that was killed leaves.
+    With our own engine, the engine's part adds these rules with the others, and they stay with the
+    pods. `moor down` removes the rules that a killed server leaves.
     """
     if settings.has_node and not settings.cri:
         yield
@@ -106,7 +106,7 @@ async def _follow_engine(settings: Settings, guard: Callable[[], Awaitable[None]
 
 
 def _engine_listeners(settings: Settings) -> tuple[Listener, ...]:
-    """Return where an external engine listens; pods cannot take these host ports."""
+    """Return an external engine's listeners, which pods cannot have as host ports."""
     if not settings.has_node or not settings.cri:
         return ()
     return engine_listeners(engine_process(settings.cri), ("127.0.0.1", settings.node_ip))

@@ -1,4 +1,4 @@
-"""The container engine of a cluster, unless it uses an external one."""
+"""Container engine of a cluster, as one of its parts; not started with an external engine."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ log = Log(__name__)
 
 
 async def run(layout: Layout, settings: Settings) -> None:
-    """Run the cluster's engine until cancelled; containers go on."""
+    """Run the cluster's engine until cancelled; containers keep running.
+
+    Raises NoEngineError, NetworkError if the host lacks something that the engine needs.
+    """
     host = await prepare_host(layout.root)
     plan = _with_stream_port(plan_engine(layout, settings, host))
     network = await set_up(plan.network, host, plan.paths.cni)
     if network.complaint:
         log.warning("pods cannot reach external networks", reason=network.complaint)
-    # Sockets and bundles are reached through it; what else is in it is closed itself.
+    # Passable, since sockets and bundles are reached through it; its entries have their own modes.
     make_private(plan.paths.run, PASSABLE)
     make_private(plan.paths.leases)
     async with running(plan.options) as engine:
-        # First, so that no pod can ask for an image that is about to come.
+        # Before it serves, so that no pod requests an image that is not loaded yet.
         await _bring_images(plan, engine)
         async with engine.serving():
             notify_ready()
@@ -42,7 +45,7 @@ def _with_stream_port(plan: EnginePlan) -> EnginePlan:
     """Choose the port of the engine's streams before the network's rules are made.
 
     No pod may have it as a host port: the API server's exec and port-forward connect to it. If
-    another program takes it in between, this part ends and is restarted with another port.
+    another program takes the port meanwhile, this part fails and is restarted with another port.
     """
     address = plan.options.stream_address
     with socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""The node agent of a cluster, on the cluster's own engine or on another's."""
+"""Node agent of a cluster, as one of its parts, on the cluster's own engine or an external one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ log = Log(__name__)
 
 
 async def run(layout: Layout, settings: Settings) -> None:
-    """Run the node agent until cancelled; containers go on."""
+    """Run the node agent until cancelled; containers keep running. Raises OtherStoreError."""
     raise_descriptor_limit()
     credentials = Credentials(layout)
     host = await asyncio.to_thread(read_host)
@@ -81,14 +81,14 @@ async def run(layout: Layout, settings: Settings) -> None:
 
 
 class OtherStoreError(Exception):
-    """The API server shows another store than the one whose pods run on this node."""
+    """The API server serves another store than the one whose pods run on this node."""
 
 
 async def hold_to_store(client: Client, node: str, layout: Layout) -> None:
-    """Restrict the agent to the store whose pods it runs; records the first one.
+    """Restrict the agent's client to the store whose pods run on the node; record the first store.
 
-    Otherwise it would end all pods as orphans when the API server serves another store. Raises
-    OtherStoreError.
+    Otherwise the agent would stop all pods as orphans when the API server serves another store.
+    Raises OtherStoreError.
     """
     path = layout.node_store
     served = await client.store_of(NODES, f"metadata.name={node}")
@@ -151,7 +151,7 @@ def _options(
 
 
 def _engine_listeners(settings: Settings) -> tuple[Listener, ...]:
-    """Return where an external engine listens; our own engine's part protects its own port."""
+    """Return an external engine's listeners; our own engine's part protects its own port."""
     if not settings.cri:
         return ()
     return engine_listeners(engine_process(settings.cri), ("127.0.0.1", settings.node_ip))
@@ -160,8 +160,8 @@ def _engine_listeners(settings: Settings) -> tuple[Listener, ...]:
 async def _await_engine(socket_path: Path) -> None:
     """Wait until our own engine accepts connections, for a few seconds at most.
 
-    Both start together, and nothing announces a socket; the socket of an engine that was killed
-    exists and accepts none. After that the node reports that it has no engine.
+    Both start together, and nothing announces a socket; the socket of a killed engine exists but
+    accepts none. After the deadline the node agent starts and reports that it has no engine.
     """
     try:
         async with asyncio.timeout(_ENGINE_PATIENCE_S):
@@ -245,5 +245,5 @@ async def _create_classes(
         async with connected(settings, credentials, credentials.admin, "moorage-classes") as admin:
             await create_default_classes(admin, handlers)
     except (StatusError, UnreachableError) as error:
-        # The cluster is of use without them, and the next start tries again.
+        # The cluster is usable without them, and the next start retries.
         log.warning("default runtime classes cannot be created", reason=error)
