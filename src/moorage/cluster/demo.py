@@ -204,7 +204,7 @@ def _pods_of(manifest: Manifest) -> int:
 
 
 def refusal(pod: Pod) -> str:
-    """Return why no node takes the pod, empty if one does or it was not scheduled yet."""
+    """Return why no node accepts the pod, empty if one does or it is not scheduled yet."""
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.message

@@ -1,4 +1,4 @@
-"""Data directory check: a cluster is created only where nothing else is."""
+"""Data directory check: a cluster is created only in a directory without other files."""
 
 from __future__ import annotations
 

@@ -133,15 +133,15 @@ class _Child:
     restarts: int = 0
     backoff_s: float = _FIRST_RESTART_S
     start_at: float = 0.0
-    """When to (re)start it, on the monotonic clock; only without process."""
+    """When to start the process (again), on the monotonic clock; only without process."""
     liveness: Liveness | None = None
-    """Of a process that is ready and can be probed."""
+    """The answers of a process that is ready and can be probed."""
     probe_at: float = 0.0
     """When to probe next, on the attended clock."""
     ready_by: float = 0.0
     """When to give up on a start, on the attended clock."""
     start_s: float = 0.0
-    """How long a start may take; 0 for as long as the first may."""
+    """Deadline of a start in seconds; 0 for that of the first start."""
     is_reported_slow: bool = False
     killed_for: str = ""
     """Why the supervisor killed the process."""

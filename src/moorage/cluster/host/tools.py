@@ -36,7 +36,7 @@ CNI_NEEDED = ("bridge", "host-local", "loopback", "portmap")
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program on this host; `version` is empty if it printed none, `complaint` says why."""
+    """A program on this host; `version` is empty if it printed none, for the reason `complaint`."""
 
     path: Path
     version: str = ""

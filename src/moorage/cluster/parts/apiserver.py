@@ -93,7 +93,7 @@ async def _protected_ports(layout: Layout, settings: Settings) -> AsyncIterator[
 
 
 async def _follow_engine(settings: Settings, guard: Callable[[], Awaitable[None]]) -> None:
-    """Set the rules again each time the external engine restarts, with other ports."""
+    """Update the rules each time the external engine restarts, which may change its ports."""
     if not settings.has_node or not settings.cri:
         return
     known_pid = engine_process(settings.cri)
