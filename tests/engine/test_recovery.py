@@ -118,6 +118,27 @@ async def test_another_engine_removes_what_belongs_to_nothing(bench: Bench, plac
         assert again.inventory.containers.find(container.id).record.stage is Stage.CREATED
 
 
+async def test_files_stay_of_an_incomplete_sandbox_that_cannot_be_removed(
+    holding: Bench, place: Path
+) -> None:
+    bench = holding
+    sandbox = await bench.pod(name="half", **POD)
+    record = bench.paths.sandbox_records / f"{sandbox.id}.json"
+    bench.inventory.delete_sandbox(sandbox)
+    bench.inventory.save_incomplete(sandbox)
+    assert record.exists()
+    bench.adapter.failures["delete"] = AdapterError("busy")
+    async with make_bench(place, bench.adapter) as again:
+        assert not list(again.inventory.sandboxes)
+        assert bench.paths.sandbox_files(sandbox.id).is_dir()
+        assert bench.paths.bundle(sandbox.id).is_dir()
+    bench.adapter.failures.clear()
+    async with make_bench(place, bench.adapter) as again:
+        assert not record.exists()
+        assert not bench.paths.sandbox_files(sandbox.id).exists()
+        assert not bench.paths.bundle(sandbox.id).exists()
+
+
 async def test_the_hosts_mounts_in_a_leftover_outlive_it(bench: Bench, place: Path) -> None:
     host = place / "host"
     host.mkdir()

@@ -47,6 +47,13 @@ def test_a_pod_without_a_wish_has_the_hosts_resolver() -> None:
     assert resolver_text(pb.PodSandboxConfig()) == Path("/etc/resolv.conf").read_text()
 
 
+def test_pod_on_a_host_without_resolver_has_an_empty_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_HOST_RESOLV_CONF", tmp_path / "absent")
+    assert resolver_text(pb.PodSandboxConfig()) == ""
+
+
 def in_ipc_namespace_of(mode: pb.NamespaceMode.ValueType) -> pb.PodSandboxConfig:
     options = pb.NamespaceOption(ipc=mode)
     security = pb.LinuxSandboxSecurityContext(namespace_options=options)

@@ -36,7 +36,7 @@ from moorage.handlers.availability import Verdict
 from moorage.handlers.catalogue import Catalogue
 from moorage.linux.cgroups import Cgroups, Layout
 from tests.clocks import START_NS, settle
-from tests.engine.fakes import FIRST_PID
+from tests.engine.fakes import FIRST_PID, FakeStreams
 from tests.engine.parts import (
     ADDRESS,
     PARENT,
@@ -439,6 +439,23 @@ async def test_a_command_that_takes_too_long_is_ended(
     with pytest.raises(TimeLimitError, match=r"'sleep 9' timed out after 1 s in container "):
         await exec_sync(bench.context, request)
     assert bench.adapter.processes_started[0].is_killed
+
+
+async def test_output_that_stays_open_does_not_block_the_answer(
+    bench: Bench, pair: tuple[Container, Container], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moorage.engine.containers.exec.DRAIN_S", 0.0)
+
+    async def never(_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(FakeStreams, "read", never)
+    bench.adapter.programs.append([0])
+    async with asyncio.timeout(10):
+        answer = await exec_sync(
+            bench.context, pb.ExecSyncRequest(container_id=pair[0].id, cmd=["daemon"])
+        )
+    assert answer.exit_code == 0
 
 
 async def test_output_beyond_the_limit_is_dropped(

@@ -94,6 +94,13 @@ class FakeCalls:
         self.finished.append(request.container_id)
         return pb.StopContainerResponse()
 
+    async def stop_pod_sandbox(
+        self, request: pb.StopPodSandboxRequest
+    ) -> pb.StopPodSandboxResponse:
+        await self.release.wait()
+        self.finished.append(request.pod_sandbox_id)
+        raise FailedError("busy")
+
     async def remove_container(
         self, request: pb.RemoveContainerRequest
     ) -> pb.RemoveContainerResponse:
@@ -155,3 +162,23 @@ async def test_what_a_caller_asked_for_is_done_though_it_went_away(served: Serve
             if calls.finished:
                 break
             await asyncio.sleep(0.01)
+
+
+async def test_failure_of_an_abandoned_call_is_logged(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls, cri = served
+    request = pb.StopPodSandboxRequest(pod_sandbox_id="s")
+    with pytest.raises(CriError) as raised:
+        await cri.call(cri.runtime.StopPodSandbox, request, timeout_s=0.2)
+    assert raised.value.is_timeout
+    calls.release.set()
+    async with asyncio.timeout(5):
+        while True:
+            if caplog.records:
+                break
+            await asyncio.sleep(0.01)
+    (record,) = caplog.records
+    assert record.getMessage().startswith("call failed after the client disconnected")
+    assert "StopPodSandbox" in str(vars(record))
+    assert calls.finished == ["s"]

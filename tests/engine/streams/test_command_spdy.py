@@ -383,6 +383,18 @@ async def test_attach_ends_with_success_when_the_container_does() -> None:
     assert json.loads(received["error"]) == SUCCESS
 
 
+async def test_failed_attach_is_reported_to_the_client() -> None:
+    asked = pb.AttachRequest(container_id="c1", stdout=True)
+    async with (
+        serving(FakeTarget(error=AdapterError("no such task"))) as server,
+        spdy(server.attach_url(asked), "error", "stdout") as caller,
+    ):
+        received = await caller.all()
+    status = json.loads(received["error"])
+    assert (status["status"], status["code"]) == ("Failure", 500)
+    assert "attaching to container: no such task" in status["message"]
+
+
 async def test_a_silent_session_ends_after_its_time() -> None:
     target = FakeTarget(silent)
     async with (
