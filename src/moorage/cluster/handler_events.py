@@ -43,11 +43,7 @@ def _changes(
     after: Mapping[str, engine_pb.Handler],
     now: engine_pb.Handlers,
 ) -> Iterator[HandlerEvent]:
-    reasons = {
-        handler.name: f"{handler.reason}; {handler.remedy}"
-        for handler in now.handlers
-        if handler.reason
-    }
+    reasons = {handler.name: f"{handler.reason}; {handler.remedy}" for handler in now.handlers}
     for name in sorted(after.keys() - before.keys()):
         handler = after[name]
         message = f'runtime handler "{name}" is available: {handler.program} {handler.version}'
