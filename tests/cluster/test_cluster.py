@@ -7,14 +7,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 import moorage.cluster
 from moorage.client.resources import CONFIG_MAPS
 from moorage.cluster import (
     AlreadyRunningError,
+    CannotRunPodsError,
     Choices,
     Cluster,
     ClusterError,
@@ -26,9 +29,11 @@ from moorage.cluster import (
     start,
     teardown,
 )
+from moorage.cluster.cluster import HostCheck
 from moorage.cluster.completion import complete
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import save
+from moorage.cri import UnusableEngineError
 from tests.cli.moor import locked
 from tests.cluster.test_settings import SETTINGS
 
@@ -179,10 +184,10 @@ def test_a_directory_that_cannot_be_written_is_named(
 async def test_the_host_is_checked_once_and_only_for_pods_of_its_own_engine(
     steps: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checked: list[Path] = []
+    checked: list[Any] = []
 
-    async def require(layout: Layout, **_: object) -> tuple[str, ...]:
-        checked.append(layout.root)
+    async def require(layout: Layout, **options: object) -> tuple[str, ...]:
+        checked.append((layout.root, options))
         return ("runc",)
 
     monkeypatch.setattr(machine, "require_machine", require)
@@ -190,10 +195,57 @@ async def test_the_host_is_checked_once_and_only_for_pods_of_its_own_engine(
     seen: Any = await cluster.check_host()
     assert seen.handlers == ("runc",)
     await cluster.start()
-    assert checked == [tmp_path / "c"]
+    plain = {"is_installing": False, "report": None}
+    assert checked == [(tmp_path / "c", plain)]
     assert (await Cluster(tmp_path / "d", PLANE).check_host()).handlers == ()
-    assert checked == [tmp_path / "c"]
+    assert checked == [(tmp_path / "c", plain)]
     assert steps.steps == ["start"]
+    await cluster.check_host(is_installing=True, report=print)
+    assert checked[1:] == [(tmp_path / "c", {"is_installing": True, "report": print})]
+
+
+async def test_a_start_checks_the_host_before_it_creates_anything(
+    steps: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def require(*_: object, **__: object) -> tuple[str, ...]:
+        raise CannotRunPodsError("no runtime")
+
+    monkeypatch.setattr(machine, "require_machine", require)
+    cluster = Cluster(tmp_path / "c", Choices(node_name="n1"))
+    with pytest.raises(CannotRunPodsError, match="no runtime"):
+        await cluster.start()
+    assert not cluster.directory.exists()
+    assert steps.steps == []
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+@pytest.mark.parametrize(
+    ("complaint", "warning"), [("", ""), ("too old", "the engine at unix:///e.sock: too old")]
+)
+async def test_another_engine_is_checked_instead_of_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint: str, warning: str, *, is_kept: bool
+) -> None:
+    async def probe(endpoint: str) -> Any:
+        assert endpoint == "unix:///e.sock"
+        return SimpleNamespace(complaint=complaint)
+
+    monkeypatch.setattr("moorage.cri.probe", probe)
+    if is_kept:
+        settings = msgspec.structs.replace(SETTINGS, cri="unix:///e.sock")
+        save(Layout(tmp_path).settings, settings)
+    cluster = Cluster(tmp_path, Choices(cri=None if is_kept else "unix:///e.sock"))
+    assert await cluster.check_host() == HostCheck(handlers=(), warning=warning)
+
+
+async def test_an_unusable_engine_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def probe(endpoint: str) -> None:
+        raise UnusableEngineError(endpoint, "nothing listens")
+
+    monkeypatch.setattr("moorage.cri.probe", probe)
+    with pytest.raises(CannotRunPodsError, match="nothing listens"):
+        await Cluster(tmp_path, Choices(cri="unix:///e.sock")).check_host()
 
 
 async def test_cleanup_goes_to_its_end_and_then_the_cancellation_is_raised() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,8 +28,9 @@ from moorage.cluster.demo import (
 )
 from moorage.cluster.manifests import Manifest, ManifestError
 from moorage.cluster.runtime_detection import DETECTION_SCRIPT, detect_runtime
+from tests.clocks import settle
 from tests.cluster.test_manifests import CLASS, POD
-from tests.controllers.cluster import running_cluster
+from tests.controllers.cluster import FakeNodeAgent, running_cluster
 
 
 def a_pod(node: str = "", waiting: str = "", **conditions: str) -> Pod:
@@ -222,6 +224,80 @@ def test_the_same_progress_is_reported_once() -> None:
         "pod web: starting on n1 (Failed: no)",
     ]
     assert shown._changed.is_set()
+
+
+@pytest.mark.parametrize("late", ["pods", "runtimeclasses", "events"])
+async def test_nothing_is_applied_before_everything_is_listed(
+    monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
+    listed: dict[str, asyncio.Event] = {}
+
+    class LateInformer:
+        def __init__(self, _: Client, resource: Any, namespace: str | None = None) -> None:
+            assert namespace == (None if resource.plural == "runtimeclasses" else "default")
+            self._listed = listed[resource.plural] = asyncio.Event()
+            if resource.plural != late:
+                self._listed.set()
+
+        def __len__(self) -> int:
+            return 0
+
+        def __iter__(self) -> Iterator[Pod]:
+            return iter(())
+
+        def add_handler(self, _: object) -> None:
+            pass
+
+        async def run(self) -> None:
+            await asyncio.get_running_loop().create_future()
+
+        async def wait_synced(self) -> None:
+            await self._listed.wait()
+
+    class FakeApplier:
+        def __init__(self, _: Client) -> None:
+            pass
+
+        async def apply(self, manifest: Manifest) -> None:
+            done.append(f"apply {manifest.kind}")
+
+        async def delete(self, manifest: Manifest) -> None:
+            done.append(f"delete {manifest.kind}")
+
+    done: list[str] = []
+    monkeypatch.setattr(demo, "Informer", LateInformer)
+    monkeypatch.setattr(demo, "Applier", FakeApplier)
+    shown = Demo(
+        cast(Client, None), [manifest("Service"), manifest("RuntimeClass")], lambda _: None
+    )
+    running = asyncio.ensure_future(shown.run())
+    await settle(100)
+    assert done == []
+    listed[late].set()
+    assert await running == []
+    assert done == ["apply Service", "apply RuntimeClass", "delete RuntimeClass", "delete Service"]
+
+
+async def test_pods_are_shown_by_name_and_deleted_before_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def exec_in(*_: object) -> ExecResult:
+        return ExecResult(0, "6.12.9\ncore\n", "", "")
+
+    monkeypatch.setattr(demo, "exec_in", exec_in)
+    lines: list[str] = []
+    other = {**POD, "metadata": {"name": "api"}}
+    manifests = [Manifest(*pair) for pair in (("a", CLASS), ("b", POD), ("c", other))]
+    async with running_cluster(tmp_path) as cluster:
+        agent = asyncio.create_task(FakeNodeAgent(cluster, "n1").run())
+        rows = await Demo(cluster.client, manifests, lines.append).run()
+        pods = await cluster.client.list(PODS)
+        agent.cancel()
+    assert pods.items == []
+    assert [(row.pod, row.status, row.handler, row.inside) for row in rows] == [
+        (name, "Running", "crun", "crun") for name in ("api", "web")
+    ]
+    assert lines[-1] == "deleted the examples"
 
 
 async def test_pods_without_progress_are_named_in_one_error(

@@ -246,8 +246,17 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
     monkeypatch.setattr(module, "_options", lambda *_: "options")
     monkeypatch.setattr(module, "run_node", run_node)
     monkeypatch.setattr(module, "raise_descriptor_limit", lambda: steps.append("descriptors"))
+    passed: dict[str, tuple[Any, ...]] = {}
+
+    def record(name: str) -> Any:
+        async def call(*arguments: Any) -> None:
+            steps.append(name)
+            passed[name] = arguments
+
+        return call
+
     for name in ("_await_engine", "hold_to_store", "_announce"):
-        monkeypatch.setattr(module, name, step(name))
+        monkeypatch.setattr(module, name, record(name))
     followed: list[tuple[Any, ...]] = []
 
     async def follow(*arguments: Any) -> None:
@@ -255,8 +264,16 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
         followed.append(arguments)
 
     monkeypatch.setattr(module, "_follow_handlers", follow)
-    await module.run(Layout(tmp_path), msgspec.structs.replace(SETTINGS, cri=cri))
+    layout, settings = Layout(tmp_path), msgspec.structs.replace(SETTINGS, cri=cri)
+    await module.run(layout, settings)
     assert ran.is_set()
+    client, name, store_of = passed["hold_to_store"]
+    assert (client.endpoint, name, store_of) == ("moorage-node", "n1", layout)
+    announcer, announced, credentials = passed["_announce"]
+    assert (announcer, announced) == (client, settings)
+    assert credentials.admin == Credentials(layout).admin
+    own_socket = () if cri else (tmp_path / "0a1b2c3d" / "engine.sock",)
+    assert passed.get("_await_engine", ()) == own_socket
     own = f"unix://{tmp_path}/0a1b2c3d/engine.sock"
     wanted = (
         "run",

@@ -38,6 +38,7 @@ class FakeApt:
     def _write(self, update: str) -> None:
         script = f"""
 cd {self._root}
+if [ "$1 $2" != "-o DPkg::Lock::Timeout=300" ] || [ "$PATH" != "{self.path}" ]; then exit 2; fi
 shift 2
 echo "$DEBIAN_FRONTEND $*" >> calls
 if [ "$1" = update ]; then {update}; exit 0; fi

@@ -181,14 +181,20 @@ async def test_it_beats_while_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
             beats.append("ended")
 
     async def work() -> None:
-        assert beats == ["begun"]
+        beats.append("working")
+        await may_end.wait()
         raise KeyError
 
+    may_end = asyncio.Event()
     monkeypatch.setattr(main_module, "send_heartbeats", beat)
+    working = asyncio.ensure_future(main_module._with_heartbeats(work()))
+    await settle()
+    assert beats == ["begun", "working"]
+    may_end.set()
     with pytest.raises(KeyError):
-        await main_module._with_heartbeats(work())
-    await asyncio.sleep(0)
-    assert beats == ["begun", "ended"]
+        await working
+    await settle()
+    assert beats == ["begun", "working", "ended"]
 
 
 # The API server.

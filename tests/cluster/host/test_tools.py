@@ -21,6 +21,7 @@ from tests.cluster.programs import write_program
         ("echo broken library >&2; exit 127", "", "broken library"),
         ("exit 3", "", "exit status 3"),
         ("printf '\\377\\376'; exit 1", "", "��"),
+        ("printf '\\377\\376' >&2; exit 1", "", "��"),
     ],
 )
 async def test_versions(tmp_path: Path, script: str, version: str, complaint: str) -> None:

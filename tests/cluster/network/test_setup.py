@@ -233,6 +233,39 @@ async def test_ports_are_protected_where_nothing_can_be_refused(machine: FakeMac
     assert "*filter" not in rules
 
 
+@pytest.mark.parametrize(
+    ("services", "fails", "attempts", "warning"),
+    [
+        (OURS.services, "", 1, ""),
+        (OURS.services, "grep -q REJECT {given}", 2, "service addresses are not refused"),
+        (OURS.services, "true", 2, "host ports of pods can take the cluster's own"),
+        # Without rules that a kernel may not know there is nothing to leave out.
+        (None, "true", 1, "host ports of pods can take the cluster's own"),
+    ],
+)
+async def test_rules_are_tried_again_only_without_refusals(
+    machine: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    services: IPv4Network | None, fails: str, attempts: int, warning: str,
+) -> None:  # fmt: skip
+    warned: list[str] = []
+    monkeypatch.setattr(setup.log, "warning", lambda text, **_: warned.append(text))
+    tried, given = tmp_path / "tried", tmp_path / "given"
+    check = f"if {fails.format(given=given)}; then exit 4; fi" if fails else ""
+    machine.program("iptables-restore", f"echo x >> {tried}; cat > {given}; {check}")
+    network = replace(OURS, services=services)
+    await protect(network, machine.host(), ("cni0",))
+    assert len(tried.read_text().split()) == attempts
+    assert warned == ([warning] if warning else [])
+    tried.unlink()
+    warned.clear()
+    state = await set_up(network, machine.host(), tmp_path / "cni")
+    assert len(tried.read_text().split()) == attempts
+    is_complete = warning != "host ports of pods can take the cluster's own"
+    assert bool(state.complaint) is not is_complete
+    wanted = warning if is_complete else "pods have no egress and no host ports"
+    assert warned == ([wanted] if wanted else [])
+
+
 async def test_what_protects_ports_is_taken_away(machine: FakeMachine) -> None:
     jump = f"-A PREROUTING -p tcp -j {CHAIN}-PORTS"
     machine.rules.write_text(nat(jump, chains=(f"{CHAIN}-PORTS",)))

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import struct
 from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moorage.cluster.network import subnet
 from moorage.cluster.network.subnet import (
     DEFAULT_MTU,
     POOL,
@@ -16,6 +18,7 @@ from moorage.cluster.network.subnet import (
     check_subnet,
     choose_subnet,
     default_interface,
+    host_routes,
     outward_mtu,
     parse_routes,
 )
@@ -114,6 +117,15 @@ def test_routes_are_read_as_the_kernel_writes_them(given_networks: list[IPv4Netw
 @pytest.mark.parametrize("text", ["", HEAD, HEAD + "\n", HEAD + "\neth0\t00"])
 def test_a_table_without_routes(text: str) -> None:
     assert parse_routes(text) == ()
+
+
+def test_host_routes_are_read_and_none_without_ipv4(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subnet, "ROUTES", tmp_path / "route")
+    assert host_routes() == ()
+    (tmp_path / "route").write_text(f"{HEAD}\n{row('eth0', '192.0.2.0/24')}\n")
+    assert host_routes() == (Route("eth0", IPv4Network("192.0.2.0/24")),)
 
 
 def test_the_way_out() -> None:
