@@ -32,6 +32,7 @@ from moorage.cluster import (
 from moorage.cluster.cluster import HostCheck
 from moorage.cluster.completion import complete
 from moorage.cluster.layout import Layout
+from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import save
 from moorage.cri import UnusableEngineError
 from tests.cli.moor import locked
@@ -179,6 +180,48 @@ def test_a_directory_that_cannot_be_written_is_named(
     monkeypatch.setattr("moorage.cluster.creation.open_cluster", full)
     with pytest.raises(ClusterError, match="/c cannot be used for a cluster: disk full; choose"):
         Cluster(tmp_path / "c", PLANE).create()
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "disk full"), SettingsError("no"), KeyboardInterrupt()]
+)
+def test_what_a_failed_creation_reserved_is_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    taken: list[Reservations] = []
+
+    def fail(_layout: Layout, _choices: Choices, reservations: Reservations) -> Settings:
+        assert reservations.take(f"test/{tmp_path}")
+        taken.append(reservations)
+        raise error
+
+    monkeypatch.setattr("moorage.cluster.creation.open_cluster", fail)
+    cluster = Cluster(tmp_path / "c", PLANE)
+    with pytest.raises((ClusterError, KeyboardInterrupt)):
+        cluster.create()
+    assert [reservations.descriptors for reservations in taken] == [()]
+    assert cluster._reservations is None
+
+
+def test_a_second_creation_releases_what_the_first_reserved(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "c", PLANE)
+    cluster.create()
+    first = cluster._reservations
+    assert first is not None
+    assert first.descriptors
+    cluster.create()
+    assert first.descriptors == ()
+    assert cluster._reservations is not first
+    cluster._release()
+
+
+def test_a_cluster_without_choices_takes_the_defaults(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    cluster = Cluster(tmp_path / "link")
+    assert cluster.choices == Choices()
+    assert cluster.directory == tmp_path / "real"
+    assert cluster.kubeconfig == Layout(tmp_path / "real").kubeconfig
+    assert cluster.find_settings() is None
 
 
 async def test_the_host_is_checked_once_and_only_for_pods_of_its_own_engine(

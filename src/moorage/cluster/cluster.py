@@ -189,6 +189,8 @@ class Cluster:
         from moorage.cluster.creation import open_cluster
 
         self.check_directory()
+        # Those of an earlier call would be in the way of this one.
+        self._release()
         reservations = Reservations()
         try:
             settings = open_cluster(self.layout, self.choices, reservations)
@@ -201,7 +203,6 @@ class Cluster:
         except BaseException:
             reservations.close()
             raise
-        self._release()
         self._reservations = reservations
         return settings
 
