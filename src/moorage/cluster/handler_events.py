@@ -35,7 +35,9 @@ def handler_events(
         for complaint in now.complaints
         if complaint not in known
     )
-    return (*complaints, *(_changes(_usable(before), _usable(now), now) if before else ()))
+    if before is None:
+        return tuple(complaints)
+    return (*complaints, *_changes(_usable(before), _usable(now), now))
 
 
 def _changes(
@@ -58,7 +60,5 @@ def _changes(
         )
 
 
-def _usable(handlers: engine_pb.Handlers | None) -> dict[str, engine_pb.Handler]:
-    if handlers is None:
-        return {}
+def _usable(handlers: engine_pb.Handlers) -> dict[str, engine_pb.Handler]:
     return {handler.name: handler for handler in handlers.handlers if handler.is_available}

@@ -7,6 +7,7 @@ Source: API docs "Server-Side Apply", "Discovery API".
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ class Applier:
             resource,
             manifest.name,
             manifest.document,
-            manifest.namespace if resource.is_namespaced else None,
+            manifest.namespace,
             kind=PatchType.APPLY,
             field_manager=MANAGER,
         )
@@ -104,11 +105,8 @@ class Applier:
     async def delete(self, manifest: Manifest) -> None:
         """Delete the object; a missing one is no error. Raises StatusError, ManifestError."""
         resource = await self._resource(manifest)
-        namespace = manifest.namespace if resource.is_namespaced else None
-        try:
-            await self._client.delete(resource, manifest.name, namespace)
-        except NotFoundError:
-            return
+        with suppress(NotFoundError):
+            await self._client.delete(resource, manifest.name, manifest.namespace)
 
     async def _resource(self, manifest: Manifest) -> Resource[PartialObject]:
         version = manifest.api_version
