@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,17 @@ from moorage.cluster.credentials import Credentials
 from moorage.cluster.layout import Layout
 from moorage.cluster.probes import CriProbe, HttpsProbe
 from moorage.cluster.reservations import Reservations
-from moorage.cluster.settings import SettingsError, save
+from moorage.cluster.settings import Settings, SettingsError, load, save
 from moorage.cluster.supervise import become_supervisor, moor_command, parts_of, usage
-from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE, Part, read_state
+from moorage.cluster.supervisor import (
+    COMPLETE,
+    NOTIFY_VARIABLE,
+    READY_MESSAGE,
+    AlreadyRunningError,
+    Part,
+    PortTakenError,
+    read_state,
+)
 from moorage.cluster.teardown import stop_supervisor
 from tests.cluster.test_settings import SETTINGS
 from tests.running import until
@@ -43,7 +52,12 @@ def layout(tmp_path: Path) -> Iterator[Layout]:
 def _run(layout: Layout, monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> int:
     """Run the supervisor, and send it a signal as soon as it reports readiness."""
     part = Part("one", "one", ("/bin/bash", "-c", f"{_READY}; exec sleep 1000"))
-    monkeypatch.setattr(supervise, "parts_of", lambda *_: (part,))
+
+    def parts(part_layout: Layout, settings: Settings) -> tuple[Part]:
+        assert (part_layout, settings) == (layout, load(layout.settings))
+        return (part,)
+
+    monkeypatch.setattr(supervise, "parts_of", parts)
     read_end, write_end = os.pipe()
     monkeypatch.setenv(NOTIFY_VARIABLE, str(write_end))
 
@@ -89,6 +103,75 @@ def test_a_cluster_that_is_stopped_otherwise_prints_no_farewell(
     save(layout.settings, SETTINGS)
     assert _run(layout, monkeypatch, signal.SIGTERM) == 0
     assert capfd.readouterr().err == ""
+
+
+def test_files_of_a_cluster_are_for_its_user_only(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(layout.settings, SETTINGS)
+    assert _run(layout, monkeypatch, signal.SIGTERM) == 0
+    umask = os.umask(0o022)
+    assert umask == 0o077
+
+
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_use_is_shown_for_the_kubeconfig_that_has_the_cluster(
+    layout: Layout,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    is_merged: bool,
+) -> None:
+    save(layout.settings, SETTINGS)
+    merged_into = "/home/me/.kube/config" if is_merged else ""
+    ready: list[str] = []
+
+    class FakeSupervisor:
+        def __init__(self, _: Layout, __: Any, report: Callable[[str], None]) -> None:
+            self._report = report
+
+        def run(self) -> int:
+            self._report("one ready")
+            assert ready == []
+            self._report(COMPLETE)
+            assert ready == ["ready"]
+            return signal.SIGHUP
+
+    monkeypatch.setattr(supervise, "Supervisor", FakeSupervisor)
+    monkeypatch.setattr(supervise, "notify_ready", lambda: ready.append("ready"))
+    assert supervise.main([str(layout.root), merged_into]) == 0
+    captured = capsys.readouterr()
+    shown = usage(layout, SETTINGS, merged_into)
+    assert captured.out == f"one ready\n{COMPLETE}\n{shown}\n"
+    assert captured.err == ""
+
+
+def test_a_data_directory_or_port_of_another_is_an_error(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(layout.settings, SETTINGS)
+    part = Part("one", "API server", (), listens_on="port 6443 (--api-port)")
+    errors = [AlreadyRunningError(layout, 7), PortTakenError(part)]
+
+    class FakeSupervisor:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def run(self) -> int:
+            raise errors[0]
+
+    monkeypatch.setattr(supervise, "Supervisor", FakeSupervisor)
+    for error in list(errors):
+        assert supervise.main([str(layout.root), ""]) == 1
+        captured = capsys.readouterr()
+        assert (captured.out, captured.err) == ("", f"moor: {error}\n")
+        errors.pop(0)
+
+
+def test_a_line_is_printed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output))
+    supervise._print("one ready")
+    assert output.getvalue() == b"one ready\n"
 
 
 def test_a_cluster_without_settings_is_not_supervised(layout: Layout) -> None:
@@ -209,7 +292,16 @@ def test_the_supervisor_takes_the_place_of_the_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     executed: list[Any] = []
-    monkeypatch.setattr(os, "execv", lambda *arguments: executed.append(arguments))
+    output = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output))
+    print("creating the cluster")
+
+    def execute(*arguments: Any) -> None:
+        # A buffer does not outlive the program.
+        assert output.getvalue() == b"creating the cluster\n"
+        executed.append(arguments)
+
+    monkeypatch.setattr(os, "execv", execute)
     with Reservations() as reservations:
         assert reservations.take(f"test-{tmp_path}")
         ready, wake = os.pipe()

@@ -111,15 +111,11 @@ def main(argv: list[str]) -> int:
     settings = load(layout.settings)
     if settings is None:
         raise SettingsError(f"{layout.settings}: no such file; `moor up` makes it")
-    _keep_descriptor()
-
-    is_read = True
 
     def report(sentence: str) -> None:
-        nonlocal is_read
-        is_read = is_read and _print(sentence)
+        _print(sentence)
         if sentence == COMPLETE:
-            is_read = is_read and _print(usage(layout, settings, merged_into))
+            _print(usage(layout, settings, merged_into))
             notify_ready()
 
     try:
@@ -132,8 +128,8 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _print(text: str) -> bool:
-    """Print a line. Return False if standard output cannot be written to.
+def _print(text: str) -> None:
+    """Print a line; discard all further ones after standard output fails.
 
     Its reader may have exited, or its disk may be full: neither may end the cluster.
     """
@@ -142,15 +138,6 @@ def _print(text: str) -> bool:
     except OSError:
         # The rest of the buffer would fail again when the process ends.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays for the life of the process
-        return False
-    return True
-
-
-def _keep_descriptor() -> None:
-    """Keep the readiness descriptor of this process from being inherited by the parts."""
-    descriptor = os.environ.get(NOTIFY_VARIABLE)
-    if descriptor is not None:
-        os.set_inheritable(int(descriptor), False)
 
 
 if __name__ == "__main__":
