@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from moorage.cluster.certificates import Authority, AuthorityError, LostKeyError, Subject
 from tests.cluster.certificate_checks import assert_pairs_fit
@@ -40,6 +43,26 @@ def test_leaves_of_a_lost_authority_are_issued_again(tmp_path: Path) -> None:
     authority.pair.certificate.unlink()
     Authority(tmp_path, NOW).issue("server", SERVER)
     assert_pairs_fit(tmp_path)
+
+
+def test_an_authority_with_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
+    pair = Authority(tmp_path, NOW).pair
+    key = ed25519.Ed25519PrivateKey.generate()
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "moorage-ca")])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(NOW)
+        .not_valid_after(NOW + timedelta(days=1))
+        .sign(key, None)
+    )
+    pair.certificate.write_bytes(made.public_bytes(Encoding.PEM))
+    pair.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    with pytest.raises(AuthorityError, match=r"ca\.key: not an elliptic curve key"):
+        Authority(tmp_path, NOW)
 
 
 @pytest.mark.parametrize("damage", ["key", "certificate", "swap"])

@@ -305,10 +305,15 @@ async def test_pods_without_progress_are_named_in_one_error(
 ) -> None:
     monkeypatch.setattr(demo, "_SETTLE_S", 0.3)
     reported: list[str] = []
+    manifests = [Manifest("a", CLASS), Manifest("b", POD)]
+    manifests.append(Manifest("c", POD | {"metadata": {"name": "api"}}))
     async with running_cluster(tmp_path) as cluster:
-        shown = Demo(cluster.client, [Manifest("a", CLASS), Manifest("b", POD)], reported.append)
-        with pytest.raises(DemoError, match=r"after 0\.3 s:\n  web: waits for a node$"):
+        shown = Demo(cluster.client, manifests, reported.append)
+        with pytest.raises(DemoError) as failure:
             await shown.run()
+    assert str(failure.value) == (
+        "pods do not run after 0.3 s:\n  api: waits for a node\n  web: waits for a node"
+    )
     assert "applied Pod web (v1)" in reported
     assert "pod web: waits for a node" in reported
 
@@ -339,6 +344,24 @@ async def test_a_pod_that_cannot_start_is_reported_with_its_message_and_its_even
     assert "\n    event FailedCreatePodSandBox: no runtime for handler" in text
     assert "pod web: starting on n1 (CreateContainerError: no such program)" in lines
     assert "pod web: FailedCreatePodSandBox: no runtime for handler" in lines
+
+
+def test_failures_name_pods_that_are_not_ready_or_not_gone() -> None:
+    def named(name: str, pod: Pod, **meta: str) -> Pod:
+        metadata = msgspec.convert({"name": name, **meta}, type(pod.metadata))
+        return msgspec.structs.replace(pod, metadata=metadata)
+
+    running = a_pod("n1", Ready="True")
+    pods: Any = [
+        named("web", a_pod()),
+        named("api", running),
+        named("db", running, deletionTimestamp="2026-01-01T00:00:00Z"),
+    ]
+    shown = Demo(cast(Client, None), [], print)
+    shown._pods = pods
+    empty: Any = []
+    shown._warnings = empty
+    assert list(shown._failures()) == ["\n  db: running", "\n  web: waits for a node"]
 
 
 async def _fail(client: Client) -> None:

@@ -21,7 +21,10 @@ from moorage.cluster import explain as explain_module
 from moorage.cluster.explain import (
     NodeAnswer,
     PodExplanation,
+    _class_words,
     _event_words,
+    _handler_words,
+    _recorded,
     _remedies,
     _state_words,
     _verdict,
@@ -165,6 +168,107 @@ def test_the_moment_of_an_event(fields: dict[str, int], ago: str) -> None:
     if "metadata" in moments:
         moments["metadata"] = {"creationTimestamp": moments["metadata"]}
     assert _event_words(an_event(**moments), NOW) == f"Warning Failed ({ago}): no image"
+
+
+@pytest.mark.parametrize(
+    ("name", "exists", "message"),
+    [
+        (None, False, "none: the node's default handler"),
+        ("kata", True, "kata"),
+        ("kata", False, "kata, which does not exist"),
+    ],
+)
+def test_the_class_of_a_pod(name: str | None, exists: bool, message: str) -> None:
+    spec = {"runtimeClassName": name} if name else {}
+    pod = msgspec.convert({"metadata": {"name": "web"}, "spec": spec}, Pod)
+    assert _class_words(pod, RuntimeClass(handler="kata") if exists else None) == message
+
+
+def handler_of(name: str | None) -> Explanation:
+    return Explanation("no node", None, name, ())
+
+
+@pytest.mark.parametrize(
+    ("handler", "recorded", "message"),
+    [
+        ("kata", None, "kata"),
+        ("", None, "the node's default"),
+        (None, None, "unknown, since the class does not exist"),
+        ("kata", "kata", "kata"),
+        ("", "", "the node's default"),
+        ("kata", "runc", "runc, with which the pod was admitted; its class now says kata"),
+        ("", "runc",
+         "runc, with which the pod was admitted; its class now says the node's default"),
+        (None, "runc", "runc, with which the pod was admitted"),
+        (None, "", "the node's default, with which the pod was admitted"),
+    ],
+)  # fmt: skip
+def test_the_handler_of_a_pod(handler: str | None, recorded: str | None, message: str) -> None:
+    assert _handler_words(handler_of(handler), recorded) == message
+
+
+@pytest.mark.parametrize(
+    ("recorded", "message"),
+    [
+        (None, "runs on node n1 under handler kata"),
+        ("runc", "runs on node n1 under handler runc"),
+        ("", "runs on node n1 under the node's default handler"),
+    ],
+)
+def test_a_running_pod_is_shown_with_the_recorded_handler(
+    recorded: str | None, message: str
+) -> None:
+    assert _verdict(a_pod("Ready", "n1"), handler_of("kata"), [], recorded) == message
+
+
+@pytest.mark.parametrize(
+    ("local", "remedies"),
+    [
+        ([], ["buy one"]),
+        (["kata"], ["buy one"]),
+        (["kata!"], ["on this machine, kata is not here: get kata", "buy one"]),
+        (["runc!"], ["buy one"]),
+    ],
+)
+def test_remedies_for_a_pod_without_a_node(local: list[str], remedies: list[str]) -> None:
+    handlers = [
+        Handler(
+            handler=name.rstrip("!"),
+            runtime="x",
+            reason=f"{name.rstrip('!')} is not here" if name.endswith("!") else "",
+            remedy=f"get {name.rstrip('!')}",
+            available=not name.endswith("!"),
+        )
+        for name in local
+    ]
+    objection = Objection("NodeName", ("no",), "", "buy one")
+    explanation = Explanation("0/1 nodes", None, "kata", (NodeVerdict("n1", (objection,)),))
+    assert list(_remedies(a_pod(), explanation, handlers)) == remedies
+    blocked = Explanation("blocked", objection, "kata", (NodeVerdict("n1", (objection,)),))
+    assert list(_remedies(a_pod(), blocked, handlers)) == ["buy one"]
+    assert list(_remedies(a_pod(node="n1"), blocked, handlers)) == []
+
+
+async def test_a_record_is_read_only_for_a_pod_with_a_node() -> None:
+    class Records:
+        def __init__(self, outcome: Any) -> None:
+            self.outcome = outcome
+            self.uids: list[str] = []
+
+        async def read(self, uid: str) -> Any:
+            self.uids.append(uid)
+            if isinstance(self.outcome, Exception):
+                raise self.outcome
+            return self.outcome
+
+    outcomes: list[Any] = [HandlerRecord("kata", "runc"), None, PermissionError(13, "no")]
+    for outcome, recorded in zip(outcomes, ["runc", None, None], strict=True):
+        records: Any = Records(outcome)
+        assert await _recorded(records, a_pod(node="n1", uid="u1")) == recorded
+        assert records.uids == ["u1"]
+        assert await _recorded(records, a_pod(uid="u1")) is None
+        assert records.uids == ["u1"]
+    assert await _recorded(None, a_pod(node="n1")) is None
 
 
 async def test_a_pod_without_a_node_is_explained(tmp_path: Path) -> None:

@@ -216,9 +216,12 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
     given: dict[str, Any] = {}
     ran = asyncio.Event()
 
+    blocks: dict[str, tuple[Any, ...]] = {}
+
     @asynccontextmanager
     async def block(*arguments: Any) -> AsyncIterator[Any]:
         steps.append(arguments[-1])
+        blocks[arguments[-1]] = arguments
         yield SimpleNamespace(endpoint=arguments[-1])
 
     def step(name: str) -> Any:
@@ -233,8 +236,11 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
         await settle()
         ran.set()
 
+    passed: dict[str, tuple[Any, ...]] = {}
+
     class Recorder:
-        def __init__(self, _client: object, component: str, host: str) -> None:
+        def __init__(self, client: Any, component: str, host: str) -> None:
+            assert client.endpoint == "moorage-node"
             steps.append((component, host))
 
         run = step("records")
@@ -243,10 +249,19 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
     monkeypatch.setattr(module, "CriClient", block)
     monkeypatch.setattr(module, "connected", block)
     monkeypatch.setattr(module, "EventRecorder", Recorder)
-    monkeypatch.setattr(module, "_options", lambda *_: "options")
+
+    def options(*arguments: Any) -> str:
+        passed["_options"] = arguments
+        return "options"
+
+    def this_machine(directory: Path, host: str) -> tuple[Path, str]:
+        return directory, host
+
+    monkeypatch.setattr(module, "read_host", lambda: "host")
+    monkeypatch.setattr(module, "this_machine", this_machine)
+    monkeypatch.setattr(module, "_options", options)
     monkeypatch.setattr(module, "run_node", run_node)
     monkeypatch.setattr(module, "raise_descriptor_limit", lambda: steps.append("descriptors"))
-    passed: dict[str, tuple[Any, ...]] = {}
 
     def record(name: str) -> Any:
         async def call(*arguments: Any) -> None:
@@ -272,6 +287,10 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
     announcer, announced, credentials = passed["_announce"]
     assert (announcer, announced) == (client, settings)
     assert credentials.admin == Credentials(layout).admin
+    settings_of, credentials_of, identity, _ = blocks["moorage-node"]
+    assert (settings_of, credentials_of, identity) == (settings, credentials, credentials.node)
+    assert passed["_options"] == (layout, settings, credentials, "host")
+    assert given["machine"] == (layout.node, "host")
     own_socket = () if cri else (tmp_path / "0a1b2c3d" / "engine.sock",)
     assert passed.get("_await_engine", ()) == own_socket
     own = f"unix://{tmp_path}/0a1b2c3d/engine.sock"

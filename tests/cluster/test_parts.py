@@ -41,11 +41,16 @@ from tests.cluster.test_settings import SETTINGS
 
 
 class Steps(list[Any]):
-    """What happened, in order."""
+    """What happened, in order, and the arguments of the last call of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arguments: dict[str, tuple[Any, ...]] = {}
 
     def call(self, name: str, answer: Any = None) -> Any:
-        async def call(*_: Any, **__: Any) -> Any:
+        async def call(*arguments: Any) -> Any:
             self.append(name)
+            self.arguments[name] = arguments
             return answer
 
         return call
@@ -58,8 +63,9 @@ class Steps(list[Any]):
 
     def block(self, name: str, answer: Any = None) -> Any:
         @asynccontextmanager
-        async def block(*_: Any, **__: Any) -> AsyncIterator[Any]:
+        async def block(*arguments: Any) -> AsyncIterator[Any]:
             self.append(name)
+            self.arguments[name] = arguments
             try:
                 yield answer
             finally:
@@ -232,6 +238,7 @@ async def test_without_an_engine_of_its_own_the_server_protects_its_ports(
     with pytest.raises(KeyError):
         await serve()
     assert steps == wanted
+    assert steps.arguments.get("gather", (layout.root,)) == (layout.root,)
 
 
 @pytest.mark.parametrize(
@@ -458,8 +465,11 @@ async def test_without_programs_there_are_no_images(
     monkeypatch.setattr(engine_part, "catalogue", catalogue)
     monkeypatch.setattr(engine_part, "import_images", steps.call("import"))
     engine: Any = SimpleNamespace(images="store")
+    warned: list[str] = []
+    monkeypatch.setattr(engine_part.log, "warning", lambda *_, reason: warned.append(str(reason)))
     await engine_part._bring_images(a_plan(tmp_path), engine)
     assert steps == []
+    assert len(warned) == 1
 
 
 @pytest.mark.parametrize("complaint", ["", "no route"])
@@ -493,6 +503,15 @@ async def test_the_engine_serves_once_its_images_are_there(
     ]  # fmt: skip
     assert made == [("run/0a1b2c3d", PASSABLE), ("run/0a1b2c3d/leases", 0o700)]
     assert bool(warned) == bool(complaint)
+    assert steps.arguments["host"] == (tmp_path,)
+    network_plan, host, configurations = steps.arguments["network"]
+    (options,) = steps.arguments["engine"]
+    assert (host, configurations) == (plan.host, plan.paths.cni)
+    # The port that was chosen is the engine's, and no pod can have it.
+    assert network_plan.listeners[-1] == Listener("engine", "127.0.0.1", options.stream_port)
+    assert replace(options, stream_port=0) == plan.options
+    brought, engine = steps.arguments["images"]
+    assert (brought.options, engine) == (options, serving)
 
 
 # What a part says to its supervisor.

@@ -20,12 +20,13 @@ from moorage.cluster.engine.plan import NoEngineError
 from moorage.cluster.engine.usage import engine_in_use, note_engine
 from moorage.cluster.errors import LeftoverError, StopError
 from moorage.cluster.layout import Layout
-from moorage.cluster.settings import save
+from moorage.cluster.settings import Settings, save
 from moorage.cluster.status import part_statuses
 from moorage.cluster.supervisor import running_pid
 from moorage.cluster.teardown import stop_supervisor
 from tests.cluster.holding import HOLDS
 from tests.cluster.test_settings import SETTINGS
+from tests.descriptors import open_descriptors
 
 OTHER = "unix:///run/x.sock"
 
@@ -39,7 +40,8 @@ class Machine:
         self.has_engine = True
         self.run = root / "run"
 
-        def plan(*_: Any) -> Any:
+        def plan(layout: Layout, settings: Settings, host: str) -> Any:
+            assert (layout, settings.cluster_id, host) == (self.layout, "0a1b2c3d", "host")
             if not self.has_engine:
                 raise NoEngineError("no conmon")
             return "plan"
@@ -49,10 +51,17 @@ class Machine:
         monkeypatch.setattr(teardown, "gather", self._coroutine("gather", "host"))
         monkeypatch.setattr(teardown, "prepare_host", self._coroutine("prepare", "host"))
         monkeypatch.setattr(teardown, "plan_engine", plan)
-        monkeypatch.setattr(teardown, "pod_network", lambda *_: "network")
-        monkeypatch.setattr(
-            teardown, "engine_paths", lambda *_: SimpleNamespace(run=self.run, leases=self.run)
-        )
+
+        def network(settings: Settings, leases: Path) -> str:
+            assert (settings.cluster_id, leases) == ("0a1b2c3d", self.run / "leases")
+            return "network"
+
+        def paths(layout: Layout, settings: Settings) -> Any:
+            assert (layout, settings.cluster_id) == (self.layout, "0a1b2c3d")
+            return SimpleNamespace(run=self.run, leases=self.run / "leases")
+
+        monkeypatch.setattr(teardown, "pod_network", network)
+        monkeypatch.setattr(teardown, "engine_paths", paths)
         monkeypatch.setattr(teardown, "current_cgroups", lambda: "cgroups")
         monkeypatch.setattr(teardown, "remove_mounts", lambda *arguments: self.steps.append(
             ("mounts", *arguments)))  # fmt: skip
@@ -66,9 +75,9 @@ class Machine:
 
         return call
 
-    async def clear(self, *, abandons_pods: bool = False, **changes: Any) -> list[str]:
+    async def clear(self, options: Any = None, **changes: Any) -> list[str]:
         settings = msgspec.structs.replace(SETTINGS, **changes)
-        await teardown.clear_host(self.layout, settings, abandons_pods=abandons_pods)
+        await teardown.clear_host(self.layout, settings, **(options or {}))
         assert engine_in_use(self.layout, settings) is None
         return [step[0] for step in self.steps]
 
@@ -111,6 +120,8 @@ async def test_pods_end_where_they_were_left(
     assert arguments["cgroups"] == ([root], "cgroups")
     if "end_pods" in arguments:
         assert arguments["end_pods"] == (OTHER, machine.layout, settings)
+    if "prepare" in arguments:
+        assert arguments["prepare"] == (machine.layout.root,)
     if "unprotect" in arguments:
         assert arguments["unprotect"] == ("network", "host")
         assert arguments["gather"] == (machine.layout.root,)
@@ -120,7 +131,7 @@ async def test_pods_end_where_they_were_left(
 
 async def test_pods_of_another_engine_can_be_left_to_it(machine: Machine) -> None:
     note_engine(machine.layout, OTHER)
-    assert await machine.clear(cri=OTHER, abandons_pods=True) == [*PORTS, *REST]
+    assert await machine.clear({"abandons_pods": True}, cri=OTHER) == [*PORTS, *REST]
 
 
 async def test_without_what_an_engine_needs_everything_is_swept(machine: Machine) -> None:
@@ -146,6 +157,18 @@ async def test_stopping_what_does_not_run(layout: Layout) -> None:
     assert not await stop_supervisor(layout)
 
 
+async def test_a_supervisor_that_has_just_ended_is_stopped(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(pid: int) -> None:
+        assert pid == 7
+        raise ProcessLookupError
+
+    monkeypatch.setattr(teardown, "running_pid", lambda _: 7)
+    monkeypatch.setattr(teardown, "Process", gone)
+    assert await stop_supervisor(layout)
+
+
 @pytest.mark.parametrize("kind", ["obedient", "stubborn"])
 def test_stopping(layout: Layout, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(teardown, "_STOP_S", 0.2)
@@ -157,8 +180,10 @@ def test_stopping(layout: Layout, monkeypatch: pytest.MonkeyPatch, kind: str) ->
         # What the file says is not asked: the kernel knows who holds it.
         layout.lock.write_text("1")
         assert running_pid(layout) == process.pid
+        before = open_descriptors()
         if kind == "obedient":
             assert asyncio.run(stop_supervisor(layout))
+            assert open_descriptors() == before
         else:
             with pytest.raises(StopError) as refused:
                 asyncio.run(stop_supervisor(layout))
@@ -210,20 +235,25 @@ async def test_pods_are_ended_by_a_process_of_its_own(
     machine: Machine, started: list[Any], abandons_pods: bool
 ) -> None:
     started.append(Child(0))
-    await teardown.clear_host_apart(machine.layout, SETTINGS, abandons_pods=abandons_pods)
+    options = {"abandons_pods": True} if abandons_pods else {}
+    await teardown.clear_host_apart(machine.layout, SETTINGS, **options)
     argv = (
         sys.executable, "-m", "moorage.cluster.teardown", str(machine.layout.root),
         *(["--abandon-pods"] if abandons_pods else []),
     )  # fmt: skip
     # What interrupts this process does not reach that one, which is interrupted on its own.
-    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "start_new_session": True}
-    assert started == [(argv, options)]
+    wanted = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "start_new_session": True}
+    assert started == [(argv, wanted)]
     assert machine.steps == []
 
 
 @pytest.mark.parametrize(
     ("output", "message"),
-    [(b"pod a stays\n", "pod a stays"), (b" \n", "pods were not ended: exit status 3")],
+    [
+        (b"pod a stays\n", "pod a stays"),
+        (b"\xff", "�"),
+        (b" \n", "pods were not ended: exit status 3"),
+    ],
 )
 async def test_what_that_process_could_not_end_is_an_error(
     machine: Machine, started: list[Any], output: bytes, message: str
@@ -297,3 +327,9 @@ def test_without_settings_no_host_is_cleared(
     monkeypatch.setattr(teardown, "configure", lambda _: None)
     assert teardown.main([str(layout.root)]) == 1
     assert capsys.readouterr().out == f"{layout.settings}: no such file\n"
+
+
+def test_the_module_is_a_program(layout: Layout) -> None:
+    argv = [sys.executable, "-m", "moorage.cluster.teardown", str(layout.root)]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (1, f"{layout.settings}: no such file\n")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -48,6 +50,7 @@ def naming(path: object) -> bytes:
     [
         (naming("/moorage-x/kubepods/poda/c1"), {"/moorage-x/kubepods/poda/c1"}),
         (naming("relative:slice:c1"), set()),
+        (naming("/x/kubepods"), {"/x/kubepods"}),
         # Every cgroup on the host is below the root: that is no path to remove.
         (naming("/"), set()),
         (naming("/a/../.."), set()),
@@ -81,10 +84,12 @@ def test_cgroups_go_with_empty_ones_above_and_below(tmp_path: Path) -> None:
     for hierarchy in (one, two):
         (hierarchy / "moorage-x" / "kubepods" / "poda" / "c1" / "inner").mkdir(parents=True)
         (hierarchy / "other" / "mine").mkdir(parents=True)
+        (hierarchy / "xy").mkdir()
+        (hierarchy / "y").mkdir()
     (two / "moorage-x" / "kubepods" / "podb").mkdir()
     cgroups = Cgroups(Layout.V1, hierarchies=(one, two))
-    remove_cgroups(["/moorage-x/kubepods/poda", "/moorage-x/gone"], cgroups)
-    assert sorted(path.name for path in one.iterdir()) == ["other"]
+    remove_cgroups(["/moorage-x/kubepods/poda", "/moorage-x/gone", "/xy"], cgroups)
+    assert sorted(path.name for path in one.iterdir()) == ["other", "y"]
     assert [path.name for path in (two / "moorage-x" / "kubepods").iterdir()] == ["podb"]
     assert (two / "other" / "mine").is_dir()
 
@@ -138,6 +143,94 @@ async def test_only_this_clusters_processes_are_ended(short_path: Path) -> None:
             process.wait()
             assert process.stdout is not None
             process.stdout.close()
+
+
+async def test_containers_end_before_the_monitors_that_reap_them(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[list[int]] = []
+    paths = engine_paths(short_path)
+
+    def monitors(directory: Path) -> list[int]:
+        assert directory == paths.engine.run
+        return [5, 6]
+
+    async def kill(pids: list[int]) -> None:
+        killed.append(pids)
+
+    module = importlib.import_module("moorage.cluster.engine.sweep")
+    monkeypatch.setattr(module, "_with_argument_below", monitors)
+    monkeypatch.setattr(module, "descendants", lambda pids: [5, 7, 6, 8] if pids == [5, 6] else [])
+    monkeypatch.setattr(module, "_kill", kill)
+    await end_processes(paths)
+    assert killed == [[7, 8], [5, 6]]
+
+
+async def test_processes_that_do_not_exit_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class StuckProcess:
+        def __init__(self, pid: int) -> None:
+            self.pid = pid
+
+        def send(self, number: int) -> None:
+            steps.append((self.pid, number))
+
+        async def ended(self) -> None:
+            await asyncio.get_running_loop().create_future()
+
+        def close(self) -> None:
+            steps.append((self.pid, "closed"))
+
+    steps: list[tuple[int, int | str]] = []
+    module = importlib.import_module("moorage.cluster.engine.sweep")
+    monkeypatch.setattr(module, "held", lambda pids: [StuckProcess(pid) for pid in pids])
+    monkeypatch.setattr(module, "_END_DEADLINE_S", 0.01)
+    with pytest.raises(LeftoverError, match=r"^some of the processes 5, 6 do not exit$"):
+        await module._kill([5, 6])
+    assert steps == [(5, 9), (6, 9), (5, "closed"), (6, "closed")]
+
+
+def test_mounts_that_cannot_be_made_private_are_not_unmounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Path) -> None:
+        raise OSError(22, "Invalid argument")
+
+    unmounted: list[Path] = []
+    module = importlib.import_module("moorage.cluster.engine.sweep")
+    monkeypatch.setattr(module, "isolate_below", refuse)
+    monkeypatch.setattr(module, "mounts_below", lambda *_: [SimpleNamespace(point=tmp_path)])
+    monkeypatch.setattr(module, "unmount", unmounted.append)
+    with pytest.raises(LeftoverError, match=r"cannot be made private: .*Invalid argument"):
+        remove_mounts(tmp_path)
+    assert unmounted == []
+
+
+def test_each_mount_is_isolated_and_unmounted_although_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[tuple[str, Path]] = []
+    mounts = [tmp_path / "a", tmp_path / "b"]
+
+    def unmount(point: Path) -> None:
+        steps.append(("unmount", point))
+        if point.name == "a":
+            raise OSError(16, "busy")
+        mounts.remove(point)
+
+    module = importlib.import_module("moorage.cluster.engine.sweep")
+    monkeypatch.setattr(module, "isolate_below", lambda path: steps.append(("below", path)))
+    monkeypatch.setattr(module, "isolate", lambda path: steps.append(("isolate", path)))
+    monkeypatch.setattr(
+        module, "mounts_below", lambda *_: [SimpleNamespace(point=path) for path in mounts]
+    )
+    monkeypatch.setattr(module, "unmount", unmount)
+    with pytest.raises(LeftoverError, match=f"^{tmp_path}/a cannot be unmounted$"):
+        remove_mounts(tmp_path)
+    assert steps == [
+        ("below", tmp_path),
+        ("isolate", tmp_path / "a"), ("unmount", tmp_path / "a"),
+        ("isolate", tmp_path / "b"), ("unmount", tmp_path / "b"),
+    ]  # fmt: skip
 
 
 def test_own_process_and_what_started_it_are_spared(short_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from moorage.cluster.engine import teardown
 from moorage.cluster.engine.plan import EnginePlan
-from moorage.cluster.engine.teardown import tear_down
+from moorage.cluster.engine.teardown import sweep, tear_down
 from moorage.engine import EngineOptions, running
 from tests.cluster.engine.engines import a_plan
 from tests.running import until
@@ -96,4 +96,88 @@ async def test_what_clusters_share_goes_with_the_last_of_them(
         place = shared / left
         place.mkdir() if left.endswith("/") else place.touch()
     await tear_down(plan)
+    assert shared.exists() == stays
+
+
+async def test_a_sweep_removes_in_order_what_each_step_needs_no_more(
+    plan: EnginePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[Any] = []
+
+    def step(name: str, *, is_async: bool = False) -> None:
+        async def call(*arguments: Any) -> None:
+            steps.append((name, *arguments))
+
+        plain = lambda *arguments: steps.append((name, *arguments))  # noqa: E731
+        monkeypatch.setattr(teardown, name, call if is_async else plain)
+
+    for name in ("end_processes", "remove"):
+        step(name, is_async=True)
+    for name in ("remove_cgroups", "remove_mounts", "remove_directory", "forget"):
+        step(name)
+    bundle = plan.paths.engine.bundle("c1")
+    bundle.mkdir(parents=True)
+    (bundle / "config.json").write_text('{"linux": {"cgroupsPath": "/m/pod/c1"}}')
+    await sweep(plan.paths, plan.host, plan.network, frozenset({"/m", ""}))
+    assert steps == [
+        ("end_processes", plan.paths),
+        ("remove_cgroups", {"/m", "/m/pod/c1"}, plan.host.cgroups),
+        ("remove_mounts", plan.paths.data),
+        ("remove_directory", plan.paths.run),
+        ("forget", plan.network, ("c1",)),
+        ("remove", plan.network, plan.host),
+    ]
+
+
+async def test_cgroups_of_pods_and_of_the_node_agent_are_swept(
+    plan: EnginePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept: list[Any] = []
+
+    async def keep(*arguments: Any) -> None:
+        swept.append(arguments)
+
+    async def end_by_engine(_: EnginePlan) -> None:
+        # The engine removes its bundles, which name the cgroups.
+        (bundle / "config.json").unlink()
+
+    monkeypatch.setattr(teardown, "sweep", keep)
+    monkeypatch.setattr(teardown, "_end_by_engine", end_by_engine)
+    bundle = plan.paths.engine.bundle("c1")
+    bundle.mkdir(parents=True)
+    (bundle / "config.json").write_text('{"linux": {"cgroupsPath": "/m/pod/c1"}}')
+    await tear_down(plan, cgroup_root="/m")
+    assert swept == [(plan.paths, plan.host, plan.network, {"/m", "/m/pod/c1"})]
+
+
+@pytest.mark.parametrize(
+    ("names", "is_unmounted", "calls", "stays"),
+    [
+        # The last cluster moves the hugetlb controller back.
+        (["hugetlb"], True, 1, False),
+        (["hugetlb"], False, 1, True),
+        (["hugetlb", "other-cluster/"], True, 0, True),
+        ([], True, 1, False),
+        (None, True, 0, False),
+    ],
+)
+async def test_the_last_cluster_moves_the_hugetlb_controller_back(
+    plan: EnginePlan, short_path: Path, monkeypatch: pytest.MonkeyPatch,
+    names: list[str] | None, is_unmounted: bool, calls: int, stays: bool,
+) -> None:  # fmt: skip
+    markers: list[Path] = []
+
+    def unmount(marker: Path) -> None:
+        markers.append(marker)
+        if is_unmounted:
+            marker.unlink(missing_ok=True)
+
+    monkeypatch.setattr(teardown, "unmount_hugetlb_v1", unmount)
+    shared = short_path / "shared"
+    if names is not None:
+        shared.mkdir()
+        for name in names:
+            (shared / name).mkdir() if name.endswith("/") else (shared / name).touch()
+    await tear_down(plan)
+    assert markers == [shared / "hugetlb"] * calls
     assert shared.exists() == stays

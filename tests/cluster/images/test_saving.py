@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from moorage.cluster.images import BUSYBOX, PAUSE
+from moorage.cluster.images import BUSYBOX, PAUSE, saving
 from moorage.cluster.images.saving import SaveError, save_archive
 from moorage.cluster.layout import Layout
+from moorage.cri import engine_pb
+from moorage.engine.images.oci_archive import digest
+from tests.cluster.hosts import a_host
 
 
 @pytest.fixture
@@ -80,6 +86,88 @@ async def test_unreachable_engine_is_an_error(layout: Layout, tmp_path: Path) ->
             layout, f"unix://{tmp_path}/none.sock", [BUSYBOX], tmp_path / "o.tar", overwrites=False
         )
     assert _names(layout.images) == []
+
+
+async def test_a_file_that_comes_while_images_are_saved_stays(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "out.tar"
+    save = saving._save_made
+
+    def save_slowly(*arguments: Any) -> Any:
+        target.write_text("theirs")
+        return save(*arguments)
+
+    monkeypatch.setattr(saving, "_save_made", save_slowly)
+    with pytest.raises(SaveError, match=r"out\.tar was created meanwhile: .*--force"):
+        await save_archive(layout, "", [BUSYBOX], target, overwrites=False)
+    assert target.read_text() == "theirs"
+    assert _names(tmp_path) == ["out.tar"]
+    await save_archive(layout, "", [BUSYBOX], target, overwrites=True)
+    assert names_in(target) == [BUSYBOX]
+    assert _names(tmp_path) == ["out.tar"]
+
+
+class FakeEngine:
+    """An engine that writes the archive itself; it lists the layers it may leave out."""
+
+    engine = SimpleNamespace(SaveImages="save")
+
+    def __init__(self) -> None:
+        self.endpoints: list[str] = []
+        self.requests: list[Any] = []
+        self.layers: set[str] = set()
+
+    def __call__(self, endpoint: str) -> FakeEngine:
+        self.endpoints.append(endpoint)
+        return self
+
+    async def __aenter__(self) -> FakeEngine:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def call(self, method: str, request: Any, *, timeout_s: float) -> Any:
+        assert (method, timeout_s) == ("save", 3600.0)
+        self.requests.append(request)
+        self.layers = set(_names(Path(request.known_layers)))
+        await asyncio.to_thread(Path(request.archive).write_text, "theirs")
+        image = engine_pb.SavedImage(name="a:1", id="sha256:1", is_exact=False)
+        return engine_pb.SaveImagesResponse(images=[image])
+
+
+async def test_an_engine_is_asked_for_images_and_given_the_layers_made_here(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = FakeEngine()
+    monkeypatch.setattr(saving, "CriClient", engine)
+    target = tmp_path / "out.tar"
+    saved = await save_archive(layout, "unix:///e.sock", ["a:1"], target, overwrites=False)
+    assert saved == (saving.Saved("a:1", "sha256:1", is_exact=False),)
+    assert engine.endpoints == ["unix:///e.sock"]
+    (request,) = engine.requests
+    assert list(request.images) == ["a:1"]
+    # Beside the target, so that it can be renamed, and not yet by its name.
+    assert Path(request.archive).parent == tmp_path
+    assert Path(request.archive).name.startswith(".out.tar.")
+    wanted = {digest(layer) for image in await saving._made_here(layout) for layer in image.layers}
+    assert {f"sha256:{name}" for name in engine.layers} == wanted
+    assert target.read_text() == "theirs"
+    assert _names(layout.images) == []
+
+
+async def test_without_programs_nothing_is_made_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gather(_: Path) -> Any:
+        return a_host(tools={})
+
+    monkeypatch.setattr(saving, "gather", gather)
+    with pytest.raises(SaveError, match="there are none"):
+        await save_archive(
+            Layout(tmp_path / "d"), "", [BUSYBOX], tmp_path / "o.tar", overwrites=False
+        )
 
 
 def _names(directory: Path) -> list[str]:

@@ -44,7 +44,7 @@ class FakeMachine:
         monkeypatch.setattr(setup, "_CNI_CACHE", self.cache)
         self.program("ip", f'(echo "ip $*"; cat) >> {self._said}')
         self.program("iptables-save", f"cat {self.rules}")
-        self.program("iptables-restore", f'(echo "restore"; cat) >> {self._said}')
+        self.program("iptables-restore", f'(echo "restore $*"; cat) >> {self._said}')
 
     def host(self, **fields: Any) -> Inventory:
         """Return the host's facts; its programs are on no other path than the one in them."""
@@ -70,6 +70,8 @@ async def test_a_first_start_makes_everything(machine: FakeMachine, tmp_path: Pa
     assert "link set moor-0a1b2c3d mtu 1450 up" in machine.said
     assert "addr replace 198.51.100.1/24 brd + dev moor-0a1b2c3d" in machine.said
     assert f":{CHAIN} - [0:0]" in machine.said
+    # Rules of others stay, and other programs may hold the lock for a while.
+    assert "restore --noflush --wait 10\n" in machine.said
     document = json.loads((tmp_path / "a b" / "cni" / FILE_NAME).read_text())
     assert [plugin["type"] for plugin in document["plugins"]] == ["bridge", "portmap"]
     assert [path.name for path in (tmp_path / "a b" / "cni").iterdir()] == [FILE_NAME]
@@ -122,9 +124,22 @@ async def test_removal_asks_again_when_a_plugin_was_at_work(
         f"if [ -e {tried} ]; then : > {machine.rules}; else touch {tried}; exit 1; fi",
     )
     (machine.interfaces / OURS.bridge).mkdir()
+    machine.cache.mkdir()
+    (machine.cache / "moorage-0a1b2c3d-c-eth0").touch()
     await remove(OURS, machine.host())
     assert machine.rules.read_text() == ""
+    assert list(machine.cache.iterdir()) == []
     assert "ip link delete moor-0a1b2c3d" in machine.said
+
+
+async def test_rules_that_cannot_be_removed_are_an_error(
+    machine: FakeMachine, tmp_path: Path
+) -> None:
+    machine.rules.write_text(nat(f"-A POSTROUTING -j {CHAIN}", chains=(CHAIN,)))
+    machine.program("iptables-restore", f"echo x >> {tmp_path}/tried; echo no >&2; exit 4")
+    with pytest.raises(CommandError, match=r"iptables-restore.*no"):
+        await remove(OURS, machine.host())
+    assert len((tmp_path / "tried").read_text().split()) == 3
 
 
 async def test_removal_of_a_missing_network_is_no_error(machine: FakeMachine) -> None:
