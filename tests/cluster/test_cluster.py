@@ -29,11 +29,11 @@ from moorage.cluster import (
     start,
     teardown,
 )
-from moorage.cluster.cluster import HostCheck
+from moorage.cluster.cluster import READY_S, HostCheck
 from moorage.cluster.completion import complete
 from moorage.cluster.layout import Layout
 from moorage.cluster.reservations import Reservations
-from moorage.cluster.settings import save
+from moorage.cluster.settings import load, save
 from moorage.cri import UnusableEngineError
 from tests.cli.moor import locked
 from tests.cluster.test_settings import SETTINGS
@@ -52,17 +52,20 @@ class Steps:
         monkeypatch.setattr(teardown, "stop_supervisor", self.stop)
         monkeypatch.setattr(teardown, "clear_host", self.clear)
 
-    async def start(self, _layout: Layout, _within_s: float, reservations: Any) -> None:
+    async def start(self, layout: Layout, within_s: float, reservations: Any) -> None:
+        assert (layout.settings.is_file(), within_s) == (True, READY_S)
         self.steps.append("start")
         self.reserved.append(len(reservations.descriptors) if reservations else 0)
         if self.failure is not None:
             raise self.failure
 
-    async def stop(self, _layout: Layout) -> bool:
+    async def stop(self, layout: Layout) -> bool:
+        assert layout.settings.is_file()
         self.steps.append("stop")
         return True
 
-    async def clear(self, _layout: Layout, _settings: Settings, *, abandons_pods: bool) -> None:
+    async def clear(self, layout: Layout, settings: Settings, *, abandons_pods: bool) -> None:
+        assert settings == load(layout.settings)
         self.steps.append("abandon" if abandons_pods else "clear")
 
 
@@ -76,6 +79,7 @@ async def test_a_cluster_is_created_started_stopped_and_deleted(
 ) -> None:
     async with Cluster(tmp_path / "c", PLANE) as cluster:
         assert steps.steps == ["start"]
+        assert cluster.find_settings() == cluster.settings
         assert cluster.settings.name == "moorage"
         assert cluster.kubeconfig.is_file()
         assert cluster.access.server == cluster.settings.server
@@ -84,6 +88,17 @@ async def test_a_cluster_is_created_started_stopped_and_deleted(
     cluster.delete()
     assert not cluster.directory.exists()
     assert cluster.find_settings() is None
+
+
+def test_a_deleted_cluster_gives_its_user_ids_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten: list[Path] = []
+    monkeypatch.setattr("moorage.linux.id_register.forget", forgotten.append)
+    cluster = Cluster(tmp_path / "c", PLANE)
+    cluster.create()
+    cluster.delete()
+    assert forgotten == [tmp_path / "c" / "node" / "pods"]
 
 
 def test_outside_an_event_loop_a_plain_block_does_the_same(steps: Steps, tmp_path: Path) -> None:
@@ -203,16 +218,54 @@ def test_what_a_failed_creation_reserved_is_released(
     assert cluster._reservations is None
 
 
-def test_a_second_creation_releases_what_the_first_reserved(tmp_path: Path) -> None:
+def test_clients_name_themselves(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "c", PLANE)
     cluster.create()
+    assert cluster.client()._user_agent == "moorage"
+    assert cluster.client("test")._user_agent == "test"
+
+
+def test_a_second_creation_releases_what_the_first_reserved(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "c", PLANE)
+    assert cluster.create() == cluster.settings
     first = cluster._reservations
     assert first is not None
     assert first.descriptors
     cluster.create()
     assert first.descriptors == ()
-    assert cluster._reservations is not first
+    second = cluster._reservations
+    assert second is not None
+    assert second is not first
+    assert second.descriptors
+
+
+async def test_a_stop_releases_what_a_creation_reserved(steps: Steps, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "c", PLANE)
+    cluster.create()
+    reservations = cluster._reservations
+    assert reservations is not None
+    assert await cluster.stop()
+    assert reservations.descriptors == ()
+    assert steps.steps == ["stop", "clear"]
+
+
+def test_a_cluster_in_the_foreground_keeps_its_reservations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(
+        "moorage.cluster.supervise.become_supervisor", lambda *arguments: calls.append(arguments)
+    )
+    cluster = Cluster(tmp_path / "c", PLANE)
+    cluster.create()
+    reservations = cluster._reservations
+    assert reservations is not None
+    cluster.run_in_foreground("/home/me/.kube/config")
     cluster._release()
+    cluster.run_in_foreground()
+    assert calls[0] == (cluster.layout, reservations, "/home/me/.kube/config")
+    layout, none, merged_into = calls[1]
+    assert (layout, none.descriptors, merged_into) == (cluster.layout, (), "")
 
 
 def test_a_cluster_without_choices_takes_the_defaults(tmp_path: Path) -> None:

@@ -53,6 +53,25 @@ async def test_a_file_that_cannot_be_executed_has_a_complaint(tmp_path: Path) ->
     assert "format" in (await find_tools(str(tmp_path)))["crun"].complaint.lower()
 
 
+def test_where_network_plugins_are_looked_for() -> None:
+    assert tuple(map(str, tools.CNI_DIRECTORIES)) == (
+        "/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"
+    )  # fmt: skip
+    assert CNI_NEEDED == ("bridge", "host-local", "loopback", "portmap")
+
+
+async def test_each_tool_is_asked_for_its_version_in_its_way(tmp_path: Path) -> None:
+    for name in tools.TOOLS:
+        write_program(tmp_path, name, 'echo "1.0.$#" $1')
+    versions = await find_tools(str(tmp_path))
+    asked = {name: tuple(arguments) for name, arguments in tools.TOOLS.items()}
+    assert asked == dict.fromkeys(
+        ("conmon", "skopeo", "runc", "crun", "runsc", "iptables", "catatonit"), ("--version",)
+    ) | {"ip": ("-V",), "busybox": ()}
+    for name, tool in versions.items():
+        assert tool == tools.Tool(tmp_path / name, f"1.0.{len(asked[name])}")
+
+
 def test_the_directory_with_most_plugins_is_taken(tmp_path: Path) -> None:
     empty, some, full = (tmp_path / name for name in ("empty", "some", "full"))
     for directory, names in ((empty, ()), (some, CNI_NEEDED[:2]), (full, CNI_NEEDED)):
@@ -68,7 +87,7 @@ def test_the_directory_with_most_plugins_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "is_usable", "complaint"),
     [
-        ("exit 0", True, ""),
+        ('[ "$*" = "-w 2 -t nat -S POSTROUTING" ]', True, ""),
         ("echo 'Permission denied (you must be root)' >&2; exit 4", False, "Permission denied"),
         ('echo "can\'t initialize iptables table nat" >&2; exit 3', False, "can't initialize"),
         (None, False, "not on PATH"),

@@ -24,6 +24,10 @@ ROOT = write_layer(
 )
 
 
+# As far as its last entry goes, without the zero blocks that follow.
+UNENDED = ROOT[: -(-len(ROOT.rstrip(b"\0")) // 512) * 512]
+
+
 def _sum(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
@@ -54,6 +58,8 @@ def test_an_archive_becomes_an_image_that_the_engine_reads(tmp_path: Path, kind:
     assert (blob.digest, blob.compression, blob.length) == (layer.digest, kind, len(content))
     configuration = json.loads(image.configuration)
     assert configuration["config"]["Cmd"] == ["/bin/sh"]
+    (path,) = configuration["config"]["Env"]
+    assert path.startswith("PATH=/usr/local/sbin:")
     assert configuration["architecture"] == "amd64"
 
 
@@ -74,10 +80,23 @@ def test_a_root_without_a_shell_starts_nothing_by_itself(tmp_path: Path) -> None
         (gzip.compress(ROOT)[:-20], "is not a tar archive"),
         (b"\xfd7zXZ\x00" + b"x" * 100, "is packed with xz"),
         (b"BZh91AY" + b"x" * 100, "is packed with bzip2"),
+        (UNENDED, "truncated: the zero blocks at its end are missing"),
+        (ROOT + b"x" * 512, "truncated: the zero blocks at its end are missing"),
         (bytes(10240), "holds no files"),
         (write_layer({"oci-layout": File(b"{}"), "index.json": File(b"{}")}), "moor image load"),
     ],
-    ids=["text", "empty", "cut", "cut gzip", "xz", "bzip2", "no files", "an image"],
+    ids=[
+        "text",
+        "empty",
+        "cut",
+        "cut gzip",
+        "xz",
+        "bzip2",
+        "no end",
+        "more after the end",
+        "no files",
+        "an image",
+    ],
 )
 def test_invalid_root_file_system_is_rejected(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "root").write_bytes(content)
@@ -90,6 +109,19 @@ def test_names_with_a_leading_slash_or_dot_count_alike(tmp_path: Path) -> None:
         for name in ("./usr", "./usr/bin", "/usr/bin/sh"):
             archive.addfile(tarfile.TarInfo(name), io.BytesIO())
     assert read_rootfs(tmp_path / "root").has_shell
+
+
+@pytest.mark.parametrize("shell", ["bin/sh", "usr/bin/sh"])
+def test_a_root_with_a_shell_may_hold_files_of_an_image_too(tmp_path: Path, shell: str) -> None:
+    (tmp_path / "root").write_bytes(write_layer({"manifest.json": File(b"{}"), shell: File(b"x")}))
+    assert read_rootfs(tmp_path / "root").has_shell
+
+
+@pytest.mark.parametrize("name", ["index.json", "manifest.json", "oci-layout"])
+def test_an_archive_of_an_image_is_no_root_file_system(tmp_path: Path, name: str) -> None:
+    (tmp_path / "root").write_bytes(write_layer({name: File(b"{}"), "blobs/sha256/1": File(b"")}))
+    with pytest.raises(RootfsError, match="is an image already; `moor image load` loads it"):
+        read_rootfs(tmp_path / "root")
 
 
 def test_a_directory_alone_is_a_root_file_system(tmp_path: Path) -> None:

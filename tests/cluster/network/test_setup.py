@@ -13,11 +13,13 @@ import pytest
 from moorage.cluster.host import CniPlugins, Firewall, Inventory
 from moorage.cluster.network import (
     NetworkError,
+    external,
     forget,
     protect,
     remove,
     set_up,
     setup,
+    subnet,
     unprotect,
 )
 from moorage.cluster.network.conflist import FILE_NAME
@@ -61,6 +63,13 @@ class FakeMachine:
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
     return FakeMachine(tmp_path, monkeypatch)
+
+
+def test_places_of_the_kernel_and_of_cni() -> None:
+    assert str(setup._INTERFACES) == "/sys/class/net"
+    assert str(setup._CNI_CACHE) == "/var/lib/cni/results"
+    assert str(subnet.ROUTES) == "/proc/net/route"
+    assert str(external.CNI_CONFIGURATIONS) == "/etc/cni/net.d"
 
 
 async def test_a_first_start_makes_everything(machine: FakeMachine, tmp_path: Path) -> None:
