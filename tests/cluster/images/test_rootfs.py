@@ -124,6 +124,13 @@ def test_an_archive_of_an_image_is_no_root_file_system(tmp_path: Path, name: str
         read_rootfs(tmp_path / "root")
 
 
+def test_files_without_entries_of_their_directories_are_a_root_file_system(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "root", "w") as archive:
+        for name in ("srv/app", "xbin/sh", "./opt/bin/sh"):
+            archive.addfile(tarfile.TarInfo(name), io.BytesIO())
+    assert not read_rootfs(tmp_path / "root").has_shell
+
+
 def test_a_directory_alone_is_a_root_file_system(tmp_path: Path) -> None:
     (tmp_path / "root").write_bytes(write_layer({"srv": Directory()}))
     assert not read_rootfs(tmp_path / "root").has_shell

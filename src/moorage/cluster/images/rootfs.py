@@ -121,7 +121,7 @@ def _names(stream: _Reader) -> Iterator[str]:
             name = posixpath.normpath(entry.name).lstrip("/")
             if name in _IMAGE_FILES | _SHELLS:
                 yield name
-            elif "/" not in name:
+            else:
                 yield "…"
             archive.members.clear()
 
