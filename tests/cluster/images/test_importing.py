@@ -65,6 +65,18 @@ async def test_the_archive_goes_also_when_it_is_refused(store: Any, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240
 
 
+async def test_the_error_of_an_archive_that_cannot_be_written_is_raised(
+    store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> bytes:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(importing, "write_archive", fail)
+    with pytest.raises(OSError, match="No space left"):
+        await import_images(IMAGES, store, tmp_path / "images.tar")
+    assert store.loaded == []
+
+
 BOX, PAUSE = Path("/usr/bin/busybox"), Path("/usr/bin/catatonit")
 
 

@@ -17,7 +17,7 @@ from moorage.cluster.images.saving import SaveError, save_archive
 from moorage.cluster.layout import Layout
 from moorage.cri import engine_pb
 from moorage.engine.images.oci_archive import digest
-from tests.cluster.hosts import a_host
+from tests.cluster.hosts import a_host, tools_without
 
 
 @pytest.fixture
@@ -155,6 +155,22 @@ async def test_an_engine_is_asked_for_images_and_given_the_layers_made_here(
     assert {f"sha256:{name}" for name in engine.layers} == wanted
     assert target.read_text() == "theirs"
     assert _names(layout.images) == []
+
+
+async def test_images_are_made_of_the_programs_of_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gather(root: Path) -> Any:
+        assert root == tmp_path
+        return a_host(tools=tools_without("runc"))
+
+    async def catalogue(*programs: Path | None) -> Any:
+        return programs
+
+    monkeypatch.setattr(saving, "gather", gather)
+    monkeypatch.setattr(saving, "catalogue", catalogue)
+    made: Any = await saving._made_here(Layout(tmp_path))
+    assert made == (Path("/usr/bin/busybox"), Path("/usr/bin/catatonit"))
 
 
 async def test_without_programs_nothing_is_made_here(

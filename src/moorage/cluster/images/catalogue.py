@@ -134,7 +134,6 @@ def _busybox_pause(busybox: Busybox) -> Image:
 def _busybox_files(busybox: Busybox) -> dict[str, Entry]:
     # Hard links, as in the published image: masking /bin/ls masks no other command.
     commands = {f"bin/{name}": HardLink("bin/busybox") for name in busybox.commands}
-    commands.pop("bin/busybox", None)
     return {
         **_DIRECTORIES,
         **{path: File(content) for path, content in _ACCOUNTS.items()},
