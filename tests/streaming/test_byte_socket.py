@@ -118,3 +118,29 @@ async def test_the_clients_close_ends_the_stream() -> None:
         assert await websocket.receive_bytes() == b"some"
         await websocket.close()
         await asyncio.wait_for(ended.wait(), WITHIN_S)
+
+
+async def test_a_message_of_the_client_does_not_end_the_stream() -> None:
+    may_go_on = asyncio.Event()
+
+    async def halting() -> AsyncIterator[bytes]:
+        await may_go_on.wait()
+        yield b"some"
+
+    async def handle(request: web.Request) -> web.WebSocketResponse:
+        return await send_bytes(request, BINARY, halting())
+
+    async with (
+        asyncio.timeout(WITHIN_S),
+        serving(handle) as url,
+        aiohttp.ClientSession() as client,
+        client.ws_connect(url, protocols=(BINARY,), autoping=False) as websocket,
+    ):
+        assert await websocket.receive_bytes() == b""
+        await websocket.send_bytes(b"ignored")
+        # Its answer shows that the message before it was taken.
+        await websocket.ping()
+        assert (await websocket.receive()).type is aiohttp.WSMsgType.PONG
+        may_go_on.set()
+        assert await websocket.receive_bytes() == b"some"
+        assert (await websocket.receive()).type is aiohttp.WSMsgType.CLOSE

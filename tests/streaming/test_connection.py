@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from moorage.streaming.connection import Connection
+from moorage.streaming.connection import Connection, _keep_alive
 from tests.streaming.pairs import connected, read_all, read_exactly
 
 MEBIBYTE = 1 << 20
@@ -153,3 +153,18 @@ async def test_dead_peers_are_looked_for() -> None:
         assert own.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
         assert [own.getsockopt(socket.IPPROTO_TCP, option) for option in options] == [15, 15, 9]
+        assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+
+
+async def test_unix_sockets_and_transports_without_a_socket_have_no_tcp_options() -> None:
+    _keep_alive(None)
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours, theirs:
+        _keep_alive(ours)
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 0
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_unix_connection(Connection, sock=ours)
+        await connection.write(b"bytes")
+        assert theirs.recv(16) == b"bytes"
+        connection.abort()
+        await connection.closed

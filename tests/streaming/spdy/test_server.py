@@ -10,6 +10,7 @@ import pytest
 
 from moorage.streaming.connection import Connection
 from moorage.streaming.deadlines import IdleTimer
+from moorage.streaming.inbox import LIMIT_BYTES
 from moorage.streaming.spdy import ServerSession, SpdySession, SpdyStream
 from moorage.streaming.spdy.frames import (
     FIN,
@@ -27,6 +28,7 @@ from moorage.streaming.spdy.frames import (
     ping_frame,
     reset_frame,
 )
+from tests.clocks import settle
 from tests.streaming.pairs import connected
 
 DEADLINE_S = 5.0
@@ -176,6 +178,35 @@ async def test_data_for_a_stream_that_is_over_is_passed_over() -> None:
         await server.streams[0].reset()
         await server.client.write(data_frame(1, b"late") + ping_frame(1))
         await server.control(FrameType.PING)
+
+
+async def test_a_stream_that_this_side_resets_drops_what_was_received() -> None:
+    async with served() as server:
+        await server.open(1)
+        await server.open(3)
+        await server.client.write(data_frame(1, b"unread") + ping_frame(1))
+        for kind in (FrameType.SYN_REPLY, FrameType.SYN_REPLY, FrameType.PING):
+            await server.control(kind)
+        other_reader = asyncio.ensure_future(server.streams[1].read())
+        for stream in server.streams:
+            await stream.reset()
+        assert await server.streams[0].read() == b""
+        async with asyncio.timeout(DEADLINE_S):
+            assert await other_reader == b""
+        with pytest.raises(ConnectionResetError, match="stream 1 has been ended by this side"):
+            await server.streams[0].write(b"x")
+
+
+async def test_a_reset_of_a_full_stream_lets_the_session_go_on() -> None:
+    async with served() as server:
+        await server.open(1)
+        stream = await server.stream(0)
+        feeding = asyncio.ensure_future(stream.take(b"x" * LIMIT_BYTES, is_last=False))
+        await settle()
+        assert not feeding.done()
+        await stream.reset()
+        async with asyncio.timeout(DEADLINE_S):
+            await feeding
 
 
 async def test_a_reset_loses_one_stream_after_what_came_before() -> None:
