@@ -58,6 +58,16 @@ def test_some_choices_may_change(layout: Layout) -> None:
     assert open_cluster(layout, Choices(has_node=False)) == changed
 
 
+def test_a_host_that_moved_to_another_network_has_its_new_address(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(creation, "require_port", lambda *_: None)
+    monkeypatch.setattr(creation, "free_port", lambda port, *_: port)
+    for address in ("192.0.2.7", "198.51.100.7"):
+        monkeypatch.setattr(creation, "host_ip", lambda address=address: address)
+        assert open_cluster(layout, Choices(node_name="n1")).node_ip == address
+
+
 def test_a_start_without_a_node_is_not_remembered(layout: Layout) -> None:
     open_cluster(layout, Choices(node_name="n1", has_node=False))
     assert open_cluster(layout, Choices()).has_node
@@ -149,6 +159,32 @@ def test_clusters_that_start_at_once_choose_different_ports_and_networks(tmp_pat
         assert len({getattr(cluster_settings, field) for cluster_settings in made}) == len(made), (
             field
         )
+
+
+def test_pods_get_a_network_beside_the_service_network(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(creation, "host_routes", lambda: ())
+    made = open_cluster(layout, Choices(node_name="n1", service_network="10.244.0.0/16"))
+    assert (made.service_network, made.pod_network) == ("10.244.0.0/16", "10.245.0.0/24")
+
+
+@pytest.mark.parametrize(
+    ("pid", "error", "message"),
+    [(7, AlreadyRunningError, "process 7"), (None, SettingsError, "port 6443 is in use")],
+)
+def test_a_port_that_the_cluster_itself_has_means_that_it_runs(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, pid: int | None,
+    error: type[Exception], message: str,
+) -> None:  # fmt: skip
+    def taken(*_: Any) -> None:
+        raise SettingsError("port 6443 is in use")
+
+    monkeypatch.setattr(creation, "require_port", taken)
+    monkeypatch.setattr(creation, "running_pid", lambda given: pid if given == layout else None)
+    with pytest.raises(error, match=message):
+        open_cluster(layout, Choices(node_name="n1"))
+    assert not layout.root.exists()
 
 
 def test_port_reserved_by_another_cluster_is_rejected(
@@ -338,7 +374,10 @@ def test_every_choice_is_a_setting(layout: Layout, monkeypatch: pytest.MonkeyPat
         "image_verification": "AlwaysVerify", "image_allowlist": ("a/*",),
         "gates": {"RuntimeClass": False}, "registry_mirrors": {"docker.io": "https://m.example"},
     }  # fmt: skip
-    made = open_cluster(layout, Choices(**chosen))
+    with Reservations() as reservations:
+        made = open_cluster(layout, Choices(**chosen), reservations)
+        # Nothing is looked for that was chosen.
+        assert reservations.descriptors == ()
     assert made == Settings(
         cluster_id=made.cluster_id,
         node_ip="192.0.2.7",
