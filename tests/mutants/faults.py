@@ -116,7 +116,7 @@ class _Finder(ast.NodeVisitor):
         self._body(node.body)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        if not any(_name(base) == "Protocol" for base in node.bases):
+        if not any(_is_typing_protocol(base) for base in node.bases):
             self._body(node.body)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -380,6 +380,12 @@ def _name(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_typing_protocol(base: ast.expr) -> bool:
+    # Not `asyncio.Protocol`, whose classes do the work.
+    is_of_asyncio = isinstance(base, ast.Attribute) and _name(base.value) == "asyncio"
+    return _name(base) == "Protocol" and not is_of_asyncio
 
 
 def _is_number(node: ast.expr) -> bool:

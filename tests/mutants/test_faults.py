@@ -45,6 +45,10 @@ def changed(source: str) -> set[str]:
         ("try:\n    f()\nfinally:\n    g()\n", "try:\n    f()\nfinally:\n    pass\n"),
         ("x = [a for a in b if a]\n", "x = [a for a in b if True]\n"),
         ("x = {'a': b, 'c': d}\n", "x = {'c': d}\n"),
+        (
+            "class A(asyncio.Protocol):\n    x = a < b\n",
+            "class A(asyncio.Protocol):\n    x = (a <= b)\n",
+        ),
     ],
 )
 def test_a_fault_replaces_one_node(source: str, faulty: str) -> None:
@@ -68,6 +72,7 @@ def test_a_fault_replaces_one_node(source: str, faulty: str) -> None:
         "x = max(a, b)\n",
         "x = f(total=_REQUEST_TIMEOUT_S)\n",
         "class A(Protocol):\n    def f(self): return 1 < 2\n",
+        "class A(typing.Protocol[T]):\n    def f(self): return 1 < 2\n",
         "if TYPE_CHECKING:\n    import a\n",
         "class A:\n    def __repr__(self): return self.a + self.b\n",
     ],
