@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 
 from moorage.api.conditions import is_ready
+from moorage.api.events import Event
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.client import Client
@@ -201,6 +203,33 @@ async def test_row_of_a_pod(
     assert await shown._row(pod) == row
     script = ["sh", "-c", DETECTION_SCRIPT]
     assert calls == ([(client, "default", "web", script)] if is_ready else [])
+
+
+def test_a_start_is_measured_from_the_first_event_to_the_first_readiness(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moments = iter([10.0, 11.0, 12.5, 14.0, 15.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(moments))
+    shown = Demo(cast(Client, None), [], lambda _: None)
+    for ready in ("False", "False", "True", "False", "True"):
+        pod = a_pod("n1", PodScheduled="True", Ready=ready)
+        metadata = msgspec.structs.replace(pod.metadata, name="web")
+        shown._on_pod(None, msgspec.structs.replace(pod, metadata=metadata))
+    assert (shown._created_s, shown._ready_s) == ({"web": 10.0}, {"web": 12.5})
+
+
+def test_a_warning_that_expires_is_no_news() -> None:
+    lines: list[str] = []
+    shown = Demo(cast(Client, None), [], lines.append)
+    wire = {
+        "involvedObject": {"kind": "Pod", "name": "web"}, "type": "Warning", "reason": "Failed",
+        "message": "no image",
+    }  # fmt: skip
+    event = msgspec.convert(wire, Event)
+    shown._on_event(event, None)
+    assert lines == []
+    shown._on_event(None, event)
+    assert lines == ["pod web: Failed: no image"]
 
 
 def test_the_same_progress_is_reported_once() -> None:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from moorage.cluster import doctor
 from moorage.cluster.doctor import Finding, State, _installation, can_run_pods, examine
 from moorage.cluster.host import Cgroups, CniPlugins, Disk, Firewall, Kernel, Layout, Tool
+from moorage.cluster.host.tools import TOOLS
 from moorage.handlers import Handler
 from moorage.handlers.program_probe import Program
 from moorage.handlers.templates import generate
@@ -253,3 +256,29 @@ def test_generated_files_of_an_earlier_version_are_named(
     assert finding.state is State.WARNING
     assert f"passes the pods' annotations {pattern} to the runtime" in finding.meaning
     assert finding.remedy.startswith(f"rm {file}, and `moor down --keep-pods` and `moor up`")
+
+
+def test_each_file_that_an_engine_runs_or_reads_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "odd.toml"
+    file.touch()
+
+    def distrust(path: Path) -> Any:
+        return SimpleNamespace(path=path, problem="is bad", remedy=f"fix {path}")
+
+    monkeypatch.setattr(doctor, "distrust", distrust)
+    host = a_host(tools=tools_without(*(TOOLS.keys() - {"crun", "runc"})))
+    found = [entry for entry in examine(host, (RUNC,), (tmp_path,)) if "refused" in entry.meaning]
+    paths = {
+        "handler file": file,
+        "program runc": Path("/usr/bin/runc"),
+        "program crun": Path("/usr/bin/crun"),
+        "network plugins": Path("/opt/cni/bin"),
+    }
+    assert found == [
+        Finding(subject, State.WARNING, f"{path} is refused: {path} is bad", f"fix {path}")
+        for subject, path in paths.items()
+    ]
+    bare = a_host(cni=CniPlugins(None), tools={})
+    assert not any("refused" in entry.meaning for entry in examine(bare, (RUNC,)))

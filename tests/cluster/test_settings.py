@@ -210,3 +210,16 @@ def test_port_that_cannot_be_used_is_not_reserved(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(SettingsError):
             require_port(port, "127.0.0.1", "--api-port", ours)
         assert ours.descriptors == ()
+
+
+def test_a_port_whose_last_connection_has_just_ended_is_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        client = socket.create_connection(("127.0.0.1", port))
+        accepted, _ = server.accept()
+        # The side that closes first keeps the port in TIME_WAIT.
+        accepted.close()
+        assert client.recv(1) == b""
+        client.close()
+    with Reservations() as reservations:
+        require_port(port, "127.0.0.1", "--api-port", reservations)
