@@ -21,6 +21,7 @@ from aiohttp import web
 
 from moorage.cluster.certificates import Authority, Subject
 from moorage.serving import Acceptor, Limits, acceptor, prove
+from moorage.serving.limits import ConnectionTable
 
 WITHIN_S = 20.0
 
@@ -77,6 +78,7 @@ class Listener(socket.socket):
         self.refused = asyncio.Event()
         self._peer = peer
         self._own = own
+        self.accepted: list[socket.socket] = []
 
     def accept(self) -> tuple[socket.socket, Any]:
         if self.is_exhausted:
@@ -86,6 +88,7 @@ class Listener(socket.socket):
         accepted, peer = super().accept()
         connection = _Accepted(fileno=accepted.detach())
         connection.own = self._own
+        self.accepted.append(connection)
         return connection, (self._peer or peer[0], peer[1])
 
 
@@ -130,6 +133,85 @@ async def test_a_connection_is_counted_until_it_has_ended() -> None:
             writer.close()
         await served.until_open(0)
         assert await served.ask() == b"HTTP/1.1 200 OK"
+
+
+async def test_no_socket_can_block_the_event_loop() -> None:
+    listener = Listener()
+    listener.setblocking(True)
+    blocking: list[bool] = []
+
+    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+        blocking.extend(connection.getblocking() for connection in listener.accepted)
+        return web.Response(text="hello")
+
+    async with serving(Limits(), answer, listener) as served:
+        assert not listener.getblocking()
+        assert await served.ask() == b"HTTP/1.1 200 OK"
+    assert blocking == [False]
+
+
+class FakeProtocol:
+    """A protocol that is aborted, as the table's place does it."""
+
+    is_waiting = True
+
+    def __init__(self) -> None:
+        self.aborted = 0
+
+    def abort(self) -> None:
+        self.aborted += 1
+
+
+async def test_an_open_connection_is_dropped_by_its_protocol_alone() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.setblocking(False)
+        opening = acceptor._Opening(ours)
+        opening.task = asyncio.ensure_future(asyncio.get_running_loop().create_future())
+        assert opening.is_waiting()
+        protocol: Any = FakeProtocol()
+        opening.protocol = protocol
+        for is_waiting in (True, False):
+            protocol.is_waiting = is_waiting
+            assert opening.is_waiting() is is_waiting
+        opening.abort()
+        await asyncio.sleep(0)
+        assert protocol.aborted == 1
+        assert not opening.task.cancelled()
+        with pytest.raises(BlockingIOError):
+            theirs.recv(1)
+        # Before it is open, the socket and the task that opens it are ended.
+        opening.protocol = None
+        opening.abort()
+        assert theirs.recv(1) == b""
+        with pytest.raises(asyncio.CancelledError):
+            await opening.task
+    # Closed already: no error.
+    opening.abort()
+
+
+async def test_a_handshake_that_is_dropped_ends_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[Any] = []
+    admit = ConnectionTable.admit
+
+    def record(table: Any, place: Any) -> bool:
+        places.append(place)
+        return admit(table, place)
+
+    monkeypatch.setattr(ConnectionTable, "admit", record)
+    tls, _ = _tls(tmp_path)
+    async with serving(Limits(head_s=1000), tls=tls) as served:
+        reader, writer = await served.connect()
+        await served.until_open(1)
+        opening = places[0].abort.__self__
+        assert {opening.task} == served.acceptor._opening
+        places[0].abort()
+        assert await asyncio.wait_for(reader.read(), WITHIN_S) == b""
+        await served.until_open(0)
+        assert opening.task.cancelled()
+        writer.close()
 
 
 async def test_a_flood_of_silent_connections_keeps_no_one_out() -> None:

@@ -170,3 +170,15 @@ async def test_a_request_is_logged_by_no_one_here(caplog: pytest.LogCaptureFixtu
     async with serving(Limits()) as served:
         await served.ask()
     assert [record for record in caplog.records if record.name == "aiohttp.access"] == []
+
+
+async def test_reading_pauses_at_four_requests_and_resumes_at_two() -> None:
+    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response()
+
+    connection = HttpConnection(
+        web.Server(answer), idle_s=1.0, on_proven=lambda _: True, on_lost=lambda: None
+    )
+    assert (connection._max_msg_queue_size, connection._msg_queue_resume_size) == (4, 2)
+    # Before it has a transport there is nothing to drop.
+    connection.abort()

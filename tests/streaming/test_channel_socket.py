@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.streaming.channel_socket import ChannelError, ChannelSocket, Coding
+from moorage.streaming.channel_socket import ChannelError, ChannelSocket, Coding, SocketChannel
 from moorage.streaming.deadlines import IdleTimer
 from moorage.streaming.inbox import LIMIT_BYTES
 from tests.clocks import FakeClock, settle
@@ -57,6 +57,11 @@ def test_bad_base64_is_an_error(message: bytes) -> None:
 )
 def test_messages_on_the_wire(coding: Coding, message: bytes | str) -> None:
     assert coding.encode(2, b"hi") == message
+
+
+def test_messages_are_binary_and_channels_end_together_unless_asked() -> None:
+    assert Coding() == Coding(is_base64=False, can_end=False)
+    assert not SocketChannel.can_half_close
 
 
 class FakeWebSocket:

@@ -11,9 +11,10 @@ import pytest
 from aiohttp import web
 
 from moorage.streaming import channels
-from moorage.streaming.deadlines import Deadlines
+from moorage.streaming.deadlines import Deadlines, IdleTimer
 from moorage.streaming.spdy import SpdySession
 from moorage.streaming.websocket import accept
+from tests.clocks import FakeClock, settle
 from tests.streaming.pairs import connected
 from tests.streaming.servers import serving
 from tests.streaming.spdy.peer import FakeSpdyPeer
@@ -220,6 +221,29 @@ async def test_protocol_violation_of_the_upstream_is_an_error() -> None:
 
 async def test_silence_ends_it() -> None:
     async with bridged(idle_s=0.1) as ends:
+        assert await ends.rest() == {}
+        await asyncio.wait_for(ends.ended, 5)
+
+
+async def test_traffic_of_either_side_restarts_the_idle_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr(channels, "IdleTimer", lambda limit_s: IdleTimer(limit_s, clock))
+    async with bridged(idle_s=10) as ends:
+        await settle()
+        clock.advance(9)
+        await ends.send(0, b"x")
+        await ends.peer.frame()
+        clock.advance(9)
+        await settle()
+        assert not ends.ended.done()
+        await ends.peer.send(ends.streams["stdout"], b"y")
+        assert await ends.message() == b"\x01y"
+        clock.advance(9)
+        await settle()
+        assert not ends.ended.done()
+        clock.advance(1)
         assert await ends.rest() == {}
         await asyncio.wait_for(ends.ended, 5)
 

@@ -28,7 +28,7 @@ from moorage.streaming.spdy.frames import (
     ping_frame,
     reset_frame,
 )
-from tests.clocks import settle
+from tests.clocks import FakeClock, settle
 from tests.streaming.pairs import connected
 
 DEADLINE_S = 5.0
@@ -116,6 +116,23 @@ async def test_each_stream_is_a_byte_stream_of_its_own() -> None:
         received = client.data()
         assert await anext(received) == Data(one, b"back", is_last=False)
         assert await anext(received) == Data(one, b"", is_last=True)
+
+
+async def test_what_is_received_and_what_is_sent_are_traffic() -> None:
+    async with served() as server:
+        clock = FakeClock()
+        server.timer._clock = clock
+        await server.open(1)
+        stream = await server.stream(0)
+        await server.control(FrameType.SYN_REPLY)
+        for step, data in enumerate((b"in", b"out"), 1):
+            clock.advance(1)
+            if data == b"in":
+                await server.client.write(data_frame(1, data))
+                assert await stream.read() == data
+            else:
+                await stream.write(data)
+            assert server.timer._last == step
 
 
 async def test_a_stream_that_is_not_admitted_is_refused() -> None:
