@@ -134,3 +134,15 @@ def test_a_scale_that_grows_scores_every_node_again() -> None:
         kept.refresh()
         assert kept.local == _fresh(pod, state).local
     assert len(set(kept.local.values())) == 3
+
+
+def test_entries_of_earlier_scores_do_not_pile_up() -> None:
+    state = a_start()
+    kept = _fresh(a_pod("new", cpu="2"), state)
+    for number in range(400):
+        place(state, number % 2, number % 4, {})
+        kept.refresh()
+        assert len(kept._heap) <= 4 * len(kept.local) + 64
+        best = kept.best(None)
+        assert best is not None
+        assert kept.local[best] == max(kept.local.values())

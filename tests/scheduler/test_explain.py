@@ -135,6 +135,8 @@ def _affinity_to(*names: str) -> dict[str, Any]:
          "NodeResourcesFit",
          "pods: 1 of 1 used; cpu: wants 2000m, free 1500m of 2500m; "
          f"memory: wants {2 << 30}, free {1 << 30} of {1 << 30}", "lower the pod's requests"),
+        (a_pod(requests={"example.com/gpu": "2"}), a_node(), "NodeResourcesFit",
+         "example.com/gpu: wants 2, free 0 of 0", "lower the pod's requests"),
         (a_pod(topologySpreadConstraints=[spread({"a": "b"})], labels={"a": "b"}), a_node(),
          "PodTopologySpread", "", "raise maxSkew"),
         (a_pod(affinity=pod_affinity({"a": "b"})), a_node(), "InterPodAffinity", "",

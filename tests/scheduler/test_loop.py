@@ -12,7 +12,10 @@ from moorage.api.meta import ObjectMeta
 from moorage.api.namespaces import Namespace
 from moorage.api.pods import Pod
 from moorage.client import Client
+from moorage.client.resources import NAMESPACES, RUNTIME_CLASSES
 from moorage.scheduler import SchedulerInformers, SchedulerOptions, run_scheduler
+from moorage.scheduler.trimming import TRIMMED_NODES, TRIMMED_PODS
+from tests.clocks import FakeClock
 from tests.scheduler.fake_client import FakeClient
 from tests.scheduler.objects import a_class, a_node, a_pod, anti_affinity, pod_affinity
 
@@ -230,6 +233,18 @@ async def test_room_kept_in_vain_is_given_to_others() -> None:
         assert await client.until_bound("boss") == "n2"
         client.remove(client.pod("leaving"))
         assert await client.until_bound("next") == "n1"
+
+
+def test_informers_list_what_the_scheduler_decides_by() -> None:
+    client, clock = cast("Client", a_client()), FakeClock()
+    informers = SchedulerInformers.of(client, clock)
+    assert [informer.resource for informer in informers.all] == [
+        NAMESPACES, RUNTIME_CLASSES, TRIMMED_NODES, TRIMMED_PODS
+    ]  # fmt: skip
+    assert {id(informer._clock) for informer in informers.all} == {id(clock)}
+    assert {id(informer._client) for informer in informers.all} == {id(client)}
+    ended = "status.phase!=Succeeded,status.phase!=Failed"
+    assert [informer._field_selector for informer in informers.all] == ["", "", "", ended]
 
 
 async def test_informers_can_be_shared() -> None:

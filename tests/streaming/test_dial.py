@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from moorage.cluster.certificates import Authority, Subject
+from moorage.streaming.connection import Connection
 from moorage.streaming.deadlines import Deadlines
-from moorage.streaming.dial import DialError, Refused, Upgraded, Upstream, dial
+from moorage.streaming.dial import DialError, Refused, Upgraded, Upstream, _connect, dial
 from moorage.streaming.upgrade import SPDY
 from tests.streaming.pairs import read_exactly
 
@@ -266,3 +267,47 @@ async def test_a_server_proves_itself_by_tls(tmp_path: Path) -> None:
 )
 def test_places_are_named_without_their_path(upstream: Upstream, place: str) -> None:
     assert upstream.place == place
+
+
+@pytest.mark.parametrize(
+    ("upstream", "is_unix", "target", "name"),
+    [
+        (Upstream(url="http://node/x"), False, ("node", 80), None),
+        (Upstream(url="http://node:81/x"), False, ("node", 81), None),
+        (Upstream(url="https://node/x"), False, ("node", 443), "node"),
+        (Upstream(url="https://node/x", server_name="n1"), False, ("node", 443), "n1"),
+        (Upstream(url="http://e/x", server_name="n1", socket=Path("/s")), True, ("/s",), None),
+        (Upstream(url="https://e/x", server_name="n1", socket=Path("/s")), True, ("/s",), "n1"),
+    ],
+)
+async def test_where_it_connects_and_whom_it_expects_there(
+    monkeypatch: pytest.MonkeyPatch, upstream: Upstream, is_unix: bool, target: tuple[Any, ...],
+    name: str | None,
+) -> None:  # fmt: skip
+    calls: list[tuple[Any, ...]] = []
+    context = ssl.create_default_context()
+
+    def record(is_unix: bool) -> Any:
+        async def connect(factory: Any, *place: Any, **tls: Any) -> tuple[None, str]:
+            calls.append((is_unix, factory, place, tls))
+            return None, "connection"
+
+        return connect
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "create_connection", record(False))
+    monkeypatch.setattr(loop, "create_unix_connection", record(True))
+    connection: Any = await _connect(dataclasses.replace(upstream, ssl=context))
+    assert connection == "connection"
+    tls = {"ssl": context if upstream.url.startswith("https") else None, "server_hostname": name}
+    assert calls == [(is_unix, Connection, target, tls)]
+
+
+@pytest.mark.parametrize("slow", ["_connect", "_ask"])
+async def test_a_deadline_that_passes_is_named(monkeypatch: pytest.MonkeyPatch, slow: str) -> None:
+    async def hang(*_: object) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(f"moorage.streaming.dial.{slow}", hang)
+    refusal = await refusal_of(says(SWITCH), dial_s=0.05)
+    assert refusal.endswith(": timed out")
