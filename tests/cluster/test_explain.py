@@ -170,6 +170,42 @@ def test_the_moment_of_an_event(fields: dict[str, int], ago: str) -> None:
     assert _event_words(an_event(**moments), NOW) == f"Warning Failed ({ago}): no image"
 
 
+_NO_IMAGE = (
+    "check the image's name; without a registry, load the image with `moor image load` and do not "
+    "set imagePullPolicy: Always"
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("ErrImagePull", _NO_IMAGE),
+        ("ImagePullBackOff", _NO_IMAGE),
+        ("RegistryUnavailable", _NO_IMAGE),
+        ("ErrImageNeverPull",
+         "load the image with `moor image load`, or change imagePullPolicy: Never"),
+        ("InvalidImageName", "correct the image's name"),
+        ("CrashLoopBackOff", "see what it wrote: kubectl logs --previous -n ns1 web -c app"),
+        ("CreateContainerConfigError", "create what is missing, or correct its name in the pod"),
+        # These end by themselves.
+        ("ContainerCreating", None),
+        ("PodInitializing", None),
+    ],
+)  # fmt: skip
+def test_each_reason_to_wait_has_its_remedy(reason: str, remedy: str | None) -> None:
+    state = {"waiting": {"reason": reason}}
+    status = msgspec.convert({"name": "app", "state": state}, ContainerStatus)
+    pod = a_pod(node="n1", namespace="ns1")
+    for field in ("container_statuses", "init_container_statuses"):
+        statuses = {field: (status,)}
+        changed = msgspec.structs.replace(pod.status, **statuses)
+        waiting = msgspec.structs.replace(pod, status=changed)
+        wanted = [] if remedy is None else [remedy]
+        assert list(_remedies(waiting, found_for(waiting), ())) == wanted
+        is_stuck = f"container app waits ({reason})" in _verdict(waiting, found_for(waiting), [])
+        assert is_stuck is (remedy is not None)
+
+
 @pytest.mark.parametrize(
     ("name", "exists", "message"),
     [
