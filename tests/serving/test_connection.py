@@ -182,3 +182,29 @@ async def test_reading_pauses_at_four_requests_and_resumes_at_two() -> None:
     assert (connection._max_msg_queue_size, connection._msg_queue_resume_size) == (4, 2)
     # Before it has a transport there is nothing to drop.
     connection.abort()
+
+
+async def test_a_handler_sees_that_its_connection_is_lost() -> None:
+    lost = asyncio.Event()
+    connections: list[HttpConnection] = []
+
+    async def wait(request: web.BaseRequest) -> web.StreamResponse:
+        assert isinstance(request.protocol, HttpConnection)
+        connections.append(request.protocol)
+        assert request.transport is not None
+        assert request.transport.get_write_buffer_limits()[1] == 64 * 1024
+        while request.transport is not None:  # noqa: ASYNC110 - nothing announces it
+            await asyncio.sleep(0)
+        lost.set()
+        return web.Response()
+
+    async with serving(Limits(), wait) as served:
+        _, writer = await served.connect()
+        writer.write(_HEAD + b"\r\n")
+        async with asyncio.timeout(WITHIN_S):
+            while not connections:  # noqa: ASYNC110 - nothing announces it
+                await asyncio.sleep(0.001)
+            writer.close()
+            await lost.wait()
+        await served.until_open(0)
+        assert connections[0].transport is None

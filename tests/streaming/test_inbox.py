@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.streaming.inbox import Inbox
+from tests.clocks import settle
 
 
 async def test_what_was_fed_is_read_at_once_and_the_end_after_it() -> None:
@@ -131,3 +132,22 @@ async def test_bytes_after_an_error_are_dropped_and_the_error_stays() -> None:
     inbox.feed(b"late")
     with pytest.raises(ConnectionResetError, match="reset"):
         await inbox.read()
+
+
+async def test_there_is_room_below_the_limit_and_none_at_it() -> None:
+    inbox = Inbox(limit_bytes=3)
+    async with asyncio.timeout(5):
+        await inbox.room()
+        inbox.feed(b"ab")
+        await inbox.room()
+    inbox.feed(b"c")
+    assert inbox.is_full
+    other = Inbox(limit_bytes=3)
+    other.feed(b"abc")
+    waiters = [asyncio.create_task(full.room()) for full in (inbox, other)]
+    await settle()
+    assert [waiter.done() for waiter in waiters] == [False, False]
+    for full in (inbox, other):
+        await full.read()
+    async with asyncio.timeout(5):
+        await asyncio.gather(*waiters)

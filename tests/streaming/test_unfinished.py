@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.http_websocket import WSMsgType
 
+from moorage.serving import Budget
 from moorage.streaming.byte_socket import UNNAMED, send_bytes
-from moorage.streaming.unfinished import FREE_BYTES, Unfinished
+from moorage.streaming.unfinished import FREE_BYTES, Unfinished, _CountingParser
 from moorage.streaming.websocket import accept, next_message
 from tests.streaming.servers import serving
 
@@ -175,3 +179,42 @@ async def _until_more_than(unfinished: Unfinished, held: int) -> None:
     async with asyncio.timeout(WITHIN_S):
         while unfinished.held <= held:  # noqa: ASYNC110 - nothing announces it
             await asyncio.sleep(0.01)
+
+
+class FakeParser:
+    """A parser that takes everything, and finds no message in it."""
+
+    def __init__(self) -> None:
+        self.fed: list[bytes] = []
+        self.has_ended = False
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        self.fed.append(data)
+        return False, b""
+
+    def feed_eof(self) -> None:
+        self.has_ended = True
+
+
+def test_nothing_is_parsed_after_a_message_for_which_there_was_no_room() -> None:
+    errors: list[Exception] = []
+    queue = SimpleNamespace(_buffer=deque(), set_exception=errors.append)
+    websocket: Any = SimpleNamespace(_reader=queue)
+    budget = Budget(total=10, per_user=10)
+    assert budget.take("bob", 1)
+    parser = FakeParser()
+    counting = _CountingParser(parser, websocket, budget, "ann")
+    assert counting.feed_data(bytes(FREE_BYTES)) == (False, b"")
+    assert budget.held == 1
+    # The first byte that is not free is counted.
+    assert counting.feed_data(b"x") == (False, b"")
+    assert budget.held == 2
+    for _ in range(2):
+        assert counting.feed_data(bytes(10)) == (True, b"")
+    assert parser.fed == [bytes(FREE_BYTES), b"x", bytes(10)]
+    (error,) = errors
+    assert isinstance(error, aiohttp.WebSocketError)
+    assert error.code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG
+    counting.feed_eof()
+    assert parser.has_ended
+    assert budget.held == 1
