@@ -166,6 +166,19 @@ def test_lost_authority_is_refused_with_what_to_do(tmp_path: Path, file_name: st
     )
 
 
+def test_replacement_of_an_expired_authority_survives_a_crash(tmp_path: Path) -> None:
+    first = Authority(tmp_path, NOW)
+    expired = first.pair.certificate.read_bytes()
+    later = NOW + timedelta(days=365 * 30)
+    second = Authority(tmp_path, later)
+    assert second.pair.certificate.read_bytes() != expired
+    # The crash: the new key is written, the new certificate is not.
+    second.pair.certificate.write_bytes(expired)
+    third = Authority(tmp_path, later)
+    assert third.pair.certificate.read_bytes() != expired
+    assert third.issue("client", CLIENT).certificate.exists()
+
+
 def test_lost_signing_key_is_refused_with_what_to_do(tmp_path: Path) -> None:
     path = Authority(tmp_path, NOW).signing_key()
     path.unlink()

@@ -118,7 +118,14 @@ def test_exit_status_is_described() -> None:
 
 @pytest.mark.parametrize(
     ("lived_s", "before_s", "longest_s", "after_s"),
-    [(0, 0.5, 30, 1), (59.9, 4, 30, 8), (60, 8, 30, 0.5), (0, 20, 30, 30), (0, 1.5, 2.0, 2.0)],
+    [
+        (0, 0.0, 30, 0.5),
+        (0, 0.5, 30, 1),
+        (59.9, 4, 30, 8),
+        (60, 8, 30, 0.5),
+        (0, 20, 30, 30),
+        (0, 1.5, 2.0, 2.0),
+    ],
 )
 def test_a_part_is_started_again_later_and_later(
     tmp_path: Path, time: Time, lived_s: float, before_s: float, longest_s: float, after_s: float
@@ -136,7 +143,7 @@ def test_a_part_is_started_again_later_and_later(
         "ended (exit status 7)",
     )
     assert bench.reports == [
-        f"part one ended (exit status 7); again in {after_s:.0f} s; its log: "
+        f"part one ended (exit status 7); again in {after_s:g} s; its log: "
         f"{bench.layout.log('one')}"
     ]
     bench.supervisor._reap()
@@ -438,7 +445,7 @@ def test_a_part_that_cannot_be_started_is_tried_again_and_keeps_no_descriptor(
     bench.supervisor._start_due()
     child = bench.children[0]
     assert open_descriptors() == before
-    assert (child.process, child.restarts, child.start_at) == (None, 1, time.now + 1)
+    assert (child.process, child.restarts, child.start_at) == (None, 1, time.now + 0.5)
     assert "part one cannot be started (" in bench.reports[0]
     bench.supervisor._start_due()
     assert child.restarts == 1

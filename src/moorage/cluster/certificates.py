@@ -82,11 +82,10 @@ class Authority:
                     "authority have to be made again",
                 )
             self._make_authority()
-        self._certificate, self._key = self._read_authority()
-        if not _is_valid_at(self._certificate, now):
+        elif not self._is_authority_valid():
             # Issued while the clock was years off, or expired: clients would refuse it.
             self._make_authority()
-            self._certificate, self._key = self._read_authority()
+        self._certificate, self._key = self._read_authority()
 
     def issue(self, file_name: str, subject: Subject) -> Pair:
         """Return the pair of that name for that subject; issue it if it is missing or unusable."""
@@ -124,6 +123,17 @@ class Authority:
             and certificate.subject == _name(subject)
             and _hosts_of(certificate) == frozenset(subject.hosts)
         )
+
+    def _is_authority_valid(self) -> bool:
+        """Return whether the certificate is valid now.
+
+        The certificate alone: a replacement that broke off has left it beside a newer key.
+        """
+        try:
+            certificate = x509.load_pem_x509_certificate(self.pair.certificate.read_bytes())
+        except ValueError as error:
+            raise AuthorityError(self.pair, str(error)) from error
+        return _is_valid_at(certificate, self._now)
 
     def _read_authority(self) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
         try:

@@ -162,7 +162,7 @@ class Demo:
         name, kernel, inside = pod.metadata.name, "", ""
         if is_ready(pod.status.conditions):
             result = await exec_in(self._client, _NAMESPACE, name, ["sh", "-c", DETECTION_SCRIPT])
-            kernel, inside = detect_runtime(result.stdout or result.error)
+            kernel, inside = detect_runtime(result.stdout)
         start_s = self._ready_s[name] - self._created_s[name] if name in self._ready_s else None
         return DemoRow(
             pod=name,

@@ -131,7 +131,7 @@ class _Child:
     is_ready: bool = False
     ready_after_s: float | None = None
     restarts: int = 0
-    backoff_s: float = _FIRST_RESTART_S
+    backoff_s: float = 0.0
     start_at: float = 0.0
     """When to start the process (again), on the monotonic clock; only without process."""
     liveness: Liveness | None = None
@@ -409,13 +409,13 @@ class Supervisor:
         child.backoff_s = (
             _FIRST_RESTART_S
             if lived_s >= _STEADY_S
-            else min(child.backoff_s * 2, child.part.longest_restart_s)
+            else min(max(_FIRST_RESTART_S, child.backoff_s * 2), child.part.longest_restart_s)
         )
         child.start_at = time.monotonic() + child.backoff_s
         child.restarts += 1
         child.last_end = f"killed: {child.killed_for}" if child.killed_for else how
         self._report(
-            f"{child.part.label} {how}; again in {child.backoff_s:.0f} s; "
+            f"{child.part.label} {how}; again in {child.backoff_s:g} s; "
             f"its log: {self._layout.log(child.part.name)}"
         )
 

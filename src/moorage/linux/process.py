@@ -123,6 +123,12 @@ def parent(pid: int) -> int | None:
     return int(fields[1]) if fields else None
 
 
+def has_terminal(pid: int) -> bool:
+    """Return whether a process has a controlling terminal; false without the process."""
+    fields = _stat(pid)
+    return bool(fields) and fields[4] != "0"
+
+
 def _stat(pid: int) -> list[str]:
     """Return the fields of /proc/PID/stat after the name, which may contain blanks. Source:
     proc(5).

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import json
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from moorage.cluster.engine.sweep import (
+    _with_argument_below,
     cgroup_paths,
     end_processes,
     remove_cgroups,
@@ -246,6 +248,31 @@ def test_own_process_and_what_started_it_are_spared(short_path: Path) -> None:
         ["sh", "-c", script, "sh", *argv], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\ndone\n"
+
+
+def test_process_of_a_terminal_is_spared(short_path: Path) -> None:
+    ours = engine_paths(short_path)
+    program = "import sys; print('ready', flush=True); sys.stdin.read()"
+    daemon, reader = pty.openpty()
+    argv = [sys.executable, "-c", program, str(ours.engine.bundle("c1"))]
+    with (
+        subprocess.Popen(
+            ["setsid", "--ctty", *argv], stdin=reader, stdout=subprocess.PIPE, stderr=reader
+        ) as with_terminal,
+        subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        ) as monitor,
+    ):
+        try:
+            for process in (with_terminal, monitor):
+                assert process.stdout is not None
+                assert process.stdout.readline() == b"ready\n"
+            assert _with_argument_below(ours.engine.run) == [monitor.pid]
+        finally:
+            with_terminal.kill()
+            monitor.kill()
+            os.close(daemon)
+            os.close(reader)
 
 
 @as_root

@@ -20,7 +20,7 @@ from moorage.cluster.engine.paths import ClusterEnginePaths
 from moorage.cluster.errors import LeftoverError
 from moorage.cluster.host import Cgroups
 from moorage.linux.mounts import current_mounts, isolate, isolate_below, mounts_below, unmount
-from moorage.linux.process import parent
+from moorage.linux.process import has_terminal, parent
 from moorage.linux.process_tree import all_pids, arguments, descendants, held
 from moorage.linux.trees import remove_directories, remove_tree
 
@@ -123,14 +123,15 @@ def remove_directory(directory: Path) -> None:
 def _with_argument_below(directory: Path) -> list[int]:
     """Return the processes with an argument or option value that is a path below a directory.
 
-    Excludes a command line that only contains such a path, as `sh -c` does, and this process and
-    its ancestors.
+    Excludes a command line that only contains such a path, as `sh -c` does, this process and its
+    ancestors, and processes with a terminal: a user who reads a log. Monitors are daemons.
     """
     beginning, own = f"{directory}/", _own_line()
     return [
         pid
         for pid in all_pids()
         if pid not in own
+        and not has_terminal(pid)
         and any(word.rpartition("=")[2].startswith(beginning) for word in arguments(pid) or ())
     ]
 
