@@ -1,7 +1,7 @@
-"""Talking to an API server, Moorage's or any Kubernetes: requests, informers, work queues.
+"""API client for Moorage's or any Kubernetes API server: requests, informers, work queues.
 
-Controllers, the scheduler and the node agent reach the cluster only through here, so each of them
-works unchanged against either server.
+Controllers, the scheduler and the node agent reach the cluster only through this package, so each
+of them works unchanged against either server.
 """
 
 from moorage.client.config import ClientConfig, load_kubeconfig

@@ -1,7 +1,7 @@
 """Connection settings and kubeconfig files: the API server's URL and the user's credentials.
 
-Source: client-go "kubeconfig" (clientcmd/v1). Exec and auth-provider plugins are refused with an
-error, because this package does not run programs.
+Source: client-go "kubeconfig" (clientcmd/v1). Exec and auth-provider plugins are refused with a
+ConfigError, because this package does not run programs.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from moorage.api.yaml_values import YamlError, parse_document
 
 
 class ConfigError(ValueError):
-    """A kubeconfig that cannot be used; the text says which part."""
+    """A kubeconfig that cannot be used; the message names the file and the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
     """One server and one identity. Certificates and keys are PEM bytes.
 
-    `token_file` is read again whenever it changes, as bound service account tokens rotate.
+    `token_file` is read again when its mtime changes, because bound service account tokens rotate.
     """
 
     server: str
@@ -37,7 +37,10 @@ class ClientConfig:
     namespace: str = "default"
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """The TLS side of the connection; None for plain http."""
+        """Return the TLS context of the connection; None for plain HTTP.
+
+        Raises ssl.SSLError for an invalid certificate or key.
+        """
         if not self.server.startswith("https:"):
             return None
         cadata = self.ca.decode() if self.ca else None
@@ -59,9 +62,10 @@ def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
 
 
 def load_kubeconfig(path: Path, context_name: str | None = None) -> ClientConfig:
-    """Return the settings of a kubeconfig's context.
+    """Read the settings of a kubeconfig's context; None selects its current context.
 
-    Raises ConfigError when the file is no kubeconfig or asks for an unsupported plugin.
+    Raises ConfigError when the file cannot be read, is not a kubeconfig, has no such context, or
+    requires an exec or auth-provider plugin.
     """
     try:
         document = parse_document(path.read_bytes()).value

@@ -1,7 +1,7 @@
-"""API discovery: the resources that a server has.
+"""API discovery: the resources that a server serves.
 
-Source: API docs "Discovery API"; `metav1.APIResourceList`. One version of a resource is enough:
-objects are the same in all of them, so the group's preferred version is taken.
+Each resource is returned in one version, the group's preferred one if it has the resource: the
+objects are the same in all versions. Source: API docs "Discovery API"; `metav1.APIResourceList`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECOND_HOMES = {
     ("extensions", "deployments"): ("apps", "deployments"),
     ("events.k8s.io", "events"): ("", "events"),
 }
-"""(group, plural) under which a server shows the objects of another resource again."""
+"""Maps an alias (group, plural) to the (group, plural) that serves the same objects."""
 
 
 class _ApiResource(Object, frozen=True):
@@ -58,7 +58,7 @@ class _ApiGroupList(Object, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ServedResource:
-    """A resource, read for metadata only, and what can be done with it."""
+    """A resource, read for metadata only, and the verbs that the server supports for it."""
 
     resource: Resource[PartialObject]
     verbs: frozenset[str]
@@ -66,7 +66,7 @@ class ServedResource:
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """What was found, and for each group version that could not be read, why."""
+    """Result of a discovery. `failures` are (group version, reason) of the unreadable ones."""
 
     served: tuple[ServedResource, ...]
     failures: tuple[tuple[str, str], ...] = ()
@@ -77,7 +77,11 @@ class Discovered:
 
 
 async def discover(client: Client) -> Discovered:
-    """Read it all. Raises StatusError, UnreachableError when there is not even a list of groups."""
+    """Return the resources of all groups and versions; concurrent requests, one per group version.
+
+    A group version that cannot be read is reported in `failures`. Raises StatusError and
+    UnreachableError when the list of groups cannot be read.
+    """
     core, groups = await asyncio.gather(
         client.request("GET", "/api"), client.request("GET", "/apis")
     )
@@ -94,7 +98,7 @@ async def discover(client: Client) -> Discovered:
             failures.append((version, answer))
             continue
         for served in answer:
-            # The preferred version comes first and stays.
+            # The preferred version comes first and takes precedence.
             resources.setdefault((served.resource.group, served.resource.plural), served)
     for place, home in SECOND_HOMES.items():
         if home in resources:
@@ -105,7 +109,7 @@ async def discover(client: Client) -> Discovered:
 async def read_version(client: Client, api_version: str) -> tuple[ServedResource, ...]:
     """Return the resources of one group version, without subresources.
 
-    Raises NotFoundError when the server does not serve it, StatusError, UnreachableError.
+    Raises NotFoundError when the server does not serve it, and StatusError and UnreachableError.
     """
     group, _, version = api_version.rpartition("/")
     root = "apis" if group else "api"

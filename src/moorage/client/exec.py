@@ -1,4 +1,4 @@
-"""Exec: runs a command in a container through the API, to its end.
+"""Exec client: runs a command in a container through the API and collects its output.
 
 Source: KEP-4006, websocket subprotocol `v5.channel.k8s.io`.
 """
@@ -23,7 +23,7 @@ _EXIT_CODE = "ExitCode"
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """What a command said and how it ended. `error` is why it could not run, empty otherwise."""
+    """Output and exit code of a command. `error` is why it could not run, empty otherwise."""
 
     exit_code: int
     stdout: str
@@ -34,7 +34,11 @@ class ExecResult:
 async def exec_in(
     client: Client, namespace: str, pod: str, command: Sequence[str], *, container: str = ""
 ) -> ExecResult:
-    """Run a command. Raises StatusError when the API refuses, UnreachableError without one."""
+    """Run a command in a pod and return its output and exit code. Blocks until it exits.
+
+    An empty `container` selects the API's default. Invalid UTF-8 in the output is replaced. Raises
+    StatusError when the API refuses, and UnreachableError when it cannot be reached.
+    """
     query = [("command", word) for word in command] + [("stdout", "true"), ("stderr", "true")]
     if container:
         query.append(("container", container))
@@ -54,7 +58,10 @@ async def exec_in(
 
 
 def _ending(status: bytes) -> tuple[int, str]:
-    """The exit code in the Status that ends the command. Source: `remotecommand.v4`."""
+    """Return the exit code and error of the Status on the error channel.
+
+    Source: `remotecommand.v4`.
+    """
     if not status:
         return 1, "the connection ended before the command did"
     try:

@@ -1,9 +1,8 @@
 """Informer: a local copy of a collection, kept current by list and watch.
 
 Lists once, then watches. A watch that breaks is resumed from the last resourceVersion; when that
-has expired (410), the informer lists again. Handlers get every difference, also after missed
-events.
-Source: client-go `tools/cache` Reflector.
+has expired (410), the informer lists again. After a list, handlers are called for each difference
+from the copy, so missed events are not lost. Source: client-go `tools/cache` Reflector.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from moorage.client.rest import Client, UnreachableError, WatchEvent, meta_of
 
 T = TypeVar("T", bound=Object)
 Handler = Callable[[T | None, T | None], None]
-"""Called with (before, after); None before means new, None after means gone. Must not block."""
+"""Called with (before, after): before is None when added, after when deleted. Must not block."""
 
 _SHORT_WATCH_S = 1.0
 
@@ -30,15 +29,15 @@ log = Log(__name__)
 
 
 def object_key(meta: ObjectMeta) -> str:
-    """`namespace/name`, or `name` for a cluster-scoped object."""
+    """Return `namespace/name`, or `name` for a cluster-scoped object."""
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
 class Informer(Generic[T]):
-    """The copy of one collection (of one namespace, or matching a selector).
+    """Local copy of one collection, optionally of one namespace or matching a selector.
 
-    `indexes` maps an index's name to a function that yields the values an object is found under.
-    Run `run()` in a task group; read after `wait_synced()`.
+    `indexes` maps the name of an index to a function that returns an object's values in it. Run
+    `run()` in a task group; read after `wait_synced()`. The copy is empty before the first list.
     """
 
     def __init__(
@@ -72,30 +71,34 @@ class Informer(Generic[T]):
         return iter(list(self._objects.values()))
 
     def get(self, name: str, namespace: str | None = None) -> T | None:
+        """Return an object of the copy, or None."""
         return self._objects.get(f"{namespace}/{name}" if namespace else name)
 
     def get_key(self, key: str) -> T | None:
+        """Return an object by its `object_key`, or None."""
         return self._objects.get(key)
 
     def by_index(self, index: str, value: str) -> list[T]:
-        """Return the objects that an index lists under this value."""
+        """Return the objects with this value in an index. Raises KeyError for an unknown index."""
         return list(self._indexed[index].get(value, {}).values())
 
     def add_handler(self, handler: Handler[T]) -> None:
-        """Call a handler for each change. Objects already known are passed at once as new."""
+        """Call a handler for each change, at once with an add for each object in the copy."""
         self._handlers.append(handler)
         for obj in list(self._objects.values()):
             handler(None, obj)
 
     @property
     def is_synced(self) -> bool:
+        """Return whether the first list has completed."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
+        """Block until the first list has completed."""
         await self._synced.wait()
 
     async def run(self) -> None:
-        """Follow the collection until cancelled."""
+        """List and watch until cancelled. Logs failed requests and retries them with backoff."""
         backoff = Backoff(first_s=0.2, limit_s=10.0)
         while True:
             try:
@@ -144,7 +147,7 @@ class Informer(Generic[T]):
             self._apply(event)
             backoff.reset()
         if self._clock.monotonic() - opened < _SHORT_WATCH_S:
-            # A proxy closes what was just opened: retry with backoff.
+            # A proxy may close each watch at once: retry with backoff.
             await self._clock.sleep(backoff.next_s())
 
     def _apply(self, event: WatchEvent[T]) -> None:

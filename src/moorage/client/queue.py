@@ -1,7 +1,7 @@
-"""A queue of keys to reconcile: each key once, one worker a key, failures later and later.
+"""Work queue of keys to reconcile: each key once, one worker per key, failures with backoff.
 
-Bounded by the number of distinct keys. A key added while it is being worked on is worked on again
-afterwards, so no change is lost.
+Bounded by the number of distinct keys. A key that is added while a worker processes it is processed
+again afterwards, so no change is lost.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from moorage.client.rest import UnreachableError
 
 K = TypeVar("K", bound=Hashable)
 Reconcile = Callable[[K], Awaitable[float | None]]
-"""Brings one key to its desired state; returns seconds until it wants to look again, or None."""
+"""Reconciles one key. Returns the seconds until it must run again for it, or None."""
 
 log = Log(__name__)
 
 
 class WorkQueue(Generic[K]):
-    """Keys waiting for a worker. `name` is for the log. Work happens inside `run`."""
+    """A queue of keys and its workers, which run inside `run`. `name` is for the log.
+
+    Failed keys are retried after a pause that doubles from `first_retry_s` to `longest_retry_s`.
+    """
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class WorkQueue(Generic[K]):
         return len(self._ready)
 
     def add(self, key: K) -> None:
-        """Have the key worked on as soon as a worker is free."""
+        """Queue a key; a key that is queued already is not added twice."""
         if key in self._active:
             self._again.add(key)
         elif key not in self._ready:
@@ -61,7 +64,7 @@ class WorkQueue(Generic[K]):
             self._has_ready.set()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Have the key worked on later; an earlier time is kept."""
+        """Queue a key after a delay; an earlier time that is already set is kept."""
         if seconds <= 0:
             self.add(key)
             return
@@ -74,7 +77,7 @@ class WorkQueue(Generic[K]):
         self._has_timer.set()
 
     def retry(self, key: K) -> float:
-        """Have the key worked on after its next back-off pause; returns the pause in seconds."""
+        """Queue a key after its next backoff pause. Returns the pause in seconds."""
         backoff = self._backoffs.get(key)
         if backoff is None:
             backoff = self._backoffs[key] = Backoff(self._first_retry_s, self._longest_retry_s)
@@ -83,7 +86,11 @@ class WorkQueue(Generic[K]):
         return pause_s
 
     async def run(self, reconcile: Reconcile[K], *, workers: int = 1) -> None:
-        """Work on keys until cancelled. A failed key is logged and tried again later."""
+        """Reconcile keys until cancelled.
+
+        A key whose reconcile raises is retried with backoff; the failure is logged unless it is a
+        ConflictError.
+        """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._run_timers())
             for _ in range(workers):
@@ -95,7 +102,7 @@ class WorkQueue(Generic[K]):
             try:
                 again_s = await reconcile(key)
             except ConflictError:
-                # Someone else wrote first: our copy will catch up, and then we look again.
+                # Another client wrote first. The informer's copy is current by the retry.
                 self.retry(key)
             except (StatusError, UnreachableError) as error:
                 pause_s = self.retry(key)
@@ -140,7 +147,7 @@ class WorkQueue(Generic[K]):
                 await sleep_unless_set(self._clock, pause_s, self._has_timer)
 
     def _release_due(self) -> float | None:
-        """Add every key whose time has come; seconds until the next, None if there is none."""
+        """Queue every key that is due. Returns the seconds until the next, None without one."""
         now = self._clock.monotonic()
         while self._timers:
             due, _, key = self._timers[0]

@@ -1,8 +1,8 @@
-"""Recording events on objects, without flooding the server.
+"""Event recorder: writes events about objects, rate limited for each object.
 
-An event that repeats (same object, reason and message) raises the count of the one recorded before;
-an object with too many events is rate limited. Recording never fails its caller: what cannot
-be sent is logged and dropped. Source: client-go `record.EventBroadcaster` defaults.
+An event that repeats (same object, type, reason and message) within ten minutes increments the
+count of the recorded one. Recording never fails its caller: an event that cannot be sent is logged
+and dropped. Source: client-go `record.EventBroadcaster` defaults.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NORMAL = "Normal"
 WARNING = "Warning"
 
 _QUEUE_LIMIT = 1000
-# No caller waits for an event, but what it reports (a pod's start) needs the same CPUs.
+# No caller waits for an event, but the operation it reports (a pod start) needs the same CPUs.
 _HOLD_S = 0.2
 _REMEMBERED = 4096
 _REPEAT_WINDOW_S = 600.0
@@ -48,7 +48,7 @@ class _Entry:
 
     @property
     def key(self) -> _Key:
-        """The aggregation key: entries with equal keys are one event."""
+        """Return the identity of the event, without the object's revision: repeats are counted."""
         about = msgspec.structs.replace(self.about, resource_version="")
         return about, self.type, self.reason, self.message
 
@@ -68,7 +68,7 @@ class _Allowance:
 
 
 class EventRecorder:
-    """Events from one component. `run()` sends them; `record` only queues."""
+    """Records the events of one component. `record` queues them, `run` sends them."""
 
     def __init__(
         self, client: Client, component: str, *, host: str = "", clock: Clock | None = None
@@ -83,7 +83,11 @@ class EventRecorder:
         self._last_stamp = 0
 
     def record(self, about: ObjectReference, type_: str, reason: str, message: str) -> None:
-        """Queue an event about an object; `type_` is NORMAL or WARNING."""
+        """Queue an event about an object; `type_` is NORMAL or WARNING. Does not block.
+
+        The message is truncated to 1024 characters. An event beyond the object's rate limit is
+        dropped, and one beyond the queue's limit is dropped with a warning in the log.
+        """
         entry = _Entry(about, type_, reason, message[:_MESSAGE_LIMIT])
         if not self._is_allowed(about):
             log.debug("event muted", object=about.name, reason=reason)
@@ -94,7 +98,7 @@ class EventRecorder:
             log.warning("event dropped: queue full", object=about.name, reason=reason)
 
     async def run(self) -> None:
-        """Send queued events until cancelled."""
+        """Send queued events until cancelled. Logs and drops those that the server refuses."""
         while True:
             entry = await self._queue.get()
             await self._clock.sleep(_HOLD_S)
@@ -111,7 +115,7 @@ class EventRecorder:
             self._queue.task_done()
 
     async def flush(self) -> None:
-        """Wait until everything queued has been sent or dropped."""
+        """Block until every queued event has been sent or dropped. `run` must be running."""
         await self._queue.join()
 
     def _is_allowed(self, about: ObjectReference) -> bool:
@@ -152,7 +156,7 @@ class EventRecorder:
         moment = self._clock.now()
         stamp = format_time(moment)
         namespace = _namespace(entry.about)
-        # The time makes the name; two events at one moment still have two.
+        # The name is made of the time; events of the same nanosecond need distinct names.
         self._last_stamp = max(int(moment.timestamp() * 1e9), self._last_stamp + 1)
         name = f"{entry.about.name}.{self._last_stamp:x}"
         event = {
@@ -177,7 +181,7 @@ class EventRecorder:
 
 
 def reference(resource: Resource[Any], obj: Any, *, field_path: str = "") -> ObjectReference:
-    """Return the reference to an object that its events carry."""
+    """Return the reference to an object, for its events."""
     meta = meta_of(obj)
     return ObjectReference(
         kind=resource.kind,
@@ -191,7 +195,7 @@ def reference(resource: Resource[Any], obj: Any, *, field_path: str = "") -> Obj
 
 
 def _namespace(about: ObjectReference) -> str:
-    # Events on cluster-scoped objects live in the default namespace.
+    # Events about cluster-scoped objects are stored in the default namespace.
     return about.namespace or "default"
 
 

@@ -1,4 +1,4 @@
-"""The resources the parts of Moorage use, with the typed object each holds."""
+"""API resources that Moorage's components use, each with the struct of its objects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
-    """One kind of object, where it is served, and the struct that holds it."""
+    """A resource: the kind of its objects, its URL path, and the struct that holds an object."""
 
     group: str
     version: str
@@ -34,6 +34,7 @@ class Resource(Generic[T]):
 
     @property
     def api_version(self) -> str:
+        """Return the `apiVersion`: `group/version`, or the version for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(
@@ -41,7 +42,7 @@ class Resource(Generic[T]):
     ) -> str:
         """Return the URL path of the collection, an object or a subresource.
 
-        A namespaced resource without namespace is the collection over all of them.
+        Without a namespace, the path of a namespaced resource is its collection in all namespaces.
         """
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         parts = [root]

@@ -1,7 +1,7 @@
-"""Requests to an API server: typed verbs over HTTPS, watches as async iterators.
+"""REST client of an API server: typed verbs over HTTP(S), watches as async iterators.
 
-Objects go out as given (struct or JSON dict) and come back as the resource's struct. Every failure
-is a `StatusError` with the server's message, or `UnreachableError` without an answer.
+Objects are sent as given (struct or JSON dict) and returned as the resource's struct. A refused
+request raises `StatusError` with the server's message, one without an answer `UnreachableError`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _REQUEST_TIMEOUT_S = 60.0
 _CONNECT_TIMEOUT_S = 10.0
 _WATCH_TIMEOUT_S = 300
 _WATCH_GRACE_S = 15.0
-# A connection more costs both sides a handshake, which takes longer than waiting for one that is
-# open; watches and streams are not counted.
+# A further connection costs both sides a handshake, which takes longer than waiting for an open
+# one. Watches and streams are not counted.
 _EXCHANGES_AT_ONCE = 8
 _MAX_BUSY_RETRIES = 10
 _BUSY_CODES = frozenset({429, 503})
@@ -42,11 +42,11 @@ PAGE_SIZE = 500
 
 
 class UnreachableError(OSError):
-    """The server could not be reached or went away mid-answer."""
+    """The server cannot be reached, or the connection broke before the end of its answer."""
 
 
 class PatchType(Enum):
-    """How a patch body is read; the value is its media type."""
+    """Types of patch; the value is the media type of the body."""
 
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
@@ -65,7 +65,7 @@ class WatchEvent(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ObjectList(Generic[T]):
-    """A page, or the whole, of a collection and the revision it was read at."""
+    """Objects of a collection, and the list metadata with the revision they were read at."""
 
     items: list[T]
     metadata: ListMeta
@@ -89,7 +89,9 @@ _partial_decoder = msgspec.json.Decoder(PartialObject)
 class Client:
     """A connection pool to one API server under one identity.
 
-    Use as `async with Client(config, user_agent="…") as client`.
+    Use as `async with Client(config, user_agent="…") as client`; leaving closes the connections.
+    Methods that send a request raise StatusError (NotFoundError, ConflictError, …) when the server
+    refuses, UnreachableError when it does not answer, and RuntimeError when the client is not open.
     """
 
     def __init__(self, config: ClientConfig, *, user_agent: str) -> None:
@@ -102,7 +104,10 @@ class Client:
         self._store = ""
 
     def require_store(self, identity: str) -> None:
-        """Refuse, as UnreachableError, the lists and watches of every other store from now on."""
+        """Raise UnreachableError, from now on, for each response that names another store.
+
+        `identity` is that of `store_of`; "" lifts the requirement.
+        """
         self._store = identity
 
     async def store_of(self, resource: Resource[Any], field_selector: str = "") -> str:
@@ -113,6 +118,7 @@ class Client:
 
     @property
     def server(self) -> str:
+        """Return the server's URL."""
         return self._config.server
 
     async def __aenter__(self) -> Self:
@@ -131,6 +137,7 @@ class Client:
             await self._session.close()
 
     async def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
+        """Return an object. Raises NotFoundError when it does not exist."""
         body = await self.request("GET", resource.path(namespace, name))
         return self._decode(resource, body)
 
@@ -142,7 +149,10 @@ class Client:
         label_selector: str = "",
         field_selector: str = "",
     ) -> ObjectList[T]:
-        """Return every matching object, read page by page at one revision."""
+        """Return every matching object, read in pages of one revision.
+
+        Raises ExpiredError when that revision is compacted between two pages.
+        """
         items: list[T] = []
         token = ""
         while True:
@@ -172,6 +182,10 @@ class Client:
         subresource: str | None = None,
         name: str | None = None,
     ) -> T:
+        """Create an object, or POST to a subresource of `name`. Returns the server's answer.
+
+        Raises AlreadyExistsError when the name is taken.
+        """
         body = await self.request(
             "POST", resource.path(namespace, name, subresource), body=encode(resource, obj)
         )
@@ -186,6 +200,10 @@ class Client:
         *,
         subresource: str | None = None,
     ) -> T:
+        """Replace an object or its subresource. Returns the object as stored.
+
+        Raises ConflictError when `obj` carries a resourceVersion that is not the current one.
+        """
         body = await self.request(
             "PUT", resource.path(namespace, name, subresource), body=encode(resource, obj)
         )
@@ -203,7 +221,10 @@ class Client:
         field_manager: str = "",
         force: bool = False,
     ) -> T:
-        """Change an object in place. `patch` is the JSON body; `force` only with APPLY."""
+        """Patch an object or its subresource. Returns the object as stored.
+
+        `patch` is the body before JSON encoding; `force` applies to APPLY only.
+        """
         body = await self.request(
             "PATCH",
             resource.path(namespace, name, subresource),
@@ -224,7 +245,11 @@ class Client:
         grace_period_seconds: int | None = None,
         propagation_policy: str | None = None,
     ) -> None:
-        """Ask for deletion; with `uid` only that very object is meant."""
+        """Delete an object. It still exists afterwards if it has a grace period or finalizers.
+
+        Raises ConflictError when the object has another `uid` or `resource_version` than the given
+        one.
+        """
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         options = {
             "kind": "DeleteOptions",
@@ -240,6 +265,7 @@ class Client:
     async def delete_collection(
         self, resource: Resource[Any], namespace: str | None = None, *, label_selector: str = ""
     ) -> None:
+        """Delete every matching object of a collection."""
         await self.request(
             "DELETE", resource.path(namespace), query={"labelSelector": label_selector}
         )
@@ -253,9 +279,10 @@ class Client:
         label_selector: str = "",
         field_selector: str = "",
     ) -> AsyncIterator[WatchEvent[T]]:
-        """Yield changes after a revision, bookmarks included, until the server ends the stream.
+        """Yield the changes after a revision, bookmarks included, until the server ends the stream.
 
-        Raises ExpiredError when the revision is compacted: list again.
+        The server is asked to end it after 300 s. Raises ExpiredError when the revision is
+        compacted: list again.
         """
         query = {
             "watch": "true",
@@ -298,7 +325,11 @@ class Client:
         content_type: str = "application/json",
         accept: str = "application/json",
     ) -> bytes:
-        """Send one request and return the response body. A busy server is retried as it asks."""
+        """Send a request and return the body of the answer.
+
+        A 429 or 503 answer with Retry-After is retried up to ten times, after at most 60 s each.
+        Blocks while eight requests of this client are in flight.
+        """
         for attempt in range(_MAX_BUSY_RETRIES + 1):
             async with self._exchanges, self.stream(
                 method, path, body=body, query=query, content_type=content_type, accept=accept,
@@ -325,7 +356,12 @@ class Client:
         timeout_s: float | None = None,
         is_checked: bool = True,
     ) -> _Response:
-        """Open a request whose response the caller reads: `async with client.stream(…)`."""
+        """Send a request whose answer the caller reads: `async with client.stream(…) as response`.
+
+        With `timeout_s` only the connecting and the silence between two reads are limited, else
+        the whole exchange (60 s). With `is_checked` an answer of status 300 or more raises
+        StatusError.
+        """
         if self._session is None:
             raise RuntimeError("the client is not open: use it as `async with Client(…)`")
         headers = {"Accept": accept}
@@ -354,7 +390,11 @@ class Client:
     async def websocket(
         self, path: str, subprotocol: str
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """Open a WebSocket to a path. Raises StatusError when the server refuses the upgrade."""
+        """Open a websocket to a path, and close it with the block.
+
+        Raises StatusError when the server refuses the upgrade, and UnreachableError when the
+        connection fails.
+        """
         if self._session is None:
             raise RuntimeError("the client is not open: use it as `async with Client(…)`")
         token = self._token.current()
@@ -381,7 +421,7 @@ class Client:
 
 
 class _Response:
-    """The `async with` form of one exchange, its transport errors translated."""
+    """Context manager of one exchange; translates transport errors to UnreachableError."""
 
     def __init__(self, request: Any, *, is_checked: bool, store: str = "") -> None:
         self._store = store
@@ -398,7 +438,7 @@ class _Response:
             response.close()
             raise UnreachableError(f"{response.url.origin()} serves {store}, not {self._store}")
         if self._is_checked and response.status >= 300:
-            # Read to its end, the answer gives its connection back.
+            # Reading to the end returns the connection to the pool.
             _raise_for_status(response, await _read(response))
         return response
 
@@ -407,10 +447,7 @@ class _Response:
 
 
 class _TokenSource:
-    """The bearer token now: fixed, or the present content of a file.
-
-    Raises UnreachableError when the file cannot be read.
-    """
+    """Source of the bearer token: a fixed one, or the current content of a file."""
 
     def __init__(self, token: str | None, path: Path | None) -> None:
         self._token = token
@@ -418,11 +455,12 @@ class _TokenSource:
         self._read_at_mtime_ns = -1
 
     def current(self) -> str | None:
+        """Return the token. Raises UnreachableError when its file cannot be read."""
         if self._path is not None:
             try:
                 self._refresh(self._path)
             except OSError as error:
-                # Certificate and key may be replaced at this moment: retried like the server.
+                # The file may be replaced at this moment: callers retry as for a server down.
                 raise UnreachableError(f"no token to present: {error}") from error
         return self._token
 
@@ -434,7 +472,7 @@ class _TokenSource:
 
 
 def encode(resource: Resource[Any], obj: Object | Mapping[str, Any]) -> bytes:
-    """Return the JSON of an object with its kind and apiVersion in front."""
+    """Return the JSON of an object, with its kind and apiVersion first."""
     if isinstance(obj, Mapping):
         typed = {"kind": resource.kind, "apiVersion": resource.api_version, **obj}
         return msgspec.json.encode(typed)
@@ -444,7 +482,7 @@ def encode(resource: Resource[Any], obj: Object | Mapping[str, Any]) -> bytes:
 
 
 def meta_of(obj: Any) -> Any:
-    """Return the metadata that every typed object has."""
+    """Return an object's metadata; every typed object has it."""
     return obj.metadata
 
 
@@ -472,7 +510,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _raise_for_status(response: aiohttp.ClientResponse, answer: bytes) -> None:
-    # A redirect is no answer either: it has no object.
+    # A redirect is a failure too: its body is not an object.
     if response.status < 300:
         return
     try:
