@@ -1,5 +1,5 @@
-"""Admission: the chain and its plugins, between a valid request and the store.
+"""Admission of writes: the chain and its plugins, between a decoded request and the store.
 
-Plugins depend on objects and users, never on HTTP. Order is behaviour: `apiserver.assembly` passes
-the plugins in the order in which they run.
+Plugins depend on objects and users, never on HTTP. Their order matters: `apiserver.assembly` passes
+them in the order in which they run.
 """

@@ -23,7 +23,7 @@ ANY = "*"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Writes that a plugin handles. `ANY` stands for every resource or subresource."""
+    """Writes that a plugin handles. `ANY` matches every resource or subresource."""
 
     resources: frozenset[str]
     operations: frozenset[str]
@@ -36,9 +36,11 @@ class Scope:
         operations: Sequence[str],
         subresources: Sequence[str] = ("",),
     ) -> Scope:
+        """Return a scope; by default of the objects themselves, without subresources."""
         return cls(frozenset(resources), frozenset(operations), frozenset(subresources))
 
     def covers(self, resource: str, subresource: str, operation: str) -> bool:
+        """Return whether a write is in the scope; `resource` is qualified (`Kind.resource`)."""
         return (
             operation in self.operations
             and (ANY in self.resources or resource in self.resources)
@@ -47,9 +49,10 @@ class Scope:
 
 
 class Plugin(Protocol):
-    """One admission rule. `mutate` and `validate` are None where it has no such step.
+    """One admission rule, applied to the writes in `scope`.
 
-    Both raise StatusError to refuse the write.
+    `mutate` changes `attributes.obj` in place, `validate` only reads; either is None if the plugin
+    has no such step. Both raise StatusError to refuse the write.
     """
 
     @property
@@ -66,17 +69,19 @@ class Plugin(Protocol):
 
 
 class AdmissionChain:
-    """The plugins in order; `registry.objects` calls it for every write."""
+    """Runs the plugins in their order; `registry.objects` calls it for every write."""
 
     def __init__(self, plugins: Sequence[Plugin]) -> None:
         self._plugins = tuple(plugins)
         self._hooks: dict[tuple[str, str, str], tuple[tuple[Hook, ...], tuple[Hook, ...]]] = {}
 
     async def mutate(self, attributes: Attributes) -> None:
+        """Run the mutating steps of a write. Raises the StatusError of the first refusal."""
         for hook in self._concerned(attributes)[0]:
             hook(attributes)
 
     async def validate(self, attributes: Attributes) -> None:
+        """Run the validating steps of a write. Raises the StatusError of the first refusal."""
         for hook in self._concerned(attributes)[1]:
             hook(attributes)
 

@@ -1,4 +1,4 @@
-"""DefaultTolerationSeconds plugin: not-ready and unreachable nodes, tolerated for five minutes.
+"""DefaultTolerationSeconds plugin: pods tolerate not-ready and unreachable nodes for 300 s.
 
 Source: apiserver plugin DefaultTolerationSeconds.
 """
@@ -15,6 +15,8 @@ _SECONDS = 300
 
 
 class DefaultTolerationSeconds:
+    """Adds both NoExecute tolerations to new pods, unless a toleration of the pod covers them."""
+
     name = "DefaultTolerationSeconds"
     scope = Scope.of(["pods"], [CREATE])
     validate = None

@@ -21,7 +21,11 @@ from moorage.registry.request import Attributes
 
 
 class HostPortAdmission:
-    """`own` are the API server's listeners; `nodes()` returns the nodes with their agents'."""
+    """Refuses new pods whose host ports conflict with a listener of the cluster.
+
+    `own` are the API server's listeners; `nodes()` returns the nodes, whose status names the
+    agents' addresses and ports.
+    """
 
     name = "HostPorts"
     scope = Scope.of(["pods"], [CREATE])

@@ -17,7 +17,10 @@ IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
 
 class NamespaceLifecycle:
-    """`find` returns a namespace by name, or None."""
+    """Refuses creates in a missing or terminating namespace, and deletes of `IMMORTAL` ones.
+
+    `find` returns a namespace by name, or None.
+    """
 
     name = "NamespaceLifecycle"
     scope = Scope.of([ANY], [CREATE, UPDATE, DELETE], [ANY])

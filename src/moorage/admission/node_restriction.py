@@ -33,7 +33,7 @@ NODES_GROUP = "system:nodes"
 NODE_USER_PREFIX = "system:node:"
 LEASE_NAMESPACE = "kube-node-lease"
 
-# Labels under these domains that an agent may nevertheless set on its own node.
+# Kubernetes labels that an agent may set on its own node, with those of `_AGENT_DOMAINS`.
 _AGENT_LABELS = frozenset({
     "kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os",
     "beta.kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/instance-type",
@@ -52,8 +52,9 @@ def node_name_of(user: User) -> str | None:
 
 
 class NodeRestriction:
-    """`find_pod(name, namespace)` returns a pod, `find_node(name)` a node, or None.
+    """Refuses writes of node agents to nodes, pods, tokens and leases that are not theirs.
 
+    `find_pod(name, namespace)` returns a pod, `find_node(name)` a node, or None.
     `is_allowed(user, action)` is the cluster's authorizer, which can grant agents more audiences.
     """
 
@@ -167,7 +168,7 @@ class NodeRestriction:
                           f'"{attributes.name}"')  # fmt: skip
         if attributes.operation == DELETE:
             return
-        # Labels can be changed through the status endpoint too, so it is checked alike.
+        # The status subresource can change labels too, so both paths are checked.
         changed = _labels(attributes.obj).items() ^ _labels(attributes.old).items()
         forbidden = sorted({label for label, _ in changed if not _may_set_label(label)})
         is_new = attributes.operation == CREATE

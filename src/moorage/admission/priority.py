@@ -18,7 +18,10 @@ _PREEMPT_LOWER = "PreemptLowerPriority"
 
 
 class PriorityAdmission:
-    """`find` returns a priority class by name, `every` all of them."""
+    """Sets the priority and preemption policy of new pods; refuses a second default class.
+
+    `find` returns a priority class by name, or None; `every` returns all of them.
+    """
 
     name = "Priority"
     scope = Scope.of(["pods", "priorityclasses.scheduling.k8s.io"], [CREATE, UPDATE])
@@ -68,7 +71,7 @@ class PriorityAdmission:
         return min(defaults, key=lambda candidate: candidate.value, default=None)
 
     def _check(self, attributes: Attributes) -> None:
-        """Refuse a second default class."""
+        """Check that a default class is the only one. Raises ForbiddenError."""
         if attributes.kind.resource == "pods" or attributes.obj is None:
             return
         if not attributes.obj.get("globalDefault"):

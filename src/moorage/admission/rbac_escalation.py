@@ -41,7 +41,10 @@ _RESOURCES = tuple(
 
 
 class RbacEscalation:
-    """`is_allowed(user, action)` is the cluster's authorizer."""
+    """Refuses writes of roles and bindings that grant more than the user holds.
+
+    `is_allowed(user, action)` is the cluster's authorizer.
+    """
 
     name = "RBACEscalation"
     scope = Scope.of(_RESOURCES, [CREATE, UPDATE])
@@ -87,8 +90,8 @@ class RbacEscalation:
         assert attributes.obj is not None
         resource, name = attributes.kind.plural, attributes.name
         if attributes.operation == CREATE:
-            # A create is authorized without a name, which is not in the URL. An update that
-            # creates has one; upstream accepts a rule for that name, this does not.
+            # A create is authorized without a name, because its URL has none. The URL of an update
+            # that creates has one: upstream accepts a rule for that name, Moorage does not.
             name = ""
         if verb == "bind":
             ref = attributes.obj.get("roleRef", {})

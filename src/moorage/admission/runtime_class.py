@@ -25,7 +25,10 @@ _DISABLED_FIELDS = ("runtimeClassName", "overhead")
 
 
 class RuntimeClassAdmission:
-    """`find` returns a RuntimeClass by name, or None."""
+    """Merges the fields of a pod's RuntimeClass into new pods, or drops the disabled fields.
+
+    `find` returns a RuntimeClass by name, or None; `is_enabled` is the feature gate.
+    """
 
     name = "RuntimeClass"
     scope = Scope.of(["pods"], [CREATE])

@@ -28,7 +28,10 @@ _MODE = 0o644
 
 
 class ServiceAccountAdmission:
-    """`find(name, namespace)` returns a service account, or None."""
+    """Sets account, token volume and image pull secrets of new pods; refuses missing accounts.
+
+    `find(name, namespace)` returns a service account, or None.
+    """
 
     name = "ServiceAccount"
     scope = Scope.of(["pods"], [CREATE])

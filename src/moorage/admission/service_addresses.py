@@ -1,7 +1,8 @@
 """Service address allocation: cluster IPs and node ports.
 
-Addresses in use are read from the existing services; addresses allocated but not stored yet are
-reserved for a limited time. Source: API docs "Service ClusterIP allocation".
+Addresses in use are read from the existing services. An allocated address is also reserved
+for 60 s, because its service may not be stored yet. Source: API docs "Service ClusterIP
+allocation".
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ _TRIES = 1000
 
 
 class ServiceAddresses:
-    """`every` returns all services. `network` is the cluster IP range."""
+    """Allocates cluster IPs and node ports, and checks those that a service requests.
+
+    `every` returns all services. `network` is the cluster IP range.
+    """
 
     name = "ServiceAddresses"
     scope = Scope.of(["services"], [CREATE, UPDATE])
@@ -90,7 +94,7 @@ class ServiceAddresses:
         used = self._used_ips()
         size = self._network.num_addresses
         for _ in range(_TRIES):
-            # Skips the network address, the last address, and the first, which is the API's.
+            # Exclude the network address, the last one, and the first, which is the API server's.
             candidate = str(self._network[2 + secrets.randbelow(size - 3)])
             if candidate not in used:
                 if is_kept:
@@ -172,7 +176,7 @@ class ServiceAddresses:
 
 
 def _settle_families(spec: Obj) -> None:
-    """Set the IP families: the cluster's only one; both if headless without selector."""
+    """Set the IP families: IPv4, or both for a headless service without a selector."""
     is_manual = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
     spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if is_manual else ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "RequireDualStack" if is_manual else "SingleStack")

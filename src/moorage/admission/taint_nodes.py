@@ -13,6 +13,8 @@ _TAINT = {"key": NOT_READY, "effect": "NoSchedule"}
 
 
 class TaintNewNodes:
+    """Adds the not-ready NoSchedule taint to new nodes that do not have it."""
+
     name = "TaintNodesByCondition"
     scope = Scope.of(["nodes"], [CREATE])
     validate = None
