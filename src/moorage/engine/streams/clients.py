@@ -44,7 +44,10 @@ class Gathering:
         self._is_whole = asyncio.Event()
 
     def admit(self, stream: SpdyStream) -> bool:
-        """Admit a stream. Returns whether it is needed and the first of its name."""
+        """Admit a stream that the client opens.
+
+        Returns False for one that the request does not need, and for the second of a name.
+        """
         name = stream.headers.get("streamtype", "")
         if name not in self._missing:
             return False
@@ -57,7 +60,7 @@ class Gathering:
         return True
 
     async def channels(self, dialect: Dialect) -> Channels:
-        """Return all channels, once they are open."""
+        """Return all channels. Blocks until the client has opened them."""
         await self._is_whole.wait()
         return Channels(**self._streams, has_json_status=dialect.has_json_status)
 
@@ -68,8 +71,7 @@ def coding(dialect: Dialect) -> Coding:
 
 
 async def greeted(socket: ChannelSocket, names: Sequence[str], dialect: Dialect) -> Channels:
-    """Return a websocket's channels, after an empty message that shows the client that they are
-    open.
+    """Announce a websocket's channels to the client with an empty message, and return them.
 
     Raises OSError when the client has disconnected.
     """

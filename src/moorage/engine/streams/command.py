@@ -4,7 +4,7 @@
                              its exit       ──▶ client error channel, last of all
 
 Nothing is buffered: a client that does not read blocks the process, and a process that does not
-read blocks the client. The transport detects a disconnected client, and cancels.
+read blocks the client. When the client disconnects, the transport's task cancels the copying.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ log = Log(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channels:
-    """The client's channels; None for those it did not request."""
+    """The client's channels; None for those that it did not request.
+
+    With `has_json_status` the outcome is written as a Status object, else as a sentence.
+    """
 
     error: ByteStream
     stdin: ByteStream | None = None
@@ -39,7 +42,7 @@ class Channels:
 
     @property
     def outputs(self) -> Mapping[int, ByteStream]:
-        """Return the channels by the process's descriptors."""
+        """Return the output channels by the process's descriptor (1, 2)."""
         by_descriptor = {STDOUT: self.stdout, STDERR: self.stderr}
         return {number: channel for number, channel in by_descriptor.items() if channel}
 
@@ -47,10 +50,11 @@ class Channels:
 async def exec_into(
     target: Target, request: pb.ExecRequest, channels: Channels, drain_s: float
 ) -> None:
-    """Run the process with the channels until it exits; it is killed on cancellation.
+    """Run the requested process with the channels, and write its outcome to the error channel.
 
-    Output that descendants hold open is copied until it has been silent for `drain_s` after the
-    process's exit. Raises OSError when the client has disconnected.
+    Blocks until the process exits; kills it on cancellation. Output that descendants hold open is
+    copied until it has been silent for `drain_s` after the process's exit. A failure of the engine
+    or the runtime is written to the error channel. Raises OSError when the client has disconnected.
     """
     outcome: Outcome
     try:
@@ -67,10 +71,11 @@ async def exec_into(
 
 
 async def attach_to(target: Target, request: pb.AttachRequest, channels: Channels) -> None:
-    """Copy the container's streams until its output ends; the container runs on after a
-    cancellation.
+    """Copy the container's streams to the channels, and write the outcome to the error channel.
 
-    Raises OSError when the client has disconnected.
+    Blocks until the output ends; on cancellation the container continues to run. A failure of the
+    engine or the runtime is written to the error channel. Raises OSError when the client has
+    disconnected.
     """
     outcome: Outcome = Exited()
     try:
@@ -96,6 +101,7 @@ class _Output:
     _reading: asyncio.Timeout | None = field(default=None, repr=False)
 
     async def copy(self) -> None:
+        """Copy until the end of the output. Drops output without a channel."""
         while (output := await self._next()) is not None:
             descriptor, data = output
             if (channel := self.channels.get(descriptor)) is not None:
@@ -114,14 +120,14 @@ class _Output:
         except TimeoutError:
             return None
         except OSError as error:
-            # From here on an OSError would mean that the client has disconnected.
+            # Translated because callers take an OSError for a disconnected client.
             raise AdapterError(f"reading the output: {error}") from error
         finally:
             self._reading = None
 
 
 async def _until_exit(process: ExecProcess, channels: Channels, drain_s: float) -> int:
-    """Return the exit code, once the process has exited and its output is copied."""
+    """Return the exit code. Blocks until the process has exited and its output is copied."""
     output = _Output(process, channels.outputs)
     exiting = asyncio.ensure_future(process.wait())
     exiting.add_done_callback(lambda _: output.hurry(drain_s))
@@ -138,12 +144,12 @@ async def _with_inputs(
     output: _Output,
     exiting: asyncio.Future[int] | None = None,
 ) -> None:
-    """Copy inputs until the output has ended, and the process too if it is awaited."""
+    """Copy input, output and sizes. Blocks until the output has ended, and `exiting` if given."""
 
     async def ending() -> None:
         await output.copy()
         if exiting is not None:
-            # A process may close its output and still read.
+            # A process may close its output and continue to read.
             await exiting
 
     await first_to_end(
@@ -157,7 +163,7 @@ async def _feed(stdin: ByteStream, streams: Streams) -> None:
     """Copy the client's input to the process; returns only by cancellation."""
     is_taken = True
     while data := await stdin.read():
-        # Drop what the process does not read, so that resizes behind it arrive.
+        # Drop input that the process does not read, so that resizes behind it arrive.
         is_taken = is_taken and await _is_taken(streams, data)
     if is_taken:
         try:
@@ -169,7 +175,7 @@ async def _feed(stdin: ByteStream, streams: Streams) -> None:
 
 
 async def _is_taken(streams: Streams, data: bytes) -> bool:
-    """Write a chunk. Returns whether the process still reads."""
+    """Write a chunk of input. Returns False once the process does not read any more."""
     try:
         await streams.write(data)
     except OSError:
@@ -178,7 +184,7 @@ async def _is_taken(streams: Streams, data: bytes) -> bool:
 
 
 async def _resize(channel: ByteStream, streams: Streams) -> None:
-    """Pass terminal sizes on; returns only by cancellation."""
+    """Apply the client's terminal sizes; returns only by cancellation."""
     reader = SizeReader()
     while data := await channel.read():
         # Only the last size matters.
@@ -186,7 +192,7 @@ async def _resize(channel: ByteStream, streams: Streams) -> None:
             try:
                 await streams.resize(size.width, size.height)
             except (AdapterError, OSError) as error:
-                # The process may have exited; its exit code says so.
+                # The process may have exited, which is reported by its exit code.
                 log.debug("terminal not resized", why=str(error))
     await _forever()
 

@@ -1,9 +1,9 @@
-"""HTTP endpoint of streaming: a token's request, an upgrade, then the agreed protocol.
+"""HTTP endpoint of streaming: redeems a token, upgrades, then runs the agreed protocol.
 
     GET|POST /{exec,attach,portforward}/TOKEN ─▶ 101, then SPDY/3.1 or a websocket
 
-This module needs the HTTP library and is imported at the first stream. That library owns the tasks
-here; leaving `serving` ends them. Source: CRI streaming library; RFC 9110 §7.8.
+This module imports the HTTP library and is therefore imported at the first URL. The library owns
+the tasks of requests; leaving `serving` cancels them. Source: CRI streaming library; RFC 9110 §7.8.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ _PORT_BYTES = 2
 # Tokens do not identify users, so all clients share one budget of unfinished messages.
 _ALL = "all"
 _UNFINISHED_BYTES = 96 * 1024 * 1024
-# Two channels for each port, and a channel is a byte.
+# Each port has two channels, and a channel number is one byte.
 _SOCKET_PORTS = 127
-# Streams have ended before; this is for connections that have sent no request yet.
+# Streams are cancelled before this limit; it applies to connections without a request.
 _SHUTDOWN_S = 0.1
 
 
 class Endpoint:
-    """Serves the requests of tokens."""
+    """Serves the stream requests that tokens stand for."""
 
     def __init__(
         self, target: Target, tokens: Tokens[StreamRequest], clock: Clock, deadlines: Deadlines
@@ -90,14 +90,14 @@ class Endpoint:
 
     @asynccontextmanager
     async def serving(self, listener: socket.socket) -> AsyncIterator[None]:
-        """Serve on a listening socket while the block lasts; ends the streams after it."""
+        """Serve on a listening socket inside the block; leaving it cancels the open streams."""
         application = web.Application()
         for method in _METHODS:
             application.router.add_route(method, "/{action}/{token}", self._answer)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
         await runner.setup()
         assert runner.server is not None
-        # The rest of the descriptors is for containers.
+        # The other half of the descriptors is for containers.
         limits = Limits.for_descriptors(descriptor_limit() // 2)
         try:
             async with Acceptor(runner.server, [listener], limits):

@@ -1,10 +1,10 @@
-"""Port-forward: pairs of channels, each copied to a connection of its own into the pod.
+"""Port-forward: pairs of channels, each pair copied to its own connection into the pod.
 
     data ◀──bytes──▶ port in the pod        error ──why the port is unreachable──▶ client
 
-A pair fails by itself. Text on the error channel makes kubectl end the whole forwarding, so only an
-unreachable port is reported there; a connection that breaks later resets its data stream. Source:
-CRI `PortForward`, client-go `portforward`.
+The failure of a pair does not affect the others. Text on the error channel makes kubectl end all
+forwarding, so only an unreachable port is reported there; a connection that breaks later resets its
+data stream. Source: CRI `PortForward`, client-go `portforward`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,11 @@ class Pod:
     deadlines: Deadlines
 
     async def forward(self, port: int, data: Channel, error: Channel) -> None:
-        """Copy one connection to its end. Raises OSError when the client has disconnected."""
+        """Connect to a port and copy to the connection's end; then close both channels.
+
+        An unreachable port is reported on `error`; a connection that breaks resets `data`. Raises
+        OSError when the client has disconnected.
+        """
         try:
             async with asyncio.timeout(self.deadlines.dial_s):
                 connection = await self.target.dial(self.sandbox_id, port)
@@ -91,7 +95,11 @@ class Pairs:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def admit(self, stream: SpdyStream) -> bool:
-        """Admit a stream that the client opens. Returns whether it belongs to a valid pair."""
+        """Admit a stream that the client opens, and start a task for the first of a pair.
+
+        Returns False for an unknown type, an invalid port, a second stream of a type, and a port
+        that differs from the other stream's.
+        """
         kind, port = stream.headers.get("streamtype", ""), _port(stream.headers)
         if kind not in _TYPES or port is None:
             return False
@@ -106,14 +114,14 @@ class Pairs:
             return False
         pair.streams[kind] = stream
         if kind == "error":
-            # Clients send nothing on it.
+            # Clients send nothing on the error stream.
             stream.discard()
         if len(pair.streams) == len(_TYPES):
             pair.is_whole.set()
         return True
 
     def cancel(self) -> None:
-        """End every pair: the client has disconnected."""
+        """Cancel every pair, when the client has disconnected."""
         for task in self._tasks:
             task.cancel()
 
@@ -123,8 +131,7 @@ class Pairs:
                 await pair.is_whole.wait()
             await self._pod.forward(pair.port, pair.streams["data"], pair.streams["error"])
         except OSError as error:
-            # Either the second stream never came, or the client has disconnected, which ends the
-            # rest too.
+            # Either the second stream was not opened in time, or the client has disconnected.
             log.debug("forwarding ended", sandbox=self._pod.sandbox_id, why=str(error))
             await self._give_up(pair)
         finally:
@@ -141,7 +148,7 @@ class Pairs:
 
 
 def _request_of(stream: SpdyStream, kind: str) -> str:
-    """Return what identifies the streams of a pair.
+    """Return the identifier that the two streams of a pair share.
 
     Old clients send no id: they open the error stream first and its data stream next.
     """

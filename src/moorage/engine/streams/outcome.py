@@ -18,13 +18,13 @@ _INTERNAL_ERROR = 500
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The process exited; 0 also stands for an unknown code."""
+    """Outcome of a process that exited; code 0 also stands for an unknown one."""
 
     code: int = 0
 
     @property
     def sentence(self) -> str:
-        """Return the failure in a sentence, empty for success."""
+        """Return the failure as a sentence, empty for success."""
         return f"command terminated with non-zero exit code: {self.code}" if self.code else ""
 
     def status(self) -> dict[str, Any]:
@@ -42,12 +42,12 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The runtime failed; `sentence` says how and why."""
+    """Outcome of a failed runtime call; `sentence` names the call and the cause."""
 
     sentence: str
 
     def status(self) -> dict[str, Any]:
-        """The Status object."""
+        """Return the Status object of an internal error."""
         return {
             "metadata": {},
             "status": "Failure",

@@ -15,9 +15,9 @@ _HOSTS = ("127.0.0.1", "::1")
 
 
 async def dial_port(namespace: Path | None, port: int, within_s: float = 30.0) -> Connection:
-    """Connect inside a network namespace; None is the host's, for pods that share it.
+    """Connect to a port on the loopback of a network namespace; None is the host's.
 
-    Raises OSError: that of the IPv4 attempt, or TimeoutError.
+    Raises the OSError of the IPv4 attempt when both fail, and TimeoutError after `within_s`.
     """
     async with asyncio.timeout(within_s):
         failures: list[OSError] = []

@@ -1,6 +1,6 @@
-"""Streaming protocol versions, and the negotiation with a client.
+"""Streaming protocol versions, and their negotiation with a client.
 
-A version differs in what its channels can carry and how the outcome is written. Source:
+Versions differ in their channels and in the encoding of the outcome. Source:
 apimachinery `remotecommand` and `portforward` constants, KEP-4006.
 """
 
@@ -18,7 +18,12 @@ UNNAMED = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """A version. `can_end` is whether a client can close a single channel of a websocket."""
+    """A protocol version.
+
+    `has_resize`: there is a channel for terminal sizes. `has_json_status`: the outcome is a Status
+    object. `is_base64`: messages are base64 text. `can_end`: a client can close a single channel of
+    a websocket.
+    """
 
     name: str
     has_resize: bool = True
@@ -27,7 +32,7 @@ class Dialect:
     can_end: bool = False
 
 
-# The last one of each is for clients that offer none.
+# The last version of each tuple applies to clients that offer none.
 SPDY_COMMAND = (
     Dialect(name=V4, has_json_status=True),
     Dialect(name=V3),
@@ -51,7 +56,10 @@ SOCKET_PORT_FORWARD = (
 
 
 def choose(offered: Sequence[str], spoken: Sequence[Dialect]) -> Dialect | None:
-    """Return the first offered version that is supported, None without one."""
+    """Return the first offered version that is supported, None if there is none.
+
+    Returns the last supported one if none is offered.
+    """
     if not offered:
         return spoken[-1]
     by_name = {dialect.name: dialect for dialect in spoken if dialect.name}

@@ -14,14 +14,14 @@ _LARGEST_PORT = 65535
 
 
 def path_of(request: StreamRequest) -> str:
-    """Return the first part of a request's path."""
+    """Return the first path segment of a request's URL: exec, attach or portforward."""
     if isinstance(request, pb.ExecRequest):
         return "exec"
     return "attach" if isinstance(request, pb.AttachRequest) else "portforward"
 
 
 def check(request: StreamRequest) -> None:
-    """Validate a request. Raises InvalidError."""
+    """Validate a request. Raises InvalidError, which names the container and the fields."""
     if isinstance(request, pb.PortForwardRequest):
         wrong = [port for port in request.port if not 0 < port <= _LARGEST_PORT]
         if wrong:

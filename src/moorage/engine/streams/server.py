@@ -3,7 +3,7 @@
     Exec(request) ─▶ exec_url ─▶ http://127.0.0.1:PORT/exec/TOKEN ◀── the node agent, for a client
 
 The socket listens from the start, so that its port is known; the HTTP library, which takes more
-memory than the rest of this, is imported at the first URL. Source: CRI streaming calls.
+memory than the rest of the server, is imported at the first URL. Source: CRI streaming calls.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ _BACKLOG = 128
 
 
 class StreamServer:
-    """The streaming server. `async with` listens; leaving ends every stream. Safe for concurrent
-    use.
+    """The streaming server. `async with` listens; leaving ends every stream.
+
+    Safe for concurrent use. Port 0 selects a free one.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class StreamServer:
         self._serving: asyncio.Task[None]
 
     async def __aenter__(self) -> Self:
-        """Listen. Raises OSError."""
+        """Listen on the address. Raises OSError when it cannot be bound."""
         family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
         self._listener = socket.create_server(
             (self._address, self._port), family=family, backlog=_BACKLOG
@@ -57,7 +58,7 @@ class StreamServer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop serving. Raises the error with which the serving failed, if it did."""
+        """Stop serving and close the socket. Raises the error with which the serving failed."""
         self._serving.cancel()
         try:
             await asyncio.wait([self._serving])
@@ -67,18 +68,19 @@ class StreamServer:
             self._listener.close()
 
     def exec_url(self, request: pb.ExecRequest) -> str:
-        """Return a URL for running the command once. Raises InvalidError, ExhaustedError.
+        """Return a URL for running the command once, valid for one minute.
 
-        Raises FailedError when the serving has failed.
+        Raises InvalidError for an invalid request, ExhaustedError when too many URLs are unused,
+        and FailedError when the server has stopped.
         """
         return self._url(request)
 
     def attach_url(self, request: pb.AttachRequest) -> str:
-        """Return a URL for attaching once. Raises as `exec_url` does."""
+        """Return a URL for attaching once. Raises like `exec_url`."""
         return self._url(request)
 
     def port_forward_url(self, request: pb.PortForwardRequest) -> str:
-        """Return a URL for one port-forward connection. Raises as `exec_url` does."""
+        """Return a URL for one port-forward connection. Raises like `exec_url`."""
         return self._url(request)
 
     def _url(self, request: StreamRequest) -> str:
@@ -92,7 +94,7 @@ class StreamServer:
 
     async def _serve(self) -> None:
         await self._is_wanted.wait()
-        # The import takes a fifth of a second; clients wait in the backlog meanwhile.
+        # The import takes 0.2 s; clients wait in the backlog.
         await asyncio.to_thread(importlib.import_module, "moorage.engine.streams.endpoint")
         from moorage.engine.streams.endpoint import Endpoint
 

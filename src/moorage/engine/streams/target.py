@@ -1,4 +1,4 @@
-"""Target protocol: what the streaming endpoint needs of the engine."""
+"""Target protocol: the operations of the engine that the streaming endpoint calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from moorage.streaming.connection import Connection
 
 
 class Target(Protocol):
-    """Safe for concurrent use. Every method raises EngineError and AdapterError."""
+    """Starts and connects to processes. Safe for concurrent use.
+
+    Every method raises EngineError and AdapterError.
+    """
 
     async def exec(self, request: pb.ExecRequest) -> ExecProcess:
         """Start the requested process."""

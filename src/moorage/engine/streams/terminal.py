@@ -34,7 +34,7 @@ class SizeReader:
         self._decoder = msgspec.json.Decoder(Size)
 
     def feed(self, data: bytes) -> list[Size]:
-        """Add bytes. Returns the sizes that are complete."""
+        """Add bytes. Returns the sizes that are complete, in their order."""
         self._pending = (self._pending + data)[-_LIMIT_CHARACTERS:]
         sizes, end = [], 0
         for match in _OBJECT.finditer(self._pending):

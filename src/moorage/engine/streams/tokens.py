@@ -1,4 +1,4 @@
-"""Stream tokens: random, for one use within a minute, each standing for a request.
+"""Stream tokens: random, valid for one use within a minute, each mapped to a request.
 
     Exec/Attach/PortForward ──issue──▶ token in a URL ──redeem──▶ the request, once
 
@@ -29,8 +29,9 @@ class _Held(Generic[T]):
 
 
 class Tokens(Generic[T]):
-    """The outstanding tokens, oldest first: all have the same lifetime, so the first
-    expires first.
+    """Issues and redeems tokens. At most 1000 are outstanding.
+
+    They are stored oldest first: all have the same lifetime, so the first expires first.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -38,7 +39,10 @@ class Tokens(Generic[T]):
         self._held: OrderedDict[str, _Held[T]] = OrderedDict()
 
     def issue(self, value: T) -> str:
-        """Issue a token of 24 characters that are safe in a URL. Raises ExhaustedError."""
+        """Issue a token of 24 URL-safe characters.
+
+        Raises ExhaustedError when 1000 are outstanding.
+        """
         self._forget_old()
         if len(self._held) >= LIMIT:
             raise ExhaustedError(
@@ -50,7 +54,7 @@ class Tokens(Generic[T]):
         return token
 
     def redeem(self, token: str) -> T | None:
-        """Return a token's request, once and before it expires; None otherwise."""
+        """Invalidate a token and return its request; None for an unknown, used or expired one."""
         self._forget_old()
         entry = self._held.pop(token, None)
         return None if entry is None else entry.value
