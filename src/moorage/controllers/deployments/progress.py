@@ -43,6 +43,7 @@ def without(conditions: Conditions, type_: str) -> Conditions:
 def condition(
     type_: str, status: str, reason: str, message: str, now: datetime
 ) -> DeploymentCondition:
+    """Return a condition whose update and transition times are `now`."""
     stamp = format_time(now)
     return DeploymentCondition(
         type=type_,

@@ -32,6 +32,7 @@ def _names(subjects: Any, kind: str) -> str:
 
 
 def binding_printer(owner: str, role: str) -> Printer:
+    """Return the printer of a binding kind; `owner` and `role` go into column descriptions."""
     return Printer(
         columns=(
             NAME,

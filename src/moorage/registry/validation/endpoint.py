@@ -16,7 +16,7 @@ _PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 
 def endpoint_address_errors(address: str, path: str) -> list[FieldError]:
-    """Return the errors of an endpoint address: IP, not loopback, link-local or unspecified."""
+    """Return the error of an IP address at a field path, if it cannot be an endpoint's."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -39,7 +39,10 @@ def endpoint_address_errors(address: str, path: str) -> list[FieldError]:
 def endpoint_port_errors(
     port: Obj, path: str, *, needs_name: bool, may_be_open: bool = False
 ) -> list[FieldError]:
-    """Return the errors of an endpoint port."""
+    """Return the errors of an endpoint port at a field path.
+
+    With `may_be_open` the number may be absent, as in endpoint slices.
+    """
     errors: list[FieldError] = []
     name = port.get("name", "")
     if name:

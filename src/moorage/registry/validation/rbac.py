@@ -11,7 +11,7 @@ _SUBJECT_KINDS = ("ServiceAccount", "User", "Group")
 
 
 def rule_errors(rule: Obj, path: str, *, is_namespaced: bool) -> list[FieldError]:
-    """Return the errors of a policy rule."""
+    """Return the errors of a policy rule; `is_namespaced` forbids non-resource URLs."""
     errors: list[FieldError] = []
     if not rule.get("verbs"):
         errors.append(FieldError.required(f"{path}.verbs", "verbs must contain at least one value"))
@@ -49,7 +49,7 @@ def rule_errors(rule: Obj, path: str, *, is_namespaced: bool) -> list[FieldError
 
 
 def binding_errors(binding: Obj, role_kinds: tuple[str, ...]) -> list[FieldError]:
-    """Return the errors of a role binding: role reference and subjects."""
+    """Return the errors of a binding's `roleRef`, of one of `role_kinds`, and its subjects."""
     reference = binding.get("roleRef", {})
     errors: list[FieldError] = []
     if reference.get("apiGroup") != _GROUP:

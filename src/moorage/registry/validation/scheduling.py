@@ -72,7 +72,7 @@ def _toleration_errors(toleration: Obj, path: str) -> list[FieldError]:
 
 
 def affinity_errors(affinity: Obj, path: str) -> list[FieldError]:
-    """Return the errors of node affinity, pod affinity and pod anti-affinity."""
+    """Return the errors of node affinity, pod affinity and pod anti-affinity at a field path."""
     errors: list[FieldError] = []
     if "nodeAffinity" in affinity:
         errors += _node_affinity_errors(affinity["nodeAffinity"], f"{path}.nodeAffinity")

@@ -34,7 +34,7 @@ def status_count_errors(status: Obj, fields: tuple[str, ...]) -> list[FieldError
 
 
 def selector_errors(spec: Obj) -> list[FieldError]:
-    """Return the errors of a workload's label selector, which may not be empty."""
+    """Return the errors of `spec.selector`, which must be present and not empty."""
     selector = spec.get("selector")
     if selector is None:
         return [FieldError.required("spec.selector")]
@@ -49,7 +49,7 @@ def selector_errors(spec: Obj) -> list[FieldError]:
 
 
 def workload_template_errors(spec: Obj) -> list[FieldError]:
-    """Return the errors of a workload's pod template; its labels must match the selector."""
+    """Return the errors of the pod template, whose labels must match `spec.selector`."""
     template = spec.get("template", {})
     errors: list[FieldError] = []
     selector = spec.get("selector")
