@@ -31,13 +31,13 @@ _REASON_BYTES = 123
 
 
 class BrokenStreamError(Exception):
-    """The source of the stream failed. The text is for the client."""
+    """The source of the stream failed. The message is sent to the client as the close reason."""
 
 
 def chosen_protocol(offered: Iterable[str]) -> str | None:
-    """Return the first offered subprotocol that is known; UNNAMED if none is offered.
+    """Return the first offered subprotocol that is supported.
 
-    Returns None if no offered one is known.
+    Returns UNNAMED if none is offered, and None if no offered one is supported.
     """
     names = tuple(offered) or (UNNAMED,)
     return next((name for name in names if name in PROTOCOLS), None)
@@ -48,8 +48,9 @@ async def send_bytes(
 ) -> web.WebSocketResponse:
     """Accept the upgrade in `protocol` and send the chunks until their end or the client's close.
 
-    A failing source closes the websocket with code 1011 and the reason. Raises OSError if the
-    client disconnects without a close.
+    Returns the closed websocket. When `pieces` raises BrokenStreamError, the websocket is closed
+    with code 1011 and the first 123 bytes of the message. Raises OSError if the client disconnects
+    without a close.
     """
     websocket = await accept(request, protocol, largest_bytes=_LARGEST_IGNORED_BYTES)
 

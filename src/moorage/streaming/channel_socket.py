@@ -25,7 +25,7 @@ _DIGIT_ZERO = ord("0")
 
 
 class ChannelError(OSError):
-    """A message without a channel, or not in its protocol's form."""
+    """A message that names no channel, or that the coding cannot decode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Coding:
         return bytes((channel,)) + data
 
     def decode(self, message: bytes) -> tuple[int, bytes]:
-        """Return channel and bytes of a message. Raises ChannelError."""
+        """Return the channel and the bytes of a message. Raises ChannelError for an invalid one."""
         if not message:
             raise ChannelError("a message is empty and names no channel")
         if not self.is_base64:
@@ -68,7 +68,7 @@ class SocketChannel:
         return await self.inbox.read()
 
     async def write(self, data: bytes) -> None:
-        """Send bytes; none are a message too."""
+        """Send bytes; an empty write sends an empty message. Raises OSError once disconnected."""
         for start in range(0, max(len(data), 1), _CHUNK_BYTES):
             await self._socket.send(self._number, data[start : start + _CHUNK_BYTES])
 
@@ -76,11 +76,11 @@ class SocketChannel:
         """Do nothing: a server cannot close one channel, only the websocket."""
 
     async def reset(self) -> None:
-        """Ignore further input. The client cannot be notified."""
+        """Ignore further input; the protocol has no message to notify the client."""
         self.inbox.discard()
 
     def discard(self) -> None:
-        """Ignore what the client sends."""
+        """Drop unread input and ignore what the client sends from now on."""
         self.inbox.discard()
 
 
@@ -96,7 +96,10 @@ class ChannelSocket:
         self.channels = tuple(SocketChannel(self, number) for number in range(count))
 
     async def run(self) -> None:
-        """Receive until the client closes or disconnects. Raises ChannelError."""
+        """Receive until the client closes or disconnects, then end the input of every channel.
+
+        Blocks while a channel's inbox is full. Raises ChannelError for an invalid message.
+        """
         error: OSError = ConnectionResetError("the client disconnected")
         try:
             while (message := await next_message(self._websocket)) is not None:
@@ -110,7 +113,7 @@ class ChannelSocket:
                 channel.inbox.end(error)
 
     async def send(self, channel: int, data: bytes) -> None:
-        """Send one message, for the channels. Raises OSError when the client has disconnected."""
+        """Send one message of a channel. Raises OSError when the client has disconnected."""
         message = self._coding.encode(channel, data)
         if isinstance(message, str):
             await self._websocket.send_str(message)

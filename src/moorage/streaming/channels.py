@@ -29,7 +29,7 @@ _ORDER = (_ERROR, _STDIN, _STDOUT, _STDERR, _RESIZE)
 
 
 def wanted_channels(query: Mapping[str, str]) -> tuple[int, ...]:
-    """Return the channels of an exec or attach request, by its query (`stdin=true`, `tty=1`, …).
+    """Return the channels that the query of an exec or attach request selects (`stdin=true`, …).
 
     As in all queries of the API, any value but `0` and `false` means true.
     """
@@ -49,7 +49,10 @@ def wanted_channels(query: Mapping[str, str]) -> tuple[int, ...]:
 
 
 async def open_streams(session: SpdySession, channels: Sequence[int]) -> dict[int, int]:
-    """Open a stream for each channel. Returns channel → stream. Raises SpdyError."""
+    """Open a stream for each channel. Returns the stream id by channel.
+
+    Raises SpdyError when the upstream refuses one, and OSError when the connection breaks.
+    """
     return {channel: await session.open({"streamtype": _NAMES[channel]}) for channel in channels}
 
 
@@ -59,9 +62,10 @@ async def bridge(
     streams: Mapping[int, int],
     deadlines: Deadlines,
 ) -> None:
-    """Copy both ways until the upstream's streams have ended or either side has disconnected.
+    """Copy both ways, then close the websocket.
 
-    Raises OSError when a connection breaks.
+    Blocks until the upstream's streams have ended, either side has disconnected, or there was no
+    traffic for `deadlines.idle_s`. Raises OSError when a connection breaks.
     """
     timer = IdleTimer(deadlines.idle_s)
     await first_to_end(

@@ -1,4 +1,4 @@
-"""Byte stream connection on an event loop's transport, below every protocol here.
+"""Byte stream connection on an event loop's transport, below every streaming protocol.
 
 Unlike asyncio's streams it delivers received bytes before an error: a container engine that closes
 with unread input resets the connection right after the command's exit status, which must not be
@@ -44,7 +44,7 @@ class Connection(asyncio.Protocol):
 
     @classmethod
     def on(cls, transport: asyncio.Transport) -> Self:
-        """Return the connection of a transport that another protocol has served."""
+        """Take over a transport from the protocol that served it, and return its connection."""
         connection = cls()
         transport.set_protocol(connection)
         connection.connection_made(transport)
@@ -64,33 +64,41 @@ class Connection(asyncio.Protocol):
 
     @property
     def can_half_close(self) -> bool:
-        """Whether this side can close its direction alone; not over TLS."""
+        """Return whether this side can close its direction alone; never over TLS."""
         return not self._is_lost and self._transport.can_write_eof()
 
     @property
     def is_closing(self) -> bool:
+        """Return whether the connection is lost or being closed."""
         return self._is_lost or self._transport.is_closing()
 
     async def read(self) -> bytes:
-        """Return received bytes, at least one; empty at EOF. Raises OSError."""
+        """Return received bytes, at least one; empty at EOF. Blocks until there are any.
+
+        Raises OSError when the connection broke, after all bytes received before.
+        """
         data = await self._inbox.read()
         self._resume_reading()
         return data
 
     def unread(self, data: bytes) -> None:
-        """Put back bytes that were read too far."""
+        """Put back bytes in front of the unread ones."""
         self._inbox.unread(data)
 
     async def write(self, data: bytes) -> None:
-        """Send; blocks until the transport has room again. Raises OSError when the connection is
-        lost.
+        """Send bytes; blocks while the transport's buffer is full.
+
+        Raises OSError when the connection is lost.
         """
         self.send(data)
         if not self._writable.is_set():
             await self.drain()
 
     def send(self, data: bytes) -> None:
-        """Send without blocking, for small data that a cancellation must not truncate."""
+        """Send without blocking, for small data that a cancellation must not truncate.
+
+        Raises OSError when the connection is lost.
+        """
         if self.is_closing:
             raise ConnectionResetError("the connection is lost")
         self._transport.write(data)
@@ -107,7 +115,7 @@ class Connection(asyncio.Protocol):
             self._transport.write_eof()
 
     async def aclose(self, within_s: float = _CLOSE_S) -> None:
-        """Flush and close; abort after `within_s`.
+        """Flush and close; aborts after `within_s` and on cancellation.
 
         If the transport can, this side half-closes first and reads until the peer closes too:
         closing with unread input makes the kernel send a reset, which can destroy bytes in flight.
@@ -129,7 +137,7 @@ class Connection(asyncio.Protocol):
             raise
 
     def abort(self) -> None:
-        """Drop the connection with unsent data."""
+        """Close at once and drop unsent data."""
         self._inbox.discard()
         if not self._is_lost:
             self._transport.abort()
@@ -149,7 +157,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         self._inbox.end()
         self._peer_ended.set()
-        # True keeps our direction open; a TLS transport closes both in any case.
+        # True keeps the sending direction open; a TLS transport closes both in any case.
         return not self._is_over_tls
 
     def connection_lost(self, error: Exception | None) -> None:

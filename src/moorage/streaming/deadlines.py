@@ -1,6 +1,6 @@
 """Session deadlines, and the idle timer.
 
-An unused session holds a connection on every host it crosses; these limits end it. Source: the
+An unused session holds a connection on every host that it passes; these limits end it. Source: the
 kubelet's and the CRI streaming library's defaults (30 s to create the streams, 4 h idle).
 """
 
@@ -14,8 +14,10 @@ from moorage.api.clock import Clock, SystemClock, sleep_unless_set
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """Deadlines in seconds. `half_open_s` limits the silence of one side after the other has
-    closed, `drain_s` that of the output of a process that has exited.
+    """Deadlines in seconds.
+
+    `half_open_s` limits the silence of one side after the other has closed, `drain_s` that of the
+    output of a process that has exited.
     """
 
     dial_s: float = 30.0
@@ -27,7 +29,7 @@ class Deadlines:
 
 
 class IdleTimer:
-    """Expires after a time without traffic. `touch` restarts it."""
+    """Expires after `limit_s` without traffic. `touch` restarts it."""
 
     def __init__(self, limit_s: float, clock: Clock | None = None) -> None:
         self._limit_s = limit_s
@@ -36,17 +38,17 @@ class IdleTimer:
         self.touch()
 
     def touch(self) -> None:
-        """Record traffic."""
+        """Restart the timer: there was traffic."""
         self._last = self._clock.monotonic()
 
     def tighten(self, limit_s: float) -> None:
-        """Reduce the limit."""
+        """Restart the timer with a lower limit; a higher one is ignored."""
         self._limit_s = min(self._limit_s, limit_s)
         self.touch()
         self._tightened.set()
 
     async def expired(self) -> None:
-        """Block until the limit has passed without a touch."""
+        """Block until the limit has passed without traffic."""
         while (remaining := self._last + self._limit_s - self._clock.monotonic()) > 0:
             self._tightened.clear()
             await sleep_unless_set(self._clock, remaining, self._tightened)

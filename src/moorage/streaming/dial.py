@@ -1,10 +1,10 @@
-"""Upgrade client: to the kubelet's endpoint, or an engine's streaming URL.
+"""Upgrade client for the kubelet's endpoint and an engine's streaming URL.
 
     async with dial(upstream, "POST", SPDY, lines) as answer:   # Upgraded or Refused
 
-aiohttp's client is not used: it owns its connections, and an upgraded one must be ours from the
-first byte after the answer's head. h11 parses, and leaves the connection to us. Leaving the block
-closes the connection.
+aiohttp's client is not used, because it owns its connections: here the caller owns the connection
+from the first byte after the answer's head, and h11 only parses. Leaving the block closes the
+connection.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class DialError(StatusError):
 
     @classmethod
     def of(cls, upstream: Upstream, why: object) -> DialError:
+        """Return the error for an upstream, without the URL's path, which may hold a token."""
         return cls(f"error dialing backend: {upstream.place}: {why}")
 
 
@@ -62,7 +63,7 @@ class Upstream:
 
     @property
     def place(self) -> str:
-        """The address for messages, without the path, which may hold a token."""
+        """Return the address for messages, without the path, which may hold a token."""
         if self.socket is not None:
             return str(self.socket)
         try:
@@ -95,7 +96,11 @@ async def dial(
     lines: Iterable[tuple[str, str]] = (),
     deadlines: Deadlines | None = None,
 ) -> AsyncIterator[Upgraded | Refused]:
-    """Connect, request the upgrade, and yield the response. Raises DialError."""
+    """Connect, request the upgrade, and yield the response; leaving closes the connection.
+
+    Connecting and the exchange have `deadlines.dial_s` each. Raises DialError when the upstream
+    cannot be reached or does not respond as an HTTP server.
+    """
     limits = deadlines or Deadlines()
     try:
         async with asyncio.timeout(limits.dial_s):
@@ -136,7 +141,7 @@ async def _ask(
     protocol: str,
     lines: Iterable[tuple[str, str]],
 ) -> Upgraded | Refused:
-    """Send the request for the upgrade and read the answer. Raises HeadError, OSError."""
+    """Send the upgrade request and read the response. Raises HeadError and OSError."""
     url = URL(upstream.url, encoded=True)
     own = tuple(upstream.headers.items())
     exchange = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_LIMIT_BYTES)
@@ -163,7 +168,7 @@ async def _ask(
 async def _read_answer(
     connection: Connection, exchange: h11.Connection
 ) -> h11.Response | h11.InformationalResponse:
-    """Return the final answer, or the one that switches protocols."""
+    """Return the final response or the 101; skips other interim ones. Raises HeadError at EOF."""
     while True:
         event = exchange.next_event()
         if event is h11.NEED_DATA:
@@ -176,9 +181,9 @@ async def _read_answer(
 
 
 async def _read_body(connection: Connection, exchange: h11.Connection) -> bytes:
-    """Return the beginning of a refusal's body, for the message; a broken body ends at the break.
+    """Return the first 64 KiB of a refusal's body, for the message.
 
-    Reads no more than it needs.
+    Reads no more than it needs. Returns the part before a protocol error.
     """
     body = b""
     try:

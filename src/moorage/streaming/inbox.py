@@ -1,6 +1,6 @@
-"""Inbox: received bytes that wait for their reader, in order, with EOF or an error.
+"""Inbox: a buffer of received bytes, in order, with EOF or an error at the end.
 
-Connections, SPDY streams and websocket channels all receive through one. The feeder stops reading
+Connections, SPDY streams and websocket channels receive through one. The feeder stops reading
 its source while the inbox is full, which is the backpressure. The reader gets an error only after
 every byte before it.
 """
@@ -14,8 +14,9 @@ LIMIT_BYTES = 256 * 1024
 
 
 class Inbox:
-    """A buffer for one feeder and one reader. It is full from `limit_bytes` on; feeding still
-    works.
+    """A buffer for one feeder and one reader.
+
+    It is full from `limit_bytes` on, but still accepts bytes.
     """
 
     __slots__ = ("_arrived", "_error", "_has_ended", "_limit", "_pieces", "_room", "_size")
@@ -32,15 +33,16 @@ class Inbox:
 
     @property
     def has_ended(self) -> bool:
-        """Whether no more bytes will come, though some may be unread."""
+        """Return whether the input has ended; bytes may still be unread."""
         return self._has_ended
 
     @property
     def is_full(self) -> bool:
+        """Return whether the feeder should stop reading its source."""
         return self._size >= self._limit
 
     def feed(self, data: bytes) -> None:
-        """Add bytes; dropped after the end."""
+        """Add bytes. Drops them after the end of the input."""
         if self._has_ended or not data:
             return
         self._pieces.append(data)
@@ -59,21 +61,24 @@ class Inbox:
         self._room.set()
 
     def discard(self) -> None:
-        """End the input and drop unread bytes: the reader is gone."""
+        """End the input and drop unread bytes: there is no reader any more."""
         self._pieces.clear()
         self._size = 0
         self.end()
         self._room.set()
 
     def unread(self, data: bytes) -> None:
-        """Put back bytes that were read too far."""
+        """Put back bytes in front of the unread ones."""
         if data:
             self._pieces.appendleft(data)
             self._size += len(data)
             self._arrived.set()
 
     async def read(self) -> bytes:
-        """Return all bytes, at least one; empty at EOF. Raises the error of `end`."""
+        """Return all unread bytes, at least one; empty at EOF. Blocks until there are any.
+
+        Raises the error passed to `end`, after all bytes before it.
+        """
         while not self._pieces:
             if self._has_ended:
                 if self._error is not None:
@@ -88,5 +93,5 @@ class Inbox:
         return data
 
     async def room(self) -> None:
-        """Block until it is not full, or has ended."""
+        """Block until the inbox is not full, or has ended."""
         await self._room.wait()

@@ -14,7 +14,12 @@ from moorage.streaming.race import first_to_end
 
 
 class ByteStream(Protocol):
-    """A stream to join: a connection, or a websocket that carries bytes."""
+    """A stream to join: a connection, a SPDY stream, or a websocket that carries bytes.
+
+    `read` returns at least one byte, and none at EOF; `write` blocks while the peer does not read;
+    both raise OSError when the connection is lost. `write_eof` closes this direction as far
+    as the stream can.
+    """
 
     @property
     def can_half_close(self) -> bool: ...
@@ -29,7 +34,7 @@ class ByteStream(Protocol):
 async def join(client: ByteStream, upstream: Connection, deadlines: Deadlines) -> None:
     """Copy both ways until the upstream closes, the client disconnects, or the idle limit passes.
 
-    The client's EOF is passed on if the upstream supports half-close; the upstream then has
+    The client's EOF is forwarded if the upstream supports half-close; the upstream then has
     `half_open_s` of silence to finish. Raises OSError when a connection breaks.
     """
     timer = IdleTimer(deadlines.idle_s)
@@ -40,7 +45,7 @@ async def join(client: ByteStream, upstream: Connection, deadlines: Deadlines) -
             return
         await upstream.write_eof()
         timer.tighten(deadlines.half_open_s)
-        # From here on only the upstream's EOF ends it.
+        # Do not return: only the upstream's EOF or the timer ends the copying now.
         await asyncio.get_running_loop().create_future()
 
     await first_to_end(

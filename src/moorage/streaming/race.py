@@ -1,4 +1,4 @@
-"""Race: waits for the first of several coroutines, and cancels the others."""
+"""Race of coroutines: waits for the first to end, and cancels the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any
 
 
 async def first_to_end(*running: Coroutine[Any, Any, None]) -> None:
-    """Run all until one returns; raises its exception, if any, after the others have stopped."""
+    """Run coroutines until the first ends, then cancel the others and wait for them.
+
+    Raises the exception of the one that ended, if any. Exceptions of the cancelled ones are
+    dropped.
+    """
     tasks = [asyncio.ensure_future(coroutine) for coroutine in running]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

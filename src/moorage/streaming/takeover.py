@@ -1,4 +1,4 @@
-"""Connection takeover from the HTTP server that has read the request's head.
+"""Connection takeover from the HTTP server, after it has read the request's head.
 
     connection = await take_over(request, SPDY, lines)   # 101 is sent
     …
@@ -22,7 +22,7 @@ from moorage.streaming.upgrade import switching_head
 async def take_over(
     request: web.BaseRequest, protocol: str, lines: Iterable[tuple[str, str]]
 ) -> Connection:
-    """Accept the upgrade. Returns the connection, which the caller must close.
+    """Answer 101 with these header lines. Returns the connection, which the caller must close.
 
     Raises ConnectionResetError when the client has disconnected.
     """
@@ -40,7 +40,7 @@ async def take_over(
 
 
 class HandledResponse(web.StreamResponse):
-    """A response that sends nothing: the connection is not the HTTP server's any more."""
+    """A response that sends nothing: the HTTP server does not own the connection any more."""
 
     def __init__(self) -> None:
         super().__init__(status=101)

@@ -1,4 +1,4 @@
-"""Unfinished websocket messages: a bound on their memory.
+"""Unfinished websocket messages: a limit on their memory.
 
 The HTTP library buffers a message until its last byte, up to its limit for one. Thousands of
 clients that each send all but the last byte would exhaust memory, so the bytes of unfinished
@@ -16,15 +16,15 @@ from aiohttp import WebSocketError, WSCloseCode, WSMsgType, web
 from moorage.serving import Budget
 
 FREE_BYTES = 64 * 1024
-"""The part of each unfinished message that is not counted."""
+"""Bytes of each unfinished message that are not counted."""
 
 _DATA = (WSMsgType.BINARY, WSMsgType.TEXT)
 
 
 class Unfinished:
-    """The unfinished messages of one server's websockets. `held` is how many bytes are counted.
+    """Limits the unfinished messages of one server's websockets.
 
-    The library needs up to twice as much memory as it has bytes.
+    The library needs up to two bytes of memory for each byte counted.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Unfinished:
 
     @property
     def held(self) -> int:
-        """The number of bytes that are counted now."""
+        """Return the number of bytes that are counted now."""
         return self._budget.held
 
     def bound(self, request: web.BaseRequest, websocket: web.WebSocketResponse, user: str) -> None:
@@ -50,7 +50,7 @@ class Unfinished:
 
 
 class _CountingParser:
-    """The library's parser of one websocket, counting the bytes of the unfinished message."""
+    """Wraps the library's parser of one websocket; counts the unfinished message's bytes."""
 
     def __init__(
         self, parser: Any, websocket: web.WebSocketResponse, budget: Budget, user: str
@@ -69,7 +69,7 @@ class _CountingParser:
             return True, b""
         whole = len(self._queue._buffer)
         result: tuple[bool, bytes] = self._parser.feed_data(data)
-        # The queue is not read meanwhile. A control frame may come amid a message.
+        # The queue is not read meanwhile. A control frame may arrive within a message.
         if any(message.type in _DATA for message, _ in islice(self._queue._buffer, whole, None)):
             self._give_back()
             return result

@@ -1,4 +1,4 @@
-"""HTTP upgrade heads: parsing the request, writing both heads, choosing headers to forward.
+"""HTTP upgrade heads: parses requests, writes both heads, selects the headers to forward.
 
     GET|POST … + Connection: Upgrade + Upgrade: websocket | SPDY/3.1   →   101, then raw bytes
 
@@ -54,7 +54,10 @@ class AnswerHead:
 
 
 def upgrade_of(request: web.BaseRequest) -> str:
-    """Return the protocol that a request upgrades to, as this module writes it; empty for none."""
+    """Return the protocol that a request upgrades to, empty for none.
+
+    Known protocols are returned in this module's spelling, since the header ignores case.
+    """
     lines = request.headers.getall("Connection", [])
     if not any("upgrade" in line.lower() for line in lines):
         return ""
@@ -65,7 +68,7 @@ def upgrade_of(request: web.BaseRequest) -> str:
 
 
 def offered_versions(request: web.BaseRequest) -> tuple[str, ...]:
-    """Return the offered stream protocol versions, best first, of a request without websocket."""
+    """Return the stream protocol versions that a SPDY request offers, best first."""
     return _listed(request.headers.getall(PROTOCOL_VERSION, []))
 
 
@@ -94,7 +97,7 @@ def passed_back(answer: AnswerHead) -> HeaderLines:
 def upgrade_request(
     method: str, target: str, host: str, protocol: str, lines: Iterable[tuple[str, str]]
 ) -> h11.Request:
-    """Return an upgrade request. Raises h11.LocalProtocolError for what HTTP cannot carry."""
+    """Return an upgrade request. Raises h11.LocalProtocolError for invalid header characters."""
     upgrade = (("Host", host), ("Connection", "Upgrade"), ("Upgrade", protocol))
     headers = (*upgrade, *lines, ("Content-Length", "0"))
     return h11.Request(
@@ -105,7 +108,7 @@ def upgrade_request(
 
 
 def answer_head(answer: h11.Response | h11.InformationalResponse) -> AnswerHead:
-    """Return an answer's status line and headers as text."""
+    """Return a response's status line and headers as text (Latin-1)."""
     headers: CIMultiDict[str] = CIMultiDict()
     for name, value in answer.headers.raw_items():
         headers.add(name.decode("latin-1"), value.decode("latin-1"))
@@ -115,7 +118,7 @@ def answer_head(answer: h11.Response | h11.InformationalResponse) -> AnswerHead:
 
 
 def switching_head(protocol: str, lines: Iterable[tuple[str, str]]) -> bytes:
-    """Return the head that accepts an upgrade."""
+    """Return the head of a 101 response. Raises ValueError for a header with a line break."""
     upgrade = (("Connection", "Upgrade"), ("Upgrade", protocol))
     return _head("HTTP/1.1 101 Switching Protocols", (*upgrade, *lines))
 
@@ -129,7 +132,7 @@ def _head(first: str, lines: Iterable[tuple[str, str]]) -> bytes:
 
 
 def _encoded(text: str) -> bytes:
-    """Return a header's bytes; those that are no text came through aiohttp as surrogates."""
+    """Return a header's bytes; aiohttp passes bytes that are not UTF-8 as surrogates."""
     return text.encode(errors="surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""Tunnel websocket: binary messages as one byte stream, for port-forward.
+"""Websockets of the server side, and the port-forward tunnel: one byte stream of messages.
 
 Source: KEP-4006, `SPDY/3.1+portforward.k8s.io`.
 """
@@ -18,7 +18,7 @@ _CHUNK_BYTES = 33 * 1024
 def make_websocket(
     subprotocol: str, close_s: float = _CLOSE_S, *, largest_bytes: int = _MESSAGE_LIMIT_BYTES
 ) -> web.WebSocketResponse:
-    """Return an unopened websocket for `subprotocol`; empty for one without a name.
+    """Return an unopened websocket for `subprotocol`, which is empty for a client that offers none.
 
     Closing it waits at most `close_s` for the client's close. A message of more than
     `largest_bytes` closes it with code 1009.
@@ -38,7 +38,7 @@ async def accept(
     *,
     largest_bytes: int = _MESSAGE_LIMIT_BYTES,
 ) -> web.WebSocketResponse:
-    """Accept the upgrade to a websocket of `make_websocket`."""
+    """Accept the upgrade to a websocket. The arguments are those of `make_websocket`."""
     websocket = make_websocket(subprotocol, close_s, largest_bytes=largest_bytes)
     await websocket.prepare(request)
     return websocket
@@ -55,7 +55,7 @@ async def next_message(websocket: web.WebSocketResponse) -> bytes | None:
 
 
 class Tunnel:
-    """The websocket as a byte stream, for `pipe.join`."""
+    """A websocket as a byte stream, for `pipe.join` and the SPDY server."""
 
     can_half_close = False
 
@@ -63,7 +63,7 @@ class Tunnel:
         self._websocket = websocket
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty once the peer has closed."""
+        """Return the next message's bytes, at least one; empty once the peer has closed."""
         while True:
             message = await next_message(self._websocket)
             if message is None:
@@ -72,8 +72,10 @@ class Tunnel:
                 return message
 
     async def write(self, data: bytes) -> None:
+        """Send bytes in messages of at most 33 KiB. Raises OSError once disconnected."""
         for start in range(0, len(data), _CHUNK_BYTES):
             await self._websocket.send_bytes(data[start : start + _CHUNK_BYTES])
 
     async def write_eof(self) -> None:
+        """Close the websocket: a tunnel has no half-close."""
         await self._websocket.close()

@@ -1,4 +1,4 @@
-"""SPDY/3.1 as far as Kubernetes uses it: the client opens streams, without flow control."""
+"""SPDY/3.1 subset that Kubernetes uses: the client opens streams, without flow control."""
 
 from moorage.streaming.spdy.server import ServerSession, SpdyStream
 from moorage.streaming.spdy.session import SpdyError, SpdySession

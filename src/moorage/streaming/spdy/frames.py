@@ -26,6 +26,8 @@ _HEADER_LIMIT_BYTES = 256 * 1024
 
 
 class FrameType(IntEnum):
+    """Types of control frames. Source: SPDY/3.1 draft, §2.6."""
+
     SYN_STREAM = 1
     SYN_REPLY = 2
     RST_STREAM = 3
@@ -51,6 +53,8 @@ class FrameError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Data:
+    """A data frame; `is_last` is the FIN flag."""
+
     stream: int
     payload: bytes
     is_last: bool
@@ -66,7 +70,10 @@ class Control:
 
     @property
     def stream(self) -> int:
-        """The stream of a SYN_REPLY, RST_STREAM, HEADERS or SYN_STREAM."""
+        """Return the stream of a SYN_REPLY, RST_STREAM, HEADERS or SYN_STREAM.
+
+        Raises FrameError when the payload is too short.
+        """
         return number(self.payload) & _STREAM_MASK
 
 
@@ -87,15 +94,18 @@ def data_frame(stream: int, payload: bytes, *, is_last: bool = False) -> bytes:
 
 
 def control_frame(type_: int, payload: bytes, flags: int = 0) -> bytes:
+    """Return a control frame; the payload must be shorter than 16 MiB."""
     head = struct.pack(">HHI", _CONTROL | _VERSION, type_, flags << 24 | len(payload))
     return head + payload
 
 
 def ping_frame(number: int) -> bytes:
+    """Return a PING with that id."""
     return control_frame(FrameType.PING, number.to_bytes(4, "big"))
 
 
 def reset_frame(stream: int, status: int) -> bytes:
+    """Return a RST_STREAM with a `ResetStatus`."""
     return control_frame(FrameType.RST_STREAM, struct.pack(">II", stream, status))
 
 
@@ -111,7 +121,7 @@ class FrameReader:
         self._pending = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Add bytes. Returns the frames that are complete. Raises FrameError."""
+        """Add bytes and yield the complete frames. Raises FrameError for an invalid one."""
         self._pending += data
         while len(self._pending) >= HEAD_BYTES:
             first, second = struct.unpack_from(">II", self._pending)
@@ -140,7 +150,7 @@ class HeaderCodec:
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
 
     def encode(self, headers: Mapping[str, str]) -> bytes:
-        """Return the compressed name/value block of headers. Source: SPDY/3.1, section 2.6.10."""
+        """Return a compressed block; names are written in lower case."""
         block = bytearray(struct.pack(">I", len(headers)))
         for name, value in headers.items():
             for text in (name.lower(), value):

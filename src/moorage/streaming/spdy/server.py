@@ -1,4 +1,4 @@
-"""SPDY server session: the client opens streams, each is a byte stream here.
+"""SPDY server session: the client opens streams, each served as a byte stream.
 
     client ──SYN_STREAM──▶ admit(stream) ──▶ accepted, or reset
     client ──data, FIN───▶ stream.read()      stream.write() ──data, FIN──▶ client
@@ -46,7 +46,10 @@ class StreamResetError(ConnectionResetError):
 
 
 class SpdyStream:
-    """A stream. Reads and writes raise OSError once the client has reset it or disconnected."""
+    """A stream that the client opened.
+
+    Reads and writes raise OSError once the client has reset it or disconnected.
+    """
 
     can_half_close = True
 
@@ -61,7 +64,7 @@ class SpdyStream:
 
     @property
     def is_over(self) -> bool:
-        """Whether both directions are closed."""
+        """Return whether both directions are closed."""
         return self._has_peer_ended and self._has_ended
 
     async def read(self) -> bytes:
@@ -69,12 +72,13 @@ class SpdyStream:
         return await self._inbox.read()
 
     async def write(self, data: bytes) -> None:
+        """Send bytes. Raises OSError once this direction is closed."""
         for start in range(0, len(data), _CHUNK_BYTES):
             self._insist_on_open()
             await self._session.send(data_frame(self.number, data[start : start + _CHUNK_BYTES]))
 
     async def write_eof(self) -> None:
-        """Close this direction; closed already is no error."""
+        """Close this direction; does nothing if it is closed already."""
         if self._has_ended:
             return
         self._has_ended = True
@@ -82,7 +86,7 @@ class SpdyStream:
         await self._session.send(data_frame(self.number, b"", is_last=True))
 
     async def reset(self) -> None:
-        """Reset the stream; a closed one is no error."""
+        """Reset the stream; does nothing if both directions are closed already."""
         if self.is_over:
             return
         self._has_ended = self._has_peer_ended = True
@@ -91,11 +95,11 @@ class SpdyStream:
         await self._session.send(reset_frame(self.number, ResetStatus.CANCEL))
 
     def discard(self) -> None:
-        """Ignore what the client sends."""
+        """Drop unread input and ignore what the client sends from now on."""
         self._inbox.discard()
 
     async def take(self, data: bytes, *, is_last: bool) -> None:
-        """Feed received bytes, for the session. Blocks until there is room for more."""
+        """Receive bytes; called by the session. Blocks until there is room for more."""
         self._inbox.feed(data)
         if is_last:
             self._has_peer_ended = True
@@ -105,7 +109,7 @@ class SpdyStream:
             await self._inbox.room()
 
     def lose(self, error: OSError) -> None:
-        """End both directions, for the session."""
+        """End both directions with an error; called by the session."""
         self._error = error
         self._has_ended = self._has_peer_ended = True
         self._inbox.end(error)
@@ -135,9 +139,9 @@ class ServerSession:
         self._highest = 0
 
     async def run(self) -> None:
-        """Receive until the client ends the connection.
+        """Receive until the client ends the connection, then end the open streams.
 
-        Streams that are open then are lost. Raises OSError when the connection breaks and
+        Blocks while a stream's inbox is full. Raises OSError when the connection breaks and
         FrameError when the client violates the protocol.
         """
         error: OSError = ConnectionResetError("the client disconnected")
@@ -158,12 +162,12 @@ class ServerSession:
             self._streams.clear()
 
     async def send(self, frame: bytes) -> None:
-        """Send one whole frame, for the streams. Raises OSError when the connection is lost."""
+        """Send one whole frame. Raises OSError when the connection is lost."""
         await self._link.write(frame)
         self._timer.touch()
 
     def forget_if_over(self, stream: SpdyStream) -> None:
-        """Drop a closed stream, for the streams; later frames for it are ignored."""
+        """Forget a stream that is closed in both directions; later frames for it are ignored."""
         if stream.is_over:
             self._streams.pop(stream.number, None)
 

@@ -1,4 +1,4 @@
-"""SPDY client session: open streams, write to them, receive their data.
+"""SPDY client session: opens streams, writes to them, receives their data.
 
 Kubernetes' servers neither send nor expect window updates for these streams, so the connection's
 own backpressure is the only one: nothing is read while `data` is not being iterated.
@@ -31,7 +31,10 @@ class SpdyError(OSError):
 
 
 class SpdySession:
-    """A connection on which this side opens every stream."""
+    """A connection on which this side opens every stream.
+
+    First `open` the streams, then iterate `data`; writes may be concurrent with it.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -43,8 +46,10 @@ class SpdySession:
         self._next = 1
 
     async def open(self, headers: Mapping[str, str]) -> int:
-        """Open a stream; blocks until the peer has accepted it. Returns its id. Raises
-        SpdyError.
+        """Open a stream and return its id. Blocks until the peer has accepted it.
+
+        Raises SpdyError when the peer refuses it or disconnects, and OSError when the connection is
+        lost.
         """
         stream, self._next = self._next, self._next + 2
         await self._connection.write(open_frame(self._codec, stream, headers))
@@ -69,12 +74,14 @@ class SpdySession:
             await self._connection.write(data_frame(stream, data[start : start + _CHUNK_BYTES]))
 
     async def end(self, stream: int) -> None:
-        """Close this direction of a stream."""
+        """Close this direction of a stream. Raises OSError when the connection is lost."""
         await self._connection.write(data_frame(stream, b"", is_last=True))
 
     async def data(self) -> AsyncIterator[Data]:
-        """Yield the data of all streams, until the peer ends the connection; a reset ends a
-        stream.
+        """Yield the data of all streams until the peer ends the connection.
+
+        A reset is yielded as the last data of its stream. Raises OSError when the connection is
+        lost, and FrameError (an OSError) for an invalid frame.
         """
         early, self._early = self._early, []
         for arrived in early:
@@ -86,7 +93,7 @@ class SpdySession:
                 yield Data(frame.stream, b"", is_last=True)
 
     async def _frames(self) -> AsyncIterator[Data | Control]:
-        # Queued first: the iteration may stop between two frames of one read.
+        # Queued frames first: an iteration may have stopped between two frames of one read.
         while True:
             while self._queue:
                 yield self._queue.popleft()
@@ -101,6 +108,6 @@ class SpdySession:
 
     async def _answer_ping(self, frame: Control) -> None:
         ping = number(frame.payload)
-        # Odd ids are the client's own, sent back.
+        # Odd ids are replies to pings of the client.
         if ping % 2 == 0:
             await self._connection.write(ping_frame(ping))
