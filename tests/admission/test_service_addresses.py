@@ -16,8 +16,8 @@ from moorage.api.errors import InvalidError
 from moorage.api.services import Service
 from moorage.registry.kind import Obj
 from moorage.registry.kinds.service import SERVICE
+from moorage.registry.request import Attributes
 from tests.admission.writes import admit, write
-from tests.clocks import FakeClock
 
 NETWORK = ipaddress.IPv4Network("10.96.0.0/24")
 
@@ -26,9 +26,10 @@ class Services:
     """The services there are, and the plugin that looks at them."""
 
     def __init__(self, network: ipaddress.IPv4Network = NETWORK) -> None:
+        self.network = network
         self.stored: list[Service] = []
-        self.clock = FakeClock()
-        self.plugin = ServiceAddresses(lambda: self.stored, network, self.clock)
+        self.plugin = ServiceAddresses(lambda: self.stored, network)
+        self.running: list[Attributes] = []
 
     def store(self, **spec: Any) -> None:
         self.stored.append(msgspec.convert({"spec": spec}, Service))
@@ -38,8 +39,14 @@ class Services:
         before = None if old is None else {"metadata": {"name": "s"}, "spec": old}
         operation = "CREATE" if old is None else "UPDATE"
         about = write(SERVICE, obj, old=before, operation=operation, is_dry_run=is_dry_run)
+        self.running.append(about)
         after: Obj = admit(self.plugin, about)["spec"]
         return after
+
+    def end_all(self) -> None:
+        """End the admitted writes, as after a refusal."""
+        for write_ in self.running:
+            write_.end()
 
 
 def port(number: int = 80, **fields: Any) -> Obj:
@@ -74,8 +81,16 @@ def test_full_address_range_is_an_error() -> None:
 def test_an_address_given_to_a_request_that_failed_comes_back() -> None:
     services = Services(ipaddress.IPv4Network("10.0.0.0/30"))
     services.admit({})
-    services.clock.advance(61)
+    services.end_all()
     assert services.admit({})["clusterIP"] == "10.0.0.2"
+
+
+def test_nearly_full_range_gives_its_last_address() -> None:
+    services = Services(ipaddress.IPv4Network("10.0.0.0/22"))
+    for number in range(2, 1023):
+        if number != 700:
+            services.store(clusterIPs=[str(services.network[number])])
+    assert services.admit({})["clusterIP"] == str(services.network[700])
 
 
 def test_a_dry_run_keeps_nothing() -> None:

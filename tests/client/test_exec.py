@@ -79,7 +79,11 @@ async def test_endings(frames: Frames, wanted: ExecResult) -> None:
         assert await exec_in(client, "shop", "web", ["true"]) == wanted
 
 
-@pytest.mark.parametrize("status", [b"\x03{", b"\x03[]", b"\x03\xff", exit_code("seven")])
+@pytest.mark.parametrize(
+    "status",
+    [b"\x03{", b"\x03[]", b"\x03\xff", exit_code("seven"),
+     failure(message="m", details={"causes": [{"reason": "ExitCode"}]}), b'\x03{"details": 5}'],
+)  # fmt: skip
 async def test_invalid_status_is_reported_as_error(status: bytes) -> None:
     async with serving(saying([b"\x01out", status])) as client:
         result = await exec_in(client, "shop", "web", ["true"])

@@ -73,6 +73,19 @@ async def test_error_answer_without_status_is_an_error_of_its_code(
         assert (refused.value.status_code, refused.value.message) == (code, message)
 
 
+@pytest.mark.parametrize("body", ["<html>", "[]", '{"metadata": 5}'])
+async def test_answer_that_is_no_object_is_an_error_of_the_connection(body: str) -> None:
+    def respond() -> web.Response:
+        return web.Response(text=body, content_type="application/json")
+
+    async with running() as (api, client):
+        api.failures += [respond, respond]
+        with pytest.raises(UnreachableError, match="answer cannot be read"):
+            await client.get(NODES, "n1")
+        with pytest.raises(UnreachableError, match="answer cannot be read"):
+            await client.list(NODES)
+
+
 async def test_a_busy_server_is_asked_again_when_it_says() -> None:
     async with running() as (api, client):
         api.failures += [refusal(429, "TooManyRequests", Retry_After="0")] * 3

@@ -94,6 +94,16 @@ async def test_a_stream_that_breaks_closes_with_the_reason() -> None:
     assert websocket.close_code == aiohttp.WSCloseCode.INTERNAL_ERROR
 
 
+async def test_close_reason_is_cut_between_characters() -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"some"
+        raise BrokenStreamError("x" * 122 + "ü" * 50)
+
+    messages, websocket = await _received(broken, BINARY)
+    assert messages == [b"", b"some"]
+    assert websocket.close_code == aiohttp.WSCloseCode.INTERNAL_ERROR
+
+
 async def test_the_clients_close_ends_the_stream() -> None:
     ended = asyncio.Event()
 

@@ -1,18 +1,16 @@
 """Service address allocation: cluster IPs and node ports.
 
-Addresses in use are read from the existing services. An allocated address is also reserved
-for 60 s, because its service may not be stored yet. Source: API docs "Service ClusterIP
-allocation".
+Addresses in use are read from the existing services. An allocated address is also reserved until
+its service is stored or refused. Source: API docs "Service ClusterIP allocation".
 """
 
 from __future__ import annotations
 
 import ipaddress
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from moorage.admission.chain import CREATE, UPDATE, Scope
-from moorage.api.clock import Clock
 from moorage.api.errors import FieldError, InvalidError
 from moorage.api.services import Service
 from moorage.registry.kind import Obj
@@ -21,8 +19,7 @@ from moorage.registry.request import Attributes
 HEADLESS = "None"
 NODE_PORTS = range(30000, 32768)
 _WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
-_RESERVED_S = 60.0
-_TRIES = 1000
+_TRIES = 100
 
 
 class ServiceAddresses:
@@ -39,12 +36,10 @@ class ServiceAddresses:
         self,
         every: Callable[[], Iterable[Service]],
         network: ipaddress.IPv4Network,
-        clock: Clock,
     ) -> None:
         self._every = every
         self._network = network
-        self._clock = clock
-        self._reserved: dict[str | int, float] = {}
+        self._reserved: set[str | int] = set()
         self.mutate = self._admit
 
     def _admit(self, attributes: Attributes) -> None:
@@ -64,7 +59,7 @@ class ServiceAddresses:
         if not wanted:
             wanted = old_spec.get("clusterIP", "")
         if not wanted:
-            wanted = self._free_ip(is_kept=not attributes.request.is_dry_run)
+            wanted = self._free_ip(attributes)
         elif wanted not in (HEADLESS, old_spec.get("clusterIP")):
             self._claim_ip(attributes, wanted)
         spec["clusterIP"] = wanted
@@ -87,18 +82,16 @@ class ServiceAddresses:
                 "spec.clusterIPs", [wanted], f"failed to allocate IP {wanted}: {problem}"
             )
             raise InvalidError.of("Service", attributes.name, [error])
-        if not attributes.request.is_dry_run:
-            self._reserve(wanted)
+        self._reserve(attributes, wanted)
 
-    def _free_ip(self, *, is_kept: bool) -> str:
+    def _free_ip(self, attributes: Attributes) -> str:
         used = self._used_ips()
-        size = self._network.num_addresses
-        for _ in range(_TRIES):
-            # Exclude the network address, the last one, and the first, which is the API server's.
-            candidate = str(self._network[2 + secrets.randbelow(size - 3)])
+        # Exclude the network address, the last one, and the first, which is the API server's.
+        numbers = range(2, self._network.num_addresses - 1)
+        for number in _random_then_all(numbers):
+            candidate = str(self._network[number])
             if candidate not in used:
-                if is_kept:
-                    self._reserve(candidate)
+                self._reserve(attributes, candidate)
                 return candidate
         raise InvalidError.of(
             "Service",
@@ -117,9 +110,7 @@ class ServiceAddresses:
         own = set(before.values())
         for index, port in enumerate(ports):
             if not port.get("nodePort"):
-                port["nodePort"] = before.get(_port_key(port)) or self._free_port(
-                    is_kept=not attributes.request.is_dry_run
-                )
+                port["nodePort"] = before.get(_port_key(port)) or self._free_port(attributes)
             elif port["nodePort"] not in own:
                 self._claim_port(attributes, port["nodePort"], index)
                 # Ports of one service may share a number if their protocols differ.
@@ -137,16 +128,13 @@ class ServiceAddresses:
         if problem:
             error = FieldError.invalid(f"spec.ports[{index}].nodePort", wanted, problem)
             raise InvalidError.of("Service", attributes.name, [error])
-        if not attributes.request.is_dry_run:
-            self._reserve(wanted)
+        self._reserve(attributes, wanted)
 
-    def _free_port(self, *, is_kept: bool) -> int:
+    def _free_port(self, attributes: Attributes) -> int:
         used = self._used_ports()
-        for _ in range(_TRIES):
-            candidate = secrets.choice(NODE_PORTS)
+        for candidate in _random_then_all(NODE_PORTS):
             if candidate not in used:
-                if is_kept:
-                    self._reserve(candidate)
+                self._reserve(attributes, candidate)
                 return candidate
         raise InvalidError.of(
             "Service",
@@ -155,24 +143,25 @@ class ServiceAddresses:
         )
 
     def _used_ips(self) -> set[str | int]:
-        return self._live_reservations().union(
-            *(service.spec.cluster_ips for service in self._every())
-        )
+        return self._reserved.union(*(service.spec.cluster_ips for service in self._every()))
 
     def _used_ports(self) -> set[str | int]:
-        return self._live_reservations().union(
+        return self._reserved.union(
             port.node_port for service in self._every() for port in service.spec.ports
         )
 
-    def _reserve(self, address: str | int) -> None:
-        self._reserved[address] = self._clock.monotonic() + _RESERVED_S
+    def _reserve(self, attributes: Attributes, address: str | int) -> None:
+        """Reserve an address until the write is over; a dry run stores nothing."""
+        if not attributes.request.is_dry_run:
+            self._reserved.add(address)
+            attributes.endings.append(lambda: self._reserved.discard(address))
 
-    def _live_reservations(self) -> set[str | int]:
-        now = self._clock.monotonic()
-        for address, until in list(self._reserved.items()):
-            if until < now:
-                del self._reserved[address]
-        return set(self._reserved)
+
+def _random_then_all(numbers: range) -> Iterator[int]:
+    """Yield random numbers, which are mostly free, then each one: the range may be nearly full."""
+    for _ in range(min(_TRIES, len(numbers))):
+        yield secrets.choice(numbers)
+    yield from numbers
 
 
 def _settle_families(spec: Obj) -> None:

@@ -151,7 +151,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         clock=clock,
     )
     ownership = Ownership(codec, clock)
-    admission = AdmissionChain(_plugins(options, readers, resolver, authorizer, clock))
+    admission = AdmissionChain(_plugins(options, readers, resolver, authorizer))
     objects = Objects(
         store=store,
         cache=cache,
@@ -257,7 +257,6 @@ def _plugins(
     readers: _Readers,
     resolver: RuleResolver,
     authorizer: Authorizer,
-    clock: Clock,
 ) -> list[Plugin]:
     """Return the admission plugins in the order in which they run."""
     return [
@@ -270,7 +269,7 @@ def _plugins(
         RuntimeClassAdmission(
             readers.classes.get, is_enabled=options.is_enabled(RUNTIME_CLASS_GATE)
         ),
-        ServiceAddresses(readers.services.all, options.service_network, clock),
+        ServiceAddresses(readers.services.all, options.service_network),
         HostPortAdmission(options.listeners, readers.nodes.all),
         RbacEscalation(resolver, authorizer.is_allowed),
     ]

@@ -87,6 +87,8 @@ async def discover(client: Client) -> Discovered:
     )
     versions = list(_decode(core, _ApiVersions).versions)
     for group in _decode(groups, _ApiGroupList).groups:
+        if not group.versions:
+            continue
         preferred = group.preferred_version.version or group.versions[0].version
         others = [entry.version for entry in group.versions if entry.version != preferred]
         versions += [f"{group.name}/{version}" for version in (preferred, *others)]

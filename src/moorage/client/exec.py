@@ -71,6 +71,6 @@ def _ending(status: bytes) -> tuple[int, str]:
         for cause in (outcome.get("details") or {}).get("causes") or ():
             if cause.get("reason") == _EXIT_CODE:
                 return int(cause["message"]), ""
-    except ValueError as error:
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
         return 1, f"the command ended with what is no status: {error}"
     return 1, str(outcome.get("message", ""))

@@ -26,6 +26,7 @@ from moorage.client.config import ClientConfig
 from moorage.client.resources import PartialObject, Resource
 
 T = TypeVar("T", bound=Object)
+Answer = TypeVar("Answer")
 
 _REQUEST_TIMEOUT_S = 60.0
 _CONNECT_TIMEOUT_S = 10.0
@@ -167,7 +168,7 @@ class Client:
                 },
                 accept=_accept(resource, is_list=True),
             )
-            page = _list_decoder.decode(body)
+            page = _decoded(_list_decoder, body)
             items += [self._decode(resource, raw) for raw in page.items or ()]
             token = page.metadata.continue_
             if not token:
@@ -306,11 +307,11 @@ class Client:
                 raise UnreachableError(f"watch of {resource.plural} broke: {error}") from error
 
     def _event(self, resource: Resource[T], line: bytes) -> WatchEvent[T]:
-        wire = _event_decoder.decode(line)
+        wire = _decoded(_event_decoder, line)
         if wire.type == "ERROR":
             raise StatusError.from_object(msgspec.json.decode(wire.object))
         if wire.type == "BOOKMARK":
-            version = _partial_decoder.decode(wire.object).metadata.resource_version
+            version = _decoded(_partial_decoder, wire.object).metadata.resource_version
             return WatchEvent(wire.type, None, version)
         decoded = self._decode(resource, wire.object)
         return WatchEvent(wire.type, decoded, meta_of(decoded).resource_version)
@@ -416,7 +417,7 @@ class Client:
         decoder = self._decoders.get(resource.type)
         if decoder is None:
             decoder = self._decoders[resource.type] = msgspec.json.Decoder(resource.type)
-        decoded: T = decoder.decode(body)
+        decoded: T = _decoded(decoder, body)
         return decoded
 
 
@@ -507,6 +508,14 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         for line in complete:
             if line:
                 yield line
+
+
+def _decoded(decoder: msgspec.json.Decoder[Answer], body: bytes | msgspec.Raw) -> Answer:
+    """Decode an answer. Raises UnreachableError for what is no object of the API."""
+    try:
+        return decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise UnreachableError(f"the server's answer cannot be read: {error}") from error
 
 
 def _raise_for_status(response: aiohttp.ClientResponse, answer: bytes) -> None:

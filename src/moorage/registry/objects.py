@@ -144,8 +144,16 @@ class Objects:
             request=request, operation="CREATE", kind=kind, served=served,
             namespace=namespace, name=meta.get("name", ""), obj=obj,
         )  # fmt: skip
-        await self._admission.mutate(attributes)
-        kind.strategy.prepare_create(obj)
+        try:
+            await self._admission.mutate(attributes)
+            kind.strategy.prepare_create(obj)
+            return await self._create_named_or_generated(attributes, obj)
+        finally:
+            attributes.end()
+
+    async def _create_named_or_generated(self, attributes: Attributes, obj: Obj) -> Stored:
+        """Create an object under its name, or under generated names until one is free."""
+        meta = obj["metadata"]
         for attempt in range(_GENERATE_TRIES):
             generates = not meta.get("name") and bool(meta.get("generateName"))
             if generates:
@@ -256,7 +264,18 @@ class Objects:
             request=request, operation="UPDATE", kind=kind, served=served,
             namespace=namespace, name=name, obj=new, old=old, subresource=subresource,
         )  # fmt: skip
-        await self._admission.mutate(attributes)
+        try:
+            await self._admission.mutate(attributes)
+            return await self._store_change(attributes, existing, old, new)
+        finally:
+            attributes.end()
+
+    async def _store_change(
+        self, attributes: Attributes, existing: Stored, old: Obj, new: Obj
+    ) -> Stored:
+        """Validate and store an update that mutating admission has seen."""
+        request, kind = attributes.request, attributes.kind
+        name, subresource = attributes.name, attributes.subresource
         await self._worker.run(request, _check_change, kind, name, subresource, new, old)
         await self._admission.validate(attributes)
         if not subresource:

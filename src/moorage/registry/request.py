@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from moorage.registry.kind import Kind, Obj, Served
@@ -75,6 +75,7 @@ class Attributes:
     """A write as admission plugins see it. Mutating plugins change `obj` in place.
 
     `operation` is CREATE, UPDATE, DELETE or CONNECT; `obj` is None for DELETE, `old` for CREATE.
+    `endings` are called when the write is stored or refused.
     """
 
     request: Request
@@ -86,3 +87,9 @@ class Attributes:
     obj: Obj | None
     old: Obj | None = None
     subresource: str = ""
+    endings: list[Callable[[], None]] = field(default_factory=list)
+
+    def end(self) -> None:
+        """Call `endings`: the write is stored or refused."""
+        for ending in self.endings:
+            ending()

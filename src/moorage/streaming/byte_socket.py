@@ -73,7 +73,8 @@ async def send_bytes(
     try:
         await first_to_end(copy(), until_closed())
     except BrokenStreamError as error:
-        reason = str(error).encode()[:_REASON_BYTES]
+        # Cut between characters: a close reason that is not UTF-8 breaks the frame.
+        reason = str(error).encode()[:_REASON_BYTES].decode(errors="ignore").encode()
         await websocket.close(code=WSCloseCode.INTERNAL_ERROR, message=reason)
     else:
         await websocket.close()

@@ -183,7 +183,7 @@ async def _read_answer(
 async def _read_body(connection: Connection, exchange: h11.Connection) -> bytes:
     """Return the first 64 KiB of a refusal's body, for the message.
 
-    Reads no more than it needs. Returns the part before a protocol error.
+    Reads no more than it needs. Returns the part before a protocol error or a reset.
     """
     body = b""
     try:
@@ -195,6 +195,6 @@ async def _read_body(connection: Connection, exchange: h11.Connection) -> bytes:
                 body += event.data
             else:
                 break
-    except h11.RemoteProtocolError:
+    except (h11.RemoteProtocolError, OSError):
         return body
     return body[:_BODY_LIMIT_BYTES]

@@ -31,6 +31,15 @@ def subset(**fields: Any) -> dict[str, Any]:
         ({"subsets": [{"addresses": [{"ip": "169.254.1.1"}]}]},
          'subsets[0].addresses[0].ip: Invalid value: "169.254.1.1": may not be in the link-local '
          "range (169.254.0.0/16, fe80::/10)"),
+        ({"subsets": [{"addresses": [{"ip": "ff02::1"}]}]},
+         'subsets[0].addresses[0].ip: Invalid value: "ff02::1": may not be in the link-local '
+         "multicast range (224.0.0.0/24, ff02::/10)"),
+        ({"subsets": [{"addresses": [{"ip": "224.0.0.9"}]}]},
+         'subsets[0].addresses[0].ip: Invalid value: "224.0.0.9": may not be in the link-local '
+         "multicast range (224.0.0.0/24, ff02::/10)"),
+        ({"subsets": [{"addresses": [{"ip": "::ffff:127.0.0.1"}]}]},
+         'subsets[0].addresses[0].ip: Invalid value: "::ffff:127.0.0.1": may not be in the '
+         "loopback range (127.0.0.0/8, ::1/128)"),
         (subset(ports=[{"port": 0}]),
          "subsets[0].ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive"),
         (subset(ports=[{"port": 1}, {"port": 2, "name": "x"}]),
