@@ -150,6 +150,13 @@ async def test_no_socket_can_block_the_event_loop() -> None:
     assert blocking == [False]
 
 
+async def test_a_socket_that_is_only_bound_is_listened_on() -> None:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    async with serving(Limits(), listener=listener) as served:
+        assert await served.ask() == b"HTTP/1.1 200 OK"
+
+
 class FakeProtocol:
     """A protocol that is aborted, as the table's place does it."""
 

@@ -243,6 +243,15 @@ async def test_a_reset_loses_one_stream_after_what_came_before() -> None:
         with pytest.raises(ConnectionResetError, match="reset stream 1"):
             await server.streams[0].write(b"y")
         await server.streams[1].write(b"still there")
+        # A stream that is lost is over: nothing more is sent about it.
+        assert server.streams[0].is_over
+        await server.streams[0].reset()
+        await server.streams[0].write_eof()
+        await server.client.write(ping_frame(1))
+        for kind in (FrameType.SYN_REPLY, FrameType.SYN_REPLY):
+            await server.control(kind)
+        assert await server.frame() == Data(3, b"still there", is_last=False)
+        await server.control(FrameType.PING)
 
 
 async def test_pings_are_answered_and_other_frames_passed_over() -> None:
