@@ -21,6 +21,7 @@ from aiohttp import web
 
 from moorage.cluster.certificates import Authority, Subject
 from moorage.serving import Acceptor, Limits, acceptor, prove
+from moorage.serving.connection import HttpConnection
 from moorage.serving.limits import ConnectionTable
 
 WITHIN_S = 20.0
@@ -366,7 +367,14 @@ async def test_only_other_machines_are_limited_by_their_address(
             writer.close()
 
 
-async def test_a_refused_connection_is_closed_at_once() -> None:
+async def test_a_refused_connection_is_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    served_connections: list[HttpConnection] = []
+
+    def make(*arguments: Any, **options: Any) -> HttpConnection:
+        served_connections.append(HttpConnection(*arguments, **options))
+        return served_connections[-1]
+
+    monkeypatch.setattr(acceptor, "HttpConnection", make)
     async with serving(Limits(connections=2, reserved=1)) as served:
         known = [await served.connect() for _ in range(2)]
         for connection in known:
@@ -378,6 +386,8 @@ async def test_a_refused_connection_is_closed_at_once() -> None:
             gc.collect()
         assert [str(warning.message) for warning in caught if "unclosed" in str(warning)] == []
         assert await served.ask(connection=known[0]) == b"HTTP/1.1 200 OK"
+        assert len(served_connections) == 2
+        assert served.acceptor.table.size == 2
         for _, writer in known:
             writer.close()
         late.close()
