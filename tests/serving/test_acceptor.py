@@ -130,6 +130,9 @@ async def test_a_connection_is_counted_until_it_has_ended() -> None:
     async with serving(Limits()) as served:
         clients = [await served.connect() for _ in range(5)]
         await served.until_open(5)
+        assert await served.ask(connection=clients[-1]) == b"HTTP/1.1 200 OK"
+        # What opened them has ended.
+        assert served.acceptor._opening == set()
         for _, writer in clients:
             writer.close()
         await served.until_open(0)

@@ -17,7 +17,7 @@ from moorage.streaming.dial import Upgraded, Upstream, dial
 from moorage.streaming.pipe import join
 from moorage.streaming.takeover import HandledResponse, take_over
 from moorage.streaming.upgrade import SPDY
-from moorage.streaming.websocket import TUNNEL, Tunnel, accept
+from moorage.streaming.websocket import TUNNEL, Tunnel, accept, make_websocket
 from tests.clocks import settle
 from tests.streaming.pairs import connected, read_all, read_exactly
 from tests.streaming.servers import serving
@@ -153,3 +153,11 @@ async def test_connections_taken_away_leave_nothing_with_the_http_server() -> No
         assert runner.server.connections == []
     finally:
         await runner.cleanup()
+
+
+def test_a_websocket_has_its_subprotocol_and_its_limits() -> None:
+    named, unnamed = make_websocket(TUNNEL), make_websocket("", 3.0, largest_bytes=7)
+    assert [tuple(websocket._protocols) for websocket in (named, unnamed)] == [(TUNNEL,), ()]
+    assert (named._max_msg_size, named._timeout) == (32 * 1024 * 1024, 5.0)
+    assert (unnamed._max_msg_size, unnamed._timeout) == (7, 3.0)
+    assert not named._compress

@@ -163,7 +163,7 @@ async def test_streams_over_the_limit_are_refused() -> None:
         await opening
 
 
-@pytest.mark.parametrize("second", [1, 2, 3], ids=["again", "even", "lower"])
+@pytest.mark.parametrize("second", [5, 6, 3], ids=["again", "even", "lower"])
 async def test_a_number_that_a_client_cannot_use_ends_the_session(second: int) -> None:
     async with served() as server:
         await server.open(5)
