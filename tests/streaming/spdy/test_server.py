@@ -146,7 +146,35 @@ async def test_a_stream_that_is_not_admitted_is_refused() -> None:
 async def test_a_stream_may_come_ended_already() -> None:
     async with served() as server:
         await server.open(1, FIN)
-        assert await (await server.stream(0)).read() == b""
+        stream = await server.stream(0)
+        assert await stream.read() == b""
+        await server.control(FrameType.SYN_REPLY)
+        # The other direction is open.
+        assert not stream.is_over
+        assert server.session._streams == {1: stream}
+        await stream.write(b"answer")
+        assert await server.frame() == Data(1, b"answer", is_last=False)
+        await stream.reset()
+        assert (await server.control(FrameType.RST_STREAM)).stream == 1
+        assert server.session._streams == {}
+
+
+async def test_a_stream_that_this_side_ends_still_receives() -> None:
+    async with served() as server:
+        await server.open(1)
+        stream = await server.stream(0)
+        await server.control(FrameType.SYN_REPLY)
+        for _ in range(2):
+            await stream.write_eof()
+        assert await server.frame() == Data(1, b"", is_last=True)
+        assert not stream.is_over
+        await server.client.write(data_frame(1, b"late") + data_frame(1, b"", is_last=True))
+        assert await stream.read() == b"late"
+        assert await stream.read() == b""
+        assert stream.is_over
+        assert server.session._streams == {}
+        with pytest.raises(ConnectionResetError, match="stream 1 has been ended by this side"):
+            await stream.write(b"x")
 
 
 async def test_streams_over_the_limit_are_refused() -> None:
