@@ -141,6 +141,9 @@ async def test_a_stream_that_is_not_admitted_is_refused() -> None:
         await server.open(1)
         reset = await server.control(FrameType.RST_STREAM)
         assert (reset.stream, number(reset.payload, 4)) == (1, 3)
+        assert server.session._streams == {}
+        await server.client.write(ping_frame(1))
+        await server.control(FrameType.PING)
 
 
 async def test_a_stream_may_come_ended_already() -> None:

@@ -13,6 +13,7 @@ from moorage.streaming.spdy.frames import (
     FrameType,
     ping_frame,
 )
+from tests.clocks import settle
 from tests.streaming.spdy.peer import FakeSpdyPeer, session
 
 
@@ -38,6 +39,19 @@ async def test_a_stream_counts_once_the_server_has_agreed() -> None:
         assert not opening.done()
         await theirs.control(FrameType.SYN_REPLY, stream.number.to_bytes(4, "big"))
         assert await opening == stream.number
+
+
+async def test_other_frames_of_a_stream_that_is_being_opened_are_passed_over() -> None:
+    async with session() as (ours, theirs):
+        opening = asyncio.create_task(ours.open({"streamType": "error"}))
+        stream = (await theirs.opened()).number
+        await theirs.control(FrameType.WINDOW_UPDATE, stream.to_bytes(4) + (1).to_bytes(4))
+        await theirs.reset(stream + 2, 3)
+        await theirs.control(FrameType.SYN_REPLY, (stream + 2).to_bytes(4))
+        await settle(100)
+        assert not opening.done()
+        await theirs.control(FrameType.SYN_REPLY, stream.to_bytes(4))
+        assert await opening == stream
 
 
 async def test_refused_stream_is_reported_with_its_status() -> None:
