@@ -167,3 +167,21 @@ async def test_every_admission_plugin_is_at_work(tmp_path: Path) -> None:
             f"{ROOT}/clusterroles", {"metadata": {"name": "more"}, "rules": rules},
             "attempting to grant", token="alice-token",
         )  # fmt: skip
+
+
+async def test_service_with_chosen_addresses_is_created_again_at_once(tmp_path: Path) -> None:
+    services = f"{_CORE}/namespaces/default/services"
+    spec = {
+        "type": "NodePort",
+        "clusterIP": "10.96.0.77",
+        "ports": [{"port": 80, "nodePort": 30080}],
+    }
+    body = {"metadata": {"name": "s"}, "spec": spec}
+    wrong = {"metadata": {"name": "s"}, "spec": {**spec, "externalName": "-"}}
+    async with serving(tmp_path) as server:
+        # A refusal after the addresses were claimed releases them too.
+        refused = await server.ask("POST", services, {**wrong, "metadata": {"name": "S"}})
+        assert refused.status == 422, refused.text
+        for _ in range(2):
+            assert (await server.ask("POST", services, body)).status == 201
+            assert (await server.ask("DELETE", f"{services}/s")).status == 200
