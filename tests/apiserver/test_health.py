@@ -55,9 +55,9 @@ def test_the_version_is_of_the_wire_and_of_this_program(monkeypatch: pytest.Monk
         monkeypatch.setattr(platform, "machine", lambda machine=machine: machine)
         document = json.loads(version_reply().body)
         assert document == {
-            "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
-            "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
-            "gitVersion": f"v1.36.0+moorage.{__version__}", "gitCommit": "",
+            "major": "1", "minor": "37", "emulationMajor": "1", "emulationMinor": "37",
+            "minCompatibilityMajor": "1", "minCompatibilityMinor": "36",
+            "gitVersion": f"v1.37.0+moorage.{__version__}", "gitCommit": "",
             "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "",
             "compiler": "cpython", "platform": f"linux/{name}",
         }  # fmt: skip

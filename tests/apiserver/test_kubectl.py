@@ -69,7 +69,7 @@ def test_examples_of_every_api_version_apply_as_written(control_plane: RunningCl
         (("api-versions",), "node.k8s.io/v1beta1"),
         (("auth", "can-i", "create", "runtimeclasses"), "yes"),
         (("auth", "whoami"), "kubernetes-admin"),
-        (("version",), "Server Version: v1.36"),
+        (("version",), "Server Version: v1.37"),
         (("cluster-info",), "Kubernetes control plane"),
         (("get", "--raw", "/readyz"), "ok"),
     ],

@@ -67,8 +67,8 @@ def test_unknown_check_and_unknown_path_are_not_found() -> None:
 def test_the_version_is_text_throughout_and_numbers_where_clients_count() -> None:
     document = msgspec.json.decode(version_reply().body)
     assert all(isinstance(value, str) for value in document.values())
-    assert (document["major"], document["minor"]) == ("1", "36")
-    assert document["gitVersion"].startswith("v1.36.0+moorage.")
+    assert (document["major"], document["minor"]) == ("1", "37")
+    assert document["gitVersion"].startswith("v1.37.0+moorage.")
     assert document["platform"].startswith("linux/")
     assert {"emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor",
             "gitCommit", "gitTreeState", "buildDate", "goVersion",

@@ -9,11 +9,9 @@ import platform
 from collections.abc import Callable, Mapping
 
 from moorage import __version__
+from moorage.api.release import KUBERNETES, MAJOR, MINOR
 from moorage.apiserver.replies import Reply, json_reply, text_reply
 from moorage.apiserver.routing import is_true
-
-KUBERNETES_VERSION = ("1", "36", "v1.36.0")
-"""Kubernetes version served: major, minor, git version."""
 
 Check = Callable[[], bool]
 _PATHS = ("healthz", "livez", "readyz")
@@ -57,16 +55,15 @@ def _listed(results: Mapping[str, bool]) -> str:
 
 def version_reply() -> Reply:
     """Return the `/version` document: the Kubernetes version; `gitVersion` also has Moorage's."""
-    major, minor, git = KUBERNETES_VERSION
     return json_reply(
         {
-            "major": major,
-            "minor": minor,
-            "emulationMajor": major,
-            "emulationMinor": minor,
-            "minCompatibilityMajor": major,
-            "minCompatibilityMinor": str(int(minor) - 1),
-            "gitVersion": f"{git}+moorage.{__version__}",
+            "major": MAJOR,
+            "minor": MINOR,
+            "emulationMajor": MAJOR,
+            "emulationMinor": MINOR,
+            "minCompatibilityMajor": MAJOR,
+            "minCompatibilityMinor": str(int(MINOR) - 1),
+            "gitVersion": f"v{KUBERNETES}+moorage.{__version__}",
             "gitCommit": "",
             "gitTreeState": "clean",
             "buildDate": "1970-01-01T00:00:00Z",

@@ -46,12 +46,12 @@ def test_addresses_of_version_six() -> None:
 @pytest.mark.parametrize(
     ("headers", "wanted"),
     [
-        ([], [("User-Agent", "kube-probe/1.36"), ("Accept", "*/*")]),
+        ([], [("User-Agent", "kube-probe/1.37"), ("Accept", "*/*")]),
         ([("user-agent", "mine")], [("user-agent", "mine"), ("Accept", "*/*")]),
-        ([("Accept", "")], [("User-Agent", "kube-probe/1.36")]),
+        ([("Accept", "")], [("User-Agent", "kube-probe/1.37")]),
         (
             [("Accept", "text/plain")],
-            [("Accept", "text/plain"), ("User-Agent", "kube-probe/1.36")],
+            [("Accept", "text/plain"), ("User-Agent", "kube-probe/1.37")],
         ),
     ],
 )
@@ -100,7 +100,7 @@ async def get(port: int, path: str, timeout_s: float = 5) -> HttpAnswer:
 
 async def test_an_answer(server: TestServer) -> None:
     assert server.port is not None
-    assert await get(server.port, "/ok") == HttpAnswer(200, "hello kube-probe/1.36")
+    assert await get(server.port, "/ok") == HttpAnswer(200, "hello kube-probe/1.37")
     assert (await get(server.port, "/gone")).status == 404
 
 

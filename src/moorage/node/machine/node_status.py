@@ -25,11 +25,11 @@ from moorage.api.nodes import (
     NodeSystemInfo,
 )
 from moorage.api.quantity import Family, Quantity
+from moorage.api.release import KUBERNETES
 from moorage.cri import pb
 from moorage.node.machine.facts import MachineFacts
 from moorage.node.machine.pressure import Pressure
 
-KUBERNETES_VERSION = "v1.36.0"
 """API level of this agent; clients compare it with the server's."""
 
 _MAX_IMAGES = 50
@@ -108,7 +108,7 @@ def node_status(inputs: NodeStatusInputs) -> NodeStatus:
             kernel_version=facts.kernel,
             os_image=facts.os_image,
             container_runtime_version=f"{inputs.engine_name}://{inputs.engine_version}",
-            kubelet_version=f"{KUBERNETES_VERSION}+moorage-{__version__}",
+            kubelet_version=f"v{KUBERNETES}+moorage-{__version__}",
             operating_system="linux",
             architecture=facts.architecture,
             swap=NodeSwapStatus(capacity=facts.swap_bytes) if facts.swap_bytes else None,

@@ -14,6 +14,7 @@ import grpc
 from grpc import aio
 
 from moorage.api.containers import GRPCAction, HTTPGetAction, Probe, TCPSocketAction
+from moorage.api.release import MAJOR, MINOR
 from moorage.cri import CriError
 from moorage.node.config.environment import static_environment
 from moorage.node.config.expansion import expand_all
@@ -139,7 +140,7 @@ async def _grpc(action: GRPCAction, address: str, timeout_s: int) -> CheckResult
     target = f"{host}:{action.port}"
     spoken = format_duration(timeout_s)
     async with aio.insecure_channel(
-        target, options=[("grpc.primary_user_agent", "kube-probe/1.36")]
+        target, options=[("grpc.primary_user_agent", f"kube-probe/{MAJOR}.{MINOR}")]
     ) as channel:
         check = channel.unary_unary(
             _HEALTH, request_serializer=_request, response_deserializer=_status

@@ -16,12 +16,12 @@ import aiohttp
 from yarl import URL
 
 from moorage.api.containers import HTTPGetAction
+from moorage.api.release import MAJOR, MINOR
 from moorage.node.pod_facts.labels import AnyContainer
 from moorage.node.probes.ports import resolve_port
 
 _BODY_LIMIT = 10 * 1024
 _MAX_REDIRECTS = 10
-_VERSION = "1.36"
 _PATH_SAFE = "/!$&'()*+,;=:@[]"
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
@@ -132,7 +132,7 @@ def headers_of(action: HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
     headers = [(header.name, header.value) for header in action.http_headers]
     given = {name.lower(): value for name, value in headers}
     if "user-agent" not in given:
-        headers.append(("User-Agent", f"kube-{purpose}/{_VERSION}"))
+        headers.append(("User-Agent", f"kube-{purpose}/{MAJOR}.{MINOR}"))
     if "accept" not in given:
         headers.append(("Accept", "*/*"))
     return [(name, value) for name, value in headers if name.lower() != "accept" or value]

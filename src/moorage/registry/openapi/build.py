@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from moorage.api.release import KUBERNETES
 from moorage.registry.kind import Kind, Served
 from moorage.registry.kinds import ALL_KINDS
 from moorage.registry.openapi.dialects import paths_v2, paths_v3
@@ -16,7 +17,7 @@ from moorage.registry.openapi.documents import INDEX, SWAGGER, SWAGGER_PROTOBUF,
 from moorage.registry.openapi.operations import META, Operation, operations
 from moorage.registry.openapi.protobuf import encode_swagger
 from moorage.registry.openapi.schemas import component_schemas
-from moorage.registry.schema.definitions import KUBERNETES, load_definitions, reachable
+from moorage.registry.schema.definitions import load_definitions, reachable
 
 _INFO = {"title": "Kubernetes", "version": f"v{KUBERNETES}"}
 

@@ -20,7 +20,12 @@ import msgspec
 from moorage.registry.schema.definitions import META, Definition, reachable
 from moorage.registry.schema.types import Field, Inlined, Kind, Type
 
-_PACKAGES = {"core.v1": "io.k8s.api.core.v1", "meta.v1": META}
+_PACKAGES = {
+    "meta.v1": META,
+    "apiextensions.v1": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1",
+    "apiregistration.v1": "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1",
+}
+"""Packages of `wire/` files whose types are not under `io.k8s.api`."""
 
 _SPECIAL_KINDS: dict[str, Kind] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": "quantity",
@@ -55,7 +60,7 @@ WireTable = dict[str, dict[str, WireField]]
 
 
 def compile_types(definitions: dict[str, Definition], roots: Iterable[str]) -> bytes:
-    """Return the bundle: every type reachable from the roots, as msgpack."""
+    """Return the bundle as msgpack: every type reachable from the roots, by its full name."""
     types = _Compiler(definitions, load_wire_table()).compile(roots)
     return msgspec.msgpack.encode(types)
 
@@ -85,12 +90,12 @@ class _Compiler:
         self._wire = wire
         self._types: dict[str, Type] = {}
 
-    def compile(self, roots: Iterable[str]) -> list[Type]:
+    def compile(self, roots: Iterable[str]) -> dict[str, Type]:
         for name in reachable(self._definitions, roots):
             if name not in _SPECIAL_KINDS:
                 definition = self._definitions[name]
                 self._add(name, definition, definition.get("properties", {}))
-        return list(self._types.values())
+        return self._types
 
     def _add(self, name: str, definition: Definition, properties: dict[str, Any]) -> None:
         """Add a type whose JSON fields are `properties`, and the messages inlined in it."""

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 
-KUBERNETES = "1.36.0"
+from moorage.api.release import KUBERNETES
+
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 
 Definition = dict[str, Any]

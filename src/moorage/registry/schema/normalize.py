@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import threading
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
@@ -53,19 +54,28 @@ class Normalizer:
         self._schema = schema
         self._completes = completes
         self._plans: dict[str, _Plan] = {}
-        # Built eagerly, since threads share them: an incomplete plan would drop every field.
-        for name in schema.names():
-            self._plan(name)
+        self._building: dict[str, _Plan] = {}
+        self._lock = threading.Lock()
 
     def normalize(self, type_name: str, obj: dict[str, Any]) -> dict[str, Any]:
         """Normalise an object in place and return it. Raises DecodeError for an invalid value."""
-        self._plan(type_name).apply(obj)
+        plan = self._plans.get(type_name) or self._build(type_name)
+        plan.apply(obj)
         return obj
 
+    def _build(self, type_name: str) -> _Plan:
+        """Build the plan of a type and of every type below it, at the first object of the type."""
+        with self._lock:
+            plan = self._plan(type_name)
+            # Published when complete, since threads share them: an incomplete one drops fields.
+            self._plans |= self._building
+            self._building.clear()
+            return plan
+
     def _plan(self, type_name: str) -> _Plan:
-        plan = self._plans.get(type_name)
+        plan = self._plans.get(type_name) or self._building.get(type_name)
         if plan is None:
-            plan = self._plans[type_name] = _Plan()
+            plan = self._building[type_name] = _Plan()
             type_ = self._schema[type_name]
             plan.fixers = {field.name: self._fixer(field) for field in type_.fields}
             if not self._completes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Literal
 
@@ -76,22 +76,30 @@ class Type(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=T
 
 
 class Schema:
-    """All types by their full names (`io.k8s.api.core.v1.Pod`)."""
+    """All types by their full names (`io.k8s.api.core.v1.Pod`).
 
-    def __init__(self, types: Iterable[Type]) -> None:
-        self._types = {type_.name: type_ for type_ in types}
+    A type is decoded when it is first read: most of the API's types are never used by a cluster.
+    """
+
+    def __init__(self, packed: Mapping[str, msgspec.Raw]) -> None:
+        self._packed = packed
+        self._types: dict[str, Type] = {}
+        self._decoder = msgspec.msgpack.Decoder(Type)
 
     def __getitem__(self, name: str) -> Type:
-        return self._types[name]
+        type_ = self._types.get(name)
+        if type_ is None:
+            type_ = self._types.setdefault(name, self._decoder.decode(self._packed[name]))
+        return type_
 
     def __contains__(self, name: str) -> bool:
-        return name in self._types
+        return name in self._packed
 
     def names(self) -> Iterable[str]:
-        return self._types.keys()
+        return self._packed.keys()
 
     def __len__(self) -> int:
-        return len(self._types)
+        return len(self._packed)
 
 
 def load_schema() -> Schema:
@@ -100,4 +108,4 @@ def load_schema() -> Schema:
     Raises FileNotFoundError, with the command to run, when the package was not built.
     """
     packed = read_generated(__package__, BUNDLE)
-    return Schema(msgspec.msgpack.decode(packed, type=list[Type]))
+    return Schema(msgspec.msgpack.decode(packed, type=dict[str, msgspec.Raw]))
