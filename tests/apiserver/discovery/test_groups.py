@@ -31,8 +31,8 @@ def test_known_groups_come_first_and_the_former_one_last() -> None:
 
 def test_versions_are_by_maturity_and_resources_by_name() -> None:
     (group,) = [candidate for candidate in grouped(KINDS) if candidate.name == "a.io"]
-    assert [version.version for version in group.versions] == ["v1", "v2", "v1beta1", "v1alpha1"]
-    first = group.versions[0]
+    assert [version.version for version in group.versions] == ["v2", "v1", "v1beta1", "v1alpha1"]
+    first = group.versions[1]
     assert first.group_version == "a.io/v1"
     assert [(kind.name, served.version) for kind, served in first.resources] == [
         ("Ant", "v1"), ("Bee", "v1"),

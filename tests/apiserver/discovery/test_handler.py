@@ -54,9 +54,12 @@ def test_groups_come_by_importance() -> None:
     body = document("/apis")
     assert body["kind"] == "APIGroupList"
     assert [group["name"] for group in body["groups"]] == [
-        "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
-        "rbac.authorization.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
-        "discovery.k8s.io", "extensions",
+        "apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io",
+        "authorization.k8s.io", "autoscaling", "batch", "certificates.k8s.io",
+        "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io",
+        "admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io",
+        "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io", "resource.k8s.io",
+        "flowcontrol.apiserver.k8s.io", "storagemigration.k8s.io", "extensions",
     ]  # fmt: skip
 
 

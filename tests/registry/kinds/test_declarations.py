@@ -78,23 +78,43 @@ def test_a_namespace_is_not_deleted_in_bulk() -> None:
 def test_kinds_that_an_update_may_create() -> None:
     assert {kind.plural for kind in STORED_KINDS if kind.strategy.may_create_on_update} == {
         "runtimeclasses", "roles", "rolebindings", "clusterroles", "clusterrolebindings", "leases",
-        "events", "services", "endpoints",
+        "limitranges", "events", "services", "endpoints",
     }  # fmt: skip
 
 
 def test_kinds_that_need_a_revision_on_update() -> None:
     assert {kind.plural for kind in STORED_KINDS if kind.strategy.needs_revision_on_update} == {
-        "runtimeclasses", "leases",
+        "runtimeclasses", "leases", "poddisruptionbudgets", "csidrivers", "csinodes",
+        "csistoragecapacities", "volumeattachments", "customresourcedefinitions", "apiservices",
+        "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+        "mutatingwebhookconfigurations", "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
     }  # fmt: skip
 
 
 def test_whose_deletion_answers_with_the_object() -> None:
     assert {kind.plural for kind in STORED_KINDS if kind.strategy.returns_deleted} == {
-        "pods", "services", "serviceaccounts", "namespaces",
+        "pods", "services", "serviceaccounts", "namespaces", "persistentvolumes",
+        "persistentvolumeclaims", "podtemplates", "resourcequotas", "csidrivers", "csinodes",
+        "storageclasses", "volumeattachments", "volumeattributesclasses", "deviceclasses",
+        "devicetaintrules", "resourceclaims", "resourceclaimtemplates", "resourceslices",
     }  # fmt: skip
+
+
+def test_whose_deletion_orphans_by_default() -> None:
+    assert {
+        kind.plural for kind in STORED_KINDS if kind.strategy.default_propagation == "Orphan"
+    } == {"jobs", "replicationcontrollers"}
 
 
 def test_whose_generation_counts() -> None:
     assert {kind.plural for kind in STORED_KINDS if kind.strategy.spec_of is not None} == {
-        "pods", "deployments", "replicasets", "endpointslices", "priorityclasses",
+        "pods", "podtemplates", "deployments", "replicasets", "daemonsets", "statefulsets",
+        "replicationcontrollers", "jobs", "cronjobs", "poddisruptionbudgets", "endpointslices",
+        "priorityclasses", "ingresses", "ingressclasses", "networkpolicies",
+        "customresourcedefinitions", "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
+        "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+        "validatingwebhookconfigurations", "flowschemas", "prioritylevelconfigurations",
+        "deviceclasses", "devicetaintrules", "resourceslices", "storageversionmigrations",
     }  # fmt: skip

@@ -136,9 +136,14 @@ def test_null_lists_in_maps_of_lists_are_empty() -> None:
     assert (normalized["spec"]["groups"], normalized["spec"]["extra"]) == ([""], {"a": []})
 
 
-def test_no_list_or_map_has_times_whose_null_had_no_form() -> None:
+def test_null_in_the_only_map_of_times_stays_null() -> None:
     schema = load_schema()
-    fields = [field for name in schema.names() for field in schema[name].fields]
-    assert not [
-        field for field in fields if field.container and field.kind in ("time", "microTime")
-    ]
+    assert [
+        (name.rsplit(".", 1)[1], field.name)
+        for name in schema.names()
+        for field in schema[name].fields
+        if field.container and field.kind in ("time", "microTime")
+    ] == [("PodDisruptionBudgetStatus", "disruptedPods")]
+    budget = {"metadata": {}, "status": {"disruptedPods": {"a": None}}}
+    normalized = NORMALIZER.normalize("io.k8s.api.policy.v1.PodDisruptionBudget", budget)
+    assert normalized["status"]["disruptedPods"] == {"a": None}

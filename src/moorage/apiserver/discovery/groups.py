@@ -6,6 +6,7 @@ kube-aggregator's `groupPriorityMinimum` table.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,19 +14,33 @@ from moorage.registry.kind import Kind, Served
 
 _PRIORITIES = {
     "": 18000,
+    "apiregistration.k8s.io": 17900,
     "apps": 17800,
     "events.k8s.io": 17750,
     "authentication.k8s.io": 17700,
     "authorization.k8s.io": 17600,
+    "autoscaling": 17500,
+    "batch": 17400,
+    "certificates.k8s.io": 17300,
+    "networking.k8s.io": 17200,
+    "policy": 17100,
     "rbac.authorization.k8s.io": 17000,
+    "storage.k8s.io": 16800,
+    "admissionregistration.k8s.io": 16700,
+    "apiextensions.k8s.io": 16700,
     "scheduling.k8s.io": 16600,
     "coordination.k8s.io": 16500,
     "node.k8s.io": 16300,
     "discovery.k8s.io": 16200,
+    "resource.k8s.io": 16200,
+    "flowcontrol.apiserver.k8s.io": 16100,
+    "storagemigration.k8s.io": 15800,
     # Last: `deployments` without a group must select the current API.
     "extensions": 100,
 }
 _OTHERS = 1000
+_VERSION = re.compile(r"v(\d+)(?:(beta|alpha)(\d+))?")
+_STAGES = ("", "beta", "alpha")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +89,16 @@ def grouped(kinds: Sequence[Kind]) -> tuple[Group, ...]:
     )
 
 
-def _age(version: str) -> tuple[int, str]:
-    """Return the sort key of a version: stable before beta before alpha."""
-    maturity = 1 if "beta" in version else 2 if "alpha" in version else 0
-    return maturity, version
+def _age(version: str) -> tuple[int, int, int]:
+    """Return the sort key of a version: stable, beta, alpha; in each the highest number first.
+
+    Source: API docs "Version priority" of CustomResourceDefinitions.
+    """
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        raise ValueError(f"not an API version: {version}")
+    major, stage, minor = match.groups()
+    return _STAGES.index(stage or ""), -int(major), -int(minor or 0)
 
 
 def is_former_home(kind: Kind, served: Served) -> bool:

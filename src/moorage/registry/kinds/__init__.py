@@ -3,19 +3,53 @@
 from __future__ import annotations
 
 from moorage.registry.kind import Kind
+from moorage.registry.kinds.apiservice import API_SERVICE
+from moorage.registry.kinds.certificatesigningrequest import CERTIFICATE_SIGNING_REQUEST
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
+from moorage.registry.kinds.clustertrustbundle import CLUSTER_TRUST_BUNDLE
 from moorage.registry.kinds.configmap import CONFIG_MAP
+from moorage.registry.kinds.controllerrevision import CONTROLLER_REVISION
+from moorage.registry.kinds.cronjob import CRON_JOB
+from moorage.registry.kinds.csidriver import CSI_DRIVER
+from moorage.registry.kinds.csinode import CSI_NODE
+from moorage.registry.kinds.csistoragecapacity import CSI_STORAGE_CAPACITY
+from moorage.registry.kinds.customresourcedefinition import CUSTOM_RESOURCE_DEFINITION
+from moorage.registry.kinds.daemonset import DAEMON_SET
 from moorage.registry.kinds.deployment import DEPLOYMENT
+from moorage.registry.kinds.deviceclass import DEVICE_CLASS
+from moorage.registry.kinds.devicetaintrule import DEVICE_TAINT_RULE
 from moorage.registry.kinds.endpoints import ENDPOINTS
 from moorage.registry.kinds.endpointslice import ENDPOINT_SLICE
 from moorage.registry.kinds.event import EVENT
+from moorage.registry.kinds.flowschema import FLOW_SCHEMA
+from moorage.registry.kinds.horizontalpodautoscaler import HORIZONTAL_POD_AUTOSCALER
+from moorage.registry.kinds.ingress import INGRESS
+from moorage.registry.kinds.ingressclass import INGRESS_CLASS
+from moorage.registry.kinds.ipaddress import IP_ADDRESS
+from moorage.registry.kinds.job import JOB
 from moorage.registry.kinds.lease import LEASE
+from moorage.registry.kinds.limitrange import LIMIT_RANGE
+from moorage.registry.kinds.mutatingadmissionpolicy import MUTATING_ADMISSION_POLICY
+from moorage.registry.kinds.mutatingadmissionpolicybinding import MUTATING_ADMISSION_POLICY_BINDING
+from moorage.registry.kinds.mutatingwebhookconfiguration import MUTATING_WEBHOOK_CONFIGURATION
 from moorage.registry.kinds.namespace import NAMESPACE
+from moorage.registry.kinds.networkpolicy import NETWORK_POLICY
 from moorage.registry.kinds.node import NODE
+from moorage.registry.kinds.persistentvolume import PERSISTENT_VOLUME
+from moorage.registry.kinds.persistentvolumeclaim import PERSISTENT_VOLUME_CLAIM
 from moorage.registry.kinds.pod import POD
+from moorage.registry.kinds.podcertificaterequest import POD_CERTIFICATE_REQUEST
+from moorage.registry.kinds.poddisruptionbudget import POD_DISRUPTION_BUDGET
+from moorage.registry.kinds.podtemplate import POD_TEMPLATE
 from moorage.registry.kinds.priorityclass import PRIORITY_CLASS
+from moorage.registry.kinds.prioritylevelconfiguration import PRIORITY_LEVEL_CONFIGURATION
 from moorage.registry.kinds.replicaset import REPLICA_SET
+from moorage.registry.kinds.replicationcontroller import REPLICATION_CONTROLLER
+from moorage.registry.kinds.resourceclaim import RESOURCE_CLAIM
+from moorage.registry.kinds.resourceclaimtemplate import RESOURCE_CLAIM_TEMPLATE
+from moorage.registry.kinds.resourcequota import RESOURCE_QUOTA
+from moorage.registry.kinds.resourceslice import RESOURCE_SLICE
 from moorage.registry.kinds.reviews import REVIEWS
 from moorage.registry.kinds.role import ROLE
 from moorage.registry.kinds.rolebinding import ROLE_BINDING
@@ -23,6 +57,17 @@ from moorage.registry.kinds.runtimeclass import RUNTIME_CLASS
 from moorage.registry.kinds.secret import SECRET
 from moorage.registry.kinds.service import SERVICE
 from moorage.registry.kinds.serviceaccount import SERVICE_ACCOUNT
+from moorage.registry.kinds.servicecidr import SERVICE_CIDR
+from moorage.registry.kinds.statefulset import STATEFUL_SET
+from moorage.registry.kinds.storageclass import STORAGE_CLASS
+from moorage.registry.kinds.storageversionmigration import STORAGE_VERSION_MIGRATION
+from moorage.registry.kinds.validatingadmissionpolicy import VALIDATING_ADMISSION_POLICY
+from moorage.registry.kinds.validatingadmissionpolicybinding import (
+    VALIDATING_ADMISSION_POLICY_BINDING,
+)
+from moorage.registry.kinds.validatingwebhookconfiguration import VALIDATING_WEBHOOK_CONFIGURATION
+from moorage.registry.kinds.volumeattachment import VOLUME_ATTACHMENT
+from moorage.registry.kinds.volumeattributesclass import VOLUME_ATTRIBUTES_CLASS
 
 STORED_KINDS: tuple[Kind, ...] = (
     NAMESPACE,
@@ -44,6 +89,49 @@ STORED_KINDS: tuple[Kind, ...] = (
     CLUSTER_ROLE_BINDING,
     PRIORITY_CLASS,
     ENDPOINT_SLICE,
+    LIMIT_RANGE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD_TEMPLATE,
+    REPLICATION_CONTROLLER,
+    RESOURCE_QUOTA,
+    CONTROLLER_REVISION,
+    DAEMON_SET,
+    STATEFUL_SET,
+    CRON_JOB,
+    JOB,
+    HORIZONTAL_POD_AUTOSCALER,
+    POD_DISRUPTION_BUDGET,
+    INGRESS_CLASS,
+    INGRESS,
+    IP_ADDRESS,
+    NETWORK_POLICY,
+    SERVICE_CIDR,
+    CSI_DRIVER,
+    CSI_NODE,
+    CSI_STORAGE_CAPACITY,
+    STORAGE_CLASS,
+    VOLUME_ATTACHMENT,
+    VOLUME_ATTRIBUTES_CLASS,
+    CERTIFICATE_SIGNING_REQUEST,
+    CLUSTER_TRUST_BUNDLE,
+    POD_CERTIFICATE_REQUEST,
+    MUTATING_ADMISSION_POLICY,
+    MUTATING_ADMISSION_POLICY_BINDING,
+    MUTATING_WEBHOOK_CONFIGURATION,
+    VALIDATING_ADMISSION_POLICY,
+    VALIDATING_ADMISSION_POLICY_BINDING,
+    VALIDATING_WEBHOOK_CONFIGURATION,
+    CUSTOM_RESOURCE_DEFINITION,
+    API_SERVICE,
+    FLOW_SCHEMA,
+    PRIORITY_LEVEL_CONFIGURATION,
+    DEVICE_CLASS,
+    DEVICE_TAINT_RULE,
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
+    RESOURCE_SLICE,
+    STORAGE_VERSION_MIGRATION,
 )
 """Kinds whose objects are stored."""
 

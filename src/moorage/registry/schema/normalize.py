@@ -198,7 +198,8 @@ def _map_fixer(field: Field, fix: Fix | None) -> Fix:
     def fixed(entries: dict[str, Any]) -> Any:
         for key, value in entries.items():
             if value is None:
-                entries[key] = zero() if fix is None else fix(zero())
+                empty = zero()
+                entries[key] = empty if fix is None or empty is None else fix(empty)
             elif fix is not None:
                 entries[key] = fix(value)
         return entries or _DROP

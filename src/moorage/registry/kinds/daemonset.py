@@ -1,0 +1,23 @@
+"""DaemonSets. Source: apps validation of Kubernetes 1.37."""
+
+from __future__ import annotations
+
+from moorage.registry.kind import Kind, PartRules, Served, Strategy, get_spec, status_subresource
+from moorage.registry.preparation import drop_status, keep_spec, keep_status
+
+_TYPES = "io.k8s.api.apps.v1"
+
+DAEMON_SET = Kind(
+    name="DaemonSet",
+    plural="daemonsets",
+    served=(Served(group="apps", version="v1", type=f"{_TYPES}.DaemonSet"),),
+    short_names=("ds",),
+    categories=("all",),
+    strategy=Strategy(
+        prepare_create=drop_status,
+        prepare_update=keep_status,
+        parts={"status": PartRules(prepare=keep_spec)},
+        spec_of=get_spec,
+    ),
+    subresources=status_subresource(),
+)

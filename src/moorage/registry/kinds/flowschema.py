@@ -1,0 +1,24 @@
+"""FlowSchemas. Source: flowcontrol validation of Kubernetes 1.37."""
+
+from __future__ import annotations
+
+from moorage.registry.kind import Kind, PartRules, Served, Strategy, get_spec, status_subresource
+from moorage.registry.preparation import drop_status, keep_spec, keep_status
+
+_TYPES = "io.k8s.api.flowcontrol.v1"
+
+FLOW_SCHEMA = Kind(
+    name="FlowSchema",
+    plural="flowschemas",
+    served=(
+        Served(group="flowcontrol.apiserver.k8s.io", version="v1", type=f"{_TYPES}.FlowSchema"),
+    ),
+    is_namespaced=False,
+    strategy=Strategy(
+        prepare_create=drop_status,
+        prepare_update=keep_status,
+        parts={"status": PartRules(prepare=keep_spec)},
+        spec_of=get_spec,
+    ),
+    subresources=status_subresource(),
+)

@@ -1,0 +1,22 @@
+"""Ingresses. Source: networking validation of Kubernetes 1.37."""
+
+from __future__ import annotations
+
+from moorage.registry.kind import Kind, PartRules, Served, Strategy, get_spec, status_subresource
+from moorage.registry.preparation import drop_status, keep_spec, keep_status
+
+_TYPES = "io.k8s.api.networking.v1"
+
+INGRESS = Kind(
+    name="Ingress",
+    plural="ingresses",
+    served=(Served(group="networking.k8s.io", version="v1", type=f"{_TYPES}.Ingress"),),
+    short_names=("ing",),
+    strategy=Strategy(
+        prepare_create=drop_status,
+        prepare_update=keep_status,
+        parts={"status": PartRules(prepare=keep_spec)},
+        spec_of=get_spec,
+    ),
+    subresources=status_subresource(),
+)

@@ -1,0 +1,21 @@
+"""ServiceCIDRs. Source: networking validation of Kubernetes 1.37."""
+
+from __future__ import annotations
+
+from moorage.registry.kind import Kind, PartRules, Served, Strategy, status_subresource
+from moorage.registry.preparation import drop_status, keep_spec, keep_status
+
+_TYPES = "io.k8s.api.networking.v1"
+
+SERVICE_CIDR = Kind(
+    name="ServiceCIDR",
+    plural="servicecidrs",
+    served=(Served(group="networking.k8s.io", version="v1", type=f"{_TYPES}.ServiceCIDR"),),
+    is_namespaced=False,
+    strategy=Strategy(
+        prepare_create=drop_status,
+        prepare_update=keep_status,
+        parts={"status": PartRules(prepare=keep_spec)},
+    ),
+    subresources=status_subresource(),
+)
