@@ -107,11 +107,13 @@ class _Compiler:
                 full = f"{package}.{message}"
                 inlined.append(Inlined(place.number, full))
                 if full not in self._types:
-                    own = self._wire[full]
+                    own = self._fields(full)
                     inner = {key: value for key, value in properties.items() if key in own}
                     self._add(full, {}, inner)
         inner_wire = {
-            field: place for message in inlined for field, place in self._wire[message.type].items()
+            field: place
+            for message in inlined
+            for field, place in self._fields(message.type).items()
         }
         required = frozenset(definition.get("required", ()))
         self._types[name] = Type(
@@ -123,6 +125,17 @@ class _Compiler:
             inlined=tuple(inlined),
             is_atomic=definition.get("x-kubernetes-map-type") == "atomic",
         )
+
+    def _fields(self, name: str) -> dict[str, WireField]:
+        """Return the fields of a message with those of the messages inlined in it, at any depth."""
+        package = name.rsplit(".", 1)[0]
+        fields: dict[str, WireField] = {}
+        for field, place in self._wire[name].items():
+            if place.is_inlined:
+                fields |= self._fields(f"{package}.{field}")
+            else:
+                fields[field] = place
+        return fields
 
 
 def _field(
