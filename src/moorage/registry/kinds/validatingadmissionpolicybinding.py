@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicyBindings. Source: admissionregistration validation of Kubernetes 1.37."""
+"""ValidatingAdmissionPolicyBindings. Source: admissionregistration validation, Kubernetes 1.37."""
 
 from __future__ import annotations
 

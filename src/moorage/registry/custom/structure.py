@@ -1,0 +1,67 @@
+"""Structure of a custom resource: what a structural schema says of fields, lists and maps.
+
+Value validation (`maximum`, `pattern`, `anyOf`, …) is not part of it: see `rules`. Source: API docs
+"Specifying a structural schema".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Schema = Mapping[str, Any]
+"""One JSONSchemaProps object."""
+
+_NO_PROPERTIES: Mapping[str, Structure] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Structure:
+    """One node of a structural schema.
+
+    `type` is empty for any value. `values` is the structure of a map's values; `is_open` permits
+    fields that are not specified (`x-kubernetes-preserve-unknown-fields`, or
+    `additionalProperties: true`). An embedded resource has apiVersion, kind and metadata, which
+    always exist. `list_type` is `atomic`, `set` or `map`; `map_type` `granular` or `atomic`.
+    """
+
+    type: str = ""
+    properties: Mapping[str, Structure] = field(default_factory=dict)
+    items: Structure | None = None
+    values: Structure | None = None
+    is_open: bool = False
+    is_embedded: bool = False
+    is_nullable: bool = False
+    has_default: bool = False
+    default: Any = None
+    list_type: str = "atomic"
+    list_keys: tuple[str, ...] = ()
+    map_type: str = "granular"
+
+
+ANYTHING = Structure(is_open=True)
+"""The structure of a value without schema."""
+
+
+def compile_structure(schema: Schema) -> Structure:
+    """Return the structure of a schema that passed the validation of its definition."""
+    additional = schema.get("additionalProperties")
+    items = schema.get("items")
+    return Structure(
+        type=schema.get("type", ""),
+        properties={
+            name: compile_structure(inner) for name, inner in schema.get("properties", {}).items()
+        }
+        or _NO_PROPERTIES,
+        items=compile_structure(items) if isinstance(items, dict) else None,
+        values=compile_structure(additional) if isinstance(additional, dict) else None,
+        is_open=bool(schema.get("x-kubernetes-preserve-unknown-fields")) or additional is True,
+        is_embedded=bool(schema.get("x-kubernetes-embedded-resource")),
+        is_nullable=bool(schema.get("nullable")),
+        has_default=schema.get("default") is not None,
+        default=schema.get("default"),
+        list_type=schema.get("x-kubernetes-list-type") or "atomic",
+        list_keys=tuple(schema.get("x-kubernetes-list-map-keys", ())),
+        map_type=schema.get("x-kubernetes-map-type") or "granular",
+    )
