@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -85,9 +86,9 @@ class Running:
 
 @asynccontextmanager
 async def serving(
-    directory: Path, *, limits: Limits | None = None, **options: Any
+    directory: Path, *, limits: Limits | None = None, runs: bool = False, **options: Any
 ) -> AsyncIterator[Running]:
-    """A server on loopback; `options` are ApiOptions."""
+    """A server on loopback; `options` are ApiOptions. `runs`: its background work runs too."""
     authority = Authority(directory / "pki", datetime.now(UTC))
     port = free_port()
     url = f"https://127.0.0.1:{port}"
@@ -95,7 +96,14 @@ async def serving(
     server_options, api_options = loopback_options(directory, authority, port, limits, **api_fields)
     context = ssl.create_default_context(cafile=str(authority.pair.certificate))
     async with (
-        ApiServer(server_options, api_options),
+        ApiServer(server_options, api_options) as server,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as http,
     ):
-        yield Running(url, authority, http)
+        background = asyncio.ensure_future(server.run()) if runs else None
+        try:
+            yield Running(url, authority, http)
+        finally:
+            if background is not None:
+                background.cancel()
+                await asyncio.wait((background,))
+                assert background.cancelled(), background.exception()

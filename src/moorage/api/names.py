@@ -15,6 +15,7 @@ SUBDOMAIN_MAX = 253
 ANNOTATIONS_MAX_BYTES = 256 * 1024
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS_1035_LABEL = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _SEARCH_LABEL = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SEARCH_DOMAIN = rf"{_SEARCH_LABEL}(\.{_SEARCH_LABEL})*"
@@ -24,6 +25,7 @@ _CONFIG_KEY = "[-._a-zA-Z0-9]+"
 _PORT_NAME_CHARS = "[-a-z0-9]+"
 
 _label_re = re.compile(_LABEL)
+_dns_1035_label_re = re.compile(_DNS_1035_LABEL)
 _subdomain_re = re.compile(_SUBDOMAIN)
 _search_domain_re = re.compile(_SEARCH_DOMAIN)
 _qualified_re = re.compile(_QUALIFIED_PART)
@@ -34,6 +36,11 @@ _LABEL_MESSAGE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
     "must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used "
     f"for validation is '{_LABEL}')"
+)
+_DNS_1035_LABEL_MESSAGE = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
+    "alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
+    f"regex used for validation is '{_DNS_1035_LABEL}')"
 )
 _SUBDOMAIN_MESSAGE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
@@ -76,6 +83,14 @@ def dns_label_errors(value: str) -> list[str]:
         # A well-formed subdomain gets the shorter hint: only its dots are wrong.
         dotted = _subdomain_re.fullmatch(value)
         errors.append("must not contain dots" if dotted else _LABEL_MESSAGE)
+    return errors
+
+
+def dns_1035_label_errors(value: str) -> list[str]:
+    """Validate an RFC 1035 label: as RFC 1123, and it starts with a letter."""
+    errors = [] if len(value) <= LABEL_MAX else [_too_long(LABEL_MAX)]
+    if not _dns_1035_label_re.fullmatch(value):
+        errors.append(_DNS_1035_LABEL_MESSAGE)
     return errors
 
 

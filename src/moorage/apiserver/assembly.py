@@ -40,6 +40,7 @@ from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.authorization import Authorizer, NodeAuthorizer
 from moorage.apiserver.bodies import BodyLimits
 from moorage.apiserver.connect import Connect, NodeTls
+from moorage.apiserver.custom_resources import CustomResources
 from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.discovery import DiscoveryHandler
 from moorage.apiserver.handler import Handler, Page, Subresources
@@ -73,6 +74,7 @@ from moorage.registry.objects import UNREAD_VERB, MayDeleteUnread, Objects
 from moorage.registry.ownership import Ownership
 from moorage.registry.rbac import Action, RuleResolver
 from moorage.registry.request import User
+from moorage.registry.resource_map import ResourceMap
 from moorage.registry.schema import load_schema
 from moorage.registry.stored import Stored, StoredFactory
 from moorage.registry.typed import TypedReader
@@ -120,6 +122,7 @@ class Api:
     cache: WatchCache[Stored]
     connect: Connect
     worker: Worker
+    custom: CustomResources
     ready: set[str]
     """Names of the conditions that are ready; `/readyz` requires `READINESS`."""
 
@@ -151,6 +154,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         clock=clock,
     )
     ownership = Ownership(codec, clock)
+    resource_map = ResourceMap(ALL_KINDS)
     admission = AdmissionChain(_plugins(options, readers, resolver, authorizer))
     objects = Objects(
         store=store,
@@ -167,7 +171,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     connect = Connect(objects, options.node_tls)
     ready: set[str] = set()
     handler = Handler(
-        kinds=ALL_KINDS,
+        resource_map=resource_map,
         authenticator=authenticator,
         authorizer=authorizer,
         resources=(
@@ -184,11 +188,20 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
             TokenSubresource(decoder, objects, admission, signer, _bindable()),
             connect,
         ),
-        pages=_pages(ready, signer, options),
+        pages=_pages(ready, signer, options, resource_map),
         slots=options.slots,
         bodies=options.bodies,
     )
-    return Api(handler, objects, cache, connect, worker, ready)
+    custom = CustomResources(
+        resource_map=resource_map,
+        objects=objects,
+        cache=cache,
+        codec=codec,
+        ownership=ownership,
+        clock=clock,
+    )
+    store.listen(custom.on_changes)
+    return Api(handler, objects, cache, connect, worker, custom, ready)
 
 
 class _Readers:
@@ -312,7 +325,9 @@ def _subresources(
     return Subresources(own, shared)
 
 
-def _pages(ready: set[str], signer: TokenSigner, options: ApiOptions) -> list[Page]:
+def _pages(
+    ready: set[str], signer: TokenSigner, options: ApiOptions, resource_map: ResourceMap
+) -> list[Page]:
     health = Health(
         live={"ping": lambda: True},
         ready={name: partial(operator.contains, ready, name) for name in READINESS},
@@ -320,7 +335,7 @@ def _pages(ready: set[str], signer: TokenSigner, options: ApiOptions) -> list[Pa
     return [
         lambda http: health.reply(http.path, http.query),
         lambda http: version_reply() if http.path.rstrip("/") == "/version" else None,
-        DiscoveryHandler(ALL_KINDS, urlsplit(options.public_url).netloc),
+        DiscoveryHandler(resource_map, urlsplit(options.public_url).netloc),
         OpenApiPages(),
         IssuerPages(signer, options.public_url),
     ]

@@ -44,9 +44,10 @@ from moorage.apiserver.reviews import Reviews
 from moorage.apiserver.routing import Target, is_true, parse_path, verb_of
 from moorage.apiserver.slots import SlotLimits, Slots, is_stream, share_of
 from moorage.apiserver.watch import WatchStreams
-from moorage.registry.kind import Kind, Served, by_resource
+from moorage.registry.kind import Kind, Served
 from moorage.registry.rbac import Action
 from moorage.registry.request import ANONYMOUS, User
+from moorage.registry.resource_map import ResourceMap
 from moorage.serving import is_proven, prove
 
 Answer = Callable[[Call], Awaitable[Reply | web.StreamResponse]]
@@ -77,7 +78,7 @@ class Handler:
     def __init__(
         self,
         *,
-        kinds: Sequence[Kind],
+        resource_map: ResourceMap,
         authenticator: Authenticator,
         authorizer: Authorizer,
         resources: Resources,
@@ -88,8 +89,7 @@ class Handler:
         slots: SlotLimits,
         bodies: BodyLimits,
     ) -> None:
-        self._kinds = by_resource(kinds)
-        self._groups = {served.group for kind in kinds for served in kind.served}
+        self._resource_map = resource_map
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._reviews = reviews
@@ -150,7 +150,7 @@ class Handler:
             raise MethodNotAllowedError
         if not target.is_resource:
             return self._page(http)
-        if target.group and target.group not in self._groups:
+        if target.group and not self._resource_map.has_group(target.group):
             return not_found_page()
         kind, served = self._kind(target)
         require = partial(self._require, user, action)
@@ -203,7 +203,7 @@ class Handler:
             self._authorizer.check(user, replace(action, verb=verb))
 
     def _kind(self, target: Target) -> tuple[Kind, Served]:
-        resource = self._kinds.get((target.group, target.version, target.resource))
+        resource = self._resource_map.find(target.group, target.version, target.resource)
         if resource is None:
             raise NotFoundError.no_such_resource()
         kind, _ = resource
@@ -234,7 +234,7 @@ class Handler:
             if reply is not None:
                 return reply
         parts = [part for part in http.path.split("/") if part]
-        if len(parts) >= 3 and parts[0] == "apis" and parts[1] in self._groups:
+        if len(parts) >= 3 and parts[0] == "apis" and self._resource_map.has_group(parts[1]):
             raise NotFoundError.no_such_resource()
         return not_found_page()
 

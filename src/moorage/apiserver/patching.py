@@ -40,8 +40,8 @@ from moorage.registry.patch import (
 from moorage.registry.patch.json_patch import MAX_OPERATIONS
 from moorage.registry.patch.strategic import go_map
 from moorage.registry.request import Request
-from moorage.registry.schema.decode import Pairs, json_name, parse_json, parse_pairs
-from moorage.registry.schema.errors import DecodeError, StrictErrors
+from moorage.registry.schema.decode import json_name, parse_json, repeated_fields
+from moorage.registry.schema.errors import DecodeError
 from moorage.registry.worker import Worker, is_large
 from moorage.registry.yaml_body import parse_yaml
 
@@ -223,6 +223,12 @@ def _excess(obj: Any) -> str:
 def _media(call: Call) -> str:
     """Return the media type of the patch. Raises UnsupportedMediaTypeError."""
     media = call.http.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if media == STRATEGIC_PATCH and call.kind.is_custom:
+        supported = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
+        raise UnsupportedMediaTypeError(
+            "the body of the request was in an unknown format - accepted media types include: "
+            + ", ".join(supported)
+        )
     if media not in PATCH_TYPES:
         raise UnsupportedMediaTypeError("415: Unsupported Media Type", {})
     return media
@@ -240,27 +246,10 @@ def _parse(body: bytes, media: str) -> tuple[Any, list[str]]:
             f"{prefix}json: cannot unmarshal {json_name(patch)} into Go value of type "
             "map[string]interface {}"
         )
-    complaints = StrictErrors()
-    if body.count(b'":') != msgspec.json.encode(patch).count(b'":'):
-        try:
-            _find_repeated(parse_pairs(body), "", complaints)
-        except DecodeError as error:
-            raise BadRequestError(f"{prefix}{error}") from error
-    return patch, complaints
-
-
-def _find_repeated(node: Any, path: str, complaints: list[str]) -> None:
-    if isinstance(node, Pairs):
-        seen: set[str] = set()
-        for key, value in node:
-            at = f"{path}.{key}" if path else key
-            if key in seen:
-                complaints.append(f'duplicate field "{at}"')
-            seen.add(key)
-            _find_repeated(value, at, complaints)
-    elif isinstance(node, list):
-        for index, item in enumerate(node):
-            _find_repeated(item, f"{path}[{index}]", complaints)
+    try:
+        return patch, repeated_fields(body, patch)
+    except DecodeError as error:
+        raise BadRequestError(f"{prefix}{error}") from error
 
 
 def _settle(request: Request, complaints: list[str], shown: Callable[[], str]) -> None:

@@ -58,8 +58,11 @@ def list_bytes(
         head = codec.prefix(PARTIAL_LIST, f"meta.k8s.io/{form.version}")
         items = [partial(item, form.version) for item in listed.items]
     else:
-        head = codec.prefix(f"{kind.name}List", served.api_version)
-        items = [codec.encode_item(served, item) for item in listed.items]
+        head = codec.prefix(kind.list_kind, served.api_version)
+        if kind.is_custom:
+            items = [codec.encode(kind, served, item) for item in listed.items]
+        else:
+            items = [codec.encode_item(served, item) for item in listed.items]
     meta = msgspec.json.encode(list_metadata(listed))
     return b'%b"metadata":%b,"items":[%b]}\n' % (head, meta, b",".join(items))
 

@@ -70,6 +70,7 @@ class ApiServer:
             self.api = assemble(self._store, self._api_options, self._clock)
             stack.callback(self.api.worker.close)
             await self.api.cache.load()
+            self.api.custom.load()
             await stack.enter_async_context(self.api.connect)
             await self._listen(stack)
             await bootstrap(
@@ -91,10 +92,11 @@ class ApiServer:
         await self._stack.aclose()
 
     async def run(self) -> None:
-        """Compact the store and expire events until cancelled."""
+        """Compact the store, expire events and serve custom resources until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(keep_compacting(self._store, self._clock))
             tasks.create_task(keep_expiring_events(self.api.objects, self.api.cache, self._clock))
+            tasks.create_task(self.api.custom.run())
 
     async def _listen(self, stack: AsyncExitStack) -> None:
         server = web.Server(self.api.handler, handler_cancellation=True)

@@ -8,22 +8,31 @@ Where a version differs from the stored one only by name, encoding is a prefix a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 import msgspec
 
-from moorage.api.errors import BadRequestError
+from moorage.api.errors import BadRequestError, UnsupportedMediaTypeError
+from moorage.registry.custom.decoding import CustomType, check_custom_type
+from moorage.registry.custom.types import OBJECT_META
 from moorage.registry.kind import Kind, Obj, Served
-from moorage.registry.schema.decode import JsonDecoder
+from moorage.registry.schema.decode import JsonDecoder, json_name, parse_json, repeated_fields
 from moorage.registry.schema.errors import DecodeError
 from moorage.registry.schema.normalize import Normalizer
 from moorage.registry.schema.protobuf import ProtobufDecoder, open_envelope
-from moorage.registry.schema.types import Schema
+from moorage.registry.schema.types import Field, Schema, Type
 from moorage.registry.stored import Stored
 from moorage.registry.yaml_body import parse_yaml
 
 _SUMMARY_BYTES = 30
+_RESOURCE = Type(
+    name="moorage.registry.Resource",
+    fields=(Field(name="metadata", kind="object", type=OBJECT_META, is_always=True),),
+)
+"""What every resource has: the type by which the metadata of custom resources is decoded."""
 
 
 class Media(Enum):
@@ -52,6 +61,18 @@ class Codec:
         self._normalizer = Normalizer(schema)
         self._partial_normalizer = Normalizer(schema, completes=False)
         self._prefixes: dict[tuple[str, str], bytes] = {}
+        self._custom: dict[str, CustomType] = {}
+        schema.add((_RESOURCE,))
+
+    def add_custom(self, type_: CustomType, types: Iterable[Type]) -> None:
+        """Add the type of a custom resource, or replace it. `types` are its merge types."""
+        self.schema.add(types)
+        self._custom[type_.name] = type_
+
+    def remove_custom(self, name: str, types: Iterable[str]) -> None:
+        """Remove the type of a custom resource and its merge types."""
+        self._custom.pop(name, None)
+        self.schema.remove(types)
 
     def decode(self, kind: Kind, served: Served, body: bytes, media: Media) -> Decoded:
         """Decode a create or update body and return the defaulted object in the storage version.
@@ -75,6 +96,9 @@ class Codec:
 
         `also`: further apiVersions that the body may name.
         """
+        custom = self._custom.get(type_name)
+        if custom is not None:
+            return self._decode_custom(custom, name, api_version, body, media)
         try:
             obj, complaints = self._parse(type_name, body, media)
             given = obj.get("apiVersion")
@@ -91,6 +115,8 @@ class Codec:
 
         Raises DecodeError when a value does not fit.
         """
+        if (custom := self._custom.get(type_name)) is not None:
+            return self._fit_custom(custom, obj, completes=True)
         fitted, complaints = self._json.check(type_name, obj)
         self._normalizer.normalize(type_name, fitted)
         fitted.pop("kind", None)
@@ -99,11 +125,39 @@ class Codec:
 
     def fit_partial(self, type_name: str, obj: Obj) -> Decoded:
         """Validate a partial object as `fit_type` does; no field is added."""
+        if (custom := self._custom.get(type_name)) is not None:
+            return self._fit_custom(custom, obj, completes=False)
         fitted, complaints = self._json.check(type_name, obj)
         self._partial_normalizer.normalize(type_name, fitted)
         fitted.pop("kind", None)
         fitted.pop("apiVersion", None)
         return Decoded(fitted, list(complaints))
+
+    def _decode_custom(
+        self, custom: CustomType, name: str, api_version: str, body: bytes, media: Media
+    ) -> Decoded:
+        try:
+            document, complaints = _parse_untyped(body, media)
+            if not isinstance(document, dict):
+                raise DecodeError(
+                    f"json: cannot unmarshal {json_name(document)} into Go value of type "
+                    "map[string]interface {}"
+                )
+            check_custom_type(document, name, custom.group, api_version)
+            decoded = self._fit_custom(custom, document, completes=True)
+        except DecodeError as error:
+            raise BadRequestError(_cannot_handle(name, api_version, error, body)) from error
+        return Decoded(decoded.obj, [*complaints, *decoded.complaints])
+
+    def _fit_custom(self, custom: CustomType, obj: Obj, *, completes: bool) -> Decoded:
+        """Fit a custom resource in place: metadata as that of any kind, the rest by structure."""
+        head, complaints = self._json.check(_RESOURCE.name, {"metadata": obj.get("metadata")})
+        normalizer = self._normalizer if completes else self._partial_normalizer
+        normalizer.normalize(_RESOURCE.name, head)
+        obj.pop("kind", None)
+        obj.pop("apiVersion", None)
+        obj |= head
+        return Decoded(obj, [*complaints, *custom.fit(obj, completes=completes)])
 
     def normalize(self, type_name: str, obj: Obj) -> Obj:
         return self._normalizer.normalize(type_name, obj)
@@ -155,6 +209,21 @@ class Codec:
             case Media.JSON:
                 obj, strict_errors = self._json.decode(type_name, body)
                 return obj, strict_errors
+
+
+def _parse_untyped(body: bytes, media: Media) -> tuple[Any, list[str]]:
+    """Parse a body of a custom resource; return the document and an error per repeated key."""
+    match media:
+        case Media.JSON:
+            document = parse_json(body)
+            return document, repeated_fields(body, document)
+        case Media.YAML:
+            return parse_yaml(body)
+        case Media.PROTOBUF:
+            raise UnsupportedMediaTypeError(
+                "the body of the request was in an unknown format - accepted media types include: "
+                "application/json, application/yaml"
+            )
 
 
 def _check_type(obj: Obj, name: str, api_version: str) -> None:

@@ -29,7 +29,8 @@ class Served:
 
     `to_storage` and `from_storage` convert objects; None where only the apiVersion differs.
     `field_aliases` maps this version's field labels to the stored one's. `warning` is sent with
-    every response.
+    every response. `is_served`: whether requests may name the version; a definition can turn one
+    off that stored objects still have.
     """
 
     group: str
@@ -39,6 +40,7 @@ class Served:
     from_storage: Convert | None = None
     field_aliases: Mapping[str, str] = field(default_factory=dict)
     warning: str = ""
+    is_served: bool = True
 
     @property
     def api_version(self) -> str:
@@ -174,6 +176,11 @@ class Kind:
     subresources: Mapping[str, Subresource] = field(default_factory=dict)
     is_stored: bool = True
     """False for reviews, which are answered but never stored."""
+    is_custom: bool = False
+    """True for custom resources: items of their lists carry kind and apiVersion."""
+    singular_name: str = ""
+    list_name: str = ""
+    """Names that a custom resource definition chose; by default from `name`."""
 
     @property
     def storage(self) -> Served:
@@ -185,7 +192,11 @@ class Kind:
 
     @property
     def singular(self) -> str:
-        return self.name.lower()
+        return self.singular_name or self.name.lower()
+
+    @property
+    def list_kind(self) -> str:
+        return self.list_name or f"{self.name}List"
 
     @property
     def resource(self) -> str:
@@ -242,4 +253,5 @@ def by_resource(kinds: Sequence[Kind]) -> dict[tuple[str, str, str], tuple[Kind,
         (served.group, served.version, kind.plural): (kind, served)
         for kind in kinds
         for served in kind.served
+        if served.is_served
     }

@@ -6,7 +6,7 @@ name, the fields an endpoint may write. Objects without entries are not tracked 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from moorage.api.clock import Clock, format_time
@@ -37,6 +37,10 @@ class Ownership:
         self._codec = codec
         self._clock = clock
         self._merge_schema = MergeSchema(codec.schema)
+
+    def forget(self, type_names: Iterable[str]) -> None:
+        """Forget merge types that are removed from the schema or replaced in it."""
+        self._merge_schema.forget(type_names)
 
     def on_create(self, request: Request, kind: Kind, served: Served, obj: Obj) -> None:
         """Record the creator, in place. `obj` is in the storage version."""

@@ -12,8 +12,9 @@ from moorage.api.errors import NotAcceptableError
 from moorage.apiserver.discovery import DiscoveryHandler
 from moorage.apiserver.replies import Reply
 from moorage.registry.kinds import ALL_KINDS
+from moorage.registry.resource_map import ResourceMap
 
-PAGES = DiscoveryHandler(ALL_KINDS, "10.0.0.1:6443")
+PAGES = DiscoveryHandler(ResourceMap(ALL_KINDS), "10.0.0.1:6443")
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 V2BETA1 = V2.replace("v=v2", "v=v2beta1")
 

@@ -136,7 +136,8 @@ _WRONG_TYPE = 'spec.x: Invalid value: "boolean": spec.x in body must be of type'
         ({"allOf": [_INT, {"maximum": 3}]}, 4,
          ["spec.x: Invalid value: 4: spec.x in body should be less than or equal to 3",
           '<nil>: Invalid value: "": "spec.x" must validate all the schemas (allOf).']),
-        ({"not": _INT}, 1, ['<nil>: Invalid value: "": "spec.x" must not validate the schema (not)']),
+        ({"not": _INT}, 1,
+         ['<nil>: Invalid value: "": "spec.x" must not validate the schema (not)']),
         ({"not": _INT}, "a", []),
     ],
 )  # fmt: skip

@@ -128,7 +128,7 @@ def _discovered_version(described: Version) -> Document:
 def _discovered(kind: Kind, served: Served) -> Document:
     resource: Document = {
         "resource": kind.plural,
-        "responseKind": _response_kind(kind.name),
+        "responseKind": _response_kind(kind.name, *_home(kind, served)),
         "scope": "Namespaced" if kind.is_namespaced else "Cluster",
         "singularResource": kind.singular,
         "verbs": sorted(kind.verbs),
@@ -138,12 +138,20 @@ def _discovered(kind: Kind, served: Served) -> Document:
         resource["subresources"] = [
             {
                 "subresource": name,
-                "responseKind": _response_kind(part.kind or kind.name, part.group, part.version),
+                "responseKind": _response_kind(
+                    part.kind or kind.name,
+                    *((part.group, part.version) if part.version else _home(kind, served)),
+                ),
                 "verbs": sorted(part.verbs),
             }
             for name, part in sorted(kind.subresources.items())
         ]
     return resource
+
+
+def _home(kind: Kind, served: Served) -> tuple[str, str]:
+    """Return group and version where they are written out: in entries of custom resources."""
+    return (served.group, served.version) if kind.is_custom else ("", "")
 
 
 def _response_kind(kind: str, group: str = "", version: str = "") -> Document:

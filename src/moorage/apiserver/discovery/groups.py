@@ -69,6 +69,8 @@ def grouped(kinds: Sequence[Kind]) -> tuple[Group, ...]:
     by_group: dict[str, dict[str, list[tuple[Kind, Served]]]] = {}
     for kind in kinds:
         for served in kind.served:
+            if not served.is_served:
+                continue
             by_group.setdefault(served.group, {}).setdefault(served.version, []).append(
                 (kind, served)
             )

@@ -6,7 +6,6 @@ Source: API docs "Discovery API"; KEP-3352 for the aggregated form and its negot
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -18,7 +17,7 @@ from moorage.apiserver.discovery.documents import Document
 from moorage.apiserver.discovery.groups import grouped
 from moorage.apiserver.negotiation import negotiate
 from moorage.apiserver.replies import Reply, formed
-from moorage.registry.kind import Kind
+from moorage.registry.resource_map import ResourceMap
 
 _AGGREGATED_VERSIONS = ("v2", "v2beta1")
 _AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
@@ -33,13 +32,22 @@ class _Page:
 
 
 class DiscoveryHandler:
-    """Serves `/api`, `/apis` and below; None for any other path. `address` is host:port."""
+    """Serves `/api`, `/apis` and below; None for any other path. `address` is host:port.
 
-    def __init__(self, kinds: Sequence[Kind], address: str) -> None:
-        groups = grouped(kinds)
+    The documents are encoded when they are first requested after a change of the served kinds.
+    """
+
+    def __init__(self, resource_map: ResourceMap, address: str) -> None:
+        self._resource_map = resource_map
+        self._address = address
+        self._encode()
+
+    def _encode(self) -> None:
+        self._changes = self._resource_map.changes
+        groups = grouped(self._resource_map.kinds)
         core, named = groups[:1], groups[1:]
         self._plain: dict[str, bytes] = {
-            "/api": _encoded(documents.core_versions(address)),
+            "/api": _encoded(documents.core_versions(self._address)),
             "/apis": _encoded(documents.group_list(named)),
         }
         for group in groups:
@@ -57,6 +65,8 @@ class DiscoveryHandler:
         }
 
     def __call__(self, http: web.BaseRequest) -> Reply | None:
+        if self._changes != self._resource_map.changes:
+            self._encode()
         path = http.path.rstrip("/")
         plain = self._plain.get(path)
         if plain is None:

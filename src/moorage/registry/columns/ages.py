@@ -8,7 +8,7 @@ from __future__ import annotations
 from moorage.api.clock import parse_time
 
 UNKNOWN = "<unknown>"
-_INVALID = "<invalid>"
+INVALID = "<invalid>"
 
 _SECONDS = {
     "s": 1,
@@ -40,7 +40,7 @@ def duration_text(seconds: float) -> str:
     """
     whole = int(seconds)
     if whole < _TOLERATED_S:
-        return _INVALID
+        return INVALID
     whole = max(whole, 0)
     unit, minor = next((unit, minor) for limit, unit, minor in _FORMS if whole < limit)
     count, remainder = divmod(whole, _SECONDS[unit])

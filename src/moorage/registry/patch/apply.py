@@ -200,8 +200,9 @@ def _prune_object(
 ) -> Map:
     """Return the object without dropped fields that no other manager owns."""
     pruned = dict(obj)
-    for name, part in parts.items():
-        if name not in pruned or part.element not in dropped:
+    for name in obj:
+        part = parts.get(name)
+        if part is None or part.element not in dropped:
             continue
         node, keep = dropped[part.element], kept.get(part.element)
         value = _prune_value(merge_schema, part, pruned[name], node, keep)

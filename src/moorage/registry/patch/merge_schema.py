@@ -6,6 +6,7 @@ Source: API docs "Server-Side Apply", merge strategy markers.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -42,6 +43,15 @@ class Part:
     is_always: bool = False
 
 
+class _OpenParts(dict[str, Part]):
+    """The parts of an object that may have other fields: each of these is owned as a whole."""
+
+    def get(self, name: str, default: Any = None) -> Part:
+        del default
+        part = super().get(name)
+        return part if part is not None else Part(f"f:{name}", Shape.LEAF)
+
+
 class MergeSchema:
     """The parts of every type of one schema."""
 
@@ -54,10 +64,16 @@ class MergeSchema:
         parts = self._parts.get(type_name)
         if parts is None:
             type_ = self._schema[type_name]
-            parts = self._parts[type_name] = {
-                field.name: self._part(field) for field in type_.fields
-            }
+            kind = _OpenParts if type_.is_open else dict
+            parts = self._parts[type_name] = kind(
+                (field.name, self._part(field)) for field in type_.fields
+            )
         return parts
+
+    def forget(self, type_names: Iterable[str]) -> None:
+        """Forget types that are removed from the schema or replaced in it."""
+        for name in type_names:
+            self._parts.pop(name, None)
 
     def _part(self, field: Field) -> Part:
         element = f"f:{field.name}"

@@ -20,9 +20,10 @@ import msgspec
 from moorage.registry.schema.definitions import META, Definition, reachable
 from moorage.registry.schema.types import Field, Inlined, Kind, Type
 
+_APIEXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
 _PACKAGES = {
     "meta.v1": META,
-    "apiextensions.v1": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1",
+    "apiextensions.v1": _APIEXTENSIONS,
     "apiregistration.v1": "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1",
 }
 """Packages of `wire/` files whose types are not under `io.k8s.api`."""
@@ -33,6 +34,10 @@ _SPECIAL_KINDS: dict[str, Kind] = {
     f"{META}.Time": "time",
     f"{META}.MicroTime": "microTime",
     f"{META}.FieldsV1": "any",
+    f"{_APIEXTENSIONS}.JSON": "any",
+    f"{_APIEXTENSIONS}.JSONSchemaPropsOrArray": "any",
+    f"{_APIEXTENSIONS}.JSONSchemaPropsOrBool": "any",
+    f"{_APIEXTENSIONS}.JSONSchemaPropsOrStringArray": "any",
     "io.k8s.apimachinery.pkg.runtime.RawExtension": "any",
 }
 _SCALAR_KINDS: dict[tuple[str, str], Kind] = {

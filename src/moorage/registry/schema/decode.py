@@ -9,6 +9,7 @@ Source: field validation (KEP-2885); error texts are those of Go's decoder.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -41,6 +42,9 @@ class JsonDecoder:
         self._schema = schema
         self._structs: dict[str, type[msgspec.Struct]] = {}
         self._checkers: dict[str, Callable[[bytes], Any]] = {}
+        self._lock = threading.Lock()
+        self._open: list[str] = []
+        self._recursive: set[str] = set()
 
     def decode(self, type_name: str, body: bytes) -> tuple[dict[str, Any], StrictErrors]:
         """Decode an object. Returns it without unknown fields, and the strict errors.
@@ -49,9 +53,11 @@ class JsonDecoder:
         """
         check = self._checkers.get(type_name)
         if check is None:
-            struct = self._struct(type_name)
+            with self._lock:
+                struct = self._struct(type_name)
             check = self._checkers[type_name] = msgspec.json.Decoder(struct).decode
-        fits = True
+        # A compiled decoder of a type that contains itself checks its first level only.
+        fits = type_name not in self._recursive
         try:
             check(body)
         except (msgspec.DecodeError, ValueError, RecursionError):
@@ -72,8 +78,11 @@ class JsonDecoder:
     def _struct(self, type_name: str) -> type[msgspec.Struct]:
         known = self._structs.get(type_name)
         if known is not None:
+            if type_name in self._recursive:
+                self._recursive |= set(self._open)
             return known
         type_ = self._schema[type_name]
+        self._open.append(type_name)
         members = [
             (
                 f"f{index}",
@@ -83,11 +92,18 @@ class JsonDecoder:
             for index, field in enumerate(type_.fields)
         ]
         struct = msgspec.defstruct(type_.go_name, members, forbid_unknown_fields=True, gc=False)
+        self._open.pop()
         self._structs[type_name] = struct
         return struct
 
     def _annotation(self, field: Field) -> Any:
-        inner = self._struct(field.type) if field.kind == "object" else _SCALARS[field.kind]
+        if field.kind != "object":
+            inner = _SCALARS[field.kind]
+        elif field.type in self._open:
+            self._recursive |= set(self._open)
+            inner = dict[str, Any]
+        else:
+            inner = self._struct(field.type)
         match field.container:
             case "list":
                 return list[inner]  # type: ignore[valid-type]
@@ -138,6 +154,31 @@ def parse_pairs(body: bytes) -> Any:
     if _may_exceed(body) and (excess := bounds.exceeded(document, _values_of)):
         raise DecodeError(f"json parse error: {excess}")
     return document
+
+
+def repeated_fields(body: bytes, document: Any) -> StrictErrors:
+    """Return a strict error per repeated key of a JSON body that was parsed to `document`.
+
+    Raises DecodeError when values replaced by a repeated key exceed the bounds.
+    """
+    errors = StrictErrors()
+    if body.count(b'":') != msgspec.json.encode(document).count(b'":'):
+        _add_repeated(parse_pairs(body), "", errors)
+    return errors
+
+
+def _add_repeated(node: Any, path: str, errors: StrictErrors) -> None:
+    if isinstance(node, Pairs):
+        seen: set[str] = set()
+        for key, value in node:
+            at = f"{path}.{key}" if path else key
+            if key in seen:
+                errors.append(f'duplicate field "{at}"')
+            seen.add(key)
+            _add_repeated(value, at, errors)
+    elif isinstance(node, list):
+        for index, item in enumerate(node):
+            _add_repeated(item, f"{path}[{index}]", errors)
 
 
 def _values_of(container: Any) -> Any:

@@ -54,12 +54,16 @@ class Inlined(msgspec.Struct, frozen=True):
 
 
 class Type(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
-    """One object type. `is_atomic`: server-side apply owns it as a whole."""
+    """One object type. `is_atomic`: server-side apply owns it as a whole.
+
+    `is_open`: fields that are not listed exist too, each owned as a whole.
+    """
 
     name: str
     fields: tuple[Field, ...]
     inlined: tuple[Inlined, ...] = ()
     is_atomic: bool = False
+    is_open: bool = False
 
     @cached_property
     def by_name(self) -> dict[str, Field]:
@@ -92,8 +96,17 @@ class Schema:
             type_ = self._types.setdefault(name, self._decoder.decode(self._packed[name]))
         return type_
 
+    def add(self, types: Iterable[Type]) -> None:
+        """Add types that are known only at run time, or replace them."""
+        self._types |= {type_.name: type_ for type_ in types}
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove types that `add` added."""
+        for name in names:
+            self._types.pop(name, None)
+
     def __contains__(self, name: str) -> bool:
-        return name in self._packed
+        return name in self._types or name in self._packed
 
     def names(self) -> Iterable[str]:
         return self._packed.keys()

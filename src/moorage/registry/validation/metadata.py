@@ -11,7 +11,15 @@ from moorage.api.errors import FieldError
 from moorage.api.remembered import remembered
 from moorage.registry.kind import Kind, Obj
 
-_STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+_STANDARD_FINALIZERS = frozenset(
+    {
+        "kubernetes",
+        "orphan",
+        "foregroundDeletion",
+        # Of definitions, whose finalizers upstream does not compare with this list.
+        "customresourcecleanup.apiextensions.k8s.io",
+    }
+)
 _OPERATIONS = frozenset({"Apply", "Update"})
 _MANAGER_BYTES = 128
 _BANNED_OWNERS = frozenset({("v1", "Event")})

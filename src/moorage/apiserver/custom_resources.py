@@ -1,0 +1,247 @@
+"""Custom resource definitions at work: accepts names, serves kinds, removes instances.
+
+Part of the API server, as upstream's apiextensions controllers are: a definition is served the
+moment its condition Established is stored. Source: apiextensions controllers `status`, `establish`
+and `finalizer` of Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from moorage.api.clock import Clock, format_time
+from moorage.api.errors import ConflictError, NotFoundError, StatusError
+from moorage.api.logs import Log
+from moorage.registry.codec import Codec
+from moorage.registry.custom.definition import CustomKind, kind_of
+from moorage.registry.custom.names import accepted_names
+from moorage.registry.custom.patterns import PatternError
+from moorage.registry.custom.printer_columns import PathError
+from moorage.registry.deletion import DeleteOptions
+from moorage.registry.kind import Kind, Obj
+from moorage.registry.kinds.customresourcedefinition import (
+    CLEANUP,
+    CUSTOM_RESOURCE_DEFINITION,
+    is_established,
+)
+from moorage.registry.objects import Objects
+from moorage.registry.ownership import Ownership
+from moorage.registry.request import SYSTEM_MASTERS, Request, User
+from moorage.registry.resource_map import ResourceMap
+from moorage.registry.stored import Stored
+from moorage.storage import Change, WatchCache
+
+_USER = User(name="system:apiserver", groups=(SYSTEM_MASTERS,))
+_USER_AGENT = "apiextensions"
+_PREFIX = CUSTOM_RESOURCE_DEFINITION.prefix("")
+_RETRY_S = 1.0
+
+log = Log(__name__)
+
+
+class CustomResources:
+    """Follows the definitions in the store. Call `load` when the cache is loaded, then `run`."""
+
+    def __init__(
+        self,
+        *,
+        resource_map: ResourceMap,
+        objects: Objects,
+        cache: WatchCache[Stored],
+        codec: Codec,
+        ownership: Ownership,
+        clock: Clock,
+    ) -> None:
+        self._resource_map = resource_map
+        self._objects = objects
+        self._cache = cache
+        self._codec = codec
+        self._ownership = ownership
+        self._clock = clock
+        self._served: dict[str, CustomKind] = {}
+        self._changed: asyncio.Queue[str] = asyncio.Queue()
+
+    def load(self) -> None:
+        """Serve the definitions that are established, and look at all of them again in `run`."""
+        for item in self._cache.scan(_PREFIX):
+            definition = item.obj
+            if is_established(definition):
+                self._serve(definition)
+            self._changed.put_nowait(item.name)
+
+    def on_changes(self, changes: list[Change]) -> None:
+        """Queue the definitions that changed. A listener of the store."""
+        for change in changes:
+            if change.key.startswith(_PREFIX):
+                self._changed.put_nowait(change.key.removeprefix(_PREFIX))
+
+    async def run(self) -> None:
+        """Bring each changed definition to what its object says, until cancelled."""
+        while True:
+            name = await self._changed.get()
+            try:
+                await self._settle(name)
+            except ConflictError:
+                self._changed.put_nowait(name)
+            except NotFoundError:
+                self._withdraw(name)
+            except StatusError as error:
+                log.warning("definition not settled", definition=name, error=error)
+                await self._clock.sleep(_RETRY_S)
+                self._changed.put_nowait(name)
+
+    async def _settle(self, name: str) -> None:
+        item = self._cache.get(CUSTOM_RESOURCE_DEFINITION.key("", name))
+        if item is None:
+            self._withdraw(name)
+            return
+        definition = item.obj
+        if "deletionTimestamp" in definition["metadata"]:
+            if CLEANUP in definition["metadata"].get("finalizers", ()):
+                await self._clean_up(definition)
+            return
+        await self._accept(definition)
+        if is_established(definition):
+            self._serve(definition)
+
+    async def _accept(self, definition: Obj) -> None:
+        """Store accepted names and conditions, where they differ, in `definition` too."""
+        status = definition.setdefault("status", {})
+        before = _told(status)
+        names, conflict = accepted_names(definition, self._others(definition))
+        status["acceptedNames"] = names
+        now = format_time(self._clock.now())
+        stored = _stored_versions(definition)
+        status["storedVersions"] = stored
+        conditions = status.setdefault("conditions", [])
+        if conflict is None:
+            set_condition(
+                conditions, "NamesAccepted", "True", "NoConflicts", "no conflicts found", now
+            )
+            if not is_established(definition):
+                set_condition(
+                    conditions, "Established", "True", "InitialNamesAccepted",
+                    "the initial names have been accepted", now,
+                )  # fmt: skip
+        else:
+            set_condition(
+                conditions, "NamesAccepted", "False", conflict.reason, conflict.message, now
+            )
+            if not is_established(definition):
+                set_condition(
+                    conditions, "Established", "False", "NotAccepted",
+                    "not all names are accepted", now,
+                )  # fmt: skip
+        if _told(status) != before:
+            await self._write(definition, "status")
+
+    def _others(self, definition: Obj) -> Iterable[Obj]:
+        """Return the other definitions of the same group."""
+        name, group = definition["metadata"]["name"], definition["spec"]["group"]
+        for item in self._cache.scan(_PREFIX):
+            other = item.obj
+            if item.name != name and other["spec"]["group"] == group:
+                yield other
+
+    def _serve(self, definition: Obj) -> None:
+        name = definition["metadata"]["name"]
+        try:
+            custom = kind_of(definition)
+        except (PatternError, PathError) as error:
+            log.error("definition cannot be served", definition=name, error=error)
+            return
+        before = self._served.get(name)
+        if before is not None:
+            self._forget_types(before)
+        for type_ in custom.types:
+            self._codec.add_custom(type_, custom.merge_types[type_.name])
+        self._served[name] = custom
+        self._resource_map.put_custom(name, custom.kind)
+
+    def _withdraw(self, name: str) -> None:
+        custom = self._served.pop(name, None)
+        if custom is not None:
+            self._resource_map.remove_custom(name)
+            self._forget_types(custom)
+
+    def _forget_types(self, custom: CustomKind) -> None:
+        for type_ in custom.types:
+            names = [merge_type.name for merge_type in custom.merge_types[type_.name]]
+            self._codec.remove_custom(type_.name, names)
+            self._ownership.forget(names)
+
+    async def _clean_up(self, definition: Obj) -> None:
+        """Delete the instances; remove the finalizer when none remains, else look again later."""
+        kind = self._resource_map.custom(definition["metadata"]["name"])
+        if kind is not None and await self._delete_all(kind):
+            await self._clock.sleep(_RETRY_S)
+            self._changed.put_nowait(definition["metadata"]["name"])
+            return
+        now = format_time(self._clock.now())
+        set_condition(
+            definition["status"]["conditions"], "Terminating", "False",
+            "InstanceDeletionCompleted", "removed all instances", now,
+        )  # fmt: skip
+        await self._write(definition, "status")
+        name = definition["metadata"]["name"]
+        fresh = self._objects.get(CUSTOM_RESOURCE_DEFINITION, "", name).obj
+        finalizers = fresh["metadata"].get("finalizers", [])
+        fresh["metadata"]["finalizers"] = [entry for entry in finalizers if entry != CLEANUP]
+        await self._write(fresh, "")
+
+    async def _delete_all(self, kind: Kind) -> bool:
+        """Delete every instance of a kind; return whether some remain, held by finalizers."""
+        for item in self._cache.scan(kind.prefix("")):
+            try:
+                await self._objects.delete(
+                    _request(), kind, kind.storage, item.namespace, item.name, DeleteOptions()
+                )
+            except NotFoundError:
+                continue
+        return bool(self._cache.scan(kind.prefix("")))
+
+    async def _write(self, definition: Obj, subresource: str) -> None:
+        """Write a definition whose `metadata.resourceVersion` is that of the cache."""
+        name = definition["metadata"]["name"]
+        kind = CUSTOM_RESOURCE_DEFINITION
+        await self._objects.update(
+            _request(), kind, kind.storage, "", name, lambda _: definition, subresource=subresource
+        )
+
+
+def set_condition(
+    conditions: list[Obj], type_: str, status: str, reason: str, message: str, now: str
+) -> None:
+    """Set the condition of a type; its transition time changes with its status alone."""
+    fresh = {"type": type_, "status": status, "reason": reason, "message": message}
+    for condition in conditions:
+        if condition["type"] == type_:
+            if condition["status"] != status:
+                condition["lastTransitionTime"] = now
+            condition |= fresh
+            return
+    conditions.append({**fresh, "lastTransitionTime": now})
+
+
+def _request() -> Request:
+    return Request(user=_USER, user_agent=_USER_AGENT)
+
+
+def _told(status: Obj) -> Obj:
+    """Return a copy of what this part writes of a status, times aside."""
+    return {
+        "acceptedNames": status.get("acceptedNames"),
+        "storedVersions": list(status.get("storedVersions", ())),
+        "conditions": {
+            entry["type"]: (entry["status"], entry.get("reason"), entry.get("message"))
+            for entry in status.get("conditions", ())
+        },
+    }
+
+
+def _stored_versions(definition: Obj) -> list[str]:
+    """Return the versions in which objects may be stored: those of before, and today's."""
+    stored = list(definition["status"].get("storedVersions", ()))
+    today = next(v["name"] for v in definition["spec"]["versions"] if v["storage"])
+    return stored if today in stored else [*stored, today]

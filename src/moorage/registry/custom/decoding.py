@@ -1,0 +1,84 @@
+"""Decoding of custom resources: a parsed body becomes an object that has the structure's fields.
+
+Metadata is decoded as that of any kind. The rest keeps the values of the body, without unknown
+fields and with defaults; value validation comes later, with the other rules of the kind.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moorage.api.errors import BadRequestError, FieldError, InvalidError
+from moorage.registry.custom.defaulting import set_defaults
+from moorage.registry.custom.pruning import prune
+from moorage.registry.custom.rules import Rule
+from moorage.registry.custom.structure import Structure
+from moorage.registry.kind import Obj
+
+
+class CustomType:
+    """One version of a custom resource: its structure and the rule of its values."""
+
+    def __init__(self, name: str, kind: str, group: str, structure: Structure, rule: Rule) -> None:
+        self.name = name
+        self.kind = kind
+        self.group = group
+        self.structure = structure
+        self._rule = rule
+
+    def fit(self, obj: Obj, *, completes: bool = True) -> list[str]:
+        """Prune an object in place and set its defaults; return an error per unknown field.
+
+        `completes` is false for a configuration that is applied, which gets no defaults. Raises
+        InvalidError for a value that is no object or list where the structure has one.
+        """
+        if not _has_containers(obj, self.structure):
+            raise self._invalid(obj)
+        unknown = prune(obj, self.structure)
+        if completes:
+            set_defaults(obj, self.structure)
+        return [f'unknown field "{path}"' for path in unknown]
+
+    def errors(self, obj: Obj) -> list[FieldError]:
+        """Return the errors of an object's values."""
+        found: list[FieldError] = []
+        self._rule(obj, "", found)
+        return found
+
+    def _invalid(self, obj: Obj) -> InvalidError:
+        metadata = obj.get("metadata")
+        name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+        return InvalidError.of(self.kind, name, self.errors(obj), group=self.group)
+
+
+def _has_containers(value: Any, structure: Structure) -> bool:
+    """Return whether every object and list of the structure is one in the value, or is null."""
+    if isinstance(value, dict):
+        if structure.type == "array":
+            return False
+        return all(
+            _has_containers(member, inner)
+            for name, member in value.items()
+            if (inner := structure.properties.get(name) or structure.values) is not None
+        )
+    if isinstance(value, list):
+        if structure.type == "object":
+            return False
+        items = structure.items
+        return items is None or all(_has_containers(item, items) for item in value)
+    return value is None or structure.type not in ("object", "array")
+
+
+def check_custom_type(obj: Obj, name: str, group: str, api_version: str) -> None:
+    """Raise for a body of another kind or version: custom resources must name both."""
+    version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
+    if version != api_version:
+        raise BadRequestError(
+            f"the API version in the data ({version}) does not match the expected API version "
+            f"({api_version})"
+        )
+    if kind != name:
+        metadata = obj.get("metadata")
+        of = metadata.get("name", "") if isinstance(metadata, dict) else ""
+        error = FieldError.invalid("kind", kind, f"must be {name}")
+        raise InvalidError.of(name, of, [error], group=group)

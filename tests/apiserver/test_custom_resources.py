@@ -1,0 +1,318 @@
+"""Custom resources through the API: definitions, instances, and the end of both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apiserver.server import Answer, Running, serving
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+TABS = "/apis/stable.example.com/v1/namespaces/default/crontabs"
+APPLY = "application/apply-patch+yaml"
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "required": ["cronSpec"],
+            "properties": {
+                "cronSpec": {
+                    "type": "string",
+                    "pattern": r"^(\d+|\*)(/\d+)?(\s+(\d+|\*)(/\d+)?){4}$",
+                },
+                "replicas": {"type": "integer", "minimum": 1, "maximum": 10, "default": 1},
+                "ports": {
+                    "type": "array",
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["name"],
+                    "items": {
+                        "type": "object",
+                        "required": ["name"],
+                        "properties": {"name": {"type": "string"}, "port": {"type": "integer"}},
+                    },
+                },
+                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            },
+        },
+        "status": {"type": "object", "properties": {"ready": {"type": "boolean"}}},
+    },
+}
+
+
+def definition(**changes: Any) -> dict[str, Any]:
+    version = {
+        "name": "v1", "served": True, "storage": True,
+        "schema": {"openAPIV3Schema": SCHEMA},
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [
+            {"name": "Spec", "type": "string", "jsonPath": ".spec.cronSpec"},
+            {"name": "Replicas", "type": "integer", "jsonPath": ".spec.replicas"},
+        ],
+    }  # fmt: skip
+    spec = {
+        "group": "stable.example.com", "scope": "Namespaced", "versions": [version],
+        "names": {"plural": "crontabs", "kind": "CronTab", "shortNames": ["ct"]},
+    }  # fmt: skip
+    return {"metadata": {"name": "crontabs.stable.example.com"}, "spec": {**spec, **changes}}
+
+
+def tab(name: str = "a", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "stable.example.com/v1", "kind": "CronTab", "metadata": {"name": name},
+        "spec": {"cronSpec": "* * * * */5", **spec},
+    }  # fmt: skip
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Running]:
+    async with serving(tmp_path, runs=True) as server:
+        created = await server.ask("POST", CRDS, definition())
+        assert created.status == 201, created.text
+        await until(server, CRDS + "/crontabs.stable.example.com", is_established)
+        yield server
+
+
+def is_established(answer: Answer) -> bool:
+    conditions = answer.json.get("status", {}).get("conditions", [])
+    return {"Established", "NamesAccepted"} == {
+        entry["type"] for entry in conditions if entry["status"] == "True"
+    }
+
+
+async def until(server: Running, path: str, holds: Callable[[Answer], bool]) -> Answer:
+    async with asyncio.timeout(10):
+        while True:
+            answer = await server.ask("GET", path)
+            if holds(answer):
+                return answer
+            await asyncio.sleep(0.01)
+
+
+async def test_accepted_names_and_stored_versions_are_in_the_status(server: Running) -> None:
+    stored = (await server.ask("GET", f"{CRDS}/crontabs.stable.example.com")).json
+    assert stored["status"]["acceptedNames"] == {
+        "plural": "crontabs", "singular": "crontab", "kind": "CronTab",
+        "listKind": "CronTabList", "shortNames": ["ct"],
+    }  # fmt: skip
+    assert stored["status"]["storedVersions"] == ["v1"]
+
+
+async def test_instances_live_like_objects_of_any_kind(server: Running) -> None:
+    created = await server.ask("POST", TABS, tab())
+    assert created.status == 201, created.text
+    assert created.json["spec"] == {"cronSpec": "* * * * */5", "replicas": 1}
+    assert created.json["metadata"]["generation"] == 1
+    listed = (await server.ask("GET", TABS)).json
+    assert (listed["kind"], listed["apiVersion"]) == ("CronTabList", "stable.example.com/v1")
+    (item,) = listed["items"]
+    assert (item["kind"], item["apiVersion"]) == ("CronTab", "stable.example.com/v1")
+    merged = await server.ask(
+        "PATCH", f"{TABS}/a", {"spec": {"replicas": 3}},
+        Content_Type="application/merge-patch+json",
+    )  # fmt: skip
+    assert (merged.json["spec"]["replicas"], merged.json["metadata"]["generation"]) == (3, 2)
+    status = merged.json | {"status": {"ready": True}, "spec": {"cronSpec": "ignored"}}
+    written = await server.ask("PUT", f"{TABS}/a/status", status)
+    assert written.status == 200, written.text
+    assert (written.json["status"], written.json["spec"]["replicas"]) == ({"ready": True}, 3)
+    assert written.json["metadata"]["generation"] == 2
+    deleted = await server.ask("DELETE", f"{TABS}/a")
+    assert deleted.json["status"] == "Success"
+    assert (await server.ask("GET", f"{TABS}/a")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"replicas": 0},
+         "spec.replicas: Invalid value: 0: spec.replicas in body should be greater than or equal "
+         "to 1"),
+        ({"replicas": "x"},
+         'spec.replicas: Invalid value: "string": spec.replicas in body must be of type integer: '
+         '"string"'),
+        ({"cronSpec": "never"}, "spec.cronSpec in body should match"),
+        ({"cronSpec": None}, "spec.cronSpec: Required value"),
+        ({"ports": [{"name": "a"}, {"name": "a"}]}, "spec.ports[1]: Duplicate value"),
+        ({"ports": {}}, 'spec.ports in body must be of type array: "object"'),
+    ],
+)  # fmt: skip
+async def test_values_are_validated(server: Running, spec: dict[str, Any], says: str) -> None:
+    refused = await server.ask("POST", TABS, tab(**spec))
+    assert refused.status == 422, refused.text
+    assert refused.json["message"].startswith('CronTab.stable.example.com "a" is invalid: ')
+    assert says in refused.json["message"]
+
+
+async def test_body_names_kind_and_version(server: Running) -> None:
+    other = await server.ask("POST", TABS, tab() | {"kind": "Other"})
+    assert other.status == 422
+    assert 'kind: Invalid value: "Other": must be CronTab' in other.json["message"]
+    bare = tab()
+    del bare["apiVersion"]
+    refused = await server.ask("POST", TABS, bare)
+    assert refused.status == 400
+    assert refused.json["message"] == (
+        "the API version in the data () does not match the expected API version "
+        "(stable.example.com/v1)"
+    )
+
+
+async def test_unknown_fields_are_pruned_or_refused(server: Running) -> None:
+    body = tab(typo=1, free={"any": {"thing": 1}})
+    kept = await server.ask("POST", TABS, body)
+    assert kept.json["spec"] == {
+        "cronSpec": "* * * * */5", "replicas": 1, "free": {"any": {"thing": 1}},
+    }  # fmt: skip
+    strict = await server.ask("POST", f"{TABS}?fieldValidation=Strict", body)
+    assert strict.status == 400
+    assert 'strict decoding error: unknown field "spec.typo"' in strict.json["message"]
+
+
+async def test_apply_merges_lists_by_their_keys(server: Running) -> None:
+    def applied(port: int, name: str) -> dict[str, Any]:
+        return tab("x", ports=[{"name": name, "port": port}])
+
+    for manager, body in (("one", applied(1, "a")), ("two", applied(2, "b"))):
+        answer = await server.ask(
+            "PATCH", f"{TABS}/x?fieldManager={manager}&force=true",
+            body, Content_Type=APPLY,
+        )  # fmt: skip
+        assert answer.status in (200, 201), answer.text
+    assert answer.json["spec"]["ports"] == [{"name": "a", "port": 1}, {"name": "b", "port": 2}]
+    unknown = await server.ask(
+        "PATCH",
+        f"{TABS}/x?fieldManager=one",
+        tab("x", typo=1),
+        Content_Type=APPLY,
+    )
+    assert "field not declared in schema" in unknown.json["message"]
+
+
+async def test_strategic_patch_is_not_supported(server: Running) -> None:
+    await server.ask("POST", TABS, tab())
+    answer = await server.ask(
+        "PATCH", f"{TABS}/a", {"spec": {"replicas": 2}},
+        Content_Type="application/strategic-merge-patch+json",
+    )  # fmt: skip
+    assert answer.status == 415
+
+
+async def test_kind_is_discovered_with_its_columns(server: Running) -> None:
+    resources = (await server.ask("GET", "/apis/stable.example.com/v1")).json["resources"]
+    assert [entry["name"] for entry in resources] == ["crontabs", "crontabs/status"]
+    assert (resources[0]["singularName"], resources[0]["shortNames"]) == ("crontab", ["ct"])
+    groups = (await server.ask("GET", "/apis")).json["groups"]
+    assert groups[-2]["name"] == "stable.example.com"
+    await server.ask("POST", TABS, tab(replicas=2))
+    table = (
+        await server.ask("GET", TABS, Accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+    ).json
+    assert [column["name"] for column in table["columnDefinitions"]] == [
+        "Name", "Spec", "Replicas",
+    ]  # fmt: skip
+    assert table["rows"][0]["cells"] == ["a", "* * * * */5", 2]
+
+
+async def test_changed_schema_counts_at_once(server: Running) -> None:
+    path = f"{CRDS}/crontabs.stable.example.com"
+    stored = (await server.ask("GET", path)).json
+    schema = stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"]["image"] = {"type": "string", "default": "i"}
+    changed = await server.ask("PUT", path, stored)
+    assert changed.status == 200, changed.text
+    async with asyncio.timeout(10):
+        for number in range(1000):
+            created = await server.ask("POST", TABS, tab(f"n{number}"))
+            if created.json["spec"].get("image"):
+                break
+            await asyncio.sleep(0.01)
+    assert created.json["spec"]["image"] == "i"
+
+
+async def test_instances_go_with_their_definition(server: Running) -> None:
+    assert (await server.ask("POST", TABS, tab())).status == 201
+    held = tab("held")
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    assert (await server.ask("POST", TABS, held)).status == 201
+    path = f"{CRDS}/crontabs.stable.example.com"
+    assert (await server.ask("DELETE", path)).status == 200
+    await until(server, f"{TABS}/a", lambda answer: answer.status == 404)
+    assert (await server.ask("GET", path)).json["metadata"]["deletionTimestamp"]
+    free = await server.ask(
+        "PATCH", f"{TABS}/held", {"metadata": {"finalizers": None}},
+        Content_Type="application/merge-patch+json",
+    )  # fmt: skip
+    assert free.status == 200, free.text
+    await until(server, path, lambda answer: answer.status == 404)
+    await until(server, TABS, lambda answer: answer.status == 404)
+    assert "stable.example.com" not in (await server.ask("GET", "/apis")).text
+
+
+async def test_definitions_are_served_again_after_a_restart(tmp_path: Path) -> None:
+    async with serving(tmp_path, runs=True) as first:
+        await first.ask("POST", CRDS, definition())
+        await until(first, CRDS + "/crontabs.stable.example.com", is_established)
+        assert (await first.ask("POST", TABS, tab())).status == 201
+    async with serving(tmp_path, runs=True) as second:
+        assert (await second.ask("GET", f"{TABS}/a")).json["spec"]["replicas"] == 1
+
+
+async def test_second_definition_of_the_same_kind_is_not_established(server: Running) -> None:
+    other = definition(names={"plural": "others", "kind": "CronTab"})
+    other["metadata"]["name"] = "others.stable.example.com"
+    assert (await server.ask("POST", CRDS, other)).status == 201
+
+    def conditions(answer: Answer) -> dict[str, tuple[str, str]]:
+        entries = answer.json.get("status", {}).get("conditions", [])
+        return {entry["type"]: (entry["status"], entry["reason"]) for entry in entries}
+
+    answer = await until(server, f"{CRDS}/others.stable.example.com", lambda a: bool(conditions(a)))
+    assert conditions(answer) == {
+        "NamesAccepted": ("False", "ListKindConflict"),
+        "Established": ("False", "NotAccepted"),
+    }
+    path = "/apis/stable.example.com/v1/namespaces/default/others"
+    assert (await server.ask("GET", path)).status == 404
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"group": "nodots"}, "should be a domain with at least one dot"),
+        ({"scope": "Galaxy"}, 'spec.scope: Unsupported value: "Galaxy"'),
+        ({"versions": []}, "spec.versions: Required value"),
+        ({"conversion": {"strategy": "Webhook"}}, "conversion webhooks are not called"),
+    ],
+)
+async def test_definitions_are_validated(
+    server: Running, changes: dict[str, Any], says: str
+) -> None:
+    refused = await server.ask("POST", CRDS, definition(**changes))
+    assert refused.status == 422, refused.text
+    assert says in refused.json["message"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ({"type": "string"}, "must be object at the root"),
+        ({"type": "object", "properties": {"a": {}}}, "must not be empty for specified object"),
+        ({"type": "object", "properties": {"a": {"type": "array"}}}, "items: Required value"),
+        ({"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}},
+         "must be a valid regular expression"),
+        ({"type": "object", "x-kubernetes-validations": [{"rule": "true"}]},
+         "CEL rules are not evaluated"),
+        ({"type": "object", "properties": {"a": {"type": "object", "$ref": "x"}}},
+         "$ref is not supported"),
+    ],
+)  # fmt: skip
+async def test_schemas_are_validated(server: Running, schema: dict[str, Any], says: str) -> None:
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    refused = await server.ask("POST", CRDS, definition(versions=[version]))
+    assert refused.status == 422, refused.text
+    assert says in refused.json["message"]
