@@ -108,7 +108,7 @@ class CustomResources:
     async def _accept(self, definition: Obj) -> None:
         """Store accepted names and conditions, where they differ, in `definition` too."""
         status = definition.setdefault("status", {})
-        before = _told(status)
+        before = _summary(status)
         names, conflict = accepted_names(definition, self._others(definition))
         status["acceptedNames"] = names
         now = format_time(self._clock.now())
@@ -133,7 +133,7 @@ class CustomResources:
                     conditions, "Established", "False", "NotAccepted",
                     "not all names are accepted", now,
                 )  # fmt: skip
-        if _told(status) != before:
+        if _summary(status) != before:
             await self._write(definition, "status")
 
     def _others(self, definition: Obj) -> Iterable[Obj]:
@@ -228,7 +228,7 @@ def _request() -> Request:
     return Request(user=_USER, user_agent=_USER_AGENT)
 
 
-def _told(status: Obj) -> Obj:
+def _summary(status: Obj) -> Obj:
     """Return a copy of what this part writes of a status, times aside."""
     return {
         "acceptedNames": status.get("acceptedNames"),
