@@ -280,6 +280,50 @@ async def test_second_definition_of_the_same_kind_is_not_established(server: Run
     assert (await server.ask("GET", path)).status == 404
 
 
+async def test_definition_of_an_own_resource_is_not_established(server: Running) -> None:
+    approved = {"api-approved.kubernetes.io": "unapproved, for a test"}
+    own = definition(
+        group="node.k8s.io", scope="Cluster",
+        names={"plural": "runtimeclasses", "kind": "RuntimeClass"},
+    )  # fmt: skip
+    own["metadata"] = {"name": "runtimeclasses.node.k8s.io"}
+    refused = await server.ask("POST", CRDS, own)
+    assert refused.status == 422
+    assert 'must have approval annotation "api-approved.kubernetes.io"' in refused.json["message"]
+    own["metadata"]["annotations"] = approved
+    assert (await server.ask("POST", CRDS, own)).status == 201
+    path = f"{CRDS}/runtimeclasses.node.k8s.io"
+    answer = await until(server, path, lambda a: "conditions" in a.json.get("status", {}))
+    assert {entry["status"] for entry in answer.json["status"]["conditions"]} == {"False"}
+    classes = "/apis/node.k8s.io/v1/runtimeclasses"
+    made = await server.ask("POST", classes, {"metadata": {"name": "r"}, "handler": "h"})
+    assert made.status == 201, made.text
+    assert (await server.ask("DELETE", path)).status == 200
+    assert (await server.ask("GET", f"{classes}/r")).status == 200
+
+
+async def test_schema_of_the_greatest_depth_is_served(server: Running) -> None:
+    def nested(levels: int) -> dict[str, Any]:
+        schema: dict[str, Any] = {"type": "object"}
+        for _ in range(levels):
+            schema = {"type": "object", "properties": {"a": schema}}
+        version = {
+            "name": "v1", "served": True, "storage": True,
+            "schema": {"openAPIV3Schema": schema},
+        }  # fmt: skip
+        names = {"plural": "deeps", "kind": "Deep"}
+        changed = definition(versions=[version], names=names)
+        return {**changed, "metadata": {"name": "deeps.stable.example.com"}}
+
+    # Bodies nest 100 levels at most.
+    assert (await server.ask("POST", CRDS, nested(48))).status == 400
+    assert (await server.ask("POST", CRDS, nested(46))).status == 201
+    await until(server, f"{CRDS}/deeps.stable.example.com", is_established)
+    path = "/apis/stable.example.com/v1/namespaces/default/deeps"
+    body = tab("d") | {"kind": "Deep"}
+    assert (await server.ask("POST", path, body)).status == 201
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

@@ -15,7 +15,7 @@ from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.registry.codec import Codec
 from moorage.registry.custom.definition import CustomKind, kind_of
-from moorage.registry.custom.names import accepted_names
+from moorage.registry.custom.names import NameConflict, accepted_names
 from moorage.registry.custom.patterns import PatternError
 from moorage.registry.custom.printer_columns import PathError
 from moorage.registry.deletion import DeleteOptions
@@ -67,7 +67,10 @@ class CustomResources:
         for item in self._cache.scan(_PREFIX):
             definition = item.obj
             if is_established(definition):
-                self._serve(definition)
+                try:
+                    self._serve(definition, kind_of(definition))
+                except (PatternError, PathError, RecursionError) as error:
+                    log.error("definition cannot be served", definition=item.name, error=error)
             self._changed.put_nowait(item.name)
 
     def on_changes(self, changes: list[Change]) -> None:
@@ -90,6 +93,9 @@ class CustomResources:
                 log.warning("definition not settled", definition=name, error=error)
                 await self._clock.sleep(_RETRY_S)
                 self._changed.put_nowait(name)
+            except Exception:
+                # One bad definition must not keep the others, and the server, from working.
+                log.exception("definition not settled", definition=name)
 
     async def _settle(self, name: str) -> None:
         item = self._cache.get(CUSTOM_RESOURCE_DEFINITION.key("", name))
@@ -103,13 +109,18 @@ class CustomResources:
             return
         await self._accept(definition)
         if is_established(definition):
-            self._serve(definition)
+            # Compiling a large schema takes long.
+            self._serve(definition, await asyncio.to_thread(kind_of, definition))
 
     async def _accept(self, definition: Obj) -> None:
         """Store accepted names and conditions, where they differ, in `definition` too."""
         status = definition.setdefault("status", {})
         before = _summary(status)
         names, conflict = accepted_names(definition, self._others(definition))
+        spec = definition["spec"]
+        if self._resource_map.is_own(spec["group"], spec["names"]["plural"]):
+            text = f'"{spec["names"]["plural"]}" is already in use'
+            names, conflict = {}, NameConflict("PluralConflict", text)
         status["acceptedNames"] = names
         now = format_time(self._clock.now())
         stored = _stored_versions(definition)
@@ -144,13 +155,8 @@ class CustomResources:
             if item.name != name and other["spec"]["group"] == group:
                 yield other
 
-    def _serve(self, definition: Obj) -> None:
+    def _serve(self, definition: Obj, custom: CustomKind) -> None:
         name = definition["metadata"]["name"]
-        try:
-            custom = kind_of(definition)
-        except (PatternError, PathError) as error:
-            log.error("definition cannot be served", definition=name, error=error)
-            return
         before = self._served.get(name)
         if before is not None:
             self._forget_types(before)

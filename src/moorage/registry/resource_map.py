@@ -31,6 +31,10 @@ class ResourceMap:
         """Return the kind and version that are served there."""
         return self._places.get((group, version, plural))
 
+    def is_own(self, group: str, plural: str) -> bool:
+        """Return whether the API itself has a resource of that name, in any version."""
+        return any(kind.plural == plural and kind.group == group for kind in self._own)
+
     def has_group(self, group: str) -> bool:
         return group in self._groups
 
@@ -53,5 +57,9 @@ class ResourceMap:
         self._index()
 
     def _index(self) -> None:
-        self._places: dict[Place, tuple[Kind, Served]] = by_resource(self.kinds)
+        # The API's own kinds last: no definition may replace one.
+        self._places: dict[Place, tuple[Kind, Served]] = {
+            **by_resource(tuple(self._custom.values())),
+            **by_resource(self._own),
+        }
         self._groups = {group for group, _, _ in self._places}

@@ -153,3 +153,10 @@ def test_a_pattern_takes_linear_time() -> None:
 def test_a_pattern_that_does_not_compile_is_refused() -> None:
     with pytest.raises(PatternError, match="missing"):
         compile_rules({"pattern": "("})
+
+
+def test_nested_alternatives_are_checked_once_each() -> None:
+    schema: dict[str, Any] = {"type": "integer"}
+    for _ in range(60):
+        schema = {"anyOf": [schema, {"oneOf": [{"type": "boolean"}]}]}
+    assert len(errors(schema, "a")) == 3

@@ -135,9 +135,10 @@ def _any_of_rule(schema: Schema) -> Rule | None:
         return None
 
     def check(value: Any, path: str, errors: Errors) -> None:
-        if not any(_holds(rule, value, path) for rule in inner):
+        failures = _failures(inner, value, path)
+        if all(failures):
             errors.append(_whole(f'"{path}" must validate at least one schema (anyOf)'))
-            _add_best(inner, value, path, errors)
+            errors += _fewest(failures)
 
     return check
 
@@ -148,27 +149,32 @@ def _one_of_rule(schema: Schema) -> Rule | None:
         return None
 
     def check(value: Any, path: str, errors: Errors) -> None:
-        valid = sum(_holds(rule, value, path) for rule in inner)
+        failures = _failures(inner, value, path)
+        valid = sum(not failure for failure in failures)
         if valid == 1:
             return
         detail = f"Found {valid} valid alternatives" if valid else "Found none valid"
         text = f'"{path}" must validate one and only one schema (oneOf). {detail}'
         errors.append(_whole(text))
         if not valid:
-            _add_best(inner, value, path, errors)
+            errors += _fewest(failures)
 
     return check
 
 
-def _add_best(inner: list[Rule], value: Any, path: str, errors: Errors) -> None:
-    """Add the errors of the alternative that came closest: the one with the fewest errors."""
+def _failures(rules: list[Rule], value: Any, path: str) -> list[Errors]:
+    """Return the errors of each alternative; each is checked once, since they nest."""
     failures: list[Errors] = []
-    for rule in inner:
+    for rule in rules:
         found: Errors = []
         rule(value, path, found)
         failures.append(found)
-    best = min(failures, key=len)
-    errors += best
+    return failures
+
+
+def _fewest(failures: list[Errors]) -> Errors:
+    """Return the errors of the alternative that came closest."""
+    return min(failures, key=len)
 
 
 def _not_rule(schema: Schema) -> Rule | None:

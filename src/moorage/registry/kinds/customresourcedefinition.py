@@ -31,6 +31,8 @@ CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 """Finalizer that stands until every instance is deleted."""
 
 _ESTABLISHED = "Established"
+_APPROVAL = "api-approved.kubernetes.io"
+_PROTECTED_GROUPS = (".k8s.io", ".kubernetes.io")
 _VERSION = re.compile(r"v[1-9]\d*(?:(?:alpha|beta)[1-9]\d*)?|[a-z]([-a-z0-9]*[a-z0-9])?")
 _TYPES_OF_VALUES = ("array", "boolean", "integer", "number", "object", "string")
 _COLUMN_TYPES = ("integer", "number", "string", "boolean", "date")
@@ -93,7 +95,11 @@ def is_definition_held(definition: Obj) -> bool:
 
 def validate_definition(definition: Obj) -> list[FieldError]:
     """Return the errors of a new CustomResourceDefinition."""
-    return [*_name_errors(definition), *_spec_errors(definition["spec"])]
+    return [
+        *_name_errors(definition),
+        *_approval_errors(definition),
+        *_spec_errors(definition["spec"]),
+    ]
 
 
 def validate_definition_update(new: Obj, old: Obj) -> list[FieldError]:
@@ -133,6 +139,17 @@ def _name_errors(definition: Obj) -> list[FieldError]:
     if name == expected:
         return []
     return [FieldError.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
+
+
+def _approval_errors(definition: Obj) -> Iterator[FieldError]:
+    group = definition["spec"].get("group", "")
+    approval = definition["metadata"].get("annotations", {}).get(_APPROVAL)
+    if group.endswith(_PROTECTED_GROUPS) and not approval:
+        yield FieldError.required(
+            f"metadata.annotations[{_APPROVAL}]",
+            f'protected groups must have approval annotation "{_APPROVAL}", see '
+            "https://github.com/kubernetes/enhancements/pull/1111",
+        )
 
 
 def _spec_errors(spec: Obj) -> Iterator[FieldError]:
