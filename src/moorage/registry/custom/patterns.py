@@ -8,13 +8,10 @@ can be made to run for years (docs/decisions/073-re2.md).
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import re2
+from functools import lru_cache
+from typing import Any
 
 _MEMORY_BYTES = 1 << 20
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
-_OPTIONS.max_mem = _MEMORY_BYTES
 
 
 class PatternError(ValueError):
@@ -23,10 +20,23 @@ class PatternError(ValueError):
 
 def compile_pattern(pattern: str) -> Callable[[str], bool]:
     """Return whether a text contains a match, as a function. Raises PatternError."""
+    # Imported with the first pattern: most servers never have one.
+    import re2
+
     try:
-        compiled = re2.compile(pattern, _OPTIONS)
+        compiled = re2.compile(pattern, _options())
     except re2.error as error:
         why = error.args[0] if error.args else ""
         text = why.decode(errors="replace") if isinstance(why, bytes) else str(why)
         raise PatternError(text) from error
     return lambda text: compiled.search(text) is not None
+
+
+@lru_cache(maxsize=1)
+def _options() -> Any:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MEMORY_BYTES
+    return options
