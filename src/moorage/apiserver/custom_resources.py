@@ -107,15 +107,18 @@ class CustomResources:
             if CLEANUP in definition["metadata"].get("finalizers", ()):
                 await self._clean_up(definition)
             return
-        await self._accept(definition)
+        before = _summary(definition.setdefault("status", {}))
+        self._accept(definition)
         if is_established(definition):
-            # Compiling a large schema takes long.
+            # Compiling a large schema takes long. Served before the condition is stored: clients
+            # wait for it and create instances at once.
             self._serve(definition, await asyncio.to_thread(kind_of, definition))
+        if _summary(definition["status"]) != before:
+            await self._write(definition, "status")
 
-    async def _accept(self, definition: Obj) -> None:
-        """Store accepted names and conditions, where they differ, in `definition` too."""
-        status = definition.setdefault("status", {})
-        before = _summary(status)
+    def _accept(self, definition: Obj) -> None:
+        """Set accepted names, stored versions and conditions in the status of a definition."""
+        status = definition["status"]
         names, conflict = accepted_names(definition, self._others(definition))
         spec = definition["spec"]
         if self._resource_map.is_own(spec["group"], spec["names"]["plural"]):
@@ -144,8 +147,6 @@ class CustomResources:
                     conditions, "Established", "False", "NotAccepted",
                     "not all names are accepted", now,
                 )  # fmt: skip
-        if _summary(status) != before:
-            await self._write(definition, "status")
 
     def _others(self, definition: Obj) -> Iterable[Obj]:
         """Return the other definitions of the same group."""
