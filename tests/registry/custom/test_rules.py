@@ -12,9 +12,9 @@ from moorage.registry.custom.rules import compile_rules
 
 
 def errors(schema: dict[str, Any], value: Any, path: str = "spec.x") -> list[str]:
-    found: list[FieldError] = []
-    compile_rules(schema)(value, path, found)
-    return [str(error) for error in found]
+    field_errors: list[FieldError] = []
+    compile_rules(schema)(value, path, field_errors)
+    return [str(error) for error in field_errors]
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,9 @@ class CustomType:
 
     def errors(self, obj: Obj) -> list[FieldError]:
         """Return the errors of an object's values."""
-        found: list[FieldError] = []
-        self._rule(obj, "", found)
-        return found
+        errors: list[FieldError] = []
+        self._rule(obj, "", errors)
+        return errors
 
     def _invalid(self, obj: Obj) -> InvalidError:
         metadata = obj.get("metadata")

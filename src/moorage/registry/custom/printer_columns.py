@@ -16,6 +16,9 @@ from moorage.registry.columns.ages import INVALID, age
 from moorage.registry.columns.cells import AGE, NAME, age_of, name_of
 from moorage.registry.kind import Column, Obj, Printer
 
+_PATH_CHARS = 500
+"""The tokens of a path are found in time quadratic in its length."""
+
 _Step = Callable[[Any], Iterable[Any]]
 _TOKEN = re.compile(
     r"""\.(?P<name>(?:[^.\[\]\\]|\\.)+)
@@ -39,13 +42,15 @@ def compile_path(path: str) -> Callable[[Any], Any]:
     def find(value: Any) -> Any:
         values: Iterable[Any] = (value,)
         for step in steps:
-            values = [found for item in values for found in step(item)]
+            values = [member for item in values for member in step(item)]
         return next(iter(values), None)
 
     return find
 
 
 def _steps(path: str) -> list[_Step]:
+    if len(path) > _PATH_CHARS:
+        raise PathError(f"a JSONPath has at most {_PATH_CHARS} characters")
     text = path.strip().removeprefix("{").removesuffix("}").removeprefix("$")
     steps: list[_Step] = []
     position = 0
@@ -109,8 +114,8 @@ def _filter(left: str, operator: str, right: str) -> _Step:
 
     def select(value: Any) -> Iterator[Any]:
         for item in _members(value):
-            found = find(item)
-            if found is not None and type(found) is type(wanted) and compare(found, wanted):
+            left_value = find(item)
+            if type(left_value) is type(wanted) and compare(left_value, wanted):
                 yield item
 
     return select

@@ -115,13 +115,13 @@ def _all_of_rule(schema: Schema) -> Rule | None:
         return None
 
     def check(value: Any, path: str, errors: Errors) -> None:
-        found: Errors = []
+        inner_errors: Errors = []
         failed = 0
         for rule in inner:
-            count = len(found)
-            rule(value, path, found)
-            failed += len(found) > count
-        errors += found
+            count = len(inner_errors)
+            rule(value, path, inner_errors)
+            failed += len(inner_errors) > count
+        errors += inner_errors
         if failed:
             detail = "." if failed < len(inner) else ". None validated"
             errors.append(_whole(f'"{path}" must validate all the schemas (allOf){detail}'))
@@ -166,9 +166,9 @@ def _failures(rules: list[Rule], value: Any, path: str) -> list[Errors]:
     """Return the errors of each alternative; each is checked once, since they nest."""
     failures: list[Errors] = []
     for rule in rules:
-        found: Errors = []
-        rule(value, path, found)
-        failures.append(found)
+        errors: Errors = []
+        rule(value, path, errors)
+        failures.append(errors)
     return failures
 
 
@@ -190,9 +190,9 @@ def _not_rule(schema: Schema) -> Rule | None:
 
 
 def _holds(rule: Rule, value: Any, path: str) -> bool:
-    found: Errors = []
-    rule(value, path, found)
-    return not found
+    errors: Errors = []
+    rule(value, path, errors)
+    return not errors
 
 
 def _whole(text: str) -> FieldError:

@@ -48,8 +48,8 @@ def condition_of(definition: Obj, condition_type: str) -> Obj | None:
     """Return the condition of that type, None without one."""
     for condition in definition.get("status", {}).get("conditions", ()):
         if condition["type"] == condition_type:
-            found: Obj = condition
-            return found
+            matching: Obj = condition
+            return matching
     return None
 
 
