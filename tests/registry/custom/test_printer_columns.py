@@ -48,7 +48,7 @@ def test_first_value_at_a_path(path: str, value: Any) -> None:
     assert compile_path(path)(OBJECT) == value
 
 
-@pytest.mark.parametrize("path", [".spec[", "spec", ".a[?(@.b==c)]", ".a[x]", "[]"])
+@pytest.mark.parametrize("path", [".spec[", "spec", ".a[?(@.b==c)]", ".a[x]", "[]", ".a" * 300])
 def test_malformed_path_is_refused(path: str) -> None:
     with pytest.raises(PathError):
         compile_path(path)
