@@ -527,9 +527,10 @@ async def test_a_runtime_that_is_not_found_is_refused_before_a_shim_starts(
     assert not TaskDirectory(task.bundle).path.exists()
 
 
-async def test_a_runtime_installed_later_is_found(shims: Shims, tmp_path: Path) -> None:
+async def test_a_runtime_installed_later_is_found(shims: Shims) -> None:
     task = shims.task("sleep", "1000")
-    late = tmp_path / "late-runtime"
+    # Not in tmp_path, which is removed before the shim deletes the task.
+    late = shims.root / "late-runtime"
     real = shutil.which(shims.runtime, path=search_path())
     assert real is not None
     async with open_adapter(shims.root, str(late)) as adapter, asyncio.timeout(DEADLINE_S):
