@@ -94,7 +94,14 @@ def answers(kind: Kind, before: Obj, obj: Obj) -> list[Any]:
     return results
 
 
-@pytest.mark.parametrize("name", sorted(RICH))
+# A Pod has most of the fields: seconds.
+BY_COST = [
+    pytest.param(name, marks=pytest.mark.slow if name.startswith("Pod ") else ())
+    for name in sorted(RICH)
+]
+
+
+@pytest.mark.parametrize("name", BY_COST)
 def test_every_field_changed_in_every_way(name: str) -> None:
     kind = KINDS[name.partition(" ")[0]]
     table: dict[str, str] = {}

@@ -253,6 +253,7 @@ def set_free(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
 MARGIN = 128 * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("free", "grown"),
     [
@@ -291,6 +292,7 @@ def test_log_that_cannot_grow_stays_as_it_is(
     assert open_descriptors() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fill", "free", "is_filled"),
     [

@@ -200,7 +200,7 @@ def objects(type_name: str, depth: int = 0) -> st.SearchStrategy[dict[str, Any]]
 
 
 @pytest.mark.parametrize("type_name", [POD, CLASS, DEPLOYMENT, LEASE, "io.k8s.api.core.v1.Service"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=min(40, settings().max_examples), deadline=None)
 @given(data=st.data())
 def test_protobuf_and_json_of_an_object_read_the_same(type_name: str, data: st.DataObject) -> None:
     obj = data.draw(objects(type_name))
@@ -225,7 +225,7 @@ def test_the_number_zero_of_an_int_or_string_is_absent(
 
 
 @pytest.mark.parametrize("type_name", [POD, CLASS, DEPLOYMENT])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=min(40, settings().max_examples), deadline=None)
 @given(data=st.data())
 def test_the_canonical_form_is_stable_and_passes_strict_validation(
     type_name: str, data: st.DataObject
