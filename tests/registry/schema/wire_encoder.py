@@ -7,6 +7,7 @@ with non-pointer scalars written even when zero, as generated Go code does.
 from __future__ import annotations
 
 import base64
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -69,6 +70,8 @@ def _one(schema: Schema, field: Field, value: Any) -> bytes:
             return _bytes(number, base64.b64decode(value))
         case "bool" | "int32" | "int64":
             return _tag(number, 0) + _varint(int(value))
+        case "double":
+            return _tag(number, 1) + struct.pack("<d", value)
         case "quantity":
             return _bytes(number, _bytes(1, str(value).encode()))
         case "intOrString":
