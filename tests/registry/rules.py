@@ -59,6 +59,15 @@ BASES: dict[str, Obj] = {
     "Endpoints": {"metadata": {"name": "e"}},
     "EndpointSlice": {"metadata": {"name": "e"}, "addressType": "IPv4", "endpoints": []},
     "ServiceAccount": {"metadata": {"name": "sa"}},
+    "APIService": {
+        "metadata": {"name": "v1.example.com"},
+        "spec": {
+            "group": "example.com",
+            "version": "v1",
+            "groupPriorityMinimum": 1,
+            "versionPriority": 1,
+        },
+    },
 }
 """A legal object of each kind, as a client would send it."""
 
