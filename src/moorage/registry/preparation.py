@@ -29,6 +29,13 @@ def keep_spec_and_labels(new: Obj, old: Obj) -> None:
     keep(new["metadata"], old["metadata"], "labels")
 
 
+def keep_all_but_status(new: Obj, old: Obj) -> None:
+    """The status endpoint writes the status only: metadata that users choose stays too."""
+    keep_spec(new, old)
+    for field in ("labels", "annotations", "finalizers", "ownerReferences"):
+        keep(new["metadata"], old["metadata"], field)
+
+
 def drop_status(obj: Obj) -> None:
     """Reset the status of a new object."""
     obj["status"] = {}

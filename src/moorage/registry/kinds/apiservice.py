@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +19,7 @@ from moorage.registry.kind import (
     Strategy,
     status_subresource,
 )
-from moorage.registry.preparation import keep, keep_spec, keep_status
+from moorage.registry.preparation import keep_all_but_status, keep_status
 
 _TYPES = "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1"
 _PORT = 443
@@ -46,13 +47,6 @@ def prepare_api_service_create(api_service: Obj) -> None:
             "message": "Local APIServices are always available",
         }
         api_service["status"]["conditions"] = [condition]
-
-
-def prepare_api_service_status(new: Obj, old: Obj) -> None:
-    """Keep everything that is not the status; unlike elsewhere, metadata too."""
-    keep_spec(new, old)
-    for field in ("labels", "annotations", "finalizers", "ownerReferences"):
-        keep(new["metadata"], old["metadata"], field)
 
 
 def validate_api_service(api_service: Obj) -> list[FieldError]:
@@ -85,7 +79,9 @@ def _name_errors(api_service: Obj) -> Iterator[FieldError]:
         value = api_service["metadata"].get(field, "")
         if value and value != expected and not names.path_segment_errors(value):
             yield FieldError.invalid(
-                f"metadata.{field}", value, f'must be `spec.version+"."+spec.group`: "{expected}"'
+                f"metadata.{field}",
+                value,
+                f'must be `spec.version+"."+spec.group`: {json.dumps(expected)}',
             )
 
 
@@ -183,7 +179,7 @@ API_SERVICE = Kind(
         prepare_update=keep_status,
         validate=validate_api_service,
         validate_update=validate_api_service_update,
-        parts={"status": PartRules(prepare_api_service_status, validate_api_service_status)},
+        parts={"status": PartRules(keep_all_but_status, validate_api_service_status)},
         name_errors=names.path_segment_errors,
         needs_revision_on_update=True,
     ),

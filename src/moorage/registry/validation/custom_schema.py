@@ -6,6 +6,7 @@ each field. Source: apiextensions validation of Kubernetes 1.37.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -367,7 +368,7 @@ def schema_warnings(schema: Schema) -> tuple[list[str], list[str]]:
     formats, sets = [], []
     format_, kind = schema.get("format", ""), schema.get("type", "")
     if format_ and not _is_known_format(format_, kind):
-        formats.append(f'unrecognized format "{format_}"')
+        formats.append(f"unrecognized format {json.dumps(format_, ensure_ascii=False)}")
     item_type = _item_type(schema) if schema.get("x-kubernetes-list-type") == "set" else ""
     if item_type in ("object", "array"):
         sets.append(

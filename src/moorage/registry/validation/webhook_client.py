@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from urllib.parse import urlsplit
 
@@ -64,20 +65,21 @@ def _url_errors(url: str, path: str) -> list[FieldError]:
 
 def _parse_problem(url: str) -> str:
     """Return why a URL cannot be parsed, in the words of Go's parser; empty for a URL."""
+    shown = f"parse {json.dumps(url, ensure_ascii=False)}"
     if _CONTROL.search(url):
-        return f'parse "{url}": net/url: invalid control character in URL'
+        return f"{shown}: net/url: invalid control character in URL"
     if url.startswith(":"):
-        return f'parse "{url}": missing protocol scheme'
+        return f"{shown}: missing protocol scheme"
     if escape := _BAD_ESCAPE.search(url):
-        return f'parse "{url}": invalid URL escape "{escape.group()}"'
+        return f'{shown}: invalid URL escape "{escape.group()}"'
     try:
         parts = urlsplit(url)
     except ValueError:
-        return f"parse \"{url}\": missing ']' in host"
+        return f"{shown}: missing ']' in host"
     port = _PORT.fullmatch(parts.netloc.rpartition("@")[2])
-    shown = (port.group(1) or port.group(2) or "") if port else ""
-    if shown and not re.fullmatch(r":\d*", shown):
-        return f'parse "{url}": invalid port "{shown}" after host'
+    suffix = (port.group(1) or port.group(2) or "") if port else ""
+    if suffix and not re.fullmatch(r":\d*", suffix):
+        return f'{shown}: invalid port "{suffix}" after host'
     return ""
 
 

@@ -219,14 +219,15 @@ def _stored_version_errors(definition: Obj) -> Iterator[FieldError]:
         yield FieldError.invalid(path, None, "must have at least one stored version")
         return
     versions = definition["spec"].get("versions", [])
+    missing = set(stored)
     for version in versions:
-        if version.get("storage") and version.get("name", "") not in stored:
+        if version.get("storage") and version.get("name", "") not in missing:
             yield FieldError.invalid(
                 path, stored, f"must have the storage version {version.get('name', '')}"
             )
-    present = {version.get("name", "") for version in versions}
+        missing -= {version.get("name", "")}
     for index, name in enumerate(stored):
-        if name not in present:
+        if name in missing:
             yield FieldError.invalid(
                 f"{path}[{index}]",
                 name,
