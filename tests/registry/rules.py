@@ -23,6 +23,26 @@ _TEMPLATE = {"metadata": {"labels": _LABELS}, "spec": {"containers": [{"name": "
 _WORKLOAD = {"selector": {"matchLabels": _LABELS}, "template": _TEMPLATE}
 _RBAC = "rbac.authorization.k8s.io"
 
+_ADMISSION_RULE = {
+    "operations": ["CREATE"],
+    "apiGroups": [""],
+    "apiVersions": ["v1"],
+    "resources": ["pods"],
+}
+_WEBHOOKS = {
+    "metadata": {"name": "w"},
+    "webhooks": [
+        {
+            "name": "a.example.com",
+            "clientConfig": {"url": "https://example.com"},
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "rules": [_ADMISSION_RULE],
+        }
+    ],
+}
+_MATCH = {"resourceRules": [_ADMISSION_RULE]}
+
 BASES: dict[str, Obj] = {
     "Pod": {"metadata": {"name": "p"}, "spec": _TEMPLATE["spec"]},
     "RuntimeClass": {"metadata": {"name": "r"}, "handler": "h"},
@@ -67,6 +87,48 @@ BASES: dict[str, Obj] = {
             "groupPriorityMinimum": 1,
             "versionPriority": 1,
         },
+    },
+    "ValidatingWebhookConfiguration": _WEBHOOKS,
+    "MutatingWebhookConfiguration": _WEBHOOKS,
+    "ValidatingAdmissionPolicy": {
+        "metadata": {"name": "p"},
+        "spec": {"matchConstraints": _MATCH, "validations": [{"expression": "true"}]},
+    },
+    "ValidatingAdmissionPolicyBinding": {
+        "metadata": {"name": "b"},
+        "spec": {"policyName": "p", "validationActions": ["Deny"]},
+    },
+    "MutatingAdmissionPolicy": {
+        "metadata": {"name": "p"},
+        "spec": {
+            "matchConstraints": _MATCH,
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}],
+            "reinvocationPolicy": "Never",
+        },
+    },
+    "MutatingAdmissionPolicyBinding": {
+        "metadata": {"name": "b"},
+        "spec": {"policyName": "p"},
+    },
+    "FlowSchema": {
+        "metadata": {"name": "f"},
+        "spec": {
+            "priorityLevelConfiguration": {"name": "l"},
+            "rules": [
+                {
+                    "subjects": [{"kind": "User", "user": {"name": "u"}}],
+                    "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/healthz"]}],
+                }
+            ],
+        },
+    },
+    "PriorityLevelConfiguration": {
+        "metadata": {"name": "l"},
+        "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}},
+    },
+    "StorageVersionMigration": {
+        "metadata": {"name": "m"},
+        "spec": {"resource": {"group": "apps", "resource": "deployments"}},
     },
 }
 """A legal object of each kind, as a client would send it."""

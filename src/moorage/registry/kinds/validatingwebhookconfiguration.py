@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from moorage.registry.columns.admission import WEBHOOKS
 from moorage.registry.kind import Kind, Served, Strategy
+from moorage.registry.validation.webhooks import (
+    default_webhooks,
+    validate_webhooks,
+    validate_webhooks_update,
+    warn_about_webhooks,
+)
 
 _TYPES = "io.k8s.api.admissionregistration.v1"
+
 
 VALIDATING_WEBHOOK_CONFIGURATION = Kind(
     name="ValidatingWebhookConfiguration",
@@ -19,7 +27,12 @@ VALIDATING_WEBHOOK_CONFIGURATION = Kind(
     is_namespaced=False,
     categories=("api-extensions",),
     strategy=Strategy(
+        default=default_webhooks,
+        validate=validate_webhooks,
+        validate_update=validate_webhooks_update,
+        warn=warn_about_webhooks,
         spec_of=lambda obj: obj.get("webhooks"),
         needs_revision_on_update=True,
     ),
+    printer=WEBHOOKS,
 )
