@@ -20,11 +20,9 @@ from moorage.registry.custom.patterns import PatternError
 from moorage.registry.custom.printer_columns import PathError
 from moorage.registry.deletion import DeleteOptions
 from moorage.registry.kind import Kind, Obj
-from moorage.registry.kinds.customresourcedefinition import (
-    CLEANUP,
-    CUSTOM_RESOURCE_DEFINITION,
-    is_established,
-)
+from moorage.registry.kinds.customresourcedefinition import CUSTOM_RESOURCE_DEFINITION
+from moorage.registry.kinds.customresourcedefinition.columns import is_established
+from moorage.registry.kinds.customresourcedefinition.deletion import CLEANUP
 from moorage.registry.objects import Objects
 from moorage.registry.ownership import Ownership
 from moorage.registry.request import SYSTEM_MASTERS, Request, User

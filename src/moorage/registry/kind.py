@@ -99,6 +99,18 @@ class Subresource:
     type: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalePaths:
+    """Where in an object its `/scale` finds the replicas wanted, those observed, and the selector.
+
+    The value at `selector` is a label selector, or its text; without one the path is empty.
+    """
+
+    spec_replicas: tuple[str, ...] = ("spec", "replicas")
+    status_replicas: tuple[str, ...] = ("status", "replicas")
+    selector: tuple[str, ...] = ("spec", "selector")
+
+
 def _nothing(*_: Any) -> None:
     return None
 
@@ -174,6 +186,7 @@ class Kind:
     printer: Printer | None = None
     selectable: tuple[SelectableField, ...] = ()
     subresources: Mapping[str, Subresource] = field(default_factory=dict)
+    scale_paths: ScalePaths = ScalePaths()
     is_stored: bool = True
     """False for reviews, which are answered but never stored."""
     is_custom: bool = False

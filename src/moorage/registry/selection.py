@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from moorage.api import fields, labels
 from moorage.api.errors import BadRequestError
 from moorage.registry.kind import Kind, Served
-from moorage.registry.stored import Stored
+from moorage.registry.stored import Stored, field_reader
 
 _NAME = "metadata.name"
 _NAMESPACE = "metadata.namespace"
@@ -20,8 +22,9 @@ class Selection:
     labels: labels.Selector = labels.EVERYTHING
     name: str | None = None
     checks: tuple[tuple[int, str, bool], ...] = field(default=())
-    """(index into `Stored.fields`, value, must be equal)."""
+    """(index into the selectable fields, value, must be equal)."""
     meta_checks: tuple[tuple[str, str, bool], ...] = field(default=())
+    fields_of: Callable[[Stored], tuple[str, ...]] = attrgetter("fields")
 
     @property
     def is_everything(self) -> bool:
@@ -29,9 +32,11 @@ class Selection:
 
     def matches(self, item: Stored) -> bool:
         """Return whether labels and fields of a stored object match."""
-        for index, value, is_equal in self.checks:
-            if (item.fields[index] == value) is not is_equal:
-                return False
+        if self.checks:
+            values = self.fields_of(item)
+            for index, value, is_equal in self.checks:
+                if (values[index] == value) is not is_equal:
+                    return False
         for label, value, is_equal in self.meta_checks:
             actual = item.name if label == _NAME else item.namespace
             if (actual == value) is not is_equal:
@@ -67,6 +72,7 @@ def select(kind: Kind, served: Served, label_text: str, field_text: str) -> Sele
         field_selector.required_value(_NAME),
         tuple(checks),
         tuple(meta_checks),
+        field_reader(kind.selectable) if kind.is_custom else attrgetter("fields"),
     )
 
 
@@ -74,6 +80,6 @@ EVERYTHING = Selection()
 
 
 def _unknown_field(kind: Kind, label: str) -> str:
-    if kind.selectable:
+    if kind.selectable or kind.is_custom:
         return f"field label not supported: {label}"
     return f'"{label}" is not a known field selector: only "{_NAME}", "{_NAMESPACE}"'

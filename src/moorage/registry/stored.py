@@ -8,6 +8,8 @@ when the item is created; GET, LIST and WATCH send the same bytes after a short 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -111,51 +113,98 @@ class StoredFactory:
 _NO_LABELS: Mapping[str, str] = {}
 
 
+@lru_cache(maxsize=128)
+def field_reader(selectable: tuple[SelectableField, ...]) -> Callable[[Stored], tuple[str, ...]]:
+    """Return a function that reads selectable fields when they are asked for.
+
+    For kinds whose selectable fields may change while objects of theirs are stored. A field below
+    a value that is no object counts as absent, and the other fields with it.
+    """
+    reader = _HeadReader(selectable)
+    absent = tuple(field.default for field in selectable)
+
+    def read(item: Stored) -> tuple[str, ...]:
+        try:
+            return reader.read(item.value)[1]
+        except msgspec.ValidationError:
+            return absent
+
+    return read
+
+
 class _HeadReader:
     """Reads labels and selectable fields from a value, skipping the rest at C speed."""
 
     def __init__(self, selectable: tuple[SelectableField, ...]) -> None:
-        tree: dict[str, Any] = {"metadata": {"labels": dict[str, str]}}
+        tree: _Tree = {"metadata": {"labels": {}}}
         for field in selectable:
             for path in filter(None, (field.path, field.fallback)):
                 node = tree
-                for step in path[:-1]:
+                for step in path:
                     node = node.setdefault(step, {})
-                node[path[-1]] = Any
-        self._decode = msgspec.json.Decoder(_struct("Head", tree)).decode
-        self._getters = tuple(_getter(field) for field in selectable)
+        self._decode = msgspec.json.Decoder(_struct(tree)).decode
+        self._labels = attrgetter(".".join(_members(tree, ("metadata", "labels"))))
+        self._getters = tuple(_getter(tree, field) for field in selectable)
 
     def read(self, value: bytes) -> tuple[Mapping[str, str], tuple[str, ...]]:
         head: Any = self._decode(value)
-        labels = head.metadata.labels or _NO_LABELS
-        return labels, tuple(get(head) for get in self._getters)
+        return self._labels(head) or _NO_LABELS, tuple(get(head) for get in self._getters)
 
 
-def _struct(name: str, tree: dict[str, Any]) -> type[msgspec.Struct]:
+_Tree = dict[str, "_Tree"]
+"""Names of fields, each with those below it."""
+
+
+def _struct(tree: _Tree) -> type[msgspec.Struct]:
+    """Return a type whose members `f0`, `f1`, … stand for fields of any name."""
     members = [
-        (key, (_struct(key, kind) if isinstance(kind, dict) else kind) | None, None)
-        for key, kind in tree.items()
+        (f"f{index}", (_struct(below) if below else Any) | None, None)
+        for index, below in enumerate(tree.values())
     ]
-    return msgspec.defstruct(name, members, gc=False)
+    rename = {f"f{index}": key for index, key in enumerate(tree)}
+    return msgspec.defstruct("Head", members, rename=rename, gc=False)
 
 
-def _getter(field: SelectableField) -> Callable[[Any], str]:
-    first = _at(field.path, field.default)
+def _getter(tree: _Tree, field: SelectableField) -> Callable[[Any], str]:
+    first = _text_at(tree, field.path, field.default)
     if not field.fallback:
         return first
-    second = _at(field.fallback, field.default)
+    second = _text_at(tree, field.fallback, field.default)
     return lambda head: first(head) or second(head)
 
 
-def _at(path: tuple[str, ...], default: str) -> Callable[[Any], str]:
+def _text_at(tree: _Tree, path: tuple[str, ...], default: str) -> Callable[[Any], str]:
+    find = _getter_at(tree, path)
+
     def get(head: Any) -> str:
-        value = head
-        for step in path:
-            value = getattr(value, step)
-            if value is None:
-                return default
+        value = find(head)
+        if value is None:
+            return default
         if isinstance(value, bool):
             return "true" if value else "false"
         return str(value)
 
     return get
+
+
+def _getter_at(tree: _Tree, path: tuple[str, ...]) -> Callable[[Any], Any]:
+    members = _members(tree, path)
+
+    def get(head: Any) -> Any:
+        value = head
+        for member in members:
+            value = getattr(value, member)
+            if value is None:
+                return None
+        return value
+
+    return get
+
+
+def _members(tree: _Tree, path: tuple[str, ...]) -> list[str]:
+    """Return the members that stand for the fields of a path."""
+    members = []
+    for step in path:
+        members.append(f"f{list(tree).index(step)}")
+        tree = tree[step]
+    return members

@@ -1,22 +1,24 @@
 """Subresource `scale`: the replica count of any scalable kind in one schema.
 
-Source: autoscaling/v1 `Scale`.
+Source: autoscaling/v1 `Scale`; API docs "Scale subresource" of custom resources.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from moorage.api import labels
-from moorage.api.errors import BadRequestError, InvalidError
+from moorage.api.errors import BadRequestError, InternalError, InvalidError
 from moorage.apiserver.call import Call
 from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.options import write_request
 from moorage.apiserver.patching import Patcher
 from moorage.apiserver.replies import Reply, formed
-from moorage.registry.kind import Obj
+from moorage.registry.kind import Obj, ScalePaths
 from moorage.registry.objects import Objects
 from moorage.registry.validation.subresources import validate_scale
 
@@ -26,7 +28,7 @@ _API_VERSION = "autoscaling/v1"
 
 @dataclass(frozen=True, slots=True)
 class ScaleSubresource:
-    """Reads and writes `spec.replicas` of any kind that has a scale."""
+    """Reads and writes the replicas of any kind that has a scale."""
 
     decoder: BodyDecoder
     objects: Objects
@@ -34,26 +36,32 @@ class ScaleSubresource:
 
     async def get(self, call: Call) -> Reply:
         item = self.objects.get(call.kind, call.namespace, call.target.name)
-        return self._reply(call, scale_of(item.obj))
+        paths, obj = call.kind.scale_paths, item.obj
+        if call.kind.is_custom and _replicas(obj, paths.spec_replicas) is None:
+            path = _dotted(paths.spec_replicas)
+            raise InternalError.of(f"the spec replicas field {path} does not exist")
+        return self._reply(call, scale_of(obj, paths))
 
     async def update(self, call: Call) -> Reply:
+        paths = call.kind.scale_paths
         request = write_request(call.user, call.user_agent, call.query, "UpdateOptions")
         wanted = await self.decoder.decode_as(call, request, "Scale", _API_VERSION, SCALE_TYPE)
         updated = await self.objects.update(
             request,
             *call.place,
-            lambda old: _scaled(old, wanted),
+            lambda old: _scaled(old, wanted, paths),
             subresource="scale",
         )
-        return self._reply(call, scale_of(updated.item.obj))
+        return self._reply(call, scale_of(updated.item.obj, paths))
 
     async def patch(self, call: Call) -> Reply:
         """Answer PATCH of a `/scale`."""
+        paths = call.kind.scale_paths
         request, change = await self.patcher.prepare(call, "Scale", _API_VERSION, SCALE_TYPE)
 
         def make_new(old: Obj | None) -> Obj:
             assert old is not None
-            return _scaled(old, change(scale_of(old)))
+            return _scaled(old, change(scale_of(old, paths)), paths)
 
         updated = await self.objects.update(
             request,
@@ -62,32 +70,48 @@ class ScaleSubresource:
             subresource="scale",
             is_patch=True,
         )
-        return self._reply(call, scale_of(updated.item.obj))
+        return self._reply(call, scale_of(updated.item.obj, paths))
 
     def _reply(self, call: Call, scale: Obj) -> Reply:
         document = {"kind": "Scale", "apiVersion": _API_VERSION, **scale}
         return formed(msgspec.json.encode(document) + b"\n", call.form())
 
 
-def scale_of(obj: Obj) -> Obj:
-    """Return the Scale of an object with replicas."""
+def scale_of(obj: Obj, paths: ScalePaths) -> Obj:
+    """Return the Scale of an object. Raises InternalError for replicas that are no numbers."""
     meta = obj["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    selector = labels.from_object(obj["spec"].get("selector"))
-    status: Obj = {"replicas": obj.get("status", {}).get("replicas", 0)}
-    if not selector.is_everything:
-        status["selector"] = str(selector)
-    spec: Obj = {}
-    if obj["spec"].get("replicas"):
-        spec["replicas"] = obj["spec"]["replicas"]
+    status: Obj = {"replicas": _replicas(obj, paths.status_replicas) or 0}
+    selector = _value_at(obj, paths.selector) if paths.selector else None
+    if text := selector if isinstance(selector, str) else str(labels.from_object(selector)):
+        status["selector"] = text
+    replicas = _replicas(obj, paths.spec_replicas)
     return {
         "metadata": {field: meta[field] for field in kept if field in meta},
-        "spec": spec,
+        "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
 
 
-def _scaled(old: Obj | None, scale: Obj) -> Obj:
+def _value_at(obj: Obj, path: tuple[str, ...]) -> Any:
+    value: Any = obj
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _replicas(obj: Obj, path: tuple[str, ...]) -> int | None:
+    value = _value_at(obj, path)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise InternalError.of(f"{_dotted(path)} accessor error: {value!r} is not an integer")
+
+
+def _dotted(path: tuple[str, ...]) -> str:
+    return json.dumps("." + ".".join(path))
+
+
+def _scaled(old: Obj | None, scale: Obj, paths: ScalePaths) -> Obj:
     assert old is not None
     meta = scale.get("metadata", {})
     name = old["metadata"]["name"]
@@ -98,6 +122,17 @@ def _scaled(old: Obj | None, scale: Obj) -> Obj:
     errors = validate_scale(scale)
     if errors:
         raise InvalidError.of("Scale", name, errors, group="autoscaling")
-    old["spec"]["replicas"] = scale.get("spec", {}).get("replicas", 0)
-    old["metadata"]["resourceVersion"] = meta.get("resourceVersion", "")
+    _put(old, paths.spec_replicas, scale.get("spec", {}).get("replicas", 0))
+    if meta.get("resourceVersion"):
+        old["metadata"]["resourceVersion"] = meta["resourceVersion"]
     return old
+
+
+def _put(obj: Obj, path: tuple[str, ...], value: int) -> None:
+    *above, last = path
+    for name in above:
+        inner = obj.setdefault(name, {})
+        if not isinstance(inner, dict):
+            raise InternalError.of(f"{_dotted(path)}: value cannot be set: {name} is no object")
+        obj = inner
+    obj[last] = value

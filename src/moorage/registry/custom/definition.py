@@ -12,7 +12,7 @@ from typing import Any
 
 from moorage.api.errors import FieldError
 from moorage.registry.custom.decoding import CustomType
-from moorage.registry.custom.printer_columns import printer_of
+from moorage.registry.custom.printer_columns import PathError, printer_of
 from moorage.registry.custom.rules import compile_rules
 from moorage.registry.custom.structure import compile_structure
 from moorage.registry.custom.types import types_of
@@ -21,9 +21,13 @@ from moorage.registry.kind import (
     Kind,
     Obj,
     PartRules,
+    Printer,
+    ScalePaths,
+    SelectableField,
     Served,
     Strategy,
     Subresource,
+    scale_subresource,
     status_subresource,
 )
 from moorage.registry.preparation import put
@@ -45,7 +49,7 @@ class CustomKind:
 def kind_of(definition: Obj) -> CustomKind:
     """Return the kind of a definition whose names are accepted.
 
-    Raises PatternError and PathError for what the validation of definitions refuses.
+    Raises PatternError for what the validation of definitions refuses.
     """
     spec, names = definition["spec"], definition["status"]["acceptedNames"]
     group = spec["group"]
@@ -64,8 +68,13 @@ def kind_of(definition: Obj) -> CustomKind:
         categories=tuple(names.get("categories", ())),
         verbs=ALL_VERBS,
         strategy=_strategy(types[0], has_status=has_status),
-        printer=printer_of(storage.get("additionalPrinterColumns", ())),
+        printer=_printer(storage),
         subresources=_subresources(storage),
+        scale_paths=_scale_paths(storage),
+        selectable=tuple(
+            SelectableField(field["jsonPath"].removeprefix("."), _field_names(field["jsonPath"]))
+            for field in storage.get("selectableFields", ())
+        ),
         is_custom=True,
         singular_name=names.get("singular", ""),
         list_name=names.get("listKind", ""),
@@ -111,8 +120,34 @@ def _served(group: str, version: Obj, type_: CustomType) -> Served:
     )
 
 
+def _printer(version: Obj) -> Printer:
+    """Return the columns of a version; those of any object where one has no legal JSONPath."""
+    try:
+        return printer_of(version.get("additionalPrinterColumns", ()))
+    except PathError:
+        return printer_of(())
+
+
 def _subresources(version: Obj) -> dict[str, Subresource]:
-    return status_subresource() if "status" in version.get("subresources", {}) else {}
+    enabled = version.get("subresources", {})
+    return {
+        **(status_subresource() if "status" in enabled else {}),
+        **(scale_subresource() if "scale" in enabled else {}),
+    }
+
+
+def _scale_paths(version: Obj) -> ScalePaths:
+    scale = version.get("subresources", {}).get("scale", {})
+    return ScalePaths(
+        spec_replicas=_field_names(scale.get("specReplicasPath", "")),
+        status_replicas=_field_names(scale.get("statusReplicasPath", "")),
+        selector=_field_names(scale.get("labelSelectorPath", "")),
+    )
+
+
+def _field_names(path: str) -> tuple[str, ...]:
+    """Return the names of a simple JSONPath like `.spec.replicas`."""
+    return tuple(path.removeprefix(".").split(".")) if path else ()
 
 
 def _strategy(storage: CustomType, *, has_status: bool) -> Strategy:
@@ -129,7 +164,10 @@ def _strategy(storage: CustomType, *, has_status: bool) -> Strategy:
         prepare_update=_keep_status if has_status else _nothing,
         validate=validate,
         validate_update=validate_update,
-        parts={"status": PartRules(_keep_all_but_status, validate_update)} if has_status else {},
+        parts={
+            "status": PartRules(_keep_all_but_status, validate_update),
+            "scale": PartRules(validate=validate_update),
+        },
         spec_of=_without(ignored),
         needs_revision_on_update=True,
     )

@@ -14,8 +14,21 @@ from typing import Any
 _MEMORY_BYTES = 1 << 20
 
 
+_GO_WORDS = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "trailing \\": "trailing backslash at end of expression",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}
+"""Messages of RE2 in the words of Go's parser, where they differ."""
+
+
 class PatternError(ValueError):
-    """A pattern does not compile; the text says why."""
+    """A pattern does not compile; the text says why, in the words of Go's parser."""
 
 
 def compile_pattern(pattern: str) -> Callable[[str], bool]:
@@ -26,10 +39,15 @@ def compile_pattern(pattern: str) -> Callable[[str], bool]:
     try:
         compiled = re2.compile(pattern, _options())
     except re2.error as error:
-        why = error.args[0] if error.args else ""
-        text = why.decode(errors="replace") if isinstance(why, bytes) else str(why)
-        raise PatternError(text) from error
+        raise PatternError(_in_go_words(error)) from error
     return lambda text: compiled.search(text) is not None
+
+
+def _in_go_words(error: Exception) -> str:
+    why = error.args[0] if error.args else ""
+    text = why.decode(errors="replace") if isinstance(why, bytes) else str(why)
+    problem, _, part = text.partition(": ")
+    return f"error parsing regexp: {_GO_WORDS.get(problem, problem)}: `{part}`"
 
 
 @lru_cache(maxsize=1)

@@ -6,9 +6,10 @@ Source: API docs "Field pruning".
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
-from moorage.registry.custom.structure import ANYTHING, Structure
+from moorage.registry.custom.structure import ANYTHING, NOTHING, Structure
 
 _RESOURCE_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 
@@ -21,11 +22,20 @@ def prune(obj: dict[str, Any], structure: Structure) -> list[str]:
     return list(_prune(obj, structure, "", is_resource=True))
 
 
+def has_unknown_fields(value: Any, structure: Structure, *, is_resource: bool) -> bool:
+    """Return whether pruning would remove fields of a value, as a resource's or of any value."""
+    return bool(
+        list(
+            _prune(deepcopy(value), structure, "", is_resource=is_resource or structure.is_embedded)
+        )
+    )
+
+
 def _prune(value: Any, structure: Structure, path: str, *, is_resource: bool) -> Iterator[str]:
     if isinstance(value, dict):
         yield from _prune_object(value, structure, path, is_resource=is_resource)
     elif isinstance(value, list):
-        items = structure.items or ANYTHING
+        items = structure.items or (ANYTHING if structure.is_open else NOTHING)
         for index, item in enumerate(value):
             yield from _prune(item, items, f"{path}[{index}]", is_resource=items.is_embedded)
 

@@ -13,6 +13,7 @@ from typing import Any
 Schema = Mapping[str, Any]
 """One JSONSchemaProps object."""
 
+_OPEN = "x-kubernetes-preserve-unknown-fields"
 _NO_PROPERTIES: Mapping[str, Structure] = {}
 
 
@@ -21,9 +22,9 @@ class Structure:
     """One node of a structural schema.
 
     `type` is empty for any value. `values` is the structure of a map's values; `is_open` permits
-    fields that are not specified (`x-kubernetes-preserve-unknown-fields`, or
-    `additionalProperties: true`). An embedded resource has apiVersion, kind and metadata, which
-    always exist. `list_type` is `atomic`, `set` or `map`; `map_type` `granular` or `atomic`.
+    fields that are not specified (`x-kubernetes-preserve-unknown-fields`). An embedded resource
+    has apiVersion, kind and metadata, which always exist. `list_type` is `atomic`, `set` or `map`;
+    `map_type` `granular` or `atomic`.
     """
 
     type: str = ""
@@ -41,22 +42,27 @@ class Structure:
 
 
 ANYTHING = Structure(is_open=True)
-"""The structure of a value without schema."""
+"""The structure of a value that is not specified inside an open one."""
+
+NOTHING = Structure()
+"""The structure of a value without schema: of an object, no field is kept."""
 
 
 def compile_structure(schema: Schema) -> Structure:
     """Return the structure of a schema that passed the validation of its definition."""
-    additional = schema.get("additionalProperties")
+    is_open = bool(schema.get(_OPEN))
     items = schema.get("items")
+    if isinstance(items, dict) and is_open:
+        # The items of an open list are open, too.
+        items = {**items, _OPEN: True}
+    properties = schema.get("properties", {})
     return Structure(
         type=schema.get("type", ""),
-        properties={
-            name: compile_structure(inner) for name, inner in schema.get("properties", {}).items()
-        }
+        properties={name: compile_structure(inner) for name, inner in properties.items()}
         or _NO_PROPERTIES,
         items=compile_structure(items) if isinstance(items, dict) else None,
-        values=compile_structure(additional) if isinstance(additional, dict) else None,
-        is_open=bool(schema.get("x-kubernetes-preserve-unknown-fields")) or additional is True,
+        values=None if properties else _values(schema.get("additionalProperties")),
+        is_open=is_open or (bool(properties) and "additionalProperties" in schema),
         is_embedded=bool(schema.get("x-kubernetes-embedded-resource")),
         is_nullable=bool(schema.get("nullable")),
         has_default=schema.get("default") is not None,
@@ -65,3 +71,10 @@ def compile_structure(schema: Schema) -> Structure:
         list_keys=tuple(schema.get("x-kubernetes-list-map-keys", ())),
         map_type=schema.get("x-kubernetes-map-type") or "granular",
     )
+
+
+def _values(additional: Any) -> Structure | None:
+    """Return the structure of a map's values; where any are permitted, objects lose all fields."""
+    if isinstance(additional, dict):
+        return compile_structure(additional)
+    return None if additional is None else NOTHING

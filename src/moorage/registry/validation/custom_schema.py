@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from moorage.api.errors import FieldError
+from moorage.registry.custom.structure import compile_structure
 from moorage.registry.kind import Obj
 from moorage.registry.validation.expressions import expression_errors
 from moorage.registry.validation.field_paths import FieldPathError, resolve_field_path
@@ -76,7 +77,7 @@ def schema_errors(schema: Schema, path: str, *, has_status: bool) -> list[FieldE
         )
     problem = structure_problem(schema)
     if not problem:
-        errors += structural_errors(schema, path) or default_errors(schema, path)
+        errors += structural_errors(schema, path) or default_errors(compile_structure(schema), path)
     errors += _node_errors(schema, path, _Place(is_root=True))
     if problem and not errors:
         errors.append(FieldError.invalid(path, "", problem))

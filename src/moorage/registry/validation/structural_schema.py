@@ -7,12 +7,13 @@ restrict values. Source: API docs "Specifying a structural schema"; apiextension
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from moorage.api.errors import FieldError
+from moorage.registry.custom.patterns import PatternError, compile_pattern
+from moorage.registry.custom.pruning import has_unknown_fields
+from moorage.registry.custom.structure import Structure
 
 Schema = dict[str, Any]
 """One JSONSchemaProps object."""
@@ -205,11 +206,17 @@ def _junctor_errors(
             )
     if "not" in schema:
         yield from _nested_errors(schema["not"], f"{path}.not")
-    if problem := pattern_problem(schema.get("pattern", "")):
+    yield from _pattern_errors(schema.get("pattern", ""), f"{path}.pattern")
+
+
+def _pattern_errors(pattern: str, path: str) -> Iterator[FieldError]:
+    if not pattern:
+        return
+    try:
+        compile_pattern(pattern)
+    except PatternError as error:
         yield FieldError.invalid(
-            f"{path}.pattern",
-            schema["pattern"],
-            f"must be a valid regular expression, but isn't: {problem}",
+            path, pattern, f"must be a valid regular expression, but isn't: {error}"
         )
 
 
@@ -281,79 +288,22 @@ def _compared(
         yield from _missing_below(values, structure, path, values_path)
 
 
-def pattern_problem(pattern: str) -> str:
-    """Return why a pattern does not compile, in the words of Go's parser; empty if it does.
+def default_errors(
+    structure: Structure, path: str, *, is_root: bool = True
+) -> Iterator[FieldError]:
+    """Yield the errors of defaults with fields that the structure at `path` does not specify.
 
-    Only mistakes that every engine knows are found: Go's syntax differs from Python's, and a
-    correct pattern must not be refused.
+    Defaults inside the metadata of resources are not looked at.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            re.compile(pattern)
-    except re.error as error:
-        why = _go_problem(error, pattern)
-        return f"error parsing regexp: {why}" if why else ""
-    return ""
-
-
-def _go_problem(error: re.error, pattern: str) -> str:
-    rest = pattern[error.pos or 0 :]
-    match error.msg:
-        case "missing ), unterminated subpattern":
-            return f"missing closing ): `{pattern}`"
-        case "unterminated character set":
-            return f"missing closing ]: `{rest}`"
-        case "unbalanced parenthesis":
-            return f"unexpected ): `{pattern}`"
-        case "nothing to repeat":
-            return f"missing argument to repetition operator: `{rest[:1]}`"
-        case "multiple repeat" if pattern[(error.pos or 0) - 1] != "}":
-            return f"invalid nested repetition operator: `{pattern[(error.pos or 0) - 1 :][:2]}`"
-        case "bad escape (end of pattern)":
-            return "trailing backslash at end of expression: ``"
-    return ""
-
-
-def default_errors(schema: Schema, path: str, *, is_root: bool = True) -> list[FieldError]:
-    """Validate that no default outside of metadata has fields that its schema does not specify."""
-    errors: list[FieldError] = []
-    is_embedded = is_root or bool(schema.get("x-kubernetes-embedded-resource"))
-    default = schema.get("default")
-    if default is not None and has_unknown_fields(default, schema, is_embedded=is_embedded):
-        errors.append(
-            FieldError.invalid(f"{path}.default", default, "must not have unknown fields")
+    is_resource = is_root or structure.is_embedded
+    if structure.has_default and has_unknown_fields(
+        structure.default, structure, is_resource=is_resource
+    ):
+        yield FieldError.invalid(
+            f"{path}.default", structure.default, "must not have unknown fields"
         )
-    if isinstance(schema.get("items"), dict):
-        errors += default_errors(schema["items"], f"{path}.items", is_root=False)
-    for name, inner in schema.get("properties", {}).items():
-        if not (is_embedded and name in _META_FIELDS):
-            errors += default_errors(inner, f"{path}.properties[{name}]", is_root=False)
-    return errors
-
-
-def has_unknown_fields(value: Any, schema: Schema | None, *, is_embedded: bool = False) -> bool:
-    """Return whether a value has fields that pruning by its schema would remove."""
-    schema = schema or {}
-    is_open = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
-    if isinstance(value, list):
-        items = schema.get("items")
-        if is_open:
-            items = {**(items or {}), "x-kubernetes-preserve-unknown-fields": True}
-        return any(has_unknown_fields(item, items) for item in value)
-    if not isinstance(value, dict):
-        return False
-    is_embedded = is_embedded or bool(schema.get("x-kubernetes-embedded-resource"))
-    properties, values = schema.get("properties", {}), schema.get("additionalProperties")
-    for name, inner in value.items():
-        if is_embedded and name in _META_FIELDS:
-            continue
-        if name in properties:
-            if has_unknown_fields(inner, properties[name]):
-                return True
-        elif values is not None:
-            if has_unknown_fields(inner, values if isinstance(values, dict) else None):
-                return True
-        elif not is_open:
-            return True
-    return False
+    if structure.items is not None:
+        yield from default_errors(structure.items, f"{path}.items", is_root=False)
+    for name, inner in structure.properties.items():
+        if not (is_resource and name in _META_FIELDS):
+            yield from default_errors(inner, f"{path}.properties[{name}]", is_root=False)

@@ -16,6 +16,10 @@ from moorage.registry.kinds.customresourcedefinition.defaults import (
     add_storage_version,
     default_definition,
 )
+from moorage.registry.kinds.customresourcedefinition.deletion import (
+    is_definition_held,
+    mark_definition_deleted,
+)
 from moorage.registry.kinds.customresourcedefinition.validation import (
     validate_definition,
     validate_definition_status,
@@ -78,6 +82,8 @@ CUSTOM_RESOURCE_DEFINITION = Kind(
         warn=warn_about_definition,
         spec_of=get_spec,
         needs_revision_on_update=True,
+        mark_deleted=mark_definition_deleted,
+        is_held=is_definition_held,
     ),
     printer=PRINTER,
     subresources=status_subresource(),

@@ -9,6 +9,7 @@ from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
 from moorage.registry.kinds.customresourcedefinition.columns import is_established
+from moorage.registry.kinds.customresourcedefinition.unserved import unserved_errors
 from moorage.registry.kinds.customresourcedefinition.versions import (
     part_errors,
     schema_of,
@@ -34,6 +35,7 @@ def validate_definition(definition: Obj) -> list[FieldError]:
         *_stored_version_errors(definition),
         *_approval_errors(definition, None),
         *_unknown_field_errors(definition["spec"]),
+        *unserved_errors(definition),
     ]
 
 
@@ -51,7 +53,7 @@ def validate_definition_update(new: Obj, old: Obj) -> list[FieldError]:
     errors += _approval_errors(new, old)
     if not was.get("preserveUnknownFields"):
         errors += _unknown_field_errors(spec)
-    return errors
+    return [*errors, *unserved_errors(new)]
 
 
 def validate_definition_status(new: Obj, old: Obj) -> list[FieldError]:
