@@ -71,6 +71,10 @@ def test_client(client: Obj, errors: list[str]) -> None:
         (b"-----BEGIN KEY-----\nMA==\n-----END KEY-----\n",
          "no valid certificate authority data seen"),
         (b"-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n", None),
+        (b"-----BEGIN A-----\n-----END B-----\n"
+         b"-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n", None),
+        (b"-----BEGIN CERTIFICATE-----\nMA==\n", "unable to parse bytes as PEM block"),
+        (b"-----BEGIN X-----\n" * 100_000, "unable to parse bytes as PEM block"),
     ],
 )  # fmt: skip
 def test_ca_bundle(pem: bytes, says: str | None) -> None:

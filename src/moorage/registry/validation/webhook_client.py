@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 import re
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from moorage.api import names
@@ -19,7 +20,7 @@ _DESIRED_FORM = "; desired format: https://host[/path]"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
 _PORT = re.compile(r"[^@\[\]]*?(:[^:]*)?|\[[^]]*\](:.*)?")
-_PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s*(.*?)-----END \1-----", re.DOTALL)
+_BEGIN, _END, _DASHES = b"-----BEGIN ", b"-----END ", b"-----"
 
 
 def client_errors(client: Obj, path: str) -> list[FieldError]:
@@ -125,14 +126,28 @@ def ca_bundle_errors(bundle: str, path: str) -> list[FieldError]:
         pem = base64.b64decode(bundle)
     except binascii.Error:
         pem = b""
-    blocks = _PEM.findall(pem)
+    blocks = list(_pem_blocks(pem))
     if any(kind == b"CERTIFICATE" and b":" not in body for kind, body in blocks):
         return []
     why = (
         "no valid certificate authority data seen"
         if blocks
-        else ("unable to parse bytes as PEM block")
+        else "unable to parse bytes as PEM block"
     )
     return [
         FieldError.invalid(path, bundle, f"unable to load root certificates: {why}"),
     ]
+
+
+def _pem_blocks(pem: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the type and the content of each block, in time linear in the length of the text."""
+    begin = pem.find(_BEGIN)
+    while begin >= 0:
+        type_end = pem.find(_DASHES, begin + len(_BEGIN))
+        end = pem.find(_END, type_end + len(_DASHES))
+        if type_end < 0 or end < 0:
+            return
+        type_ = pem[begin + len(_BEGIN) : type_end]
+        if pem.startswith(type_ + _DASHES, end + len(_END)):
+            yield type_, pem[type_end + len(_DASHES) : end]
+        begin = pem.find(_BEGIN, end)
