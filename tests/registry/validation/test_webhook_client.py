@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
 
 import pytest
 
@@ -79,6 +78,8 @@ def test_client(client: Obj, errors: list[str]) -> None:
 )  # fmt: skip
 def test_ca_bundle(pem: bytes, says: str | None) -> None:
     bundle = base64.b64encode(pem).decode()
-    errors: list[Any] = [str(error) for error in ca_bundle_errors(bundle, "b")]
-    text = f'b: Invalid value: "{bundle}": unable to load root certificates: {says}'
-    assert errors == ([] if says is None else [text])
+    errors = [str(error) for error in ca_bundle_errors(bundle, "b")]
+    assert len(errors) == (says is not None)
+    if says is not None:
+        assert errors[0].startswith('b: Invalid value: "')
+        assert errors[0].endswith(f": unable to load root certificates: {says}")
