@@ -161,3 +161,11 @@ def test_row(spec: dict[str, Any], cells: list[Any]) -> None:
 
 def test_columns() -> None:
     assert columns(KIND) == "Name Validations ParamKind Age |"
+
+
+@pytest.mark.parametrize("kind", [KIND, "MutatingAdmissionPolicyBinding"])
+def test_policies_that_are_not_enforced_are_warned_about(kind: str) -> None:
+    obj = {"metadata": {"name": "a.static.k8s.io"}}
+    says = "Moorage stores this object, but does not enforce admission policies yet"
+    assert KINDS[kind].strategy.warn(obj, None) == [says]
+    assert len(KINDS[kind].strategy.warn(obj, obj)) == 2

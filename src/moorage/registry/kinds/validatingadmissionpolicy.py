@@ -22,7 +22,7 @@ from moorage.registry.validation.admission_policies import (
     condition_and_variable_errors,
     default_policy,
     policy_errors,
-    warn_about_name,
+    warn_about_policy,
 )
 from moorage.registry.validation.admission_rules import choice_errors, static_name_errors
 from moorage.registry.validation.conditions import condition_errors
@@ -147,7 +147,7 @@ VALIDATING_ADMISSION_POLICY = Kind(
         validate=validate_policy,
         validate_update=validate_policy_update,
         parts={"status": PartRules(keep_all_but_status, validate_policy_status)},
-        warn=warn_about_name,
+        warn=warn_about_policy,
         spec_of=get_spec,
         needs_revision_on_update=True,
     ),

@@ -28,6 +28,7 @@ _RESERVED = frozenset({
     "if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while",
 })  # fmt: skip
 _ACTIONS = ("Deny", "Allow")
+_NOT_ENFORCED = "Moorage stores this object, but does not enforce admission policies yet"
 
 
 def default_policy(policy: Obj) -> None:
@@ -45,9 +46,9 @@ def default_binding(binding: Obj) -> None:
         default_match(spec["matchResources"])
 
 
-def warn_about_name(new: Obj, old: Obj | None) -> list[str]:
-    """Return the warning about a reserved name, which a new object cannot have."""
-    return [] if old is None else static_name_warnings(new)
+def warn_about_policy(new: Obj, old: Obj | None) -> list[str]:
+    """Return the warnings about a policy or binding: a reserved name, which only old ones have."""
+    return [_NOT_ENFORCED, *([] if old is None else static_name_warnings(new))]
 
 
 def policy_errors(spec: Obj) -> Iterator[FieldError]:
