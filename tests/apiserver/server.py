@@ -72,6 +72,13 @@ class Running:
         ) as answer:
             return Answer(answer.status, answer.headers, await answer.text())
 
+    @asynccontextmanager
+    async def opened(self, path: str) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a GET as the administrator; the body of the answer is read by the caller."""
+        headers = {"Authorization": "Bearer admin-token"}
+        async with self._http.get(self.url + path, headers=headers) as answer:
+            yield answer
+
     @property
     def port(self) -> int:
         return int(self.url.rpartition(":")[2])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -339,6 +341,78 @@ async def test_fields_of_custom_resources_are_selected(server: Running, boxes: s
     assert (unknown.status, unknown.json["message"]) == (
         400, "field label not supported: spec.size"
     )  # fmt: skip
+
+
+async def test_watches_end_with_the_definition(server: Running) -> None:
+    assert (await server.ask("POST", TABS, tab())).status == 201
+    async with server.opened(f"{TABS}?watch=1") as watch:
+        assert json.loads(await watch.content.readline())["type"] == "ADDED"
+        await server.ask("DELETE", f"{CRDS}/crontabs.stable.example.com")
+        async with asyncio.timeout(30):
+            rest = (await watch.content.read()).splitlines()
+    assert [json.loads(line)["type"] for line in rest] == ["DELETED"]
+
+
+async def test_watches_end_when_a_version_is_no_longer_served(server: Running) -> None:
+    path = f"{CRDS}/crontabs.stable.example.com"
+    version = (await server.ask("GET", path)).json["spec"]["versions"][0]
+    older = version | {"name": "v1beta1", "storage": False}
+    patch = {"spec": {"versions": [version, older]}}
+    merge = "application/merge-patch+json"
+    assert (await server.ask("PATCH", path, patch, Content_Type=merge)).status == 200
+    old_tabs = TABS.replace("/v1/", "/v1beta1/")
+    await until(server, old_tabs, lambda answer: answer.status == 200)
+    initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    async with server.opened(f"{old_tabs}?watch=1&{initial}") as watch:
+        assert b"BOOKMARK" in await watch.content.readline()
+        patch = {"spec": {"versions": [version, older | {"served": False}]}}
+        assert (await server.ask("PATCH", path, patch, Content_Type=merge)).status == 200
+        async with asyncio.timeout(30):
+            assert await watch.content.read() == b""
+    assert (await server.ask("GET", old_tabs)).status == 404
+
+
+async def test_kinds_are_in_openapi_while_they_are_served(server: Running) -> None:
+    index = (await server.ask("GET", "/openapi/v3")).json["paths"]
+    url = index["apis/stable.example.com/v1"]["serverRelativeURL"]
+    document = (await server.ask("GET", url)).json
+    schemas = document["components"]["schemas"]
+    tab_schema = schemas["com.example.stable.v1.CronTab"]
+    assert tab_schema["properties"]["spec"] == SCHEMA["properties"]["spec"]
+    assert tab_schema["properties"].keys() == {"apiVersion", "kind", "metadata", "spec", "status"}
+    assert tab_schema["x-kubernetes-group-version-kind"] == [
+        {"group": "stable.example.com", "kind": "CronTab", "version": "v1"}
+    ]
+    listed = schemas["com.example.stable.v1.CronTabList"]["properties"]["items"]["items"]
+    assert listed == {"allOf": [{"$ref": "#/components/schemas/com.example.stable.v1.CronTab"}]}
+    path = "/apis/stable.example.com/v1/namespaces/{namespace}/crontabs/{name}"
+    assert document["paths"][path].keys() == {"get", "put", "patch", "delete"}
+    assert f"{path}/status" in document["paths"]
+    references = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document)))
+    assert references <= schemas.keys()
+    await server.ask("DELETE", f"{CRDS}/crontabs.stable.example.com")
+    await until(server, "/openapi/v3", lambda answer: "stable" not in answer.text)
+    assert (await server.ask("GET", url)).status == 404
+
+
+async def test_document_changes_its_hash_with_the_definition(server: Running) -> None:
+    def hash_in(answer: Answer) -> str:
+        path = "apis/stable.example.com/v1"
+        return str(answer.json["paths"][path]["serverRelativeURL"]).partition("?hash=")[2]
+
+    before = hash_in(await server.ask("GET", "/openapi/v3"))
+    assert hash_in(await server.ask("GET", "/openapi/v3")) == before
+    path = f"{CRDS}/crontabs.stable.example.com"
+    patch = [{
+        "op": "add", "value": {"type": "string"},
+        "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/extra",
+    }]  # fmt: skip
+    changed = await server.ask("PATCH", path, patch, Content_Type="application/json-patch+json")
+    assert changed.status == 200, changed.text
+    index = await until(server, "/openapi/v3", lambda answer: hash_in(answer) != before)
+    document = await server.ask("GET", f"/openapi/v3/apis/stable.example.com/v1?hash={before}")
+    assert document.status == 301
+    assert document.headers["Location"].endswith(hash_in(index))
 
 
 async def test_definitions_are_served_again_after_a_restart(tmp_path: Path) -> None:

@@ -223,3 +223,14 @@ async def test_waiting_reader_is_woken(is_overflow: bool) -> None:
             return
         with pytest.raises(WatcherOverflowError):
             await reading
+
+
+async def test_a_finished_watch_ends_once_its_queue_is_read() -> None:
+    watcher = watching(QueueBudget(1000, 1000))
+    reading = asyncio.ensure_future(watcher.next_batch())
+    await settle()
+    push(watcher, 1)
+    watcher.finish()
+    async with asyncio.timeout(20):
+        assert await reading == [bytes(72)]
+        assert await watcher.next_batch() == []

@@ -55,10 +55,12 @@ from moorage.apiserver.slots import SlotLimits
 from moorage.apiserver.subresources import PodSubresources, ScaleSubresource, TokenSubresource
 from moorage.apiserver.watch import WatchStreams
 from moorage.registry.codec import Codec
+from moorage.registry.custom.openapi import CustomDocuments
 from moorage.registry.kind import Kind
 from moorage.registry.kinds import ALL_KINDS, STORED_KINDS
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
+from moorage.registry.kinds.customresourcedefinition import CUSTOM_RESOURCE_DEFINITION
 from moorage.registry.kinds.namespace import NAMESPACE
 from moorage.registry.kinds.node import NODE
 from moorage.registry.kinds.pod import POD
@@ -71,6 +73,7 @@ from moorage.registry.kinds.service import SERVICE
 from moorage.registry.kinds.serviceaccount import SERVICE_ACCOUNT
 from moorage.registry.listing import Lister
 from moorage.registry.objects import UNREAD_VERB, MayDeleteUnread, Objects
+from moorage.registry.openapi import Documents
 from moorage.registry.ownership import Ownership
 from moorage.registry.rbac import Action, RuleResolver
 from moorage.registry.request import User
@@ -188,7 +191,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
             TokenSubresource(decoder, objects, admission, signer, _bindable()),
             connect,
         ),
-        pages=_pages(ready, signer, options, resource_map),
+        pages=_pages(ready, signer, options, resource_map, objects),
         slots=options.slots,
         bodies=options.bodies,
     )
@@ -326,8 +329,14 @@ def _subresources(
 
 
 def _pages(
-    ready: set[str], signer: TokenSigner, options: ApiOptions, resource_map: ResourceMap
+    ready: set[str],
+    signer: TokenSigner,
+    options: ApiOptions,
+    resource_map: ResourceMap,
+    objects: Objects,
 ) -> list[Page]:
+    documents = Documents()
+    find = partial(objects.find, CUSTOM_RESOURCE_DEFINITION, "")
     health = Health(
         live={"ping": lambda: True},
         ready={name: partial(operator.contains, ready, name) for name in READINESS},
@@ -336,6 +345,6 @@ def _pages(
         lambda http: health.reply(http.path, http.query),
         lambda http: version_reply() if http.path.rstrip("/") == "/version" else None,
         DiscoveryHandler(resource_map, urlsplit(options.public_url).netloc),
-        OpenApiPages(),
+        OpenApiPages(documents, CustomDocuments(resource_map, find, documents).by_path),
         IssuerPages(signer, options.public_url),
     ]

@@ -163,12 +163,15 @@ class CustomResources:
             self._codec.add_custom(type_, custom.merge_types[type_.name])
         self._served[name] = custom
         self._resource_map.put_custom(name, custom.kind)
+        if before is not None and before.kind.served != custom.kind.served:
+            self._cache.finish_watches(custom.kind.prefix(""))
 
     def _withdraw(self, name: str) -> None:
         custom = self._served.pop(name, None)
         if custom is not None:
             self._resource_map.remove_custom(name)
             self._forget_types(custom)
+            self._cache.finish_watches(custom.kind.prefix(""))
 
     def _forget_types(self, custom: CustomKind) -> None:
         for type_ in custom.types:

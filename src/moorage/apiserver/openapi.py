@@ -1,12 +1,13 @@
 """OpenAPI endpoints `/openapi/v2` and `/openapi/v3`, for `kubectl apply`, `diff` and `explain`.
 
 Documents are sent as stored on disk, compressed, to clients that accept gzip. v3 is JSON; v2 is
-also protobuf, the only form that clients older than v3 request.
+also protobuf, the only form that clients older than v3 request. Custom resources are in v3.
 Source: KEP-2896 (OpenAPI v3), API docs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from time import time
 
@@ -15,6 +16,7 @@ from aiohttp import web
 
 from moorage.apiserver.negotiation import accepts_gzip
 from moorage.apiserver.replies import JSON, Reply, text_reply
+from moorage.registry.custom.openapi import CustomDocument
 from moorage.registry.openapi import Document, Documents
 
 _ROOT = "/openapi/v3"
@@ -25,11 +27,22 @@ _PROTOBUF_ASKED = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
-class OpenApiPages:
-    """Serves the OpenAPI paths; None for any other."""
+_Document = Document | CustomDocument
 
-    def __init__(self, documents: Documents | None = None) -> None:
+
+class OpenApiPages:
+    """Serves the OpenAPI paths; None for any other.
+
+    `custom` returns the documents of custom resources by path; they replace those of `documents`.
+    """
+
+    def __init__(
+        self,
+        documents: Documents | None = None,
+        custom: Callable[[], Mapping[str, CustomDocument]] = dict,
+    ) -> None:
         self._documents = documents or Documents()
+        self._custom = custom
 
     def __call__(self, http: web.BaseRequest) -> Reply | None:
         path = http.path.rstrip("/")
@@ -44,12 +57,15 @@ class OpenApiPages:
     def _index(self) -> Reply:
         paths = {
             path: {"serverRelativeURL": f"{_ROOT}/{path}?hash={document.hash}"}
-            for path, document in self._documents.v3.items()
+            for path, document in self._by_path().items()
         }
         return Reply(msgspec.json.encode({"paths": paths}), content_type="text/plain")
 
+    def _by_path(self) -> dict[str, _Document]:
+        return {**self._documents.v3, **self._custom()}
+
     def _document(self, http: web.BaseRequest, path: str) -> Reply:
-        document = self._documents.v3.get(path)
+        document = self._by_path().get(path)
         if document is None:
             return text_reply("", 404)
         asked = http.query.get("hash", "")
@@ -74,7 +90,7 @@ def _accepted(http: web.BaseRequest) -> set[str]:
     return {clause.partition(";")[0].strip() for clause in clauses}
 
 
-def _sent(http: web.BaseRequest, document: Document, headers: dict[str, str]) -> Reply:
+def _sent(http: web.BaseRequest, document: _Document, headers: dict[str, str]) -> Reply:
     """Return the JSON document, if JSON is accepted."""
     if not _accepted(http) & _JSON_RANGES:
         return text_reply("", 406)
@@ -82,7 +98,10 @@ def _sent(http: web.BaseRequest, document: Document, headers: dict[str, str]) ->
 
 
 def _written(
-    http: web.BaseRequest, document: Document, content_type: str, headers: dict[str, str]
+    http: web.BaseRequest,
+    document: _Document,
+    content_type: str,
+    headers: dict[str, str],
 ) -> Reply:
     etag = f'"{document.hash}"'
     headers |= {"Etag": etag, "Vary": "Accept-Encoding, Accept"}

@@ -1,7 +1,8 @@
 """Watch streams: one JSON frame per change, many frames per write or one per websocket message.
 
 A frame is encoded once per event and watched version and shared by the watchers. A stream ends at
-its deadline, on server shutdown, on client disconnect, or when the client reads too slowly.
+its deadline, on server shutdown, on client disconnect, when the client reads too slowly, or when
+the kind is no longer served.
 Hot path: per watcher one append and a share of a write (bench/hotpaths.py). Source: API concepts
 "Efficient detection of changes", "Watch bookmarks".
 """
@@ -142,6 +143,8 @@ class WatchStreams:
             )
             revision = self._cache.revision
             await sink.write(batch)
+            if watcher.is_finished and not batch:
+                return
             if is_due:
                 if options.allows_bookmarks:
                     await sink.write((self._bookmark(call, form, revision),))

@@ -42,6 +42,10 @@ class ResourceMap:
         """Return the kind of a definition that is served, by the definition's name."""
         return self._custom.get(definition)
 
+    def custom_kinds(self) -> tuple[tuple[str, Kind], ...]:
+        """Return the custom kinds that are served, each with its definition's name."""
+        return tuple(self._custom.items())
+
     def put_custom(self, definition: str, kind: Kind) -> None:
         """Serve the kind of a definition, or replace it."""
         self._custom[definition] = kind

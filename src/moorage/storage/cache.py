@@ -224,6 +224,11 @@ class WatchCache(Generic[I]):
         self._table(prefix).watchers.pop(watcher, None)
         watcher.close()
 
+    def finish_watches(self, prefix: str) -> None:
+        """End the watches of a table, each once its queue is read."""
+        for watcher in self._table(prefix).watchers:
+            watcher.finish()
+
     async def wait_for(self, revision: int, timeout_s: float) -> bool:
         """Wait until the cache reaches a revision. Returns False on timeout."""
         if revision <= self._revision:

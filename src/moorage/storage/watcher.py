@@ -112,6 +112,7 @@ class Watcher(Generic[E, W]):
         self._sending: list[_QueuedFrame] = []
         self._wake = asyncio.Event()
         self.is_overflowed = False
+        self.is_finished = False
         self.queued_bytes = 0
         self.on_overflow: Callable[[], None] | None = None
 
@@ -135,7 +136,7 @@ class Watcher(Generic[E, W]):
     async def next_batch(
         self, timeout_s: float | None = None, limit_bytes: int | None = None
     ) -> list[W]:
-        """Wait for the first frame and return the queue; empty on timeout.
+        """Wait for the first frame and return the queue; empty on timeout or when finished.
 
         With `limit_bytes` returns only as much as fits, but at least one frame. Returned frames
         count as queued until the next call. No change up to the cache's revision is missing when
@@ -144,7 +145,7 @@ class Watcher(Generic[E, W]):
         """
         self._release(self._sending)
         self._sending = []
-        if not self._queued and not self.is_overflowed:
+        if not self._queued and not self.is_overflowed and not self.is_finished:
             self._wake.clear()
             try:
                 async with asyncio.timeout(timeout_s):
@@ -172,6 +173,11 @@ class Watcher(Generic[E, W]):
         self._wake.set()
         if self.on_overflow is not None:
             self.on_overflow()
+
+    def finish(self) -> None:
+        """End the watch once its queue is read: what it watches is no longer served."""
+        self.is_finished = True
+        self._wake.set()
 
     def close(self) -> None:
         """Drop the queue; no event is pushed or read after this."""

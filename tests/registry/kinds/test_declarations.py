@@ -89,6 +89,7 @@ def test_kinds_that_need_a_revision_on_update() -> None:
         "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
         "mutatingwebhookconfigurations", "validatingadmissionpolicies",
         "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
+        "storageversionmigrations",
     }  # fmt: skip
 
 
@@ -116,5 +117,5 @@ def test_whose_generation_counts() -> None:
         "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
         "validatingadmissionpolicies", "validatingadmissionpolicybindings",
         "validatingwebhookconfigurations", "flowschemas", "prioritylevelconfigurations",
-        "deviceclasses", "devicetaintrules", "resourceslices", "storageversionmigrations",
+        "deviceclasses", "devicetaintrules", "resourceslices",
     }  # fmt: skip

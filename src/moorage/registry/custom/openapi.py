@@ -1,0 +1,217 @@
+"""OpenAPI v3 of custom resources: one document for each group and version.
+
+A document is written when a client asks for it; its hash is of the revisions of the definitions, so
+that the index costs nothing. Source: apiextensions `controller/openapi/builder` of Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from moorage.api.release import KUBERNETES
+from moorage.registry.kind import Kind, Obj, Served
+from moorage.registry.openapi.dialects import paths_v3
+from moorage.registry.openapi.documents import Document, Documents
+from moorage.registry.openapi.operations import META, operations
+from moorage.registry.resource_map import ResourceMap
+from moorage.registry.stored import Stored
+
+_SHARED = "apis/apps/v1"
+"""The document whose schemas of metadata, options, status and scale are copied."""
+
+_MODEL = "io.k8s.api.apps.v1.Deployment"
+_COMMON = ("apiVersion", "kind", "metadata")
+_VALUES = ("default", "enum", "example")
+_REFERENCE = re.compile(rb'"#/components/schemas/([^"]+)"')
+_SCALE = "io.k8s.api.autoscaling.v1.Scale"
+
+
+class CustomDocument:
+    """The document of one group and version: written when first asked for, and kept compressed."""
+
+    def __init__(self, digest: str, write: Callable[[], bytes]) -> None:
+        self.hash = digest
+        self._write = write
+        self._compressed = b""
+
+    def compressed(self) -> bytes:
+        if not self._compressed:
+            self._compressed = gzip.compress(self._write(), compresslevel=1)
+        return self._compressed
+
+    def text(self) -> bytes:
+        return gzip.decompress(self.compressed())
+
+
+class CustomDocuments:
+    """The documents of the custom resources that are served, by path (`apis/GROUP/VERSION`).
+
+    `find` returns a definition as stored, by name. A path of the API's own kinds has one document
+    for both.
+    """
+
+    def __init__(
+        self, resource_map: ResourceMap, find: Callable[[str], Stored | None], own: Documents
+    ) -> None:
+        self._resource_map = resource_map
+        self._find = find
+        self._own = own
+        self._documents: dict[str, CustomDocument] = {}
+
+    def by_path(self) -> dict[str, CustomDocument]:
+        """Return the documents of now."""
+        versions: dict[str, list[_Version]] = {}
+        for name, kind in self._resource_map.custom_kinds():
+            definition = self._find(name)
+            if definition is None:
+                continue
+            for served in kind.served:
+                if served.is_served:
+                    path = f"apis/{served.group}/{served.version}"
+                    versions.setdefault(path, []).append(_Version(definition, kind, served))
+        self._documents = {path: self._document(path, found) for path, found in versions.items()}
+        return self._documents
+
+    def _document(self, path: str, versions: list[_Version]) -> CustomDocument:
+        own = self._own.v3.get(path)
+        parts = [own.hash] if own else []
+        parts += [f"{item.definition.name}@{item.definition.revision}" for item in versions]
+        digest = hashlib.sha512("\n".join(parts).encode()).hexdigest().upper()
+        known = self._documents.get(path)
+        if known is not None and known.hash == digest:
+            return known
+        return CustomDocument(digest, lambda: _written(versions, own, self._own))
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    definition: Stored
+    kind: Kind
+    served: Served
+
+    @property
+    def type(self) -> str:
+        """Return the full name of the type: `com.example.v1.Foo` for a group `example.com`."""
+        return ".".join([*reversed(self.served.group.split(".")), self.served.version,
+                         self.kind.name])  # fmt: skip
+
+    def schema(self) -> Obj:
+        """Return the schema of the version in the definition, empty if it has none."""
+        for version in self.definition.obj["spec"]["versions"]:
+            if version["name"] == self.served.version:
+                schema: Obj = version.get("schema", {}).get("openAPIV3Schema") or {}
+                return schema
+        return {}
+
+
+def _written(versions: list[_Version], own: Document | None, documents: Documents) -> bytes:
+    document: Obj = {"paths": {}, "components": {"schemas": {}}}
+    if own is not None:
+        document = msgspec.json.decode(own.text())
+    schemas = document["components"]["schemas"]
+    for version in versions:
+        served = replace(version.served, type=version.type)
+        document["paths"] |= paths_v3(operations(version.kind, served))
+        schemas |= _schemas(version, documents)
+    return msgspec.json.encode(
+        {
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes", "version": f"v{KUBERNETES}"},
+            "paths": document["paths"],
+            "components": {"schemas": schemas | _shared(documents)},
+        }
+    )
+
+
+def _schemas(version: _Version, documents: Documents) -> Obj:
+    """Return the schemas of a kind and of its list."""
+    common = _common_properties(documents)
+    schema = _with_resource_fields(version.schema(), common)
+    schema["properties"] = {**schema.get("properties", {}), **common}
+    listed = {
+        "description": f"{version.kind.list_kind} is a list of {version.kind.name}",
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            **common,
+            "items": {"type": "array", "items": {"allOf": [_reference(version.type)]}},
+            "metadata": {"allOf": [_reference(f"{META}.ListMeta")]},
+        },
+    }
+    return {
+        version.type: {"type": "object", **schema, **_names(version, version.kind.name)},
+        f"{version.type}List": {**listed, **_names(version, version.kind.list_kind)},
+    }
+
+
+def _names(version: _Version, kind: str) -> Obj:
+    names = {"group": version.served.group, "kind": kind, "version": version.served.version}
+    return {"x-kubernetes-group-version-kind": [names]}
+
+
+def _reference(type_: str) -> Obj:
+    return {"$ref": f"#/components/schemas/{type_}"}
+
+
+def _with_resource_fields(schema: Any, common: Obj) -> Any:
+    """Return a copy of a schema, with the fields that every resource has in embedded ones."""
+    if isinstance(schema, list):
+        return [_with_resource_fields(item, common) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    copied = {
+        key: value
+        if key in ("default", "enum", "example")
+        else _with_resource_fields(value, common)
+        for key, value in schema.items()
+    }
+    if copied.get("x-kubernetes-embedded-resource") is True:
+        copied["properties"] = {**copied.get("properties", {}), **common}
+    return copied
+
+
+@lru_cache(maxsize=1)
+def _own_schemas(documents: Documents) -> Obj:
+    document = msgspec.json.decode(documents.v3[_SHARED].text())
+    roots = [f"{META}.{name}" for name in ("DeleteOptions", "ListMeta", "Patch", "Status")]
+    everything: Obj = document["components"]["schemas"]
+    model = {
+        name: value for name, value in everything[_MODEL]["properties"].items() if name in _COMMON
+    }
+    return {_MODEL: model, **_closure(everything, [*roots, f"{META}.ObjectMeta", _SCALE])}
+
+
+def _shared(documents: Documents) -> Obj:
+    """Return the schemas to which those of custom resources refer."""
+    return {name: value for name, value in _own_schemas(documents).items() if name != _MODEL}
+
+
+def _common_properties(documents: Documents) -> Obj:
+    """Return apiVersion, kind and metadata as they are documented of any kind."""
+    model: Obj = _own_schemas(documents)[_MODEL]
+    return model
+
+
+def _closure(schemas: Obj, roots: Iterable[str]) -> Obj:
+    """Return schemas with all to which they refer."""
+    found: Obj = {}
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = schemas[name]
+            waiting += _references(schemas[name])
+    return found
+
+
+def _references(schema: Obj) -> Iterator[str]:
+    for match in _REFERENCE.finditer(msgspec.json.encode(schema)):
+        yield match.group(1).decode()
