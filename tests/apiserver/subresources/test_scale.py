@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from moorage.api.errors import InternalError
+from moorage.apiserver.subresources.scale import scale_of
+from moorage.registry.kind import ScalePaths
 from tests.apiserver.server import Running, serving
 
 PATH = "/apis/apps/v1/namespaces/default/deployments"
@@ -84,3 +87,23 @@ async def test_writes_that_are_refused(
     answer = await server.ask("PUT", SCALE, body)
     assert (answer.status, message in answer.json["message"]) == (code, True), answer.text
     assert (await deployment(server))["spec"]["replicas"] == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"selector": {"matchExpressions": [{"key": "a", "operator": "-1"}]}},
+         '"-1" is not a valid label selector operator'),
+        ({"replicas": "many"}, '".spec.replicas" accessor error: \'many\' is not an integer'),
+    ],
+)  # fmt: skip
+def test_an_object_without_a_scale(spec: dict[str, Any], why: str) -> None:
+    with pytest.raises(InternalError) as caught:
+        scale_of({"metadata": {"name": "x"}, "spec": spec}, ScalePaths())
+    assert str(caught.value) == f"Internal error occurred: {why}"
+
+
+def test_a_scale_of_nothing() -> None:
+    assert scale_of({"metadata": {"name": "x"}}, ScalePaths()) == {
+        "metadata": {"name": "x"}, "spec": {}, "status": {"replicas": 0}
+    }  # fmt: skip

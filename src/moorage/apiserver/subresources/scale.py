@@ -78,12 +78,14 @@ class ScaleSubresource:
 
 
 def scale_of(obj: Obj, paths: ScalePaths) -> Obj:
-    """Return the Scale of an object. Raises InternalError for replicas that are no numbers."""
+    """Return the Scale of an object.
+
+    Raises InternalError for replicas that are no number and for a selector that cannot be parsed.
+    """
     meta = obj["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     status: Obj = {"replicas": _replicas(obj, paths.status_replicas) or 0}
-    selector = _value_at(obj, paths.selector) if paths.selector else None
-    if text := selector if isinstance(selector, str) else str(labels.from_object(selector)):
+    if text := _selector_text(_value_at(obj, paths.selector) if paths.selector else None):
         status["selector"] = text
     replicas = _replicas(obj, paths.spec_replicas)
     return {
@@ -91,6 +93,15 @@ def scale_of(obj: Obj, paths: ScalePaths) -> Obj:
         "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
+
+
+def _selector_text(selector: Any) -> str:
+    if isinstance(selector, str):
+        return selector
+    try:
+        return str(labels.from_object(selector))
+    except ValueError as error:
+        raise InternalError.of(str(error)) from error
 
 
 def _value_at(obj: Obj, path: tuple[str, ...]) -> Any:
