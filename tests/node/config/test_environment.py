@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -142,6 +143,16 @@ def test_whole_objects_come_with_their_prefix_and_before_single_variables() -> N
         "user": "root",
         "raw": "\udcff\x00",
     }
+
+
+def test_a_value_that_is_not_base64_is_refused() -> None:
+    sources = replace(SOURCES, secrets={"login": Secret(data={"user": "a"})})
+    container = a_container(env=[value_from(secretKeyRef={"name": "login", "key": "user"})])
+    pod = a_pod()
+    with pytest.raises(ConfigError) as caught:
+        container_environment(pod, container, sources, WHERE)
+    namespace = pod.metadata.namespace
+    assert str(caught.value) == f"Secret {namespace}/login: key user is not base64"
 
 
 def test_a_secret_that_is_not_text_survives_as_bytes() -> None:

@@ -27,13 +27,14 @@ STAMP = "2026-01-01T00:00:00.123456789Z"
         (f"{STAMP} stderr P hel\n", LogLine(STAMP, "stderr", b"hel")),
         (f"{STAMP} stdout F:extra two words\n", LogLine(STAMP, "stdout", b"two words\n")),
         (f"{STAMP} stdout P:extra x\n", LogLine(STAMP, "stdout", b"x")),
+        (f"{STAMP} stdout P cut off", LogLine(STAMP, "stdout", b"cut off")),
         (f"{STAMP} stdout F \n", LogLine(STAMP, "stdout", b"\n")),
         (
             "2026-01-01T01:00:00+01:00 stdout F  x \n",
             LogLine("2026-01-01T01:00:00+01:00", "stdout", b" x \n"),
         ),
     ],
-    ids=["whole", "piece", "more tags", "piece with tags", "empty", "spaces are content"],
+    ids=["whole", "piece", "more tags", "piece with tags", "no end", "empty", "spaces are content"],
 )
 def test_the_cris_form(line: str, wanted: LogLine) -> None:
     assert parse_cri(line.encode()) == wanted
