@@ -32,6 +32,7 @@ _READ = ("get", "list", "watch")
 _WRITE = ("create", "delete", "deletecollection", "patch", "update")
 _EVERYONE = "system:authenticated"
 _RBAC = "rbac.authorization.k8s.io"
+_DRA = "resource.k8s.io"
 _AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 _BOOTSTRAPPING = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 
@@ -83,12 +84,21 @@ ROLES: dict[str, list[Obj]] = {
     "system:kube-scheduler": [
         _EVENTS,
         _LEADER,
-        _rule("core", "nodes pods namespaces services", _READ),
+        _rule("core", "nodes pods namespaces services replicationcontrollers "
+              "persistentvolumeclaims persistentvolumes", _READ),
         _rule("core", "pods", "delete"),
         _rule("core", "bindings pods/binding", "create"),
         _rule("core", "pods/status", "patch update"),
-        _rule("apps", "replicasets", _READ),
+        _rule("core", "pods/finalizers", "update"),
+        _rule("apps", "replicasets statefulsets", _READ),
         _rule("node.k8s.io", "runtimeclasses", _READ),
+        _rule("policy", "poddisruptionbudgets", _READ),
+        _rule("storage.k8s.io", "csidrivers csinodes csistoragecapacities volumeattachments",
+              _READ),
+        _rule(_DRA, "deviceclasses devicetaintrules resourceslices", _READ),
+        _rule(_DRA, "resourceclaims", [*_READ, "create", "delete", "patch", "update"]),
+        _rule(_DRA, "resourceclaims/status", [*_READ, "patch", "update"]),
+        _rule(_DRA, "resourceclaims/binding", "patch update"),
         *_REVIEWS,
     ],
     # Garbage collection and namespace deletion read and delete objects of every kind.
@@ -106,25 +116,42 @@ ROLES: dict[str, list[Obj]] = {
     ],
     "moorage:runtimeclass-viewer": [_rule("node.k8s.io", "runtimeclasses", _READ)],
     "system:aggregate-to-view": [
-        _rule("core", "configmaps endpoints events namespaces namespaces/status pods pods/log "
-              "pods/status serviceaccounts services services/status", _READ),
-        _rule("apps", "deployments deployments/scale deployments/status replicasets "
-              "replicasets/scale replicasets/status", _READ),
+        _rule("core", "bindings configmaps endpoints events limitranges namespaces "
+              "namespaces/status persistentvolumeclaims persistentvolumeclaims/status pods "
+              "pods/log pods/status replicationcontrollers replicationcontrollers/scale "
+              "replicationcontrollers/status resourcequotas resourcequotas/status "
+              "serviceaccounts services services/status", _READ),
+        _rule("apps", "controllerrevisions daemonsets daemonsets/status deployments "
+              "deployments/scale deployments/status replicasets replicasets/scale "
+              "replicasets/status statefulsets statefulsets/scale statefulsets/status", _READ),
+        _rule("autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status", _READ),
+        _rule("batch", "cronjobs cronjobs/status jobs jobs/status", _READ),
         _rule("extensions", "deployments deployments/scale", _READ),
+        _rule("policy", "poddisruptionbudgets poddisruptionbudgets/status", _READ),
+        _rule("networking.k8s.io", "ingresses ingresses/status networkpolicies", _READ),
         _rule("discovery.k8s.io", "endpointslices", _READ),
         _rule("events.k8s.io", "events", _READ),
         _rule("coordination.k8s.io", "leases", _READ),
+        _rule(_DRA, "resourceclaims resourceclaims/status resourceclaimtemplates", _READ),
     ],
     "system:aggregate-to-edit": [
-        _rule("core", "pods/attach pods/exec pods/portforward secrets", _READ),
+        _rule("core", "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy",
+              _READ),
         _rule("core", "serviceaccounts", "impersonate"),
-        _rule("core", "pods pods/attach pods/exec pods/portforward configmaps secrets services "
-              "serviceaccounts", _WRITE),
+        _rule("core", "configmaps persistentvolumeclaims pods pods/attach pods/exec "
+              "pods/portforward pods/proxy replicationcontrollers replicationcontrollers/scale "
+              "secrets serviceaccounts services services/proxy", _WRITE),
         _rule("core", "pods/eviction serviceaccounts/token", "create"),
         _rule("core events.k8s.io", "events", _WRITE),
-        _rule("apps", "deployments deployments/scale replicasets replicasets/scale", _WRITE),
+        _rule("apps", "daemonsets deployments deployments/scale replicasets replicasets/scale "
+              "statefulsets statefulsets/scale", _WRITE),
+        _rule("autoscaling", "horizontalpodautoscalers", _WRITE),
+        _rule("batch", "cronjobs jobs", _WRITE),
         _rule("extensions", "deployments deployments/scale", _WRITE),
+        _rule("policy", "poddisruptionbudgets", _WRITE),
+        _rule("networking.k8s.io", "ingresses networkpolicies", _WRITE),
         _rule("coordination.k8s.io", "leases", _WRITE),
+        _rule(_DRA, "resourceclaims resourceclaimtemplates", _WRITE),
     ],
     "system:aggregate-to-admin": [
         _rule("authorization.k8s.io", "localsubjectaccessreviews", "create"),
