@@ -23,12 +23,12 @@ def loopback_options(
         database=directory / "state.db", certificate=pair.certificate, key=pair.key, client_ca=ca,
         addresses=("127.0.0.1",), port=port, limits=limits,
     )  # fmt: skip
-    api_options = ApiOptions(
-        signing_key=authority.signing_key(),
-        issuer="https://kubernetes.default.svc",
-        public_url=f"https://127.0.0.1:{port}",
-        service_network=ipaddress.IPv4Network("10.96.0.0/16"),
-        node_tls=NodeTls(pair.certificate, pair.key, ca),
+    api_fields = {
+        "signing_key": authority.signing_key(),
+        "issuer": "https://kubernetes.default.svc",
+        "public_url": f"https://127.0.0.1:{port}",
+        "service_network": ipaddress.IPv4Network("10.96.0.0/16"),
+        "node_tls": NodeTls(pair.certificate, pair.key, ca),
         **more,
-    )
-    return server_options, api_options
+    }
+    return server_options, ApiOptions(**api_fields)

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -20,6 +21,7 @@ from moorage.api.logs import Log
 from moorage.apiserver.assembly import READINESS, Api, ApiOptions, assemble
 from moorage.apiserver.bootstrap import bootstrap
 from moorage.apiserver.compaction import keep_compacting, keep_expiring_events
+from moorage.apiserver.own_endpoints import write_own_endpoints
 from moorage.apiserver.pki import server_context
 from moorage.linux.descriptors import descriptor_limit
 from moorage.serving import Acceptor, Limits
@@ -77,6 +79,10 @@ class ApiServer:
                 self.api.objects,
                 service_ip=str(self._api_options.service_network[1]),
                 secure_port=self._options.port,
+            )
+            public = urlsplit(self._api_options.public_url)
+            await write_own_endpoints(
+                self.api.objects, public.hostname or "", public.port or self._options.port
             )
             self.api.ready.update(READINESS)
             log.info(

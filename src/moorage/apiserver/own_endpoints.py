@@ -1,0 +1,89 @@
+"""Endpoints and EndpointSlice `kubernetes` in `default`: where clients in the cluster find the API.
+
+Written at every start. Source: controlplane `reconcilers/endpointsadapter` of Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from moorage.api.errors import StatusError
+from moorage.api.logs import Log
+from moorage.registry.kind import Kind, Obj
+from moorage.registry.kinds.endpoints import ENDPOINTS
+from moorage.registry.kinds.endpointslice import ENDPOINT_SLICE
+from moorage.registry.objects import Objects
+from moorage.registry.request import SYSTEM_MASTERS, Request, User
+
+_NAMESPACE, _NAME = "default", "kubernetes"
+_USER = User(name="system:apiserver", groups=(SYSTEM_MASTERS,))
+
+log = Log(__name__)
+
+
+async def write_own_endpoints(objects: Objects, address: str, port: int) -> None:
+    """Bring both objects to the address and port of this server.
+
+    Endpoints cannot have loopback addresses: a server without any other keeps neither. A refusal is
+    logged; the server works without them.
+    """
+    if not _is_reachable(address):
+        return
+    for kind, wanted in (
+        (ENDPOINTS, _endpoints(address, port)),
+        (ENDPOINT_SLICE, _endpoint_slice(address, port)),
+    ):
+        try:
+            await _write(objects, kind, wanted)
+        except StatusError as error:
+            log.warning("own endpoints not written", kind=kind.name, error=error)
+
+
+def _is_reachable(address: str) -> bool:
+    try:
+        return not ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+async def _write(objects: Objects, kind: Kind, wanted: Obj) -> None:
+    request = Request(user=_USER, user_agent="apiserver/bootstrap")
+    kind.strategy.default(wanted)
+    if objects.find(kind, _NAMESPACE, _NAME) is None:
+        await objects.create(request, kind, kind.storage, _NAMESPACE, wanted)
+        return
+
+    def make_new(old: Obj | None) -> Obj:
+        assert old is not None
+        labels = {**old["metadata"].get("labels", {}), **wanted["metadata"]["labels"]}
+        return {**wanted, "metadata": {**old["metadata"], "labels": labels}}
+
+    await objects.update(request, kind, kind.storage, _NAMESPACE, _NAME, make_new)
+
+
+def _endpoints(address: str, port: int) -> Obj:
+    return {
+        "metadata": {
+            "name": _NAME,
+            "namespace": _NAMESPACE,
+            "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
+        },
+        "subsets": [{"addresses": [{"ip": address}], "ports": [_port(port)]}],
+    }
+
+
+def _endpoint_slice(address: str, port: int) -> Obj:
+    return {
+        "metadata": {
+            "name": _NAME,
+            "namespace": _NAMESPACE,
+            "labels": {"kubernetes.io/service-name": _NAME},
+        },
+        "addressType": "IPv6" if ":" in address else "IPv4",
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        "ports": [_port(port)],
+    }
+
+
+def _port(port: int) -> Obj:
+    return {"name": "https", "port": port, "protocol": "TCP"}
