@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from moorage.apiserver.assembly import ApiOptions
-from moorage.apiserver.connect import NodeTls
+from moorage.apiserver.node_agents import NodeTls
 from moorage.apiserver.server import ServerOptions
 from moorage.cluster.certificates import Authority, Subject
 from moorage.serving import Limits

@@ -19,7 +19,7 @@ import pytest
 
 from moorage.api.errors import StatusError
 from moorage.api.host_ports import Listener
-from moorage.apiserver.connect import NodeTls
+from moorage.apiserver.node_agents import NodeTls
 from moorage.client.rest import UnreachableError
 from moorage.cluster import readiness
 from moorage.cluster.credentials import Credentials

@@ -39,16 +39,18 @@ from moorage.apiserver.authentication import Authenticator, TokenSigner, TokenVe
 from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.authorization import Authorizer, NodeAuthorizer
 from moorage.apiserver.bodies import BodyLimits
-from moorage.apiserver.connect import Connect, NodeTls
+from moorage.apiserver.connect import Connect
 from moorage.apiserver.custom_resources import CustomResources
 from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.discovery import DiscoveryHandler
 from moorage.apiserver.handler import Handler, Page, Subresources
 from moorage.apiserver.health import Health, version_reply
+from moorage.apiserver.node_agents import NodeTls
 from moorage.apiserver.oidc import IssuerPages
 from moorage.apiserver.openapi import OpenApiPages
 from moorage.apiserver.patching import Patcher
 from moorage.apiserver.pki import load_signing_key
+from moorage.apiserver.proxy import Proxy
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.reviews import Reviews
 from moorage.apiserver.slots import SlotLimits
@@ -124,6 +126,7 @@ class Api:
     objects: Objects
     cache: WatchCache[Stored]
     connect: Connect
+    proxy: Proxy
     worker: Worker
     custom: CustomResources
     ready: set[str]
@@ -172,6 +175,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     patcher = Patcher(codec, worker, objects, ownership)
     decoder = BodyDecoder(codec, worker)
     connect = Connect(objects, options.node_tls)
+    proxy = Proxy(objects, options.node_tls)
     ready: set[str] = set()
     handler = Handler(
         resource_map=resource_map,
@@ -190,6 +194,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
             ScaleSubresource(decoder, objects, patcher),
             TokenSubresource(decoder, objects, admission, signer, _bindable()),
             connect,
+            proxy,
         ),
         pages=_pages(ready, signer, options, resource_map, objects),
         slots=options.slots,
@@ -204,7 +209,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         clock=clock,
     )
     store.listen(custom.on_changes)
-    return Api(handler, objects, cache, connect, worker, custom, ready)
+    return Api(handler, objects, cache, connect, proxy, worker, custom, ready)
 
 
 class _Readers:
@@ -297,6 +302,7 @@ def _subresources(
     scale: ScaleSubresource,
     tokens: TokenSubresource,
     connect: Connect,
+    proxy: Proxy,
 ) -> Subresources:
     def update_as(subresource: str):  # type: ignore[no-untyped-def]
         return lambda call: resources.update(call, subresource)
@@ -318,6 +324,9 @@ def _subresources(
         for verb in ("get", "create"):
             own["pods", stream, verb] = connect.stream
     shared = {
+        **{
+            ("proxy", verb): proxy.answer for verb in ("create", "delete", "get", "patch", "update")
+        },
         ("status", "get"): resources.get,
         ("status", "update"): update_as("status"),
         ("status", "patch"): patch_as("status"),

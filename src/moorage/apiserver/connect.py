@@ -19,7 +19,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
@@ -34,6 +33,7 @@ from moorage.api.errors import (
     StatusError,
 )
 from moorage.apiserver.call import Call
+from moorage.apiserver.node_agents import NodeTls, agent_url
 from moorage.apiserver.replies import TEXT, Reply
 from moorage.apiserver.routing import is_true
 from moorage.apiserver.slots import share_of
@@ -70,21 +70,6 @@ _LOG_OPTIONS = (
     "stream",
 )  # fmt: skip
 _CONNECT_S = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class NodeTls:
-    """Mutual TLS with node agents. Paths are of PEM files."""
-
-    certificate: Path
-    key: Path
-    authority: Path
-
-    def context(self) -> ssl.SSLContext:
-        """Return the client context. Raises OSError for files that are missing or unusable."""
-        context = ssl.create_default_context(cafile=str(self.authority))
-        context.load_cert_chain(self.certificate, self.key)
-        return context
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,26 +208,7 @@ class Connect:
             raise InternalError.of(f"node {node_name!r} of the pod does not exist") from error
         meta = pod["metadata"]
         path = f"{quote(meta['namespace'])}/{quote(meta['name'])}"
-        return _Place(_agent_url(node), path, quote(container))
-
-
-def _agent_url(node: Obj) -> str:
-    """Return the URL of the node agent. Raises InternalError when the node reports none."""
-    status, name = node.get("status", {}), node["metadata"]["name"]
-    by_type = {
-        address_entry["type"]: address_entry["address"]
-        for address_entry in reversed(status.get("addresses", ()))
-    }
-    address = by_type.get("InternalIP") or by_type.get("ExternalIP") or by_type.get("Hostname")
-    port = status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port", 0)
-    if not address:
-        raise InternalError.of(f"no preferred addresses found; known addresses: {list(by_type)}")
-    if not port:
-        raise InternalError.of(
-            f"the agent of node {name!r} has no endpoint (status.daemonEndpoints is empty)"
-        )
-    host = f"[{address}]" if ":" in address else address
-    return f"https://{host}:{port}"
+        return _Place(agent_url(node), path, quote(container))
 
 
 def _containers(pod: Obj) -> list[str]:

@@ -89,6 +89,8 @@ def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
         if target.is_watch or (not target.name and is_true(query, "watch")):
             return "watch"
         return "get" if target.name else "list"
+    if method == "HEAD" and target.subresource == "proxy":
+        return "get"
     verb = _WRITE_VERBS.get(method, "")
     if verb == "delete" and not target.name:
         return "deletecollection"

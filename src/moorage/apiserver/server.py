@@ -74,6 +74,7 @@ class ApiServer:
             await self.api.cache.load()
             self.api.custom.load()
             await stack.enter_async_context(self.api.connect)
+            await stack.enter_async_context(self.api.proxy)
             await self._listen(stack)
             await bootstrap(
                 self.api.objects,

@@ -1,8 +1,8 @@
 """Request slots: the limits on concurrent requests, in total and per user.
 
 A request takes its slot when its body is complete, so slow clients hold none, and streams (watch,
-exec, attach, port-forward, log) never take one. System requests are exempt: no load from pods can
-keep nodes from reporting or controllers from working. Source: kube-apiserver
+exec, attach, port-forward, proxy, log) never take one. System requests are exempt: no load from
+pods can keep nodes from reporting or controllers from working. Source: kube-apiserver
 `--max-requests-inflight`, `--max-mutating-requests-inflight`, `WithMaxInFlightLimit`; the bootstrap
 flow schemas `exempt`, `system-nodes`, `kube-controller-manager`, `kube-scheduler`.
 """
@@ -17,7 +17,7 @@ from moorage.serving import Budget
 _READ_VERBS = frozenset({"get", "list", "watch"})
 _EXEMPT_GROUPS = frozenset({"system:masters", "system:nodes"})
 _EXEMPT_USERS = frozenset({"system:kube-controller-manager", "system:kube-scheduler"})
-_STREAMS = frozenset({"exec", "attach", "portforward", "log"})
+_STREAMS = frozenset({"exec", "attach", "portforward", "proxy", "log"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

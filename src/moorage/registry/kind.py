@@ -21,6 +21,7 @@ Convert = Callable[[Obj], Obj]
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS_VERBS = ("get", "patch", "update")
+PROXY_VERBS = ("create", "delete", "get", "patch", "update")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +254,11 @@ def scale_subresource() -> dict[str, Subresource]:
             type="io.k8s.api.autoscaling.v1.Scale",
         )
     }
+
+
+def proxy_subresource(options_kind: str) -> dict[str, Subresource]:
+    """Return the `/proxy` subresource, whose options have that kind."""
+    return {"proxy": Subresource(verbs=PROXY_VERBS, kind=options_kind)}
 
 
 def get_spec(obj: Obj) -> object:

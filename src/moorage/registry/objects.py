@@ -112,6 +112,10 @@ class Objects:
     def find(self, kind: Kind, namespace: str, name: str) -> Stored | None:
         return self._cache.get(kind.key(namespace, name))
 
+    def scan(self, kind: Kind, namespace: str) -> list[Stored]:
+        """Return the present objects of a namespace, of all for `""`, in the order of keys."""
+        return self._cache.scan(kind.prefix(namespace))
+
     def get(self, kind: Kind, namespace: str, name: str) -> Stored:
         """Return the present object. Raises NotFoundError, or InternalError if it is damaged."""
         item = self.find(kind, namespace, name)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from moorage.api.host_ports import Listener
 from moorage.apiserver.assembly import ApiOptions
-from moorage.apiserver.connect import NodeTls
+from moorage.apiserver.node_agents import NodeTls
 from moorage.apiserver.server import ApiServer, ServerOptions
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine_ports import engine_listeners, engine_process

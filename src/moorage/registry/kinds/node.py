@@ -18,6 +18,7 @@ from moorage.registry.kind import (
     SelectableField,
     Served,
     Strategy,
+    proxy_subresource,
     status_subresource,
 )
 from moorage.registry.preparation import keep_spec, keep_status
@@ -221,5 +222,5 @@ NODE = Kind(
     ),
     printer=_PRINTER,
     selectable=(SelectableField("spec.unschedulable", ("spec", "unschedulable"), "false"),),
-    subresources=status_subresource(),
+    subresources={**proxy_subresource("NodeProxyOptions"), **status_subresource()},
 )

@@ -28,7 +28,7 @@ _ACTIONS = {
 }
 _VERB_ACTIONS = {"create": "post", "update": "put", "deletecollection": "deletecollection"}
 _ON_COLLECTION = frozenset({"list", "create", "deletecollection"})
-_CONNECT = frozenset({"exec", "attach", "portforward"})
+_CONNECT = frozenset({"exec", "attach", "portforward", "proxy"})
 
 # name → (type, description)
 _PARAMETERS = {
@@ -59,6 +59,7 @@ _PARAMETERS = {
     "stderr": ("boolean", "Connect standard error."),
     "tty": ("boolean", "Give the command a terminal."),
     "ports": ("array", "The ports to forward."),
+    "path": ("string", "The path to ask for."),
     "follow": ("boolean", "Go on as the log grows."),
     "previous": ("boolean", "The log of the container before the last restart."),
     "sinceSeconds": ("integer", "Only what is not older than that."),
@@ -85,6 +86,7 @@ _OF_PART = {
     "exec": ("command", "container", "stdin", "stdout", "stderr", "tty"),
     "attach": ("container", "stdin", "stdout", "stderr", "tty"),
     "portforward": ("ports",),
+    "proxy": ("path",),
     "log": (
         "container", "follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines",
         "limitBytes",

@@ -12,6 +12,7 @@ from moorage.registry.kind import (
     Strategy,
     Subresource,
     get_spec,
+    proxy_subresource,
     status_subresource,
 )
 from moorage.registry.kinds.pod.columns import PRINTER
@@ -103,5 +104,6 @@ POD = Kind(
         "exec": Subresource(verbs=_CONNECT, kind="PodExecOptions"),
         "log": Subresource(verbs=("get",)),
         "portforward": Subresource(verbs=_CONNECT, kind="PodPortForwardOptions"),
+        **proxy_subresource("PodProxyOptions"),
     },
 )

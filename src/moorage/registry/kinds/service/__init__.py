@@ -10,6 +10,7 @@ from moorage.registry.kind import (
     SelectableField,
     Served,
     Strategy,
+    proxy_subresource,
     status_subresource,
 )
 from moorage.registry.kinds.service.columns import PRINTER
@@ -63,5 +64,5 @@ SERVICE = Kind(
         SelectableField("spec.clusterIP", ("spec", "clusterIP")),
         SelectableField("spec.type", ("spec", "type")),
     ),
-    subresources=status_subresource(),
+    subresources={**proxy_subresource("ServiceProxyOptions"), **status_subresource()},
 )

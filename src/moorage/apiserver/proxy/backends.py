@@ -1,0 +1,175 @@
+"""Proxy backends: the server that the name in a `/proxy` path means.
+
+A name is `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`. Only addresses outside of loopback, link-local
+and multicast ranges are permitted, and behind a service only those of its pods: writers of statuses
+and of EndpointSlices must not reach other servers through the API server. Source:
+`ResourceLocation` of the pod, service and node registries of Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from moorage.api.errors import BadRequestError, UnavailableError
+from moorage.registry.kind import Kind, Obj
+from moorage.registry.kinds.endpointslice import ENDPOINT_SLICE
+from moorage.registry.kinds.node import NODE
+from moorage.registry.kinds.pod import POD
+from moorage.registry.kinds.service import SERVICE
+from moorage.registry.stored import Stored
+
+_SCHEMES = ("", "http", "https")
+_SERVICE_NAME = "kubernetes.io/service-name"
+
+
+class Reader(Protocol):
+    """The stored objects, as `registry.objects.Objects` has them."""
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Stored | None: ...
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Stored: ...
+
+    def scan(self, kind: Kind, namespace: str) -> list[Stored]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A server: `authority` is `HOST:PORT`. `is_agent`: a node agent, with mutual TLS."""
+
+    scheme: str
+    authority: str
+    is_agent: bool = False
+
+
+def pod_backend(objects: Reader, namespace: str, text: str) -> Backend:
+    """Return the server in a pod; without a port the first that a container declares.
+
+    Raises BadRequestError and NotFoundError.
+    """
+    scheme, name, port = _parts("pod", text)
+    pod = objects.get(POD, namespace, name).obj
+    if not port:
+        port = next((str(entry["containerPort"]) for entry in _declared_ports(pod)), "")
+    addresses = _pod_addresses(pod)
+    return Backend(scheme, _authority(addresses[0] if addresses else "", port))
+
+
+def _declared_ports(pod: Obj) -> Iterator[Obj]:
+    for container in pod["spec"]["containers"]:
+        yield from container.get("ports", ())
+
+
+def _pod_addresses(pod: Obj) -> list[str]:
+    status = pod.get("status", {})
+    return [entry["ip"] for entry in status.get("podIPs", ())] or [status.get("podIP", "")]
+
+
+def service_backend(objects: Reader, namespace: str, text: str) -> Backend:
+    """Return one of the ready pods of a service, at random.
+
+    Raises BadRequestError, NotFoundError, and UnavailableError without a port or a ready pod.
+    """
+    scheme, name, port = _parts("service", text)
+    if port.isdecimal():
+        port = _port_name(objects.get(SERVICE, namespace, name).obj, int(port))
+    found = [
+        Backend(scheme, _authority(address, str(number)))
+        for address, number in _endpoints(objects, namespace, name, port)
+    ]
+    if not found:
+        raise UnavailableError(f'no endpoints available for service "{name}"')
+    return random.choice(found)
+
+
+def _port_name(service: Obj, number: int) -> str:
+    for port in service["spec"].get("ports", ()):
+        if port["port"] == number:
+            name: str = port.get("name", "")
+            return name
+    name = service["metadata"]["name"]
+    raise UnavailableError(f'no service port {number} found for service "{name}"')
+
+
+def _endpoints(
+    objects: Reader, namespace: str, service: str, port: str
+) -> Iterator[tuple[str, int]]:
+    """Yield address and number of the named port of each ready pod of a service."""
+    for item in objects.scan(ENDPOINT_SLICE, namespace):
+        if item.labels.get(_SERVICE_NAME) != service:
+            continue
+        slice_ = item.obj
+        numbers = [
+            entry["port"]
+            for entry in slice_.get("ports") or ()
+            if (entry.get("name") or "") == port and entry.get("port")
+        ]
+        for endpoint in slice_.get("endpoints") or () if numbers else ():
+            is_ready = (endpoint.get("conditions") or {}).get("ready") is not False
+            if is_ready and _is_of_pod(objects, namespace, endpoint):
+                yield endpoint["addresses"][0], numbers[0]
+
+
+def _is_of_pod(objects: Reader, namespace: str, endpoint: Obj) -> bool:
+    target = endpoint.get("targetRef") or {}
+    if target.get("namespace") != namespace or not target.get("name"):
+        return False
+    pod = objects.find(POD, namespace, target["name"])
+    return pod is not None and endpoint["addresses"][0] in _pod_addresses(pod.obj)
+
+
+def node_backend(text: str, agent: str) -> Backend:
+    """Return the agent of a node, or another port of the node's address.
+
+    `agent` is the `https://HOST:PORT` of the agent. Raises BadRequestError.
+    """
+    scheme, _, port = _parts("node", text)
+    authority = agent.removeprefix("https://")
+    host, _, agent_port = authority.rpartition(":")
+    if port in ("", agent_port):
+        return Backend("https", authority, is_agent=True)
+    return Backend(scheme, _authority(host.strip("[]"), port))
+
+
+def node_of(objects: Reader, text: str) -> Obj:
+    """Return the node that a name in a path means. Raises BadRequestError, NotFoundError."""
+    _, name, _ = _parts("node", text)
+    return objects.get(NODE, "", name).obj
+
+
+def _parts(what: str, text: str) -> tuple[str, str, str]:
+    """Return scheme, name and port of a name in a path. Raises BadRequestError."""
+    parts = text.split(":")
+    if len(parts) == 1:
+        parts = ["", *parts, ""]
+    elif len(parts) == 2:
+        parts = ["", *parts]
+    if len(parts) != 3 or not parts[1] or parts[0] not in _SCHEMES:
+        raise BadRequestError(f'invalid {what} request "{text}"')
+    scheme, name, port = parts
+    return scheme or "http", name, port
+
+
+def _authority(address: str, port: str) -> str:
+    _check_address(address)
+    host = f"[{address}]" if ":" in address else address
+    return f"{host}:{port}" if port else host
+
+
+def _check_address(text: str) -> None:
+    """Raise BadRequestError unless an address is global unicast."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError as error:
+        raise BadRequestError("address not allowed") from error
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    is_limited = address == ipaddress.ip_address("255.255.255.255")
+    if (
+        address.is_loopback or address.is_link_local or address.is_multicast
+        or address.is_unspecified or is_limited
+    ):  # fmt: skip
+        raise BadRequestError("address not allowed")

@@ -1,0 +1,244 @@
+"""Proxy: passes a request on to its backend and the answer back, upgraded connections too.
+
+The caller's credentials stay here. Links inside HTML pages are not rewritten, redirects are.
+Source: apimachinery `util/proxy` of Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Self
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict
+from yarl import URL
+
+from moorage.api.errors import BadRequestError, UnavailableError
+from moorage.apiserver.call import Call
+from moorage.apiserver.node_agents import NodeTls, agent_url
+from moorage.apiserver.proxy.backends import (
+    Backend,
+    node_backend,
+    node_of,
+    pod_backend,
+    service_backend,
+)
+from moorage.apiserver.replies import TEXT, Reply
+from moorage.registry.objects import Objects
+from moorage.streaming.deadlines import Deadlines
+from moorage.streaming.dial import Refused, Upstream, dial
+from moorage.streaming.pipe import join
+from moorage.streaming.takeover import HandledResponse, take_over
+from moorage.streaming.upgrade import SUBPROTOCOL, AnswerHead, offered_subprotocols, upgrade_of
+
+_CONNECT_S = 30.0
+_HOP_BY_HOP = frozenset({
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
+    "te", "trailer", "transfer-encoding", "upgrade",
+})  # fmt: skip
+_KEPT_BACK = frozenset({"authorization", "expect", "sec-websocket-protocol"})
+_KEPT_BACK_PREFIXES = ("impersonate-", "x-remote-")
+_CORS = frozenset({
+    "access-control-allow-credentials", "access-control-allow-headers",
+    "access-control-allow-methods", "access-control-allow-origin",
+})  # fmt: skip
+"""Headers of answers that would open the API server to pages of other origins."""
+
+_DECLARED = (
+    "User-Agent", "Accept", "Accept-Encoding", "Content-Type",
+)  # fmt: skip
+"""Headers that the HTTP library would add if the caller has none."""
+
+
+class Proxy:
+    """Serves `/proxy` of nodes, pods and services. `async with` holds the connections."""
+
+    def __init__(
+        self, objects: Objects, node_tls: NodeTls, deadlines: Deadlines | None = None
+    ) -> None:
+        self._objects = objects
+        self._node_tls = node_tls
+        self._deadlines = deadlines or Deadlines()
+        self._agents: ssl.SSLContext
+        self._others: ssl.SSLContext
+        self._http: aiohttp.ClientSession
+
+    async def __aenter__(self) -> Self:
+        self._agents = self._node_tls.context()
+        # As upstream: no authority vouches for the certificates of pods.
+        self._others = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._others.check_hostname = False
+        self._others.verify_mode = ssl.CERT_NONE
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
+            auto_decompress=False,
+            skip_auto_headers=_DECLARED,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.close()
+
+    async def answer(self, call: Call) -> Reply | web.StreamResponse:
+        """Pass a request on. Raises UnavailableError when the backend does not answer."""
+        prefix, path = divide(call)
+        if not path and call.http.method in ("GET", "HEAD"):
+            return _to_directory(call)
+        backend = self._backend(call)
+        if protocol := upgrade_of(call.http):
+            return await self._upgraded(call, backend, path, protocol)
+        return await self._forwarded(call, backend, prefix, path)
+
+    def _backend(self, call: Call) -> Backend:
+        name, namespace = call.target.name, call.target.namespace
+        match call.kind.plural:
+            case "pods":
+                return pod_backend(self._objects, namespace, name)
+            case "services":
+                return service_backend(self._objects, namespace, name)
+            case _:
+                return node_backend(name, agent_url(node_of(self._objects, name)))
+
+    def _tls(self, backend: Backend) -> ssl.SSLContext:
+        return self._agents if backend.is_agent else self._others
+
+    async def _forwarded(
+        self, call: Call, backend: Backend, prefix: str, path: str
+    ) -> web.StreamResponse:
+        http = call.http
+        headers = CIMultiDict(_request_headers(call, prefix + path))
+        headers["Host"] = http.host
+        try:
+            async with self._http.request(
+                http.method,
+                URL(_url(call, backend, path), encoded=True),
+                headers=headers,
+                data=http.content if http.can_read_body else None,
+                allow_redirects=False,
+                ssl=self._tls(backend),
+            ) as answer:
+                return await _copied(call, answer, backend, prefix)
+        except aiohttp.ClientConnectionResetError as error:
+            raise ConnectionResetError(f"the proxied connection broke: {error}") from error
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise UnavailableError(
+                f"error trying to reach service: {error or type(error).__name__}"
+            ) from error
+
+    async def _upgraded(
+        self, call: Call, backend: Backend, path: str, protocol: str
+    ) -> Reply | web.StreamResponse:
+        url = _url(call, backend, path)
+        lines = [
+            (name, value)
+            for name, value in _request_headers(call, call.target.path)
+            if name.lower() != "content-length"
+        ]
+        if subprotocols := offered_subprotocols(call.http):
+            lines.append((SUBPROTOCOL, ", ".join(subprotocols)))
+        upstream = Upstream(url=url, ssl=self._tls(backend))
+        try:
+            async with dial(upstream, call.http.method, protocol, lines, self._deadlines) as answer:
+                if isinstance(answer, Refused):
+                    content_type = answer.head.headers.get("Content-Type", TEXT)
+                    return Reply(answer.body, answer.head.status, content_type)
+                client = await take_over(call.http, protocol, _switching_headers(answer.head))
+                async with client:
+                    await join(client, answer.connection, self._deadlines)
+        except OSError as error:
+            raise ConnectionResetError(f"the stream broke: {str(error) or 'timed out'}") from error
+        return HandledResponse()
+
+
+def divide(call: Call) -> tuple[str, str]:
+    """Return the path up to and with `/proxy`, and the rest as the client escaped it.
+
+    Raises BadRequestError if a part before the rest has an escaped slash.
+    """
+    parts = call.http.rel_url.raw_path.split("/")
+    named = [index for index, part in enumerate(parts) if part]
+    count = 7 if call.target.namespace else 5
+    if len(named) < count or parts[named[count - 1]] != call.target.subresource:
+        raise BadRequestError("the path's parts up to the subresource must not be escaped")
+    end = named[count - 1] + 1
+    return "/".join(parts[:end]), "/".join(["", *parts[end:]])
+
+
+def _to_directory(call: Call) -> Reply:
+    """Return the redirect to the same path with a slash, against which pages name their links."""
+    url = call.http.rel_url
+    location = f"{url.raw_path}/" + (f"?{url.raw_query_string}" if url.raw_query_string else "")
+    return Reply(b"", HTTPStatus.MOVED_PERMANENTLY, TEXT, {"Location": location})
+
+
+def _url(call: Call, backend: Backend, path: str) -> str:
+    query = call.http.rel_url.raw_query_string
+    return f"{backend.scheme}://{backend.authority}{path or '/'}" + (f"?{query}" if query else "")
+
+
+def _request_headers(call: Call, uri: str) -> Iterator[tuple[str, str]]:
+    """Yield the headers to pass on: neither those of this connection nor credentials."""
+    http = call.http
+    named = {
+        name.strip().lower()
+        for line in http.headers.getall("Connection", ())
+        for name in line.split(",")
+    }
+    forwarded_for = []
+    for name, value in http.headers.items():
+        lower = name.lower()
+        if lower == "x-forwarded-for":
+            forwarded_for.append(value)
+        elif not (
+            lower in _HOP_BY_HOP or lower in named or lower in _KEPT_BACK or lower == "host"
+            or lower.startswith(_KEPT_BACK_PREFIXES)
+        ):  # fmt: skip
+            yield name, value
+    peer = http.transport.get_extra_info("peername") if http.transport else None
+    yield "X-Forwarded-For", ", ".join([*forwarded_for, *([peer[0]] if peer else ())])
+    yield "X-Forwarded-Host", http.host
+    yield "X-Forwarded-Proto", http.scheme
+    yield "X-Forwarded-Uri", uri
+
+
+def _switching_headers(head: AnswerHead) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (name, value) for name, value in head.headers.items() if name.lower() not in _HOP_BY_HOP
+    )
+
+
+async def _copied(
+    call: Call, answer: aiohttp.ClientResponse, backend: Backend, prefix: str
+) -> web.StreamResponse:
+    """Copy a backend's answer to the client."""
+    response = web.StreamResponse(status=answer.status, reason=answer.reason)
+    for name, value in answer.headers.items():
+        if name.lower() not in _HOP_BY_HOP | _CORS:
+            response.headers.add(name, value)
+    if location := answer.headers.get("Location"):
+        response.headers["Location"] = moved(location, call.http, backend, prefix)
+    response.headers["Audit-Id"] = call.audit_id
+    await response.prepare(call.http)
+    async for piece in answer.content.iter_any():
+        await response.write(piece)
+    await response.write_eof()
+    return response
+
+
+def moved(location: str, http: web.BaseRequest, backend: Backend, prefix: str) -> str:
+    """Return a redirect's target as clients of the proxy reach it; other hosts' stay."""
+    try:
+        target = urlsplit(location)
+    except ValueError:
+        return location
+    is_other = target.netloc not in ("", backend.authority, http.host)
+    if is_other or not target.path.startswith("/"):
+        return location
+    path = target.path if target.path.startswith(prefix) else prefix + target.path
+    return urlunsplit(SplitResult(http.scheme, http.host, path, target.query, target.fragment))
