@@ -405,3 +405,25 @@ async def test_a_stream_without_an_upgrade_is_a_bad_request(cluster: Cluster) ->
     refused = await cluster.server.ask("POST", f"{PODS}/web/exec?command=sh&stdout=true")
     assert (refused.status, refused.json["message"]) == (400, "Upgrade request required")
     assert cluster.agent.heads == []
+
+
+async def test_a_spdy_stream_takes_no_websocket_protocol(cluster: Cluster) -> None:
+    await cluster.add_pod("web", phase="Running")
+    offered = "SPDY/3.1+portforward.k8s.io, v5.channel.k8s.io"
+    connection = cluster.connection("web/portforward", **{"Sec-WebSocket-Protocol": offered})
+    async with connection as (head, reader, writer):
+        assert head.startswith("HTTP/1.1 101 ")
+        assert f"Upgrade: {SPDY}" in head
+        writer.write(b"words")
+        assert await reader.readexactly(5) == b"WORDS"
+
+
+async def test_a_tunnel_carries_the_bytes_of_spdy(cluster: Cluster) -> None:
+    await cluster.add_pod("web", phase="Running")
+    tunnel = "SPDY/3.1+portforward.k8s.io"
+    async with cluster.log_socket("web/portforward?ports=80", tunnel) as websocket:
+        assert websocket.protocol == tunnel
+        await websocket.send_bytes(b"frames")
+        async with asyncio.timeout(20):
+            assert (await websocket.receive()).data == b"FRAMES"
+    assert cluster.agent.lines == ["POST /portForward/default/web?port=80"]

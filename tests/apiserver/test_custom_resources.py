@@ -343,6 +343,12 @@ async def test_fields_of_custom_resources_are_selected(server: Running, boxes: s
     )  # fmt: skip
 
 
+async def test_watches_are_not_in_yaml(server: Running) -> None:
+    refused = await server.ask("GET", f"{TABS}?watch=1", Accept="application/yaml")
+    assert refused.status == 406
+    assert "YAML cannot be streamed: watch in application/json" in refused.text
+
+
 async def test_watches_end_with_the_definition(server: Running) -> None:
     assert (await server.ask("POST", TABS, tab())).status == 201
     async with server.opened(f"{TABS}?watch=1") as watch:
@@ -457,6 +463,10 @@ async def test_definition_of_an_own_resource_is_not_established(server: Running)
     path = f"{CRDS}/runtimeclasses.node.k8s.io"
     answer = await until(server, path, lambda a: "conditions" in a.json.get("status", {}))
     assert {entry["status"] for entry in answer.json["status"]["conditions"]} == {"False"}
+    accepted = answer.json["status"]["conditions"][0]
+    assert (accepted["type"], accepted["reason"], accepted["message"]) == (
+        "NamesAccepted", "PluralConflict", '"runtimeclasses" is already in use'
+    )  # fmt: skip
     classes = "/apis/node.k8s.io/v1/runtimeclasses"
     made = await server.ask("POST", classes, {"metadata": {"name": "r"}, "handler": "h"})
     assert made.status == 201, made.text

@@ -468,3 +468,19 @@ def test_a_cpu_cgroup_is_made_with_those_above_it(tmp_path: Path) -> None:
 def test_a_process_enters_a_cpu_cgroup_that_is_there_alone(tmp_path: Path) -> None:
     with pytest.raises(CgroupError, match="failed to enter cgroup /pods/a"):
         enter_cpu_cgroup(trees.v1(tmp_path), "/pods/a", 7)
+
+
+@pytest.mark.parametrize(("code", "tries"), [(errno.ENOENT, 3), (errno.EACCES, 1)])
+def test_creation_is_tried_again_when_a_parent_has_gone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, tries: int
+) -> None:
+    tried: list[str] = []
+
+    def make(_: Cgroups, path: str) -> tuple[str, ...]:
+        tried.append(path)
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(cgroup_control, "_make", make)
+    with pytest.raises(CgroupError, match=os.strerror(code)):
+        make_cgroup(trees.v2(tmp_path), "/a")
+    assert tried == ["/a"] * tries

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux.process import Identity, Process, began, parent, state
+from moorage.linux.process import Identity, Process, began, has_terminal, parent, state
 from tests.descriptors import open_descriptors
 
 
@@ -135,3 +135,9 @@ def test_the_identity_of_what_has_ended_is_an_error(stranger: subprocess.Popen[b
     with pytest.raises(ProcessLookupError):
         _ = process.identity
     process.close()
+
+
+def test_a_process_that_has_ended_has_no_terminal() -> None:
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    assert not has_terminal(ended.pid)

@@ -23,6 +23,7 @@ from moorage.linux.trees import (
     disk_use,
     make_directories,
     make_directory,
+    remove_directories,
     remove_entry,
     remove_tree,
     walk,
@@ -521,3 +522,33 @@ def test_a_directory_that_the_kernel_keeps_is_named_once(
         remove_tree(tmp_path / "root")
     assert caught.value.filename == str(tmp_path / "root/inner")
     assert calls == ["inner", "root"]
+
+
+def test_directories_that_another_process_removes_meanwhile_are_no_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "root" / "a" / "b").mkdir(parents=True)
+    rmdir = os.rmdir
+
+    def twice(name: str, *, dir_fd: int | None = None) -> None:
+        rmdir(name, dir_fd=dir_fd)
+        if dir_fd is not None:
+            rmdir(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "rmdir", twice)
+    remove_directories(tmp_path / "root")
+    assert not (tmp_path / "root").exists()
+
+
+def test_a_directory_that_cannot_be_read_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "root" / "a").mkdir(parents=True)
+
+    def scandir(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        remove_tree(tmp_path / "root")
+    assert caught.value.filename == f"{tmp_path}/root/."

@@ -150,3 +150,9 @@ async def test_a_node_asks_for_its_pods_audiences_only(server: Running) -> None:
 
 async def test_others_are_not_held_to_the_pods_audiences(server: Running) -> None:
     assert (await request(server, audiences=["bank", "vault"])).status == 201
+
+
+async def test_options_are_those_of_a_creation(server: Running) -> None:
+    refused = await server.ask("POST", f"{ACCOUNTS}/sa/token?fieldValidation=Loud", {})
+    assert refused.status == 422
+    assert "CreateOptions.meta.k8s.io" in refused.json["message"]
