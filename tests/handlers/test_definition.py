@@ -131,6 +131,12 @@ WRONG = {
         "it is not TOML: Expected '=' after a key in a key/value pair",
         "write `key = value` lines",
     ),
+    "TOML that ends too soon": (
+        LEAST + "annotations = [\n\n",
+        5,
+        "it is not TOML: Invalid value (at end of document)",
+        "write `key = value` lines",
+    ),
     "no text": (b"\n\xff", 2, "it is not UTF-8 text", "write it again"),
     "a relative profile": (
         LEAST + 'default_seccomp = "profile.json"\n',

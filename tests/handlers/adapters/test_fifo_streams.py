@@ -161,6 +161,19 @@ async def test_a_log_is_reopened_at_a_lines_end_or_after_a_while(
     output.close()
 
 
+async def test_a_log_at_a_lines_end_is_reopened_at_once(
+    pipes: dict[int, Path], writer: int, tmp_path: Path
+) -> None:
+    output = ProcessOutput(outputs(pipes), log_of(tmp_path))
+    queue = output.attach()
+    os.write(writer, b"line\n")
+    await queue.read()
+    (tmp_path / "log").rename(tmp_path / "old")
+    await output.reopen_log()
+    assert (tmp_path / "log").read_text() == ""
+    output.close()
+
+
 async def test_input_waits_for_its_reader_and_is_refused_without_one(
     pipes: dict[int, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

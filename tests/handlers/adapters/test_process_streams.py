@@ -38,8 +38,10 @@ async def test_output_comes_with_its_descriptor_until_both_have_ended() -> None:
     await pipes.end_input()
     assert os.read(ends.stdin, 10) == b""
     ends.close()
+    outputs = tuple(pipes._open)
     assert await pipes.read() is None
     assert await pipes.read() is None
+    assert not any(is_open(descriptor) for descriptor in outputs)
     pipes.close()
 
 
@@ -80,6 +82,9 @@ async def test_more_than_a_pipe_holds_is_written_as_it_is_read() -> None:
             result += os.read(ends.stdin, 1 << 20)
     await writing
     assert result == data
+    assert pipes._stdin is not None
+    # The loop no longer waits for the pipe.
+    assert not asyncio.get_running_loop().remove_writer(pipes._stdin)
     pipes.close()
     ends.close()
 

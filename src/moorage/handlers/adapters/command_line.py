@@ -45,7 +45,7 @@ class CommandLine:
         """
         log = self._scratch / f"{secrets.token_hex(8)}.log"
         printed = os.memfd_create("output")
-        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        nothing = os.open(os.devnull, os.O_RDONLY)
         try:
             status = await self._status(words, log, streams or (nothing, printed, printed))
             message = os.pread(printed, _MOST_PRINTED_BYTES, 0).decode(errors="replace")

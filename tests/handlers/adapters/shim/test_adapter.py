@@ -513,6 +513,15 @@ async def test_a_shim_that_cannot_start_leaves_nothing(shims: Shims, tmp_path: P
     assert not TaskDirectory(task.bundle).path.exists()
 
 
+async def test_an_event_socket_that_cannot_be_made_is_named(shims: Shims) -> None:
+    task = shims.task("true")
+    async with open_adapter(shims.root, "runc") as adapter:
+        (shims.root / "events").mkdir()
+        with pytest.raises(AdapterError, match=f"^{shims.root}/events: "):
+            await adapter.create(task)
+    assert not TaskDirectory(task.bundle).path.exists()
+
+
 async def test_a_runtime_that_is_not_found_is_refused_before_a_shim_starts(
     shims: Shims, tmp_path: Path
 ) -> None:
