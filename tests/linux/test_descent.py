@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,3 +176,10 @@ def test_a_level_that_was_moved_up_is_not_taken_for_a_level_of_the_way(
         assert place.leave() is None
         assert place.names == ("d0", "d1")
         assert os.fstat(place.directory).st_ino == top.stat().st_ino
+
+
+def test_a_kernel_without_mount_ids_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "open", lambda *_: io.BytesIO(b"pos:\t0\n"), raising=False)
+    with pytest.raises(OSError, match="the kernel does not report mount ids") as caught:
+        module.mount_id(0)
+    assert caught.value.errno == errno.ENOSYS

@@ -1,0 +1,79 @@
+"""Cgroups that are removed when the last process has gone, and what is said when none goes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.linux import cgroup_removal
+from moorage.linux.cgroup_removal import (
+    CgroupBusyError,
+    kill_and_remove_cgroup,
+    kill_cgroup,
+    remove_released_cgroup,
+)
+from tests import cgroup_trees as trees
+
+
+class StuckProcess:
+    """A process that SIGKILL does not end."""
+
+    pid = 4711
+
+    def __init__(self) -> None:
+        self.closed = asyncio.Event()
+
+    async def ended(self) -> None:
+        await asyncio.Event().wait()
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+async def test_a_cgroup_that_stays_is_named_with_the_reason(tmp_path: Path) -> None:
+    trees.write(tmp_path / "pods/a", {"held": ""})
+    with pytest.raises(CgroupBusyError) as caught:
+        await remove_released_cgroup(trees.v2(tmp_path), "/pods/a", 2)
+    message = str(caught.value)
+    assert "cgroup /pods/a is not removed after 2 s: " in message
+    assert "Directory not empty" in message
+
+
+async def test_an_absent_cgroup_is_no_error(tmp_path: Path) -> None:
+    await remove_released_cgroup(trees.v2(tmp_path), "/pods/a", 5)
+    await kill_and_remove_cgroup(trees.v2(tmp_path), "/pods/a", 5)
+
+
+async def test_processes_that_do_not_end_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stuck = StuckProcess()
+    monkeypatch.setattr(cgroup_removal, "kill_processes", lambda *_: (stuck,))
+    with pytest.raises(CgroupBusyError) as caught:
+        await kill_cgroup(trees.v2(tmp_path), "/pods/a", 2)
+    assert str(caught.value).endswith(
+        "cgroup /pods/a is not empty after 2 s: SIGKILL did not end the processes 4711"
+    )
+    assert stuck.closed.is_set()
+
+
+async def test_a_kernel_that_does_not_respond(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    responds = threading.Event()
+
+    def kill(*_: Any) -> tuple[StuckProcess, ...]:
+        responds.wait()
+        return (late,)
+
+    late = StuckProcess()
+    monkeypatch.setattr(cgroup_removal, "kill_processes", kill)
+    with pytest.raises(CgroupBusyError, match="the kernel does not respond"):
+        await kill_cgroup(trees.v2(tmp_path), "/pods/a", 0.05)
+    responds.set()
+    async with asyncio.timeout(20):
+        await late.closed.wait()
