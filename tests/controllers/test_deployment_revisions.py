@@ -14,7 +14,7 @@ from moorage.controllers.deployments.revisions import (
     next_revision,
 )
 from moorage.controllers.deployments.set_requests import new_set, with_collision
-from moorage.controllers.deployments.templates import (
+from moorage.controllers.templates import (
     HASH_LABEL,
     is_same_template,
     template_hash,

@@ -3,9 +3,11 @@ from __future__ import annotations
 import msgspec
 
 from moorage.api.workloads import ReplicaSet
-from moorage.controllers.replicasets.pod_requests import pod_of
-from moorage.controllers.replicasets.status import next_available_s, observed_status
-from tests.controllers.objects import NOW, pod, replica_set
+from moorage.client.resources import REPLICA_SETS
+from moorage.controllers.pod_requests import pod_of
+from moorage.controllers.pods import next_available_s
+from moorage.controllers.replicasets.status import observed_status
+from tests.controllers.objects import NOW, TEMPLATE, pod, replica_set
 
 
 def asking(replicas: int, min_ready_s: int = 0) -> ReplicaSet:
@@ -52,7 +54,7 @@ def test_too_many_pods_fail_to_be_deleted() -> None:
 
 
 def test_a_pod_has_the_templates_labels_and_its_set_as_controller() -> None:
-    made = pod_of(replica_set("web-1", 1))
+    made = pod_of(REPLICA_SETS, replica_set("web-1", 1).metadata, TEMPLATE)
     assert made["metadata"]["generateName"] == "web-1-"
     assert made["metadata"]["labels"] == {"app": "web"}
     assert made["metadata"]["ownerReferences"] == [

@@ -34,6 +34,9 @@ class Expectations:
     def expect_deletions(self, key: str, uids: set[str]) -> None:
         self._by_key[key] = _Expected(self._clock.monotonic(), deletions=set(uids))
 
+    def expect(self, key: str, *, creations: int, deletions: set[str]) -> None:
+        self._by_key[key] = _Expected(self._clock.monotonic(), creations, set(deletions))
+
     def creation_seen(self, key: str, count: int = 1) -> None:
         """Lower the expected creations by `count`: observed, or failed and not to be expected."""
         expected = self._by_key.get(key)

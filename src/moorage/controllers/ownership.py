@@ -7,7 +7,7 @@ dependents", `ControllerRefManager`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -48,15 +48,23 @@ class Claims(Generic[T]):
     released: tuple[T, ...] = ()
 
 
-def sort_claims(owner: ObjectMeta, selector: Selector, candidates: Iterable[T]) -> Claims[T]:
-    """Sort the objects in the owner's namespace into kept, to adopt and to release."""
+def sort_claims(
+    owner: ObjectMeta,
+    selector: Selector,
+    candidates: Iterable[T],
+    accepts: Callable[[T], bool] = lambda _: True,
+) -> Claims[T]:
+    """Sort the objects in the owner's namespace into kept, to adopt and to release.
+
+    An object matches if the selector does and `accepts` returns true of it.
+    """
     kept: list[T] = []
     adopted: list[T] = []
     released: list[T] = []
     for candidate in candidates:
         meta = meta_of(candidate)
         controller = controller_of(meta)
-        is_match = selector.matches(meta.labels)
+        is_match = selector.matches(meta.labels) and accepts(candidate)
         if controller is not None:
             if controller.uid != owner.uid:
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from moorage.api import conditions
@@ -59,3 +60,9 @@ def seconds_until_available(pod: Pod, min_ready_s: int, now: datetime) -> float 
     if since is None:
         return None
     return max(0.0, min_ready_s - (now - since).total_seconds())
+
+
+def next_available_s(active: Iterable[Pod], min_ready_s: int, now: datetime) -> float | None:
+    """Return the seconds until the next ready pod becomes available; None without one."""
+    waits = (seconds_until_available(pod, min_ready_s, now) for pod in active)
+    return min((wait for wait in waits if wait), default=None)

@@ -6,6 +6,7 @@ Source: API docs "Max Unavailable", "Max Surge"; `ResolveFenceposts`.
 from __future__ import annotations
 
 from moorage.api.workloads import Deployment
+from moorage.controllers.int_or_percent import scaled
 
 ROLLING_UPDATE = "RollingUpdate"
 
@@ -30,18 +31,6 @@ def max_unavailable(deployment: Deployment) -> int:
     if not is_rolling(deployment) or replicas == 0:
         return 0
     return min(_resolved(deployment)[1], replicas)
-
-
-def scaled(value: int | str | None, total: int, *, rounds_up: bool) -> int:
-    """Resolve a count, or a percentage of `total`. Raises ValueError for any other text."""
-    if value is None:
-        return 0
-    if isinstance(value, int):
-        return value
-    if not value.endswith("%"):
-        raise ValueError(f"invalid value for IntOrString: {value!r} is not a percentage")
-    percent = int(value.removesuffix("%"))
-    return -(-percent * total // 100) if rounds_up else percent * total // 100
 
 
 def _resolved(deployment: Deployment) -> tuple[int, int]:

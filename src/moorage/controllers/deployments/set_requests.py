@@ -15,15 +15,15 @@ from moorage.controllers.deployments.progress import SET_CREATE_ERROR
 from moorage.controllers.deployments.revisions import size_annotations
 from moorage.controllers.deployments.rolling import Plan
 from moorage.controllers.deployments.sets import SetsOf, replicas_of
-from moorage.controllers.deployments.templates import (
+from moorage.controllers.ownership import controller_of, controller_reference
+from moorage.controllers.patches import locked
+from moorage.controllers.refusals import is_namespace_ending
+from moorage.controllers.templates import (
     is_same_template,
     selector_with_hash,
     template_hash,
     with_hash,
 )
-from moorage.controllers.ownership import controller_of, controller_reference
-from moorage.controllers.patches import locked
-from moorage.controllers.refusals import is_namespace_ending
 
 
 class HashCollisionError(ConflictError):

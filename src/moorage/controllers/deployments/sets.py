@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from moorage.api.workloads import Deployment, ReplicaSet
-from moorage.controllers.deployments.templates import is_same_template
+from moorage.controllers.templates import is_same_template
 
 
 def replicas_of(replica_set: ReplicaSet) -> int:

@@ -23,11 +23,11 @@ from moorage.controllers.informers import NAMESPACE, OWNER, Informers, wait_sync
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.ownership import Claimer, controller_of, sort_claims
 from moorage.controllers.patches import status_patch
-from moorage.controllers.pods import is_active, is_deleting, is_terminating
+from moorage.controllers.pod_requests import PodRequests, pod_of
+from moorage.controllers.pods import is_active, is_deleting, is_terminating, next_available_s
 from moorage.controllers.refusals import is_namespace_ending
-from moorage.controllers.replicasets.pod_requests import PodRequests
 from moorage.controllers.replicasets.ranking import pods_to_delete
-from moorage.controllers.replicasets.status import next_available_s, observed_status
+from moorage.controllers.replicasets.status import observed_status
 
 COMPONENT = "replicaset-controller"
 
@@ -47,7 +47,7 @@ class ReplicaSetController:
         self._queue: WorkQueue[str] = WorkQueue("replicasets", clock=clock)
         self._expectations = Expectations(clock)
         self._claimer = Claimer(client, REPLICA_SETS, PODS)
-        self._requests = PodRequests(client, recorder)
+        self._requests = PodRequests(client, recorder, REPLICA_SETS)
         self._sets.add_handler(self._set_changed)
         self._pods.add_handler(self._pod_changed)
 
@@ -147,10 +147,11 @@ class ReplicaSetController:
         self, key: str, replica_set: ReplicaSet, count: int
     ) -> StatusError | UnreachableError | None:
         self._expectations.expect_creations(key, count)
+        body = pod_of(REPLICA_SETS, replica_set.metadata, replica_set.spec.template)
 
         async def create() -> None:
             try:
-                await self._requests.create(replica_set)
+                await self._requests.create(replica_set, body)
             except (StatusError, UnreachableError) as error:
                 self._expectations.creation_seen(key)
                 # Nothing can be created there any more, and it is no failure that there isn't.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from moorage.api.clock import format_time
@@ -35,12 +35,6 @@ def observed_status(
         observed_generation=replica_set.metadata.generation,
         conditions=_conditions(replica_set, len(active), failure, now),
     )
-
-
-def next_available_s(active: Iterable[Pod], min_ready_s: int, now: datetime) -> float | None:
-    """Return the seconds until the next ready pod becomes available; None without one."""
-    waits = (seconds_until_available(pod, min_ready_s, now) for pod in active)
-    return min((wait for wait in waits if wait), default=None)
 
 
 def template_labels_of(replica_set: ReplicaSet) -> dict[str, str]:

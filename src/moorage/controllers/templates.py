@@ -1,7 +1,8 @@
 """Pod templates: when two are the same, and the hash that names one.
 
-Equality decides whether a ReplicaSet is reused (which is what a rollback is); the hash only makes
-names, and a collision is resolved by a counter. Source: API docs "Pod-template-hash label".
+Equality decides whether a ReplicaSet or a ControllerRevision is reused (which is what a rollback
+is); the hash only makes names, and a collision is resolved by a counter. Source: API docs
+"Pod-template-hash label".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Creation and deletion of pods for their controller, with the events that report it.
+"""Pod requests of a controller: creation and deletion, with the events that report them.
 
 Source: `PodControlInterface`; the events' reasons and messages are what users and tools look for.
 """
@@ -8,29 +8,26 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.api.errors import NotFoundError, StatusError
-from moorage.api.meta import ObjectMeta
+from moorage.api.meta import ObjectMeta, Raw
 from moorage.api.names import dns_subdomain_errors
-from moorage.api.workloads import ReplicaSet
-from moorage.client import Client, EventRecorder
+from moorage.client import Client, EventRecorder, Resource
 from moorage.client.recorder import NORMAL, WARNING, reference
-from moorage.client.resources import REPLICA_SETS
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import UnreachableError, meta_of
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.ownership import controller_reference
 from moorage.controllers.refusals import is_namespace_ending
 
 
-def pod_of(replica_set: ReplicaSet) -> dict[str, Any]:
-    """Return the pod of the set's template, as JSON, controlled by the set."""
-    template = replica_set.spec.template
+def pod_of(owners: Resource[Any], owner: ObjectMeta, template: Raw) -> dict[str, Any]:
+    """Return the pod of an owner's template, as JSON, controlled by the owner."""
     described = template.get("metadata") or {}
     copied = ("labels", "annotations", "finalizers")
     return {
         "metadata": {
-            "generateName": name_prefix(replica_set.metadata),
-            "namespace": replica_set.metadata.namespace,
+            "generateName": name_prefix(owner),
+            "namespace": owner.namespace,
             **{key: described[key] for key in copied if described.get(key)},
-            "ownerReferences": [controller_reference(REPLICA_SETS, replica_set.metadata)],
+            "ownerReferences": [controller_reference(owners, owner)],
         },
         "spec": template.get("spec") or {},
     }
@@ -42,21 +39,21 @@ def name_prefix(meta: ObjectMeta) -> str:
 
 
 class PodRequests:
-    """Creates and deletes the pods of ReplicaSets and records the events."""
+    """Creates and deletes the pods of the objects of one kind and records the events."""
 
-    def __init__(self, client: Client, recorder: EventRecorder) -> None:
+    def __init__(self, client: Client, recorder: EventRecorder, owners: Resource[Any]) -> None:
         self._client = client
         self._recorder = recorder
+        self._owners = owners
 
-    async def create(self, replica_set: ReplicaSet) -> None:
-        """Create a pod of the set.
+    async def create(self, owner: Any, body: dict[str, Any]) -> None:
+        """Create a pod of the owner; `body` is the pod as JSON.
 
         Raises StatusError or UnreachableError, after an event unless the namespace is terminating.
         """
-        about = reference(REPLICA_SETS, replica_set)
-        body = pod_of(replica_set)
+        about = reference(self._owners, owner)
         try:
-            pod = await self._client.create(PODS, body, replica_set.metadata.namespace)
+            pod = await self._client.create(PODS, body, meta_of(owner).namespace)
         except (StatusError, UnreachableError) as error:
             if not is_namespace_ending(error):
                 self._recorder.record(about, WARNING, "FailedCreate", f"Error creating: {error}")
@@ -64,12 +61,12 @@ class PodRequests:
         message = f"Created pod: {pod.metadata.name}"
         self._recorder.record(about, NORMAL, "SuccessfulCreate", message)
 
-    async def delete(self, replica_set: ReplicaSet, pod: Pod) -> None:
-        """Delete a pod of the set.
+    async def delete(self, owner: Any, pod: Pod) -> None:
+        """Delete a pod of the owner.
 
         Raises StatusError or UnreachableError, after an event unless the pod is gone.
         """
-        about = reference(REPLICA_SETS, replica_set)
+        about = reference(self._owners, owner)
         name, namespace = pod.metadata.name, pod.metadata.namespace
         try:
             await self._client.delete(PODS, name, namespace, uid=pod.metadata.uid)
