@@ -1,4 +1,4 @@
-"""Deployments and ReplicaSets. Templates stay raw: they are copied, never interpreted.
+"""Workloads of the group apps. Templates stay raw: they are copied, never interpreted.
 
 Source: apps/v1.
 """
@@ -85,3 +85,100 @@ class ReplicaSet(Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ReplicaSetSpec = ReplicaSetSpec()
     status: ReplicaSetStatus = ReplicaSetStatus()
+
+
+class RollingUpdateStatefulSet(Object, frozen=True):
+    partition: int | None = None
+    max_unavailable: int | str | None = None
+
+
+class StatefulSetUpdateStrategy(Object, frozen=True):
+    type: str = ""
+    rolling_update: RollingUpdateStatefulSet | None = None
+
+
+class ClaimRetentionPolicy(Object, frozen=True):
+    when_deleted: str = ""
+    when_scaled: str = ""
+
+
+class StatefulSetOrdinals(Object, frozen=True):
+    start: int = 0
+
+
+class StatefulSetSpec(Object, frozen=True):
+    replicas: int | None = None
+    selector: Raw | None = None
+    template: Raw = {}
+    volume_claim_templates: tuple[Raw, ...] = ()
+    service_name: str = ""
+    pod_management_policy: str = ""
+    update_strategy: StatefulSetUpdateStrategy = StatefulSetUpdateStrategy()
+    revision_history_limit: int | None = None
+    min_ready_seconds: int = 0
+    persistent_volume_claim_retention_policy: ClaimRetentionPolicy = ClaimRetentionPolicy()
+    ordinals: StatefulSetOrdinals = StatefulSetOrdinals()
+
+
+class StatefulSetStatus(Object, frozen=True):
+    observed_generation: int = 0
+    replicas: int = 0
+    ready_replicas: int = 0
+    current_replicas: int = 0
+    updated_replicas: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
+    collision_count: int | None = None
+    available_replicas: int = 0
+    conditions: tuple[Raw, ...] = ()
+
+
+class StatefulSet(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: StatefulSetSpec = StatefulSetSpec()
+    status: StatefulSetStatus = StatefulSetStatus()
+
+
+class RollingUpdateDaemonSet(Object, frozen=True):
+    max_unavailable: int | str | None = None
+    max_surge: int | str | None = None
+
+
+class DaemonSetUpdateStrategy(Object, frozen=True):
+    type: str = ""
+    rolling_update: RollingUpdateDaemonSet | None = None
+
+
+class DaemonSetSpec(Object, frozen=True):
+    selector: Raw | None = None
+    template: Raw = {}
+    update_strategy: DaemonSetUpdateStrategy = DaemonSetUpdateStrategy()
+    min_ready_seconds: int = 0
+    revision_history_limit: int | None = None
+
+
+class DaemonSetStatus(Object, frozen=True):
+    current_number_scheduled: int = 0
+    number_misscheduled: int = 0
+    desired_number_scheduled: int = 0
+    number_ready: int = 0
+    observed_generation: int = 0
+    updated_number_scheduled: int = 0
+    number_available: int = 0
+    number_unavailable: int = 0
+    collision_count: int | None = None
+    conditions: tuple[Raw, ...] = ()
+
+
+class DaemonSet(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DaemonSetSpec = DaemonSetSpec()
+    status: DaemonSetStatus = DaemonSetStatus()
+
+
+class ControllerRevision(Object, frozen=True):
+    """A numbered template: `data` is the patch that restores it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: Raw | None = None
+    revision: int = 0

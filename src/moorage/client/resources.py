@@ -16,7 +16,13 @@ from moorage.api.priorities import PriorityClass
 from moorage.api.rbac import ClusterRole
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.services import Endpoints, Service
-from moorage.api.workloads import Deployment, ReplicaSet
+from moorage.api.workloads import (
+    ControllerRevision,
+    DaemonSet,
+    Deployment,
+    ReplicaSet,
+    StatefulSet,
+)
 
 T = TypeVar("T", bound=Object)
 
@@ -75,6 +81,11 @@ ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints", Endpoints)
 EVENTS = Resource("", "v1", "events", "Event", Event)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", Deployment)
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", ReplicaSet)
+STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", StatefulSet)
+DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet", DaemonSet)
+CONTROLLER_REVISIONS = Resource(
+    "apps", "v1", "controllerrevisions", "ControllerRevision", ControllerRevision
+)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", Lease)
 RUNTIME_CLASSES = Resource(
     "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", RuntimeClass, is_namespaced=False

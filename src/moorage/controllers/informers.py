@@ -11,14 +11,26 @@ from moorage.api.meta import Object
 from moorage.client import Client, Informer, Resource
 from moorage.client.resources import (
     CLUSTER_ROLES,
+    CONTROLLER_REVISIONS,
+    DAEMON_SETS,
     DEPLOYMENTS,
     ENDPOINTS,
     NAMESPACES,
     REPLICA_SETS,
+    RUNTIME_CLASSES,
     SERVICES,
+    STATEFUL_SETS,
 )
 from moorage.client.rest import meta_of
-from moorage.controllers.objects import ENDPOINT_SLICES, LEASES, NODES, PODS, SERVICE_ACCOUNTS, Pod
+from moorage.controllers.objects import (
+    CLAIMS,
+    ENDPOINT_SLICES,
+    LEASES,
+    NODES,
+    PODS,
+    SERVICE_ACCOUNTS,
+    Pod,
+)
 
 T = TypeVar("T", bound=Object)
 
@@ -52,6 +64,11 @@ class Informers:
         self.namespaces = self.make(NAMESPACES)
         self.replica_sets = self.make(REPLICA_SETS, {NAMESPACE: _namespace})
         self.deployments = self.make(DEPLOYMENTS, {NAMESPACE: _namespace})
+        self.stateful_sets = self.make(STATEFUL_SETS, {NAMESPACE: _namespace})
+        self.daemon_sets = self.make(DAEMON_SETS, {NAMESPACE: _namespace})
+        self.revisions = self.make(CONTROLLER_REVISIONS, {NAMESPACE: _namespace})
+        self.claims = self.make(CLAIMS)
+        self.runtime_classes = self.make(RUNTIME_CLASSES)
         self.services = self.make(SERVICES, {NAMESPACE: _namespace})
         self.endpoints = self.make(ENDPOINTS)
         self.endpoint_slices = self.make(ENDPOINT_SLICES)
@@ -76,6 +93,11 @@ class Informers:
                 self.namespaces,
                 self.replica_sets,
                 self.deployments,
+                self.stateful_sets,
+                self.daemon_sets,
+                self.revisions,
+                self.claims,
+                self.runtime_classes,
                 self.services,
                 self.endpoints,
                 self.endpoint_slices,

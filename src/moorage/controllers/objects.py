@@ -11,7 +11,7 @@ from msgspec import field
 from moorage.api.containers import ContainerPort
 from moorage.api.meta import Object, ObjectMeta, Raw
 from moorage.api.nodes import NodeCondition, Taint
-from moorage.api.pods import PodCondition, PodIP, Toleration
+from moorage.api.pods import NodeSelectorRequirement, PodCondition, PodIP, Toleration
 from moorage.client.resources import PartialObject, Resource
 
 
@@ -21,8 +21,25 @@ class Container(Object, frozen=True):
     restart_policy: str | None = None
 
 
+class NodeSelectorTerm(Object, frozen=True):
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Object, frozen=True):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class NodeAffinity(Object, frozen=True):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Affinity(Object, frozen=True):
+    node_affinity: NodeAffinity | None = None
+
+
 class PodSpec(Object, frozen=True):
     node_name: str = ""
+    affinity: Affinity | None = None
     hostname: str = ""
     subdomain: str = ""
     tolerations: tuple[Toleration, ...] = ()
@@ -56,8 +73,13 @@ class NodeSpec(Object, frozen=True):
     taints: tuple[Taint, ...] = ()
 
 
+class RuntimeHandler(Object, frozen=True):
+    name: str = ""
+
+
 class NodeStatus(Object, frozen=True):
     conditions: tuple[NodeCondition, ...] = ()
+    runtime_handlers: tuple[RuntimeHandler, ...] = ()
 
 
 class Node(Object, frozen=True):
@@ -85,6 +107,7 @@ class EndpointSlice(Object, frozen=True):
 PODS = Resource("", "v1", "pods", "Pod", Pod)
 NODES = Resource("", "v1", "nodes", "Node", Node, is_namespaced=False)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", Lease)
+CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", PartialObject)
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", PartialObject)
 ENDPOINT_SLICES = Resource(
     "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", EndpointSlice

@@ -1,0 +1,22 @@
+"""ControllerRevisions: the numbered templates of StatefulSets and DaemonSets."""
+
+from moorage.controllers.revisions.history import (
+    History,
+    expired,
+    next_number,
+    revision_data,
+    sort_history,
+    template_of,
+)
+from moorage.controllers.revisions.requests import Named, RevisionRequests
+
+__all__ = [
+    "History",
+    "Named",
+    "RevisionRequests",
+    "expired",
+    "next_number",
+    "revision_data",
+    "sort_history",
+    "template_of",
+]
