@@ -20,6 +20,7 @@ def test_defaults_are_upstreams() -> None:
         "orphan_pod_quarantine_s": 40.0,
         "replica_set_workers": 5,
         "deployment_workers": 5,
+        "stateful_set_workers": 5,
         "garbage_workers": 10,
         "namespace_workers": 5,
     }

@@ -106,9 +106,10 @@ ROLES: dict[str, list[Obj]] = {
         _EVENTS,
         _LEADER,
         _rule("*", "*", "get list watch delete deletecollection patch update"),
-        _rule("core", "pods pods/eviction serviceaccounts configmaps secrets endpoints", "create"),
+        _rule("core", "pods pods/eviction serviceaccounts configmaps secrets endpoints "
+              "persistentvolumeclaims", "create"),
         _rule("core", "serviceaccounts/token", "create"),
-        _rule("apps", "replicasets", "create"),
+        _rule("apps", "replicasets controllerrevisions", "create"),
         _rule("discovery.k8s.io", "endpointslices", "create"),
         _rule("rbac.authorization.k8s.io", "clusterroles", "escalate bind"),
         _path_rule("/api /api/* /apis /apis/*"),

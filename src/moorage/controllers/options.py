@@ -23,5 +23,6 @@ class ControllerOptions:
     orphan_pod_quarantine_s: float = 40.0
     replica_set_workers: int = 5
     deployment_workers: int = 5
+    stateful_set_workers: int = 5
     garbage_workers: int = 10
     namespace_workers: int = 5

@@ -6,7 +6,7 @@ import asyncio
 
 from moorage.api.clock import Clock
 from moorage.client import Client, EventRecorder
-from moorage.controllers import deployments, garbage, nodes, replicasets
+from moorage.controllers import deployments, garbage, nodes, replicasets, statefulsets
 from moorage.controllers.accounts import (
     DefaultAccountController,
     RootCaController,
@@ -23,6 +23,7 @@ from moorage.controllers.options import ControllerOptions
 from moorage.controllers.pod_garbage import PodGarbageCollector
 from moorage.controllers.replicasets.controller import COMPONENT as REPLICA_SET_COMPONENT
 from moorage.controllers.role_aggregation import RoleAggregationController
+from moorage.controllers.statefulsets.controller import COMPONENT as STATEFUL_SET_COMPONENT
 
 
 async def run_controllers(client: Client, options: ControllerOptions, clock: Clock) -> None:
@@ -44,6 +45,9 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     deployment = deployments.DeploymentController(
         client, informers, recorder(DEPLOYMENT_COMPONENT), clock
     )
+    stateful_sets = statefulsets.StatefulSetController(
+        client, informers, recorder(STATEFUL_SET_COMPONENT), clock
+    )
     namespaces = NamespaceController(client, informers, clock)
     collector = garbage.GarbageCollector(
         client, informers, recorder(GARBAGE_COMPONENT), namespaces.object_removed, clock
@@ -57,6 +61,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     loops = [
         replica_sets.run(workers=options.replica_set_workers),
         deployment.run(workers=options.deployment_workers),
+        stateful_sets.run(workers=options.stateful_set_workers),
         collector.run(workers=options.garbage_workers),
         namespaces.run(workers=options.namespace_workers),
         DefaultAccountController(client, informers, clock).run(),

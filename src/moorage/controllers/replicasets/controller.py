@@ -23,8 +23,9 @@ from moorage.controllers.informers import NAMESPACE, OWNER, Informers, wait_sync
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.ownership import Claimer, controller_of, sort_claims
 from moorage.controllers.patches import status_patch
+from moorage.controllers.pod_owners import PodOwners
 from moorage.controllers.pod_requests import PodRequests, pod_of
-from moorage.controllers.pods import is_active, is_deleting, is_terminating, next_available_s
+from moorage.controllers.pods import is_active, is_terminating, next_available_s
 from moorage.controllers.refusals import is_namespace_ending
 from moorage.controllers.replicasets.ranking import pods_to_delete
 from moorage.controllers.replicasets.status import observed_status
@@ -49,7 +50,7 @@ class ReplicaSetController:
         self._claimer = Claimer(client, REPLICA_SETS, PODS)
         self._requests = PodRequests(client, recorder, REPLICA_SETS)
         self._sets.add_handler(self._set_changed)
-        self._pods.add_handler(self._pod_changed)
+        self._pods.add_handler(PodOwners(self._sets, self._expectations, self._queue).pod_changed)
 
     async def run(self, *, workers: int) -> None:
         """Reconcile until cancelled."""
@@ -63,45 +64,6 @@ class ReplicaSetController:
         if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
             self._expectations.forget(key)
         self._queue.add(key)
-
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        if before is not None and after is not None and after.metadata.uid != before.metadata.uid:
-            self._pod_changed(before, None)
-            before = None
-        old_key = self._controller_key(before) if before is not None else None
-        key = self._controller_key(after) if after is not None else None
-        if key is not None and after is not None:
-            if before is None:
-                self._expectations.creation_seen(key)
-            if is_deleting(after):
-                self._expectations.deletion_seen(key, after.metadata.uid)
-        if old_key is not None and before is not None and after is None:
-            self._expectations.deletion_seen(old_key, before.metadata.uid)
-        for changed_key in {old_key, key} - {None}:
-            assert changed_key is not None
-            self._queue.add(changed_key)
-        if after is not None and controller_of(after.metadata) is None and not is_deleting(after):
-            self._enqueue_adopters(before, after)
-
-    def _enqueue_adopters(self, before: Pod | None, orphan: Pod) -> None:
-        """Reconcile the sets that might adopt a pod without controller."""
-        if before is not None and (
-            before.metadata.labels == orphan.metadata.labels
-            and controller_of(before.metadata) is None
-        ):
-            return
-        for replica_set in self._sets.by_index(NAMESPACE, orphan.metadata.namespace):
-            if from_object(replica_set.spec.selector).matches(orphan.metadata.labels):
-                self._queue.add(object_key(replica_set.metadata))
-
-    def _controller_key(self, pod: Pod) -> str | None:
-        controller = controller_of(pod.metadata)
-        if controller is None or controller.kind != REPLICA_SETS.kind:
-            return None
-        owner = self._sets.get(controller.name, pod.metadata.namespace)
-        if owner is None or owner.metadata.uid != controller.uid:
-            return None
-        return object_key(owner.metadata)
 
     async def _reconcile(self, key: str) -> float | None:
         replica_set = self._sets.get_key(key)

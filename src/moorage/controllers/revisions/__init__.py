@@ -8,11 +8,13 @@ from moorage.controllers.revisions.history import (
     sort_history,
     template_of,
 )
+from moorage.controllers.revisions.owners import RevisionOwners
 from moorage.controllers.revisions.requests import Named, RevisionRequests
 
 __all__ = [
     "History",
     "Named",
+    "RevisionOwners",
     "RevisionRequests",
     "expired",
     "next_number",

@@ -1,0 +1,303 @@
+"""StatefulSet controller: keeps each set's pods, in order, at its template and their claims.
+
+A reconcile finds the set's revisions and pods, makes a plan (`planning`), carries it out and
+updates the status. It waits until its informers have shown its earlier requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from moorage.api.clock import Clock
+from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.labels import from_object
+from moorage.api.meta import ObjectMeta, Raw
+from moorage.api.workloads import ControllerRevision, StatefulSet, StatefulSetStatus
+from moorage.client import Client, EventRecorder, WorkQueue
+from moorage.client.informer import object_key
+from moorage.client.resources import CONTROLLER_REVISIONS, STATEFUL_SETS, PartialObject
+from moorage.client.rest import UnreachableError
+from moorage.controllers.batches import at_once, slow_start
+from moorage.controllers.expectations import Expectations
+from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
+from moorage.controllers.objects import PODS, Pod
+from moorage.controllers.ownership import Claimer, sort_claims
+from moorage.controllers.patches import status_patch
+from moorage.controllers.pod_owners import PodOwners
+from moorage.controllers.pods import next_available_s
+from moorage.controllers.refusals import is_namespace_ending
+from moorage.controllers.revisions import (
+    RevisionOwners,
+    RevisionRequests,
+    expired,
+    next_number,
+    sort_history,
+    template_of,
+)
+from moorage.controllers.statefulsets.claims import claim_names, is_claim_of, is_stale
+from moorage.controllers.statefulsets.identity import REVISION, is_member
+from moorage.controllers.statefulsets.planning import (
+    Members,
+    Plan,
+    make_plan,
+    sort_members,
+    uses_current,
+)
+from moorage.controllers.statefulsets.requests import MemberRequests
+from moorage.controllers.statefulsets.status import observed_status
+
+COMPONENT = "statefulset-controller"
+
+_HASH = "controller.kubernetes.io/hash"
+_HISTORY_LIMIT = 10
+
+Failure = StatusError | UnreachableError
+
+
+@dataclass(frozen=True, slots=True)
+class _Revisions:
+    """A set's current and newest revision, the others, and its collision count."""
+
+    current: ControllerRevision
+    update: ControllerRevision
+    all: tuple[ControllerRevision, ...]
+    collisions: int
+
+    @property
+    def names(self) -> tuple[str, str]:
+        return self.current.metadata.name, self.update.metadata.name
+
+
+class StatefulSetController:
+    """Watches StatefulSets, pods, claims and revisions; creates and deletes pods."""
+
+    def __init__(
+        self, client: Client, informers: Informers, recorder: EventRecorder, clock: Clock
+    ) -> None:
+        self._client = client
+        self._sets = informers.stateful_sets
+        self._pods = informers.pods
+        self._claims = informers.claims
+        self._revisions = informers.revisions
+        self._clock = clock
+        self._queue: WorkQueue[str] = WorkQueue("statefulsets", clock=clock)
+        self._expectations = Expectations(clock)
+        self._revision_expectations = Expectations(clock)
+        self._pod_claimer = Claimer(client, STATEFUL_SETS, PODS)
+        self._revision_claimer = Claimer(client, STATEFUL_SETS, CONTROLLER_REVISIONS)
+        self._requests = MemberRequests(client, recorder, self._claims)
+        self._revision_requests = RevisionRequests(client, STATEFUL_SETS, _HASH)
+        pod_owners = PodOwners(self._sets, self._expectations, self._queue)
+        revision_owners = RevisionOwners(self._sets, self._revision_expectations, self._queue)
+        self._sets.add_handler(self._set_changed)
+        self._pods.add_handler(pod_owners.pod_changed)
+        self._revisions.add_handler(revision_owners.revision_changed)
+        self._claims.add_handler(self._claim_changed)
+
+    async def run(self, *, workers: int) -> None:
+        """Reconcile until cancelled."""
+        await wait_synced(self._sets, self._pods, self._claims, self._revisions)
+        await self._queue.run(self._reconcile, workers=workers)
+
+    def _set_changed(self, before: StatefulSet | None, after: StatefulSet | None) -> None:
+        either = after or before
+        assert either is not None
+        key = object_key(either.metadata)
+        if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
+            self._forget(key)
+        self._queue.add(key)
+
+    def _claim_changed(self, before: PartialObject | None, after: PartialObject | None) -> None:
+        """Queue the set of a claim that came or went: its pods may wait for that."""
+        if before is not None and after is not None:
+            return
+        either = after or before
+        assert either is not None
+        for stateful_set in self._sets.by_index(NAMESPACE, either.metadata.namespace):
+            if is_claim_of(stateful_set, either.metadata.name):
+                self._queue.add(object_key(stateful_set.metadata))
+
+    def _forget(self, key: str) -> None:
+        self._expectations.forget(key)
+        self._revision_expectations.forget(key)
+
+    async def _reconcile(self, key: str) -> float | None:
+        stateful_set = self._sets.get_key(key)
+        if stateful_set is None:
+            self._forget(key)
+            return None
+        unseen_s = max(
+            self._expectations.seconds_left(key), self._revision_expectations.seconds_left(key)
+        )
+        if unseen_s:
+            return unseen_s
+        revisions = await self._history(key, stateful_set)
+        if revisions is None:
+            return None
+        pods = await self._claimed_pods(stateful_set)
+        now = self._clock.now()
+        plan = self._plan(stateful_set, pods, revisions)
+        failure = await self._carry_out(key, stateful_set, plan, revisions)
+        replaced = {pod.metadata.uid for pod in plan.replaced}
+        status = observed_status(
+            stateful_set, pods, revisions.names, revisions.collisions, replaced, now
+        )
+        await self._report(stateful_set, status)
+        await self._remove_expired(stateful_set, pods, revisions)
+        if failure is not None:
+            raise failure
+        return next_available_s(pods, stateful_set.spec.min_ready_seconds, now)
+
+    async def _history(self, key: str, stateful_set: StatefulSet) -> _Revisions | None:
+        """Find or create the set's revisions; None if a set that is being deleted lacks them."""
+        meta, template = stateful_set.metadata, stateful_set.spec.template
+        claims = sort_claims(
+            meta,
+            from_object(stateful_set.spec.selector),
+            self._revisions.by_index(NAMESPACE, meta.namespace),
+        )
+        revisions = await self._revision_claimer.claim(meta, claims)
+        history = sort_history(revisions, template)
+        collisions = stateful_set.status.collision_count or 0
+        number = next_number(history.old)
+        update = history.current
+        if update is None:
+            if meta.deletion_timestamp is not None:
+                return None
+            self._revision_expectations.expect_creations(key, 1)
+            try:
+                named = await self._revision_requests.create(meta, template, number, collisions)
+            except BaseException:
+                self._revision_expectations.forget(key)
+                raise
+            update, collisions = named.revision, named.collisions
+            if self._revisions.get(update.metadata.name, meta.namespace) is not None:
+                self._revision_expectations.forget(key)
+        elif update.revision < number:
+            update = await self._revision_requests.renumber(update, number)
+        named_current = stateful_set.status.current_revision
+        current = next((one for one in revisions if one.metadata.name == named_current), update)
+        return _Revisions(current, update, tuple(revisions), collisions)
+
+    async def _claimed_pods(self, stateful_set: StatefulSet) -> list[Pod]:
+        meta = stateful_set.metadata
+        claims = sort_claims(
+            meta,
+            from_object(stateful_set.spec.selector),
+            self._pods.by_index(NAMESPACE, meta.namespace),
+            lambda pod: is_member(stateful_set, pod.metadata),
+        )
+        return await self._pod_claimer.claim(meta, claims)
+
+    def _plan(self, stateful_set: StatefulSet, pods: Sequence[Pod], revisions: _Revisions) -> Plan:
+        if stateful_set.metadata.deletion_timestamp is not None:
+            return Plan()
+        members = sort_members(stateful_set, pods)
+        blocked = self._blocked(stateful_set, members)
+        update = revisions.update.metadata.name
+        return make_plan(stateful_set, members, update, blocked, self._clock.now())
+
+    def _blocked(self, stateful_set: StatefulSet, members: Members) -> set[int]:
+        """Return the missing ordinals whose claims are still to go with an earlier pod."""
+        if not stateful_set.spec.volume_claim_templates:
+            return set()
+        missing = (ordinal for ordinal, pod in members.replicas.items() if pod is None)
+        return {
+            ordinal
+            for ordinal in missing
+            if is_stale(stateful_set, ordinal, self._claims_of(stateful_set, ordinal))
+        }
+
+    def _claims_of(self, stateful_set: StatefulSet, ordinal: int) -> Iterable[ObjectMeta]:
+        namespace = stateful_set.metadata.namespace
+        for name in claim_names(stateful_set, ordinal):
+            claim = self._claims.get(name, namespace)
+            if claim is not None:
+                yield claim.metadata
+
+    async def _carry_out(
+        self, key: str, stateful_set: StatefulSet, plan: Plan, revisions: _Revisions
+    ) -> Failure | None:
+        """Carry out a plan. Returns the first failure, which ends it."""
+        complete, repair = self._requests.complete_claims, self._requests.repair
+        failure = await at_once(
+            [
+                *(partial(complete, stateful_set, pod) for pod in plan.pending),
+                *(partial(repair, stateful_set, pod) for pod in plan.established),
+            ]
+        )
+        leaving = (*plan.deletions, *plan.replaced)
+        if failure is not None or not (plan.creations or leaving):
+            return failure
+        self._expectations.expect(
+            key,
+            creations=len(plan.creations),
+            deletions={pod.metadata.uid for pod in leaving},
+        )
+        failure = await self._create(key, stateful_set, plan.creations, revisions)
+        if failure is not None:
+            for pod in leaving:
+                self._expectations.deletion_seen(key, pod.metadata.uid)
+            return failure
+        return await at_once([partial(self._delete, key, stateful_set, pod) for pod in leaving])
+
+    async def _create(
+        self,
+        key: str,
+        stateful_set: StatefulSet,
+        ordinals: Sequence[int],
+        revisions: _Revisions,
+    ) -> Failure | None:
+        waiting = iter(ordinals)
+
+        async def create() -> None:
+            ordinal = next(waiting)
+            is_old = uses_current(stateful_set, ordinal)
+            revision = revisions.current if is_old else revisions.update
+            template: Raw = template_of(revision)
+            try:
+                await self._requests.create(stateful_set, template, ordinal, revision.metadata.name)
+            except (StatusError, UnreachableError) as error:
+                self._expectations.creation_seen(key)
+                # Nothing can be created there any more, and it is no failure that there isn't.
+                if not is_namespace_ending(error):
+                    raise
+
+        called, failure = await slow_start(len(ordinals), create)
+        self._expectations.creation_seen(key, len(ordinals) - called)
+        return failure
+
+    async def _delete(self, key: str, stateful_set: StatefulSet, pod: Pod) -> None:
+        try:
+            await self._requests.delete(stateful_set, pod)
+        except NotFoundError:
+            self._expectations.deletion_seen(key, pod.metadata.uid)
+        except (StatusError, UnreachableError):
+            self._expectations.deletion_seen(key, pod.metadata.uid)
+            raise
+
+    async def _remove_expired(
+        self, stateful_set: StatefulSet, pods: Iterable[Pod], revisions: _Revisions
+    ) -> None:
+        live = {pod.metadata.labels.get(REVISION, "") for pod in pods}.union(revisions.names)
+        limit = stateful_set.spec.revision_history_limit
+        limit = _HISTORY_LIMIT if limit is None else limit
+        for revision in expired(revisions.all, live, limit, counts_live=False):
+            await self._revision_requests.delete(revision)
+
+    async def _report(self, stateful_set: StatefulSet, status: StatefulSetStatus) -> None:
+        if status == stateful_set.status:
+            return
+        meta = stateful_set.metadata
+        patch = status_patch(meta, stateful_set.status, status)
+        # Zero is news here: a set with no pods says so.
+        patch["status"]["replicas"] = status.replicas
+        patch["status"]["availableReplicas"] = status.available_replicas
+        try:
+            await self._client.patch(
+                STATEFUL_SETS, meta.name, patch, meta.namespace, subresource="status"
+            )
+        except NotFoundError:
+            return  # It was deleted meanwhile: there is nothing to report on.
