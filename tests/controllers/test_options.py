@@ -21,6 +21,7 @@ def test_defaults_are_upstreams() -> None:
         "replica_set_workers": 5,
         "deployment_workers": 5,
         "stateful_set_workers": 5,
+        "daemon_set_workers": 2,
         "garbage_workers": 10,
         "namespace_workers": 5,
     }

@@ -24,5 +24,6 @@ class ControllerOptions:
     replica_set_workers: int = 5
     deployment_workers: int = 5
     stateful_set_workers: int = 5
+    daemon_set_workers: int = 2
     garbage_workers: int = 10
     namespace_workers: int = 5

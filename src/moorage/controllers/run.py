@@ -6,12 +6,13 @@ import asyncio
 
 from moorage.api.clock import Clock
 from moorage.client import Client, EventRecorder
-from moorage.controllers import deployments, garbage, nodes, replicasets, statefulsets
+from moorage.controllers import daemonsets, deployments, garbage, nodes, replicasets, statefulsets
 from moorage.controllers.accounts import (
     DefaultAccountController,
     RootCaController,
     TokenSecretController,
 )
+from moorage.controllers.daemonsets.controller import COMPONENT as DAEMON_SET_COMPONENT
 from moorage.controllers.deployments.controller import COMPONENT as DEPLOYMENT_COMPONENT
 from moorage.controllers.endpoints import EndpointsController
 from moorage.controllers.garbage.collector import COMPONENT as GARBAGE_COMPONENT
@@ -48,6 +49,9 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     stateful_sets = statefulsets.StatefulSetController(
         client, informers, recorder(STATEFUL_SET_COMPONENT), clock
     )
+    daemon_sets = daemonsets.DaemonSetController(
+        client, informers, recorder(DAEMON_SET_COMPONENT), clock
+    )
     namespaces = NamespaceController(client, informers, clock)
     collector = garbage.GarbageCollector(
         client, informers, recorder(GARBAGE_COMPONENT), namespaces.object_removed, clock
@@ -62,6 +66,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         replica_sets.run(workers=options.replica_set_workers),
         deployment.run(workers=options.deployment_workers),
         stateful_sets.run(workers=options.stateful_set_workers),
+        daemon_sets.run(workers=options.daemon_set_workers),
         collector.run(workers=options.garbage_workers),
         namespaces.run(workers=options.namespace_workers),
         DefaultAccountController(client, informers, clock).run(),
