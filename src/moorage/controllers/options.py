@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerOptions:
-    """Defaults are those of kube-controller-manager 1.36; durations are in seconds.
+    """Defaults are those of kube-controller-manager 1.37; durations are in seconds.
 
     `cluster_ca` is the PEM bundle that pods verify the API server with.
     """
