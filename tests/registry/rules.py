@@ -130,6 +130,7 @@ BASES: dict[str, Obj] = {
         "metadata": {"name": "m"},
         "spec": {"resource": {"group": "apps", "resource": "deployments"}},
     },
+    "StatefulSet": {"metadata": {"name": "d"}, "spec": _WORKLOAD},
 }
 """A legal object of each kind, as a client would send it."""
 

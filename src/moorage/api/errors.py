@@ -263,8 +263,9 @@ class FieldError:
         return cls(field, "FieldValueRequired", text)
 
     @classmethod
-    def invalid(cls, field: str, value: Any, detail: str) -> FieldError:
-        return cls(field, "FieldValueInvalid", f"Invalid value: {_shown(value)}: {detail}")
+    def invalid(cls, field: str, value: Any, detail: str = "") -> FieldError:
+        text = f"Invalid value: {_shown(value)}"
+        return cls(field, "FieldValueInvalid", f"{text}: {detail}" if detail else text)
 
     @classmethod
     def not_supported(cls, field: str, value: Any, supported: Sequence[str]) -> FieldError:

@@ -43,7 +43,7 @@ def default_pod_spec(spec: Obj) -> None:
         if "resources" in container:
             round_resources(container["resources"])
     if "overhead" in spec:
-        _round_amounts(spec["overhead"])
+        round_amounts(spec["overhead"])
     for volume in spec.get("volumes", ()):
         _default_volume(volume)
 
@@ -109,10 +109,10 @@ def _default_http_get(handler: Obj) -> None:
 def round_resources(resources: Obj) -> None:
     for side in ("limits", "requests"):
         if side in resources:
-            _round_amounts(resources[side])
+            round_amounts(resources[side])
 
 
-def _round_amounts(amounts: dict[str, str]) -> None:
+def round_amounts(amounts: dict[str, str]) -> None:
     """Nothing finer than a thousandth is kept."""
     for name, text in amounts.items():
         if text[-1] in _FINER_THAN_MILLI:

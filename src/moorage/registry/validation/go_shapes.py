@@ -42,6 +42,33 @@ SERVICE_PORT: Shape = (
     ("targetPort", "TargetPort", 0),
     ("nodePort", "NodePort", 0),
 )
+VOLUME_CLAIM_SPEC: Shape = (
+    ("accessModes", "AccessModes", None),
+    ("selector", "Selector", None),
+    ("resources", "Resources", None),
+    ("volumeName", "VolumeName", ""),
+    ("storageClassName", "StorageClassName", None),
+    ("volumeMode", "VolumeMode", None),
+    ("dataSource", "DataSource", None),
+    ("dataSourceRef", "DataSourceRef", None),
+    ("volumeAttributesClassName", "VolumeAttributesClassName", None),
+)
+VOLUME_CLAIM_STATUS: Shape = (
+    ("phase", "Phase", ""),
+    ("accessModes", "AccessModes", None),
+    ("capacity", "Capacity", None),
+    ("conditions", "Conditions", None),
+    ("allocatedResources", "AllocatedResources", None),
+    ("allocatedResourceStatuses", "AllocatedResourceStatuses", None),
+    ("currentVolumeAttributesClassName", "CurrentVolumeAttributesClassName", None),
+    ("modifyVolumeStatus", "ModifyVolumeStatus", None),
+)
+RESOURCES: Shape = (("limits", "Limits", None), ("requests", "Requests", None))
+TYPED_REFERENCE: Shape = (
+    ("apiGroup", "APIGroup", None),
+    ("kind", "Kind", ""),
+    ("name", "Name", ""),
+)
 
 
 def go_struct(obj: Obj, shape: Shape) -> Obj:
@@ -55,3 +82,18 @@ def security_context(context: Obj) -> Obj:
     if context.get("capabilities") is not None:
         shown["Capabilities"] = go_struct(context["capabilities"], CAPABILITIES)
     return shown
+
+
+def volume_claim(claim: Obj) -> Obj:
+    """Return a PersistentVolumeClaim in its Go shape: metadata inline, as Go embeds it."""
+    spec = claim.get("spec", {})
+    shown = go_struct(spec, VOLUME_CLAIM_SPEC)
+    shown["Resources"] = go_struct(spec.get("resources", {}), RESOURCES)
+    for field, go_name, shape in (
+        ("dataSource", "DataSource", TYPED_REFERENCE),
+        ("dataSourceRef", "DataSourceRef", (*TYPED_REFERENCE, ("namespace", "Namespace", None))),
+    ):
+        if field in spec:
+            shown[go_name] = go_struct(spec[field], shape)
+    status = go_struct(claim.get("status", {}), VOLUME_CLAIM_STATUS)
+    return {**claim.get("metadata", {}), "Spec": shown, "Status": status}

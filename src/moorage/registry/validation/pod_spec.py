@@ -41,9 +41,7 @@ _MAX_SEARCH_CHARACTERS = 2048
 
 def template_errors(template: Obj, path: str) -> list[FieldError]:
     """Validate a workload's pod template."""
-    meta = template.get("metadata", {})
-    errors = label_errors(meta.get("labels", {}), f"{path}.metadata.labels")
-    errors += annotation_errors(meta.get("annotations", {}), f"{path}.metadata.annotations")
+    errors = template_metadata_errors(template, path)
     errors += pod_spec_errors(template.get("spec", {}), f"{path}.spec")
     if template.get("spec", {}).get("ephemeralContainers"):
         errors.append(
@@ -53,6 +51,13 @@ def template_errors(template: Obj, path: str) -> list[FieldError]:
             )
         )
     return errors
+
+
+def template_metadata_errors(template: Obj, path: str) -> list[FieldError]:
+    """Validate the labels and annotations of a pod template."""
+    meta = template.get("metadata", {})
+    errors = label_errors(meta.get("labels", {}), f"{path}.metadata.labels")
+    return errors + annotation_errors(meta.get("annotations", {}), f"{path}.metadata.annotations")
 
 
 def pod_spec_errors(spec: Obj, path: str) -> list[FieldError]:

@@ -33,7 +33,15 @@ def status_count_errors(status: Obj, fields: tuple[str, ...]) -> list[FieldError
     ]
 
 
-def selector_errors(spec: Obj) -> list[FieldError]:
+def collision_errors(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the error of a `status.collisionCount` that is lower than before."""
+    count = new.get("status", {}).get("collisionCount", 0)
+    if count >= old.get("status", {}).get("collisionCount", 0):
+        return []
+    return [FieldError.invalid("status.collisionCount", count, "cannot be decremented")]
+
+
+def selector_errors(spec: Obj, owner: str = "deployment") -> list[FieldError]:
     """Return the errors of `spec.selector`, which must be present and not empty."""
     selector = spec.get("selector")
     if selector is None:
@@ -41,9 +49,7 @@ def selector_errors(spec: Obj) -> list[FieldError]:
     errors = label_selector_errors(selector, "spec.selector")
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
         errors.append(
-            FieldError.invalid(
-                "spec.selector", selector, "empty selector is invalid for deployment"
-            )
+            FieldError.invalid("spec.selector", selector, f"empty selector is invalid for {owner}")
         )
     return errors
 
@@ -51,28 +57,40 @@ def selector_errors(spec: Obj) -> list[FieldError]:
 def workload_template_errors(spec: Obj) -> list[FieldError]:
     """Return the errors of the pod template, whose labels must match `spec.selector`."""
     template = spec.get("template", {})
-    errors: list[FieldError] = []
-    selector = spec.get("selector")
-    own = template.get("metadata", {}).get("labels", {})
-    if not _fits(selector, own):
-        errors.append(
-            FieldError.invalid(
-                "spec.template.metadata.labels",
-                own or None,
-                "`selector` does not match template `labels`",
-            )
-        )
+    errors = template_label_errors(spec)
     errors += template_errors(template, "spec.template")
-    policy = template.get("spec", {}).get("restartPolicy")
+    return errors + always_running_errors(template, "ReplicaSet")
+
+
+def template_label_errors(spec: Obj) -> list[FieldError]:
+    """Return the error of template labels that `spec.selector` does not match."""
+    own = spec.get("template", {}).get("metadata", {}).get("labels", {})
+    if _fits(spec.get("selector"), own):
+        return []
+    return [mismatched_labels(own)]
+
+
+def mismatched_labels(labels_of_template: dict[str, str]) -> FieldError:
+    return FieldError.invalid(
+        "spec.template.metadata.labels",
+        labels_of_template or None,
+        "`selector` does not match template `labels`",
+    )
+
+
+def always_running_errors(template: Obj, owner: str) -> list[FieldError]:
+    """Return the errors of a template whose pods would end; `owner` is the workload's kind."""
+    pod, errors = template.get("spec", {}), []
+    policy = pod.get("restartPolicy")
     if policy and policy != "Always":
         errors.append(
             FieldError.not_supported("spec.template.spec.restartPolicy", policy, ("Always",))
         )
-    if "activeDeadlineSeconds" in template.get("spec", {}):
+    if "activeDeadlineSeconds" in pod:
         errors.append(
             FieldError.forbidden(
                 "spec.template.spec.activeDeadlineSeconds",
-                "activeDeadlineSeconds in ReplicaSet is not Supported",
+                f"activeDeadlineSeconds in {owner} is not Supported",
             )
         )
     return errors
