@@ -131,6 +131,7 @@ BASES: dict[str, Obj] = {
         "spec": {"resource": {"group": "apps", "resource": "deployments"}},
     },
     "StatefulSet": {"metadata": {"name": "d"}, "spec": _WORKLOAD},
+    "DaemonSet": {"metadata": {"name": "d"}, "spec": _WORKLOAD},
 }
 """A legal object of each kind, as a client would send it."""
 
