@@ -132,6 +132,10 @@ BASES: dict[str, Obj] = {
     },
     "StatefulSet": {"metadata": {"name": "d"}, "spec": _WORKLOAD},
     "DaemonSet": {"metadata": {"name": "d"}, "spec": _WORKLOAD},
+    "ReplicationController": {
+        "metadata": {"name": "d"},
+        "spec": {"selector": _LABELS, "template": _TEMPLATE},
+    },
 }
 """A legal object of each kind, as a client would send it."""
 
