@@ -136,6 +136,8 @@ BASES: dict[str, Obj] = {
         "metadata": {"name": "d"},
         "spec": {"selector": _LABELS, "template": _TEMPLATE},
     },
+    "ControllerRevision": {"metadata": {"name": "d"}, "data": {"spec": {}}, "revision": 1},
+    "PodTemplate": {"metadata": {"name": "d"}, "template": _TEMPLATE},
 }
 """A legal object of each kind, as a client would send it."""
 
