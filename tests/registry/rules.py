@@ -22,6 +22,7 @@ _LABELS = {"a": "b"}
 _TEMPLATE = {"metadata": {"labels": _LABELS}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
 _WORKLOAD = {"selector": {"matchLabels": _LABELS}, "template": _TEMPLATE}
 _RBAC = "rbac.authorization.k8s.io"
+_DEVICE_CLAIM = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
 
 _ADMISSION_RULE = {
     "operations": ["CREATE"],
@@ -138,6 +139,22 @@ BASES: dict[str, Obj] = {
     },
     "ControllerRevision": {"metadata": {"name": "d"}, "data": {"spec": {}}, "revision": 1},
     "PodTemplate": {"metadata": {"name": "d"}, "template": _TEMPLATE},
+    "ResourceClaim": {"metadata": {"name": "c"}, "spec": _DEVICE_CLAIM},
+    "ResourceClaimTemplate": {"metadata": {"name": "t"}, "spec": {"spec": _DEVICE_CLAIM}},
+    "DeviceClass": {"metadata": {"name": "d"}},
+    "ResourceSlice": {
+        "metadata": {"name": "s"},
+        "spec": {
+            "driver": "d.example.com",
+            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+            "nodeName": "n",
+            "devices": [{"name": "gpu-0"}],
+        },
+    },
+    "DeviceTaintRule": {
+        "metadata": {"name": "r"},
+        "spec": {"taint": {"key": "k", "effect": "NoExecute"}},
+    },
 }
 """A legal object of each kind, as a client would send it."""
 
