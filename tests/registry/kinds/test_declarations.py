@@ -89,7 +89,7 @@ def test_kinds_that_need_a_revision_on_update() -> None:
         "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
         "mutatingwebhookconfigurations", "validatingadmissionpolicies",
         "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
-        "storageversionmigrations",
+        "storageversionmigrations", "devicetaintrules",
     }  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def test_whose_deletion_answers_with_the_object() -> None:
         "pods", "services", "serviceaccounts", "namespaces", "persistentvolumes",
         "persistentvolumeclaims", "podtemplates", "resourcequotas", "csidrivers", "csinodes",
         "storageclasses", "volumeattachments", "volumeattributesclasses", "deviceclasses",
-        "devicetaintrules", "resourceclaims", "resourceclaimtemplates", "resourceslices",
+        "resourceclaims", "resourceclaimtemplates", "resourceslices",
     }  # fmt: skip
 
 
