@@ -162,12 +162,16 @@ def _report_errors(new: Obj, old: Obj) -> Iterator[FieldError]:
         )
     elif "deletionTimestamp" in new["metadata"]:
         before = old.get("status", {}).get("reservedFor", [])
-        if any(consumer not in before for consumer in consumers):
+        if not _references(consumers) <= _references(before):
             yield FieldError.forbidden(
                 "status.reservedFor",
                 "new entries may not be added while `deallocationRequested` or "
                 "`deletionTimestamp` are set",
             )
+
+
+def _references(consumers: list[Obj]) -> set[frozenset[tuple[str, str]]]:
+    return {frozenset(consumer.items()) for consumer in consumers}
 
 
 def _uid(consumer: Obj) -> str:
