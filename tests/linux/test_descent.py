@@ -68,6 +68,24 @@ def test_down_and_up_again(tmp_path: Path, root: int) -> None:
         place.enter("d0")
 
 
+def test_levels_above_are_reopened_without_looking_from_the_root(
+    tmp_path: Path, root: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search from the root at each level would make a deep walk quadratic."""
+    depth = 2 * OPEN_LEVELS + 3
+    chain(tmp_path, depth)
+
+    def search(_: Descent) -> None:
+        pytest.fail("an unmoved parent was looked for from the root")
+
+    monkeypatch.setattr(Descent, "_find_again", search)
+    with Descent(root) as place:
+        for number in range(depth):
+            place.enter(f"d{number}")
+        while place.depth:
+            place.leave()
+
+
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize(
     ("name", "number"),

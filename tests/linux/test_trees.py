@@ -308,6 +308,19 @@ def test_a_tree_moved_away_while_it_is_walked_ends_the_walk_of_it_alone(tmp_path
     assert steps[-1].step is Step.LEAVE
 
 
+def test_files_removed_while_their_directory_is_read_are_left_out(tmp_path: Path) -> None:
+    files = {"a", "b", "c"}
+    for name in files:
+        (tmp_path / name).touch()
+    visited = []
+    for visit in walk(tmp_path):
+        if visit.step is Step.OTHER:
+            visited.append(visit.name)
+            for name in files - {visit.name}:
+                (tmp_path / name).unlink(missing_ok=True)
+    assert len(visited) == 1
+
+
 def test_tree_moved_during_removal_does_not_escape_its_root(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -193,6 +193,18 @@ async def test_input_waits_for_its_reader_and_is_refused_without_one(
     stdin.close()
 
 
+async def test_input_larger_than_the_pipe_is_not_watched_afterwards(pipes: dict[int, Path]) -> None:
+    stdin, data = ProcessInput(pipes[0]), b"x" * 300_000
+    # A writer too, so that the read waits for input instead of seeing its end.
+    with os.fdopen(os.open(pipes[0], os.O_RDWR), "rb") as reader:
+        writing = asyncio.create_task(stdin.write(data))
+        assert await asyncio.to_thread(reader.read, len(data)) == data
+        await writing
+        assert stdin._pipe is not None
+        assert not asyncio.get_running_loop().remove_writer(stdin._pipe)
+        stdin.close()
+
+
 async def test_a_write_that_is_given_up_leaves_no_thread_waiting(pipes: dict[int, Path]) -> None:
     writing = asyncio.create_task(ProcessInput(pipes[0]).write(b"x"))
     done, _ = await asyncio.wait({writing}, timeout=0.05)

@@ -137,6 +137,7 @@ async def test_a_terminal_is_handed_over_once(tmp_path: Path) -> None:
             socket.send_fds(runtime, [b"/dev/pts/7"], [control])
             terminal = await console.receive()
     assert not (tmp_path / "c.sock").exists()
+    assert console._listener.fileno() == -1
     assert not os.get_inheritable(terminal._descriptor)
     os.write(user, b"x")
     assert await terminal.read() == (STDOUT, b"x")
