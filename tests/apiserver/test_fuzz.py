@@ -56,7 +56,7 @@ _UPSTREAM_500 = re.compile(
     r"resourceVersion: Invalid value|unknown patch type|does not contain declared merge key|"
     r"the list of retainKeys must contain|resourceVersion should not be set on objects|"
     r"strconv\.ParseUint: parsing|failed to create typed patch object|"
-    r"failed to convert the applied object|error decoding YAML: line"
+    r"failed to convert the applied object|error decoding YAML: line|no preferred addresses found"
 )
 
 # The server is well, and what the request is to be forwarded to is not there.
