@@ -10,6 +10,7 @@ import pytest
 from moorage.handlers import Machine, probe
 from moorage.handlers.definition import HandlerDefinition, parse_definition
 from moorage.handlers.probe import Prober, required_programs
+from moorage.handlers.program_probe import probe_program
 from moorage.handlers.runtimes import Runtime
 from tests.handlers.programs import program, runtime
 
@@ -152,3 +153,13 @@ def test_the_runtime_behind_a_definition(
     )  # fmt: skip
     assert result.configurations == ()
     assert result.handlers == (("k",) if name == "Known" else ("one",))
+
+
+async def test_a_program_is_queried_with_the_arguments_of_its_runtime(tmp_path: Path) -> None:
+    """Shims print their version for `-v`, and start to serve without it."""
+    path = program(tmp_path, "shim", "case $1 in -v) echo shim version 1.2;; *) exit 1;; esac")
+    known = Runtime(
+        name="s", program="shim", handlers=("s",), version_arguments=("-v",), is_shim=True
+    )
+    probed = await probe_program(known, path, (6, 1))
+    assert str(probed.version) == "1.2"

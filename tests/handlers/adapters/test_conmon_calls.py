@@ -16,6 +16,7 @@ import pytest
 from moorage.handlers.adapters import AdapterError, Task, TaskNotFoundError
 from moorage.handlers.adapters.conmon import Conmon, TaskFiles
 from moorage.linux.child import Child
+from tests.descriptors import open_descriptors
 from tests.handlers.programs import program
 
 ID = "a1" * 32
@@ -131,8 +132,10 @@ async def test_nothing_starts_when_it_cannot_be_placed(tmp_path: Path, task: Tas
         raise PermissionError(1, f"cgroup of {pid}")
 
     made = conmon(tmp_path, '{"data": 1}\n')
+    before = open_descriptors()
     with pytest.raises((PermissionError, AdapterError)):
         await made.create(task, Path("/bin/runc"), (), place=refuse)
+    assert open_descriptors() == before
     assert not (tmp_path / "argv").exists()
     assert not Child.awaited, "the launcher is a zombie"
 
