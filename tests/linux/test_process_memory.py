@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux import process_memory
 from moorage.linux.process_memory import resident_bytes
 
 
@@ -24,5 +23,5 @@ def test_there_is_none_of_an_absent_process(monkeypatch: pytest.MonkeyPatch) -> 
     def ended(_: Path) -> str:
         raise ProcessLookupError
 
-    monkeypatch.setattr(process_memory.Path, "read_text", ended)
+    monkeypatch.setattr(Path, "read_text", ended)
     assert resident_bytes(os.getpid()) is None
