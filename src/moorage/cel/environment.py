@@ -1,0 +1,52 @@
+"""CEL environment: the functions and extensions that expressions of Kubernetes may use.
+
+Source: API docs "CEL community libraries", "Kubernetes CEL libraries"; apiserver
+`cel/environment` of Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from cel_expr_python import cel
+
+from moorage.cel.library import addresses, lists, quantities, regex, urls
+from moorage.cel.library.declaring import CelType, declare
+from moorage.cel.library.opaque import POOL
+
+_EXTENSIONS = """
+name: kubernetes
+extensions:
+- name: optional
+- name: strings
+- name: sets
+- name: math
+- name: two-var-comprehensions
+- name: bindings
+"""
+_ENVIRONMENTS = 256
+_LIBRARIES = (addresses, lists, quantities, regex, urls)
+
+
+@cache
+def _functions() -> list[cel.FunctionDecl]:
+    return declare(signature for library in _LIBRARIES for signature in library.functions())
+
+
+_made: dict[str, cel.Env] = {}
+
+
+def make_environment(variables: Mapping[str, CelType]) -> cel.Env:
+    """Return the environment with these variables, made when first asked for."""
+    key = str(sorted((name, str(type_)) for name, type_ in variables.items()))
+    if key not in _made:
+        if len(_made) >= _ENVIRONMENTS:
+            _made.clear()
+        _made[key] = cel.NewEnv(
+            descriptor_pool=POOL,
+            config=cel.NewEnvConfigFromYaml(_EXTENSIONS),
+            variables=dict(variables),
+            functions=_functions(),
+        )
+    return _made[key]

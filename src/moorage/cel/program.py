@@ -1,0 +1,76 @@
+"""Programs: one expression, compiled and evaluated, with errors in the words of cel-go.
+
+Clients show these errors, so they read as kube-apiserver's. Source: cel-go `common/types`, measured
+against Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from cel_expr_python import cel
+
+from moorage.cel.library.declaring import CelType
+
+_STATUS_CODE = re.compile(r"\A[A-Z_]+: ")
+_STATUS_SUFFIX = re.compile(r" \[[A-Z_]+\]\Z")
+_WORDS = (
+    (re.compile(r'Key not found in map : "?(.*?)"?'), r"no such key: \1"),
+    (re.compile(r"Index error: index=(-?\d+) size=\d+"), r"index out of bounds: \1"),
+    (re.compile(r"divide by zero"), "division by zero"),
+    (re.compile(r"No matching overloads found.*|Applying SELECT.*"), "no such overload"),
+    (re.compile(r"(?i)iteration budget.*"), "operation cancelled: actual cost limit exceeded"),
+)
+
+
+class CompileError(ValueError):
+    """An expression does not compile; the text says where and why."""
+
+
+class EvaluationError(ValueError):
+    """An expression has no value for this input."""
+
+    @property
+    def is_limit(self) -> bool:
+        """Whether the evaluation was cut off."""
+        return str(self).startswith("operation cancelled")
+
+
+class Program:
+    """A compiled expression."""
+
+    def __init__(self, environment: cel.Env, expression: str) -> None:
+        """Compile an expression. Raises CompileError."""
+        try:
+            self._compiled = environment.compile(expression)
+        except RuntimeError as error:
+            raise CompileError(_without_status(str(error))) from error
+
+    def returns(self, expected: CelType) -> bool:
+        """Return whether the value is of a type, as far as that is known without input."""
+        return self._compiled.return_type() in (expected, cel.Type.DYN)
+
+    def evaluate(self, values: Mapping[str, Any]) -> Any:
+        """Return the value for an input. Raises EvaluationError."""
+        try:
+            value = self._compiled.eval(data=dict(values))
+        except RuntimeError as error:
+            raise EvaluationError(_in_words_of_cel_go(str(error))) from error
+        if value.type() == cel.Type.ERROR:
+            raise EvaluationError(_in_words_of_cel_go(str(value.plain_value())))
+        return value.plain_value()
+
+
+def _without_status(text: str) -> str:
+    return _STATUS_SUFFIX.sub("", _STATUS_CODE.sub("", text.strip()))
+
+
+def _in_words_of_cel_go(text: str) -> str:
+    plain = _without_status(text)
+    for pattern, words in _WORDS:
+        match = pattern.fullmatch(plain)
+        if match is not None:
+            return match.expand(words)
+    return plain

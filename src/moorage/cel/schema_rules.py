@@ -1,0 +1,392 @@
+"""Rules of a structural schema (`x-kubernetes-validations`): compilation and evaluation.
+
+Each node of the schema may have rules about its value, `self`. Rules that use `oldSelf` are about
+changes: they are evaluated where a value had an earlier one. Source: API docs "Validation rules",
+"Transition rules"; KEP-2876, KEP-4008 (ratcheting); apiextensions `schema/cel` of Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from moorage.cel.environment import make_environment
+from moorage.cel.messages import Problem, Violation
+from moorage.cel.program import CompileError, EvaluationError, Program
+from moorage.cel.values import (
+    CelType,
+    Conversion,
+    Schema,
+    Type,
+    as_resource,
+    conversion_of,
+    type_of,
+)
+
+_LONGEST_MESSAGE = 5 * 1024
+_OPTIONAL = (
+    "cel.bind(oldSelf, hasOldSelf ? optional.of(oldValue) : optional.none(), ({expression}\n))"
+)
+"""How `oldSelf` becomes an optional value, which the library does not take as input."""
+
+_ENTRY = re.compile(r"\.([^.\[\]]+)|\['((?:[^'\\]|\\.)*)'\]")
+
+
+class Scope(NamedTuple):
+    """What the expressions of a node see: their types, and how its value becomes theirs."""
+
+    type: CelType
+    convert: Conversion
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule, compiled. `source` is the rule as the schema has it."""
+
+    source: Mapping[str, Any]
+    program: Program
+    message: Program | None
+    uses_old: bool
+    field_path: str
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether it is evaluated without an earlier value too."""
+        return bool(self.source.get("optionalOldSelf"))
+
+    @property
+    def text(self) -> str:
+        """The message, or the rule itself."""
+        message: str = self.source.get("message") or self.source["rule"]
+        return message.strip()
+
+
+@dataclass(slots=True)
+class Node:
+    """The rules of one node of a schema, and of those below it that have some."""
+
+    schema: Schema
+    scope: Scope
+    rules: list[Rule] = field(default_factory=list)
+    properties: dict[str, Node] = field(default_factory=dict)
+    values: Node | None = None
+    items: Node | None = None
+    all_of: list[Node] = field(default_factory=list)
+
+    @property
+    def has_rules(self) -> bool:
+        below = (self.properties, self.values, self.items, self.all_of)
+        return bool(self.rules) or any(below)
+
+
+class OutOfBudgetError(Exception):
+    """No further rules are evaluated."""
+
+
+def compile_schema(schema: Schema) -> Node | None:
+    """Return the rules of a resource's schema, None without any. Raises CompileError."""
+    return _compile(schema, schema, is_resource=True)
+
+
+def _compile(rules: Schema, schema: Schema, *, is_resource: bool = False) -> Node | None:
+    """Compile the rules of a node. `rules` has them: the node itself, or a branch of `allOf`."""
+    node = Node(schema, _scope(schema, is_resource=is_resource))
+    for source in rules.get("x-kubernetes-validations", ()):
+        node.rules.append(compile_rule(source, schema, node.scope))
+    for name, inner in (rules.get("properties") or {}).items():
+        own = (schema.get("properties") or {}).get(name)
+        if own is not None and (below := _compile(inner, own, is_resource=_is_embedded(own))):
+            node.properties[name] = below
+    node.values = _compile_below(rules, schema, "additionalProperties")
+    node.items = _compile_below(rules, schema, "items")
+    for branch in rules.get("allOf", ()):
+        inner = _compile(branch, schema, is_resource=is_resource)
+        if inner is not None:
+            node.all_of.append(inner)
+    return node if node.has_rules else None
+
+
+def _compile_below(rules: Schema, schema: Schema, part: str) -> Node | None:
+    inner, own = rules.get(part), schema.get(part)
+    if not isinstance(inner, dict) or not isinstance(own, dict):
+        return None
+    return _compile(inner, own, is_resource=_is_embedded(own))
+
+
+def _is_embedded(schema: Schema) -> bool:
+    return bool(schema.get("x-kubernetes-embedded-resource"))
+
+
+def _scope(schema: Schema, *, is_resource: bool) -> Scope:
+    seen = as_resource(schema) if is_resource else schema
+    return Scope(type_of(seen), conversion_of(seen))
+
+
+def compile_rule(source: Mapping[str, Any], schema: Schema, scope: Scope) -> Rule:
+    """Compile a rule and its message. Raises CompileError."""
+    expression = source["rule"]
+    uses_old = _uses_old(expression, scope)
+    program = _compile_in(expression, source, scope, uses_old=uses_old)
+    if not program.returns(Type.BOOL):
+        raise CompileError("cel expression must evaluate to a bool")
+    message = None
+    if text := source.get("messageExpression"):
+        message = _compile_in(text, source, scope, uses_old=uses_old)
+    path = "".join(_field_path(source["fieldPath"], schema)) if source.get("fieldPath") else ""
+    return Rule(source, program, message, uses_old, path)
+
+
+def _uses_old(expression: str, scope: Scope) -> bool:
+    """Return whether an expression refers to `oldSelf`: it does not compile without."""
+    if "oldSelf" not in expression:
+        return False
+    try:
+        Program(make_environment({"self": scope.type}), expression)
+    except CompileError:
+        return True
+    return False
+
+
+def _compile_in(
+    expression: str, source: Mapping[str, Any], scope: Scope, *, uses_old: bool
+) -> Program:
+    if not (uses_old and source.get("optionalOldSelf")):
+        return Program(make_environment({"self": scope.type, "oldSelf": scope.type}), expression)
+    # For the errors, which show the expression as it was written.
+    Program(make_environment({"self": scope.type, "oldSelf": Type.DYN}), expression)
+    variables = {"self": scope.type, "oldValue": scope.type, "hasOldSelf": Type.BOOL}
+    return Program(make_environment(variables), _OPTIONAL.format(expression=expression))
+
+
+def _field_path(path: str, schema: Schema) -> Iterator[str]:
+    """Yield the parts of a rule's `fieldPath` as errors show it: fields, and keys of maps."""
+    is_first = True
+    for match in _ENTRY.finditer(path):
+        name = match[1] if match[1] is not None else re.sub(r"\\(.)", r"\1", match[2])
+        properties = schema.get("properties") or {}
+        if name in properties:
+            yield name if is_first else f".{name}"
+            schema = properties[name]
+        else:
+            yield f"[{name}]"
+            values = schema.get("additionalProperties")
+            schema = values if isinstance(values, dict) else {}
+        is_first = False
+
+
+def schema_problems(schema: Schema) -> list[Problem]:
+    """Return what is wrong with the rules of a schema that is otherwise valid."""
+    return list(_problems(schema, schema, "", None, is_resource=True))
+
+
+def _problems(
+    rules: Schema, schema: Schema, path: str, uncorrelatable: str | None, *, is_resource: bool
+) -> Iterator[Problem]:
+    """Yield the problems of a node and of those below. `uncorrelatable`: a list above it, whose
+    items have no earlier values."""
+    for name, inner in sorted((rules.get("properties") or {}).items()):
+        own = (schema.get("properties") or {}).get(name)
+        if own is not None:
+            at = f"{path}.properties[{name}]"
+            yield from _problems(inner, own, at, uncorrelatable, is_resource=_is_embedded(own))
+    for part in ("additionalProperties", "items"):
+        inner, own = rules.get(part), schema.get(part)
+        if isinstance(inner, dict) and isinstance(own, dict):
+            is_lost = part == "items" and schema.get("x-kubernetes-list-type") != "map"
+            yield from _problems(
+                inner,
+                own,
+                f"{path}.{part}",
+                uncorrelatable or (path if is_lost else None),
+                is_resource=_is_embedded(own),
+            )
+    for index, branch in enumerate(rules.get("allOf", ())):
+        at = f"{path}.allOf[{index}]"
+        yield from _problems(branch, schema, at, uncorrelatable, is_resource=is_resource)
+    scope = _scope(schema, is_resource=is_resource)
+    for index, source in enumerate(rules.get("x-kubernetes-validations", ())):
+        at = f"{path}.x-kubernetes-validations[{index}]"
+        yield from _rule_problems(source, scope, at, uncorrelatable)
+
+
+def _rule_problems(
+    source: Mapping[str, Any], scope: Scope, path: str, uncorrelatable: str | None
+) -> Iterator[Problem]:
+    expression = source["rule"]
+    uses_old = _uses_old(expression, scope)
+    shown = _shown(source)
+    if uses_old and uncorrelatable is not None:
+        detail = "oldSelf cannot be used on the uncorrelatable portion of the schema within "
+        yield Problem(f"{path}.rule", expression, f"{detail}{{root}}{uncorrelatable}")
+        return
+    try:
+        program = _compile_in(expression, source, scope, uses_old=uses_old)
+        if not program.returns(Type.BOOL):
+            yield Problem(f"{path}.rule", shown, "cel expression must evaluate to a bool")
+    except CompileError as error:
+        yield Problem(f"{path}.rule", shown, f"compilation failed: {error}")
+        return
+    if not uses_old and "optionalOldSelf" in source:
+        detail = "may not be set if oldSelf is not used in rule"
+        yield Problem(f"{path}.optionalOldSelf", source["optionalOldSelf"], detail)
+    if text := source.get("messageExpression"):
+        at = f"{path}.messageExpression"
+        try:
+            message = _compile_in(text, source, scope, uses_old=uses_old)
+        except CompileError as error:
+            yield Problem(at, shown, f"messageExpression compilation failed: {error}")
+            return
+        if not message.returns(Type.STRING):
+            yield Problem(at, shown, "messageExpression must evaluate to a string")
+
+
+def _shown(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a rule as errors show it: as the internal type of upstream."""
+    return {
+        "Rule": source["rule"],
+        "Message": source.get("message", ""),
+        "MessageExpression": source.get("messageExpression", ""),
+        "Reason": source.get("reason"),
+        "FieldPath": source.get("fieldPath", ""),
+        "OptionalOldSelf": source.get("optionalOldSelf"),
+    }
+
+
+def violations_of(node: Node, new: Any, old: Any) -> list[Violation]:
+    """Evaluate the rules for an object. `old` is its earlier state, None for a new one."""
+    found: list[Violation] = []
+    # When the budget is exceeded, the last violation says so.
+    with contextlib.suppress(OutOfBudgetError):
+        _check(node, new, old, "", found, is_unchanged=old is not None and new == old)
+    return found
+
+
+def _check(
+    node: Node, new: Any, old: Any, path: str, found: list[Violation], *, is_unchanged: bool
+) -> None:
+    if new is None:
+        return
+    _check_rules(node, new, old, path, found, is_unchanged=is_unchanged)
+    for branch in node.all_of:
+        _check(branch, new, old, path, found, is_unchanged=is_unchanged)
+    if isinstance(new, list) and node.items is not None:
+        earlier = _EarlierItems(node.schema, old)
+        for index, item in enumerate(new):
+            was = earlier.of(item)
+            same = is_unchanged or (was is not None and item == was)
+            _check(node.items, item, was, f"{path}[{index}]", found, is_unchanged=same)
+    elif isinstance(new, dict):
+        _check_fields(node, new, old, path, found, is_unchanged=is_unchanged)
+
+
+def _check_fields(
+    node: Node,
+    new: dict[str, Any],
+    old: Any,
+    path: str,
+    found: list[Violation],
+    *,
+    is_unchanged: bool,
+) -> None:
+    earlier = old if isinstance(old, dict) else {}
+    for name, value in new.items():
+        below = node.properties.get(name)
+        at = f"{path}.{name}" if path else name
+        if below is None and node.values is not None:
+            below, at = node.values, f"{path}[{name}]"
+        if below is not None:
+            was = earlier.get(name)
+            same = is_unchanged or (was is not None and value == was)
+            _check(below, value, was, at, found, is_unchanged=same)
+
+
+class _EarlierItems:
+    """The items of a list before the change. Only lists of type `map` say which is which."""
+
+    def __init__(self, schema: Schema, old: Any) -> None:
+        self._keys: tuple[str, ...] = ()
+        self._by_key: dict[tuple[str, ...], Any] = {}
+        if schema.get("x-kubernetes-list-type") == "map" and isinstance(old, list):
+            self._keys = tuple(schema.get("x-kubernetes-list-map-keys", ()))
+            self._by_key = {self._key(item): item for item in old if isinstance(item, dict)}
+
+    def of(self, item: Any) -> Any:
+        """Return what the item was, None for a new one."""
+        return self._by_key.get(self._key(item)) if isinstance(item, dict) else None
+
+    def _key(self, item: dict[str, Any]) -> tuple[str, ...]:
+        return tuple(repr(item.get(key)) for key in self._keys)
+
+
+def _check_rules(
+    node: Node, new: Any, old: Any, path: str, found: list[Violation], *, is_unchanged: bool
+) -> None:
+    if not node.rules:
+        return
+    convert, kind = node.scope.convert, node.schema.get("type", "")
+    values = {"self": convert(new)}
+    values["oldSelf"] = values["oldValue"] = convert(old) if old is not None else values["self"]
+    values["hasOldSelf"] = old is not None
+    for rule in node.rules:
+        if rule.uses_old and old is None and not rule.is_optional:
+            continue
+        try:
+            holds = rule.program.evaluate(values)
+        except EvaluationError as error:
+            found.append(Violation(path, _failure(error, rule), value=kind))
+            if error.is_limit:
+                raise OutOfBudgetError from error
+            continue
+        if holds is not True:
+            is_warning = is_unchanged and not rule.uses_old
+            found.append(_violation(rule, values, new, kind, path, is_warning=is_warning))
+
+
+def _failure(error: EvaluationError, rule: Rule) -> str:
+    text = str(error)
+    if text.startswith("no such overload"):
+        return (
+            f"'{text}': call arguments did not match a supported operator, function or macro "
+            f"signature for rule: {rule.text}"
+        )
+    if error.is_limit:
+        return (
+            f"'{text}': no further validation rules will be run due to call cost exceeds limit "
+            f"for rule: {rule.text}"
+        )
+    return f"{text} evaluating rule: {rule.text}"
+
+
+def _violation(
+    rule: Rule, values: Mapping[str, Any], new: Any, kind: str, path: str, *, is_warning: bool
+) -> Violation:
+    detail = _evaluated_message(rule, values)
+    if not detail:
+        has_message = bool(rule.source.get("message"))
+        detail = rule.text if has_message else f"failed rule: {rule.text}"
+    if rule.field_path:
+        path = f"{path}.{rule.field_path}" if path else rule.field_path
+    is_structure = kind in ("object", "array")
+    return Violation(
+        path,
+        detail,
+        reason=rule.source.get("reason") or "FieldValueInvalid",
+        value=None if is_structure else new,
+        shows_value=not is_structure,
+        is_warning=is_warning,
+    )
+
+
+def _evaluated_message(rule: Rule, values: Mapping[str, Any]) -> str:
+    """Return the value of `messageExpression`, empty where it has no usable one."""
+    if rule.message is None:
+        return ""
+    try:
+        message = rule.message.evaluate(values)
+    except EvaluationError:
+        return ""
+    text = message.strip() if isinstance(message, str) else ""
+    return "" if "\n" in text or len(text.encode()) > _LONGEST_MESSAGE else text

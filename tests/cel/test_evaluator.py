@@ -1,0 +1,126 @@
+"""The evaluator and its worker process: what hostile rules cost, and what comes after them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.cel import evaluator as module
+from moorage.cel.evaluator import BusyError, Evaluator, LimitError
+from moorage.cel.messages import Violation
+from moorage.linux.child import Child
+from moorage.linux.process import state
+from tests.descriptors import open_descriptors
+
+ALL = "[1,2,3,4,5,6,7,8,9,10].all"
+
+
+def schema(*rules: str) -> dict[str, Any]:
+    text = {"type": "string", "x-kubernetes-validations": [{"rule": rule} for rule in rules]}
+    return {"type": "object", "properties": {"text": text}}
+
+
+FINE = schema("self != 'x'")
+BROKEN = [Violation("text", "failed rule: self != 'x'", value="x")]
+
+
+@pytest.fixture
+async def evaluator() -> AsyncIterator[Evaluator]:
+    before = open_descriptors()
+    async with Evaluator() as evaluator:
+        yield evaluator
+    assert not Child.awaited
+    assert open_descriptors() == before
+
+
+async def test_nothing_is_started_before_the_first_rule(evaluator: Evaluator) -> None:
+    assert not Child.awaited
+    assert await evaluator.violations("a", FINE, {"text": "x"}, None) == BROKEN
+    assert len(Child.awaited) == 1
+
+
+async def test_each_key_has_its_own_schema(evaluator: Evaluator) -> None:
+    assert await evaluator.violations("a", FINE, {"text": "x"}, None) == BROKEN
+    assert await evaluator.violations("b", schema("true"), {"text": "x"}, None) == []
+    assert await evaluator.violations("a", FINE, {"text": "x"}, None) == BROKEN
+    assert await evaluator.violations("c", {"type": "object"}, {"text": "x"}, None) == []
+
+
+async def test_rules_are_compiled(evaluator: Evaluator) -> None:
+    assert await evaluator.schema_problems(FINE) == []
+    (problem,) = await evaluator.schema_problems(schema("self +"))
+    assert problem.path == ".properties[text].x-kubernetes-validations[0].rule"
+
+
+async def test_a_rule_of_another_version_that_does_not_compile(evaluator: Evaluator) -> None:
+    (violation,) = await evaluator.violations("a", schema("absent()"), {"text": "x"}, None)
+    assert violation.detail.startswith("rule compile error: ERROR: <input>:1:7: undeclared")
+
+
+async def test_rules_that_need_much_memory_end_their_worker_alone() -> None:
+    triple = "[1,2,3,4,5,6,7,8,9,10].map"
+    bomb = schema(f"{triple}(a, {triple}(b, {triple}(c, self + self + self))).size() > 0")
+    async with Evaluator(deadline_s=60) as evaluator:
+        with pytest.raises(LimitError, match="needed more memory"):
+            await evaluator.violations("bomb", bomb, {"text": "x" * 1_000_000}, None)
+        assert await evaluator.violations("a", FINE, {"text": "x"}, None) == BROKEN
+
+
+async def test_rules_that_take_long_end_their_worker_alone() -> None:
+    slow = schema(f"{ALL}(a, {ALL}(b, {ALL}(c, !self.matches('(a|b|ab)*(x+)+z'))))")
+    async with Evaluator(deadline_s=0.2) as evaluator:
+        assert await evaluator.violations("a", FINE, {"text": "y"}, None) == []
+        with pytest.raises(LimitError, match=r"the rules took longer than 0\.2 s"):
+            await evaluator.violations("slow", slow, {"text": "ab" * 1_000_000}, None)
+        assert await evaluator.violations("a", FINE, {"text": "x"}, None) == BROKEN
+
+
+async def test_a_worker_that_was_killed_is_replaced(evaluator: Evaluator) -> None:
+    await evaluator.violations("a", FINE, {"text": "x"}, None)
+    (pid,) = Child.awaited
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(LimitError):
+        await evaluator.violations("a", FINE, {"text": "x"}, None)
+    assert await evaluator.violations("a", FINE, {"text": "x"}, None) == BROKEN
+
+
+async def test_a_request_that_is_given_up_does_not_answer_the_next(evaluator: Evaluator) -> None:
+    await evaluator.violations("a", FINE, {"text": "x"}, None)
+    asking = asyncio.create_task(evaluator.violations("a", FINE, {"text": "x"}, None))
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert await evaluator.violations("b", schema("true"), {"text": "x"}, None) == []
+
+
+async def test_many_requests_wait_and_too_many_are_refused(
+    evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [evaluator.violations("a", FINE, {"text": "x"}, None) for _ in range(50)]
+    assert await asyncio.gather(*asked) == [BROKEN] * 50
+    monkeypatch.setattr(module, "_WAITING", 3)
+    asked = [evaluator.violations("a", FINE, {"text": "x"}, None) for _ in range(5)]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [list] * 3 + [BusyError] * 2
+
+
+async def test_a_worker_that_cannot_start_is_an_error(
+    evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "none"))
+    with pytest.raises(LimitError):
+        await evaluator.violations("a", FINE, {"text": "x"}, None)
+
+
+async def test_the_worker_ends_with_its_evaluator() -> None:
+    async with Evaluator() as evaluator:
+        await evaluator.violations("a", FINE, {"text": "x"}, None)
+        (pid,) = Child.awaited
+    assert not state(pid)
