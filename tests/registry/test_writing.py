@@ -22,6 +22,7 @@ from moorage.api.errors import (
     NotFoundError,
     StatusError,
 )
+from moorage.cel.evaluator import Evaluator
 from moorage.registry.codec import Codec
 from moorage.registry.deletion import DeleteOptions
 from moorage.registry.kind import Kind, Obj
@@ -57,6 +58,7 @@ class Registry:
             admission=AdmissionChain(()),
             clock=self.clock,
             worker=Worker(),
+            evaluator=Evaluator(),
         )
 
     def request(self, *, is_dry_run: bool = False, manager: str = "test") -> Request:

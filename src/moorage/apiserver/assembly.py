@@ -56,6 +56,7 @@ from moorage.apiserver.reviews import Reviews
 from moorage.apiserver.slots import SlotLimits
 from moorage.apiserver.subresources import PodSubresources, ScaleSubresource, TokenSubresource
 from moorage.apiserver.watch import WatchStreams
+from moorage.cel.evaluator import Evaluator
 from moorage.registry.codec import Codec
 from moorage.registry.custom.openapi import CustomDocuments
 from moorage.registry.kind import Kind
@@ -128,6 +129,7 @@ class Api:
     connect: Connect
     proxy: Proxy
     worker: Worker
+    evaluator: Evaluator
     custom: CustomResources
     ready: set[str]
     """Names of the conditions that are ready; `/readyz` requires `READINESS`."""
@@ -142,6 +144,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     cache: WatchCache[Stored] = WatchCache(store, factory)
     codec = Codec(load_schema())
     worker = Worker()
+    evaluator = Evaluator()
     readers = _Readers(cache)
     resolver = RuleResolver(
         readers.roles, readers.role_bindings, readers.cluster_roles, readers.cluster_role_bindings
@@ -171,6 +174,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         clock=clock,
         may_delete_unread=_may_delete_unread(authorizer),
         worker=worker,
+        evaluator=evaluator,
     )
     patcher = Patcher(codec, worker, objects, ownership)
     decoder = BodyDecoder(codec, worker)
@@ -209,7 +213,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         clock=clock,
     )
     store.listen(custom.on_changes)
-    return Api(handler, objects, cache, connect, proxy, worker, custom, ready)
+    return Api(handler, objects, cache, connect, proxy, worker, evaluator, custom, ready)
 
 
 class _Readers:

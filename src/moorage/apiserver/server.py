@@ -71,6 +71,7 @@ class ApiServer:
             )
             self.api = assemble(self._store, self._api_options, self._clock)
             stack.callback(self.api.worker.close)
+            stack.push_async_callback(self.api.evaluator.close)
             await self.api.cache.load()
             self.api.custom.load()
             await stack.enter_async_context(self.api.connect)

@@ -13,6 +13,7 @@ from typing import Any
 
 from moorage.api import names
 from moorage.api.errors import FieldError
+from moorage.registry.expressions import Expressions
 
 Obj = dict[str, Any]
 """An object in canonical form (`registry.schema.normalize`), in its kind's storage version."""
@@ -138,6 +139,7 @@ class PartRules:
     prepare: Callable[[Obj, Obj], None] = _nothing
     validate: Callable[[Obj, Obj], list[FieldError]] = _no_errors
     raises_generation: bool = True
+    expressions: Expressions | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +150,8 @@ class Strategy:
     `prepare_update(new, old)`: reset fields that users may not write. `validate(obj)`,
     `validate_update(new, old)`: return the errors. `parts`: the same for subresources, by name.
     `warn(new, old or None)`: texts for the `Warning` header. `spec_of(obj)`: the part whose
-    change increments the generation.
+    change increments the generation. `expressions(evaluator, new, old or None)`: the errors of CEL
+    rules, evaluated after validation.
     """
 
     default: Callable[[Obj], None] = _nothing
@@ -156,6 +159,7 @@ class Strategy:
     prepare_update: Callable[[Obj, Obj], None] = _nothing
     validate: Callable[[Obj], list[FieldError]] = _no_errors
     validate_update: Callable[[Obj, Obj], list[FieldError]] = _no_errors
+    expressions: Expressions | None = None
     parts: Mapping[str, PartRules] = field(default_factory=dict)
     warn: Callable[[Obj, Obj | None], list[str]] = _no_warnings
     name_errors: Callable[[str], list[str]] = names.dns_subdomain_errors

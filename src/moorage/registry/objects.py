@@ -31,8 +31,10 @@ from moorage.api.errors import (
     TooLargeError,
 )
 from moorage.api.numbers import parse_uint
+from moorage.cel.evaluator import Evaluator
 from moorage.registry import deletion
 from moorage.registry.deletion import UNREAD_OPTION, Action, DeleteOptions
+from moorage.registry.expressions import Expressions, evaluate
 from moorage.registry.kind import Kind, Obj, PartRules, Served
 from moorage.registry.ownership import Ownership
 from moorage.registry.request import Attributes, Request, User
@@ -98,6 +100,7 @@ class Objects:
         admission: Admission,
         clock: Clock,
         worker: Worker,
+        evaluator: Evaluator,
         may_delete_unread: MayDeleteUnread = lambda *_: False,
     ) -> None:
         self._may_delete_unread = may_delete_unread
@@ -108,6 +111,7 @@ class Objects:
         self._admission = admission
         self._clock = clock
         self._worker = worker
+        self._evaluator = evaluator
 
     def find(self, kind: Kind, namespace: str, name: str) -> Stored | None:
         return self._cache.get(kind.key(namespace, name))
@@ -174,7 +178,8 @@ class Objects:
     async def _create_named(self, attributes: Attributes, obj: Obj) -> Stored:
         request, kind = attributes.request, attributes.kind
         namespace, name, strategy = attributes.namespace, attributes.name, kind.strategy
-        await self._worker.run(request, _check_new, kind, name, obj)
+        errors = await self._worker.run(request, _errors_of_new, kind, obj)
+        await self._raise_if_invalid(attributes, strategy.expressions, errors)
         await self._admission.validate(attributes)
         await self._worker.run(request, _warn, request, strategy.warn, obj, None)
         key = kind.key(namespace, name)
@@ -279,8 +284,10 @@ class Objects:
     ) -> Stored:
         """Validate and store an update that mutating admission has seen."""
         request, kind = attributes.request, attributes.kind
-        name, subresource = attributes.name, attributes.subresource
-        await self._worker.run(request, _check_change, kind, name, subresource, new, old)
+        subresource = attributes.subresource
+        rules = _update_rules(kind, subresource)
+        errors = await self._worker.run(request, _errors_of_change, kind, rules, new, old)
+        await self._raise_if_invalid(attributes, rules.expressions, errors)
         await self._admission.validate(attributes)
         if not subresource:
             await self._worker.run(request, _warn, request, kind.strategy.warn, new, old)
@@ -296,6 +303,21 @@ class Objects:
         ends = "deletionTimestamp" in old["metadata"]
         revision = await self._put(existing.key, value, existing.revision, may_use_reserve=ends)
         return self._as_written(existing.key, revision, value)
+
+    async def _raise_if_invalid(
+        self, attributes: Attributes, expressions: Expressions | None, errors: list[FieldError]
+    ) -> None:
+        """Evaluate the CEL rules, if any. Raises InvalidError with these and the given errors."""
+        if expressions is not None:
+            new, old = attributes.obj, attributes.old
+            assert new is not None, "a deletion is not validated"
+            evaluated = await evaluate(expressions, self._evaluator, errors, new, old)
+            errors += evaluated.errors
+            for sentence in evaluated.warnings:
+                attributes.request.warn(sentence)
+        if errors:
+            kind = attributes.kind
+            raise InvalidError.of(kind.name, attributes.name, errors, group=kind.group)
 
     async def delete(
         self,
@@ -430,16 +452,15 @@ class Objects:
         return self._factory(key, revision, value)
 
 
-def _check_new(kind: Kind, name: str, obj: Obj) -> None:
-    _raise_invalid(kind, name, [*metadata_errors(kind, obj), *kind.strategy.validate(obj)])
+def _errors_of_new(kind: Kind, obj: Obj) -> list[FieldError]:
+    return [*metadata_errors(kind, obj), *kind.strategy.validate(obj)]
 
 
-def _check_change(kind: Kind, name: str, subresource: str, new: Obj, old: Obj) -> None:
-    rules = _update_rules(kind, subresource)
+def _errors_of_change(kind: Kind, rules: PartRules, new: Obj, old: Obj) -> list[FieldError]:
     rules.prepare(new, old)
     if rules.raises_generation:
         _raise_generation(kind, new, old)
-    _raise_invalid(kind, name, [*metadata_update_errors(new, old), *rules.validate(new, old)])
+    return [*metadata_update_errors(new, old), *rules.validate(new, old)]
 
 
 def _warn(
@@ -510,7 +531,9 @@ def _check_uid(kind: Kind, name: str, meta: Obj, was: Obj) -> None:
 def _update_rules(kind: Kind, subresource: str) -> PartRules:
     strategy = kind.strategy
     if not subresource:
-        return PartRules(strategy.prepare_update, strategy.validate_update)
+        return PartRules(
+            strategy.prepare_update, strategy.validate_update, expressions=strategy.expressions
+        )
     return strategy.parts.get(subresource, PartRules())
 
 
@@ -543,8 +566,3 @@ def _revision_needed(kind: Kind, name: str) -> StatusError:
 
 def _modified(kind: Kind, name: str) -> StatusError:
     return ConflictError.of(kind.plural, name, ConflictError.MODIFIED, group=kind.group)
-
-
-def _raise_invalid(kind: Kind, name: str, errors: list[FieldError]) -> None:
-    if errors:
-        raise InvalidError.of(kind.name, name, errors, group=kind.group)

@@ -12,10 +12,12 @@ from typing import Any
 
 from moorage.api.errors import FieldError
 from moorage.registry.custom.decoding import CustomType
+from moorage.registry.custom.expressions import expressions_of
 from moorage.registry.custom.printer_columns import PathError, printer_of
 from moorage.registry.custom.rules import compile_rules
 from moorage.registry.custom.structure import compile_structure
 from moorage.registry.custom.types import types_of
+from moorage.registry.expressions import Expressions
 from moorage.registry.kind import (
     ALL_VERBS,
     Kind,
@@ -67,7 +69,7 @@ def kind_of(definition: Obj) -> CustomKind:
         short_names=tuple(names.get("shortNames", ())),
         categories=tuple(names.get("categories", ())),
         verbs=ALL_VERBS,
-        strategy=_strategy(types[0], has_status=has_status),
+        strategy=_strategy(types[0], expressions_of(_schema(storage)), has_status=has_status),
         printer=_printer(storage),
         subresources=_subresources(storage),
         scale_paths=_scale_paths(storage),
@@ -150,7 +152,9 @@ def _field_names(path: str) -> tuple[str, ...]:
     return tuple(path.removeprefix(".").split(".")) if path else ()
 
 
-def _strategy(storage: CustomType, *, has_status: bool) -> Strategy:
+def _strategy(
+    storage: CustomType, expressions: Expressions | None, *, has_status: bool
+) -> Strategy:
     def validate(obj: Obj) -> list[FieldError]:
         return storage.errors(obj)
 
@@ -164,9 +168,10 @@ def _strategy(storage: CustomType, *, has_status: bool) -> Strategy:
         prepare_update=_keep_status if has_status else _nothing,
         validate=validate,
         validate_update=validate_update,
+        expressions=expressions,
         parts={
-            "status": PartRules(_keep_all_but_status, validate_update),
-            "scale": PartRules(validate=validate_update),
+            "status": PartRules(_keep_all_but_status, validate_update, expressions=expressions),
+            "scale": PartRules(validate=validate_update, expressions=expressions),
         },
         spec_of=_without(ignored),
         needs_revision_on_update=True,

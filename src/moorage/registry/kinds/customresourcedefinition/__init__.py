@@ -20,6 +20,9 @@ from moorage.registry.kinds.customresourcedefinition.deletion import (
     is_definition_held,
     mark_definition_deleted,
 )
+from moorage.registry.kinds.customresourcedefinition.expressions import (
+    definition_expressions,
+)
 from moorage.registry.kinds.customresourcedefinition.validation import (
     validate_definition,
     validate_definition_status,
@@ -78,6 +81,7 @@ CUSTOM_RESOURCE_DEFINITION = Kind(
         prepare_update=prepare_definition_update,
         validate=validate_definition,
         validate_update=validate_definition_update,
+        expressions=definition_expressions,
         parts={"status": PartRules(prepare=keep_spec, validate=validate_definition_status)},
         warn=warn_about_definition,
         spec_of=get_spec,

@@ -1,0 +1,56 @@
+"""CEL rules of definitions: whether those of its schemas compile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from moorage.api.errors import FieldError, TooManyRequestsError
+from moorage.cel.evaluator import BusyError, Evaluator, LimitError
+from moorage.registry.custom.expressions import has_rules
+from moorage.registry.expressions import Evaluated
+from moorage.registry.kind import Obj
+from moorage.registry.kinds.customresourcedefinition.versions import schema_of, shared_fields
+from moorage.registry.validation.structural_schema import Schema
+
+_RETRY = {"retryAfterSeconds": 1}
+
+
+async def definition_expressions(
+    evaluator: Evaluator, definition: Obj, old: Obj | None
+) -> Evaluated:
+    """Compile the rules of a definition whose schemas are valid, unless the old one had them."""
+    versions = definition["spec"].get("versions", [])
+    if old is not None and old["spec"].get("versions", []) == versions:
+        return Evaluated()
+    errors: list[FieldError] = []
+    for schema, path in _schemas(versions):
+        if has_rules(schema):
+            errors += await _schema_errors(evaluator, schema, path)
+    return Evaluated(errors)
+
+
+def _schemas(versions: list[Obj]) -> Iterator[tuple[Schema, str]]:
+    """Yield each schema with its path; one that all versions share once, as validation does."""
+    shared = schema_of(shared_fields(versions).get("validation"))
+    if shared is not None:
+        yield shared, "spec.validation.openAPIV3Schema"
+        return
+    for index, version in enumerate(versions):
+        schema = schema_of(version.get("schema"))
+        if schema is not None:
+            yield schema, f"spec.versions[{index}].schema.openAPIV3Schema"
+
+
+async def _schema_errors(evaluator: Evaluator, schema: Schema, path: str) -> list[FieldError]:
+    try:
+        problems = await evaluator.schema_problems(schema)
+    except LimitError as error:
+        return [FieldError.forbidden(path, f"compilation failed: {error}")]
+    except BusyError as error:
+        raise TooManyRequestsError(str(error), dict(_RETRY)) from error
+    return [
+        FieldError.invalid(
+            f"{path}{problem.path}", problem.value, problem.detail.replace("{root}", path)
+        )
+        for problem in problems
+    ]
