@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from moorage.apiserver.patching import (
     _settle,
 )
 from moorage.registry.request import Request, User
+from tests.apiserver.server import serving
 
 
 @pytest.mark.parametrize("media", [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH])
@@ -104,3 +106,22 @@ def test_complaints_are_ignored_warned_of_or_refused(validation: str) -> None:
         return
     _settle(asked, complaints, lambda: "{}")
     assert list(asked.warnings) == (complaints if validation == "Warn" else [])
+
+
+@pytest.mark.parametrize(
+    ("media", "patch"),
+    [
+        (MERGE_PATCH, {"kind": "Secret"}),
+        (JSON_PATCH, [{"op": "replace", "path": "/kind", "value": "Secret"}]),
+    ],
+)
+async def test_a_patch_that_changes_the_kind(tmp_path: Path, media: str, patch: Any) -> None:
+    async with serving(tmp_path) as server:
+        path = "/api/v1/namespaces/default/configmaps"
+        await server.ask("POST", path, {"metadata": {"name": "a"}})
+        refused = await server.ask("PATCH", f"{path}/a", patch, Content_Type=media)
+    assert refused.status == 422
+    assert refused.json["message"].endswith(
+        'no kind "Secret" is registered for version "v1" in scheme '
+        '"pkg/api/legacyscheme/scheme.go:30"'
+    )

@@ -150,7 +150,7 @@ class Handler:
             raise MethodNotAllowedError
         if not target.is_resource:
             return self._page(http)
-        if target.group and not self._resource_map.has_group(target.group):
+        if not self._resource_map.has_group(target.group):
             return not_found_page()
         kind, served = self._kind(target)
         require = partial(self._require, user, action)

@@ -197,7 +197,7 @@ class WatchStreams:
             metadata["annotations"] = _INITIAL_EVENTS_END
         kind, api_version = call.kind.name, call.served.api_version
         if form.as_ == TABLE:
-            obj = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
+            obj = {"metadata": metadata}
             table = bookmark_table(call.kind.printer, obj, version=form.version)
             return _framed("BOOKMARK", msgspec.json.encode(table))
         if form.as_ == PARTIAL:

@@ -97,6 +97,20 @@ def test_a_token_is_remembered_for_a_short_while(door: Door) -> None:
         door.user(token)
 
 
+def test_the_oldest_of_many_tokens_are_forgotten(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moorage.apiserver.authentication.authenticator._REMEMBERED", 2)
+    tokens = [f"Bearer {door.tokens.issue(seconds=600 + extra)}" for extra in range(3)]
+    for token in tokens:
+        assert door.user(token)
+    del door.tokens.uids["serviceaccounts", "ns", "sa"]
+    assert door.user(tokens[1])
+    assert door.user(tokens[2])
+    with pytest.raises(UnauthorizedError):
+        door.user(tokens[0])
+
+
 def test_a_review_remembers_nothing(door: Door) -> None:
     token = door.tokens.issue()
     assert door.authenticator.user_of_token(token) is not None

@@ -253,6 +253,12 @@ def test_times_hold_from_their_first_second_to_their_last(tokens: Tokens) -> Non
     assert not tokens.is_valid(tokens.signed(exp=now))
 
 
+def test_times_are_those_of_the_injected_clock(tokens: Tokens) -> None:
+    tokens.clock.advance(100 * YEAR)
+    now = int(tokens.clock.now().timestamp())
+    assert tokens.is_valid(tokens.signed(nbf=now, iat=now, exp=now + 1))
+
+
 def test_a_nodes_token_names_the_node_and_each_token_is_another(tokens: Tokens) -> None:
     first, second = tokens.issue(NODE), tokens.issue(NODE)
     result = [tokens.verifier.verify(token) for token in (first, second)]

@@ -131,6 +131,7 @@ def test_aggregated_discovery_is_negotiated_by_accept(path: str, accept: str, ve
     decoded = msgspec.json.decode(response.body)
     assert decoded["kind"] == "APIGroupDiscoveryList"
     assert decoded["apiVersion"] == f"apidiscovery.k8s.io/{version}"
+    assert decoded["metadata"] == {}
     assert response.headers["Vary"] == "Accept"
     assert response.headers["Cache-Control"] == "public"
 

@@ -15,6 +15,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from moorage.apiserver.proxy import forward
+from moorage.apiserver.proxy.backends import Backend
 from moorage.cluster.certificates import Subject
 from tests.apiserver.server import Running, serving
 
@@ -83,6 +85,17 @@ async def test_method_path_and_body_are_passed_on(server: Running, method: str) 
     seen = answer.json
     assert (seen["method"], seen["url"]) == (method, "/a%2Fb/%20c/?x=1&x=%26")
     assert seen["body"] == ("" if body is None else "some text")
+
+
+async def test_no_authority_vouches_for_the_certificate_of_a_pod(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = (await server.ask("GET", NODE)).json
+    port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+    # A pod's address may not be on loopback, where the backend of these tests is.
+    monkeypatch.setattr(forward, "pod_backend", lambda *_: Backend("https", f"127.0.0.1:{port}"))
+    answer = await server.ask("GET", "/api/v1/namespaces/default/pods/https:p:443/proxy/x")
+    assert (answer.status, answer.json.get("url")) == (200, "/x"), answer.text
 
 
 async def test_a_large_body_is_streamed(server: Running) -> None:

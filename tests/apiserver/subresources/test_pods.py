@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,18 @@ async def test_a_binding_gives_the_pod_its_node_labels_and_condition(server: Run
     (condition,) = pod["status"]["conditions"]
     assert (condition["type"], condition["status"]) == ("PodScheduled", "True")
     assert condition["lastTransitionTime"].endswith("Z")
+
+
+async def test_a_pod_that_changes_meanwhile_is_bound_all_the_same(server: Running) -> None:
+    await add_pod(server)
+    changes = [
+        server.ask("PATCH", POD, {"metadata": {"labels": {"n": str(n)}}}, Content_Type=MERGE)
+        for n in range(20)
+    ]
+    half = asyncio.gather(*changes[:10])
+    done, *_ = await asyncio.gather(bind(server), half, *changes[10:])
+    assert done.status == 201, done.text
+    assert (await stored(server))["spec"]["nodeName"] == "n1"
 
 
 @pytest.mark.parametrize(("was", "is_kept"), [("True", True), ("False", False)])
