@@ -71,6 +71,16 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(
     assert path.read_bytes() == b"old"
 
 
+def test_the_error_is_that_of_the_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(scratch: Path, _target: Path) -> None:
+        scratch.unlink()
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Path, "replace", lose)
+    with pytest.raises(OSError, match="Input/output error"):
+        replace_file(tmp_path / "file", b"new")
+
+
 def test_the_mode_is_exact_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:

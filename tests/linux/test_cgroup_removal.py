@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from moorage.linux import cgroup_removal
+from moorage.linux.cgroup_control import CgroupError
 from moorage.linux.cgroup_removal import (
     CgroupBusyError,
     kill_and_remove_cgroup,
+    kill_and_remove_cgroup_blocking,
     kill_cgroup,
     remove_released_cgroup,
 )
@@ -40,7 +42,16 @@ async def test_a_cgroup_that_stays_is_named_with_the_reason(tmp_path: Path) -> N
         await remove_released_cgroup(trees.v2(tmp_path), "/pods/a", 2)
     message = str(caught.value)
     assert "cgroup /pods/a is not removed after 2 s: " in message
-    assert "Directory not empty" in message
+    assert "2 s: failed to remove cgroup /pods/a: Directory not empty" in message
+
+
+def test_a_cgroup_that_stays_is_given_up_after_some_tries(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    trees.write(tmp_path / "pods/a", {"held": ""})
+    monkeypatch.setattr(cgroup_removal, "RETRY_PAUSE_S", 0)
+    with pytest.raises(CgroupError, match="Directory not empty"):
+        kill_and_remove_cgroup_blocking(trees.v2(tmp_path), "/pods/a")
 
 
 async def test_an_absent_cgroup_is_no_error(tmp_path: Path) -> None:

@@ -52,6 +52,12 @@ async def test_an_absent_program_is_named() -> None:
         await run(["/nowhere/moor", "--version"])
 
 
+async def test_must_run_passes_everything_on() -> None:
+    script = 'cat; printf "$WORD"'
+    answer = await must_run(["/bin/sh", "-c", script], stdin=b"in", environment={"WORD": "out"})
+    assert answer.text == "inout"
+
+
 async def test_must_run_raises_with_the_programs_message() -> None:
     with pytest.raises(CommandError, match=r"`sh -c .*`: it is broken"):
         await must_run(["sh", "-c", "echo it is broken >&2; exit 1"])

@@ -56,7 +56,7 @@ def namespace() -> Iterator[Path]:
 
 def test_devices_are_read_in_their_namespace_and_the_thread_returns(namespace: Path) -> None:
     before = os.readlink("/proc/thread-self/ns/net")
-    devices = read_network_devices([namespace, namespace.parent / "gone"])
+    devices = read_network_devices([namespace.parent / "gone", namespace])
     assert list(devices) == [namespace]
     if devices[namespace]:
         assert "eth7" in {device.name for device in devices[namespace]}

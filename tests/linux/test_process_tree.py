@@ -34,6 +34,7 @@ def test_all_that_a_process_started_is_found_first_the_eldest(tree: tuple[int, s
     pid, _ = tree
     pids = descendants([pid])
     assert pids[0] == pid
+    assert descendants(pids) == pids
     parents = [int(Path(f"/proc/{child}/stat").read_text().split()[3]) for child in pids]
     assert parents[1:] == pids[:-1]
 
