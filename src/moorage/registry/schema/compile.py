@@ -40,6 +40,10 @@ _SPECIAL_KINDS: dict[str, Kind] = {
     f"{_APIEXTENSIONS}.JSONSchemaPropsOrStringArray": "any",
     "io.k8s.apimachinery.pkg.runtime.RawExtension": "any",
 }
+_SCHEMA = f"{_APIEXTENSIONS}.JSONSchemaProps"
+_WITH_SCHEMA = frozenset(f"{_SCHEMA}Or{other}" for other in ("Array", "Bool", "StringArray"))
+"""Types of free JSON in which an object is a schema."""
+
 _SCALAR_KINDS: dict[tuple[str, str], Kind] = {
     ("string", ""): "string",
     ("string", "byte"): "bytes",
@@ -189,5 +193,7 @@ def _kind(schema: dict[str, Any]) -> tuple[Kind, str]:
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[-1]
         special = _SPECIAL_KINDS.get(name)
-        return (special, "") if special else ("object", name)
+        if special is not None:
+            return special, _SCHEMA if name in _WITH_SCHEMA else ""
+        return "object", name
     return _SCALAR_KINDS[schema["type"], schema.get("format", "")], ""

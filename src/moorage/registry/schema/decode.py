@@ -35,6 +35,10 @@ _SCALARS: dict[str, Any] = {
 }
 
 
+_SCHEMA_LIST = "items"
+"""Field of a schema that may be a list of schemas."""
+
+
 class JsonDecoder:
     """Decodes bodies of any type of one schema; per-type decoders are created on first use."""
 
@@ -255,10 +259,34 @@ class _Walker:
                 raise _mismatch(owner, field, value, go_path, is_item=True)
             return self._object(self._schema[field.type], value, path, go_path, depth + 1)
         if field.kind == "any":
+            if field.type:
+                return self._schema_or_other(owner, field, value, path, go_path, depth)
             return _plain(value)
         if not _ACCEPTS[field.kind](value):
             raise _mismatch(owner, field, value, go_path, is_item=True)
         return list(value) if field.kind == "strings" else value
+
+    def _schema_or_other(
+        self, owner: Type, field: Field, value: Any, path: str, go_path: str, depth: int
+    ) -> Any:
+        """Check a value that is a schema, or what the field has in its place."""
+        if isinstance(value, dict | Pairs):
+            return self._object(self._schema[field.type], value, path, go_path, depth + 1)
+        has_schemas = field.name == _SCHEMA_LIST
+        if isinstance(value, list) and has_schemas:
+            if all(isinstance(item, dict | Pairs) for item in value):
+                return [
+                    self._object(
+                        self._schema[field.type], item, f"{path}[{index}]", go_path, depth + 1
+                    )
+                    for index, item in enumerate(value)
+                ]
+        elif field.container == "map":
+            if _ACCEPTS["strings"](value):
+                return list(value)
+        elif isinstance(value, bool) and not has_schemas:
+            return value
+        raise _mismatch(owner, field, value, go_path, is_item=True)
 
 
 def _is_int(value: Any, bits: int) -> bool:
@@ -321,7 +349,7 @@ _GO_KINDS = {
 
 
 def _go_field_type(field: Field, *, is_item: bool) -> str:
-    item = _go_type(field.type) if field.kind == "object" else _GO_KINDS.get(field.kind, field.kind)
+    item = _go_type(field.type) if field.type else _GO_KINDS.get(field.kind, field.kind)
     if is_item:
         return item
     return f"[]{item}" if field.container == "list" else f"map[string]{item}"

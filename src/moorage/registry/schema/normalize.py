@@ -116,6 +116,8 @@ class Normalizer:
     def _value_fixer(self, field: Field) -> Fix | None:
         if field.kind == "object":
             return self._plan(field.type).apply
+        if field.kind == "any" and field.type:
+            return _objects_fixer(self._plan(field.type).apply)
         return _VALUE_FIXERS.get(field.kind)
 
 
@@ -149,6 +151,17 @@ class _Plan:
             if name not in obj:
                 obj[name] = zero()
         return obj
+
+
+def _objects_fixer(fix: Fix) -> Fix:
+    """Fix a value that is an object of a type, a list of such objects, or something else."""
+
+    def fix_objects(value: Any) -> Any:
+        if isinstance(value, list):
+            return [fix(item) if isinstance(item, dict) else item for item in value]
+        return fix(value) if isinstance(value, dict) else value
+
+    return fix_objects
 
 
 def _unless_zero(value: Any) -> Any:

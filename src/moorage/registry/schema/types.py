@@ -14,7 +14,11 @@ Kind = Literal[
     "string", "int32", "int64", "bool", "double", "bytes", "time", "microTime", "quantity",
     "intOrString", "object", "any", "strings",
 ]  # fmt: skip
-"""Kind of one value. `any` is free JSON (RawExtension, FieldsV1); `strings` a list inside a map."""
+"""Kind of one value. `any` is free JSON (RawExtension, FieldsV1); `strings` a list inside a map.
+
+Where `any` has a type, objects in it are of that type: JSONSchemaPropsOrArray, OrBool,
+OrStringArray.
+"""
 
 Container = Literal["", "list", "map"]
 
