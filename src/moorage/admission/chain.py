@@ -7,13 +7,14 @@ Control in Kubernetes".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from moorage.registry.request import Attributes
 
-Hook = Callable[[Attributes], None]
+Hook = Callable[[Attributes], Awaitable[None] | None]
+"""One step of a plugin. What it returns is awaited: most decide at once and return None."""
 
 CREATE = "CREATE"
 UPDATE = "UPDATE"
@@ -78,12 +79,14 @@ class AdmissionChain:
     async def mutate(self, attributes: Attributes) -> None:
         """Run the mutating steps of a write. Raises the StatusError of the first refusal."""
         for hook in self._concerned(attributes)[0]:
-            hook(attributes)
+            if (awaited := hook(attributes)) is not None:
+                await awaited
 
     async def validate(self, attributes: Attributes) -> None:
         """Run the validating steps of a write. Raises the StatusError of the first refusal."""
         for hook in self._concerned(attributes)[1]:
-            hook(attributes)
+            if (awaited := hook(attributes)) is not None:
+                await awaited
 
     def _concerned(self, attributes: Attributes) -> tuple[tuple[Hook, ...], tuple[Hook, ...]]:
         key = (attributes.kind.resource, attributes.subresource, attributes.operation)

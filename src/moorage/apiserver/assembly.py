@@ -19,6 +19,8 @@ from moorage.admission.default_tolerations import DefaultTolerationSeconds
 from moorage.admission.host_ports import HostPortAdmission
 from moorage.admission.namespaces import NamespaceLifecycle
 from moorage.admission.node_restriction import NodeRestriction
+from moorage.admission.policies import ValidatingPolicies
+from moorage.admission.policies.sources import CachedParams, CachedPolicies
 from moorage.admission.priority import PriorityAdmission
 from moorage.admission.rbac_escalation import RbacEscalation
 from moorage.admission.runtime_class import RuntimeClassAdmission
@@ -59,7 +61,7 @@ from moorage.apiserver.watch import WatchStreams
 from moorage.cel.evaluator import Evaluator
 from moorage.registry.codec import Codec
 from moorage.registry.custom.openapi import CustomDocuments
-from moorage.registry.kind import Kind
+from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds import ALL_KINDS, STORED_KINDS
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
@@ -164,7 +166,16 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     )
     ownership = Ownership(codec, clock)
     resource_map = ResourceMap(ALL_KINDS)
-    admission = AdmissionChain(_plugins(options, readers, resolver, authorizer))
+    policies = CachedPolicies(cache)
+    store.listen(policies.changed)
+    admission = AdmissionChain(
+        [
+            *_plugins(options, readers, resolver, authorizer),
+            ValidatingPolicies(
+                policies, CachedParams(cache, resource_map), readers.find_namespace, evaluator
+            ),
+        ]
+    )
     objects = Objects(
         store=store,
         cache=cache,
@@ -234,6 +245,10 @@ class _Readers:
         self._pods = TypedReader(cache, POD, Pod)
         self._by_plural = {kind.plural: kind for kind in _bindable().values()}
         self._by_plural[SERVICE_ACCOUNT.plural] = SERVICE_ACCOUNT
+
+    def find_namespace(self, name: str) -> Obj | None:
+        item = self._cache.get(NAMESPACE.key("", name))
+        return None if item is None else item.obj
 
     def find_pod(self, name: str, namespace: str) -> Pod | None:
         return self._pods.get(name, namespace)

@@ -197,8 +197,7 @@ class WatchStreams:
             metadata["annotations"] = _INITIAL_EVENTS_END
         kind, api_version = call.kind.name, call.served.api_version
         if form.as_ == TABLE:
-            obj = {"metadata": metadata}
-            table = bookmark_table(call.kind.printer, obj, version=form.version)
+            table = bookmark_table(call.kind.printer, {"metadata": metadata}, version=form.version)
             return _framed("BOOKMARK", msgspec.json.encode(table))
         if form.as_ == PARTIAL:
             kind, api_version = PARTIAL, f"meta.k8s.io/{form.version}"

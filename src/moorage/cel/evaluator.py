@@ -12,11 +12,21 @@ import socket
 import subprocess
 import sys
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import msgspec
 
-from moorage.cel.messages import CheckObject, CheckSchema, Problem, Request, Violation
+from moorage.cel.messages import (
+    CheckObject,
+    CheckPolicy,
+    CheckSchema,
+    EvaluatePolicy,
+    PolicyInput,
+    PolicyResult,
+    Problem,
+    Request,
+    Violation,
+)
 from moorage.linux.child import Child
 
 DEADLINE_S = 2.0
@@ -25,12 +35,9 @@ DEADLINE_S = 2.0
 _START_S = 30.0
 _WAITING = 256
 _HEADER_BYTES = 4
-_KEYS = 4096
 
 _log = logging.getLogger("cel")
 _encoder = msgspec.msgpack.Encoder()
-
-T = TypeVar("T")
 
 
 class LimitError(Exception):
@@ -59,8 +66,6 @@ class _Worker:
         self._socket = own
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
-        self.known: set[str] = set()
-        """The schemas that it was sent; it may have dropped the oldest."""
 
     async def ask(self, request: Request) -> bytes:
         """Send a request and return the answer. Raises EOFError and OSError when it is lost."""
@@ -121,12 +126,30 @@ class Evaluator:
 
         Raises LimitError and BusyError.
         """
-        for sends_schema in (False, True):
-            answer = await self._ask(CheckObject(key, schema if sends_schema else None, new, old))
+        for sent in (None, schema):
+            answer = await self._ask(CheckObject(key, sent, new, old))
             violations = msgspec.msgpack.decode(answer, type=list[Violation] | None)
             if violations is not None:
                 return violations
         raise AssertionError("the worker was sent the schema")
+
+    async def policy_problems(self, policy: dict[str, Any]) -> list[Problem]:
+        """Compile the expressions of a policy. Raises LimitError and BusyError."""
+        return msgspec.msgpack.decode(await self._ask(CheckPolicy(policy)), type=list[Problem])
+
+    async def policy_results(
+        self, key: str, policy: dict[str, Any], given: PolicyInput, params: list[Any]
+    ) -> list[PolicyResult]:
+        """Evaluate a policy, which `key` names, with each object of parameters.
+
+        Raises LimitError and BusyError.
+        """
+        for sent in (None, policy):
+            answer = await self._ask(EvaluatePolicy(key, sent, given, params))
+            results = msgspec.msgpack.decode(answer, type=list[PolicyResult] | None)
+            if results is not None:
+                return results
+        raise AssertionError("the worker was sent the policy")
 
     async def _ask(self, request: Request) -> bytes:
         if self._waiting >= _WAITING:

@@ -49,4 +49,49 @@ class CheckObject(msgspec.Struct, frozen=True, tag="check object"):
     old: dict[str, Any] | None
 
 
-Request = CheckSchema | CheckObject
+class Decision(msgspec.Struct, frozen=True):
+    """A validation of a policy that does not hold, or an error (`is_error`).
+
+    `index` is that of the validation; `reason` that of the Status.
+    """
+
+    message: str
+    index: int = 0
+    reason: str = "Invalid"
+    is_error: bool = False
+
+
+class PolicyResult(msgspec.Struct, frozen=True):
+    """What a policy says about a request with one object of parameters."""
+
+    decisions: list[Decision] = []
+
+
+class PolicyInput(msgspec.Struct, frozen=True):
+    """What the expressions of a policy see of a request."""
+
+    request: dict[str, Any]
+    object: dict[str, Any] | None = None
+    old_object: dict[str, Any] | None = None
+    namespace: dict[str, Any] | None = None
+
+
+class CheckPolicy(msgspec.Struct, frozen=True, tag="check policy"):
+    """Compile the expressions of a policy; answered by a list of problems."""
+
+    policy: dict[str, Any]
+
+
+class EvaluatePolicy(msgspec.Struct, frozen=True, tag="evaluate policy"):
+    """Evaluate a policy; answered by a result for each of `params`.
+
+    `key` names the policy: a worker that has it needs no `policy`, one that does not answers None.
+    """
+
+    key: str
+    policy: dict[str, Any] | None
+    given: PolicyInput
+    params: list[Any]
+
+
+Request = CheckSchema | CheckObject | CheckPolicy | EvaluatePolicy

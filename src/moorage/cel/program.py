@@ -35,7 +35,7 @@ class EvaluationError(ValueError):
     @property
     def is_limit(self) -> bool:
         """Whether the evaluation was cut off."""
-        return str(self).startswith("operation cancelled")
+        return "operation cancelled: actual cost limit exceeded" in str(self)
 
 
 class Program:

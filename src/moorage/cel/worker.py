@@ -10,54 +10,105 @@ import resource
 import socket
 import sys
 from collections import OrderedDict
-from typing import Any, BinaryIO
+from collections.abc import Callable
+from typing import Any, BinaryIO, Generic, TypeVar
 
 import msgspec
 
-from moorage.cel.messages import CheckObject, CheckSchema, Problem, Request, Violation
+from moorage.cel.messages import (
+    CheckObject,
+    CheckPolicy,
+    CheckSchema,
+    Decision,
+    EvaluatePolicy,
+    PolicyResult,
+    Request,
+    Violation,
+)
+from moorage.cel.policies import CompiledPolicy, policy_problems
 from moorage.cel.program import CompileError
-from moorage.cel.schema_rules import Node, compile_schema, schema_problems, violations_of
+from moorage.cel.schema_rules import compile_schema, schema_problems, violations_of
 from moorage.linux.parent_death import die_with_parent
 
 MEMORY_BYTES = 512 << 20
 """The most address space of the process; at rest it has about 40 MiB."""
 
 HEADER_BYTES = 4
-_SCHEMAS = 256
+_KEPT = 256
 
 _decoder = msgspec.msgpack.Decoder(Request)
 _encoder = msgspec.msgpack.Encoder()
 
+T = TypeVar("T")
 
-class Schemas:
-    """The compiled rules of the schemas that were used last."""
+
+class Compiled(Generic[T]):
+    """What was compiled and used last, by the keys that the evaluator gave."""
+
+    def __init__(self, make: Callable[[dict[str, Any]], T]) -> None:
+        self._make = make
+        self._made: OrderedDict[str, T] = OrderedDict()
+
+    def has(self, key: str) -> bool:
+        return key in self._made
+
+    def get(self, key: str, source: dict[str, Any] | None) -> T:
+        """Return what a key names, compiled from its source if need be. Raises CompileError."""
+        if key not in self._made:
+            assert source is not None, "the evaluator sends the source when it is asked for it"
+            self._made[key] = self._make(source)
+            if len(self._made) > _KEPT:
+                self._made.popitem(last=False)
+        self._made.move_to_end(key)
+        return self._made[key]
+
+
+class Service:
+    """Answers the requests of one evaluator."""
 
     def __init__(self) -> None:
-        self._nodes: OrderedDict[str, Node | None] = OrderedDict()
+        self._schemas = Compiled(compile_schema)
+        self._policies = Compiled(CompiledPolicy)
 
-    def check(self, request: CheckObject) -> list[Violation] | None:
-        """Return the violations of an object, None where the schema has to be sent too."""
-        if request.key not in self._nodes:
-            if request.schema is None:
-                return None
-            try:
-                self._nodes[request.key] = compile_schema(request.schema)
-            except CompileError as error:
-                # Stored by another version, which had a function more.
-                return [Violation("", f"rule compile error: {error}", value="object")]
-            if len(self._nodes) > _SCHEMAS:
-                self._nodes.popitem(last=False)
-        self._nodes.move_to_end(request.key)
-        node = self._nodes[request.key]
+    def answer(self, request: Request) -> Any:
+        """Return the answer to a request, None where its source has to be sent too."""
+        match request:
+            case CheckSchema():
+                return schema_problems(request.schema)
+            case CheckPolicy():
+                return policy_problems(request.policy)
+            case CheckObject():
+                if request.schema is None and not self._schemas.has(request.key):
+                    return None
+                return self._violations(request)
+            case EvaluatePolicy():
+                if request.policy is None and not self._policies.has(request.key):
+                    return None
+                return self._results(request)
+
+    def _violations(self, request: CheckObject) -> list[Violation]:
+        try:
+            node = self._schemas.get(request.key, request.schema)
+        except CompileError as error:
+            # Stored by another version, which had a function more.
+            return [Violation("", f"rule compile error: {error}", value="object")]
         return [] if node is None else violations_of(node, request.new, request.old)
+
+    def _results(self, request: EvaluatePolicy) -> list[PolicyResult]:
+        try:
+            policy = self._policies.get(request.key, request.policy)
+        except CompileError as error:
+            failure = Decision(f"compilation error: {error}", is_error=True)
+            return [PolicyResult([failure]) for _ in request.params]
+        return [policy.evaluate(request.given, params) for params in request.params]
 
 
 def serve(connection: socket.socket) -> None:
     """Answer requests until the other side closes the connection."""
-    schemas = Schemas()
+    service = Service()
     with connection, connection.makefile("rb") as requests:
         while (body := _read(requests)) is not None:
-            answer = _encoder.encode(_answer(schemas, _decoder.decode(body)))
+            answer = _encoder.encode(service.answer(_decoder.decode(body)))
             connection.sendall(len(answer).to_bytes(HEADER_BYTES) + answer)
 
 
@@ -66,14 +117,6 @@ def _read(requests: BinaryIO) -> bytes | None:
     if len(header) < HEADER_BYTES:
         return None
     return requests.read(int.from_bytes(header))
-
-
-def _answer(
-    schemas: Schemas, request: CheckSchema | CheckObject
-) -> list[Problem] | list[Violation] | None:
-    if isinstance(request, CheckSchema):
-        return schema_problems(request.schema)
-    return schemas.check(request)
 
 
 def main(argv: list[str]) -> Any:

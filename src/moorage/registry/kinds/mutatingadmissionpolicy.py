@@ -11,7 +11,7 @@ from moorage.registry.validation.admission_policies import (
     condition_and_variable_errors,
     default_policy,
     policy_errors,
-    warn_about_policy,
+    warn_about_mutating_policy,
 )
 from moorage.registry.validation.admission_rules import (
     REINVOCATION_POLICIES,
@@ -100,7 +100,7 @@ MUTATING_ADMISSION_POLICY = Kind(
         default=default_policy,
         validate=validate_policy,
         validate_update=validate_policy_update,
-        warn=warn_about_policy,
+        warn=warn_about_mutating_policy,
         spec_of=get_spec,
         needs_revision_on_update=True,
     ),

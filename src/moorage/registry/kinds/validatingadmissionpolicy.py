@@ -22,12 +22,13 @@ from moorage.registry.validation.admission_policies import (
     condition_and_variable_errors,
     default_policy,
     policy_errors,
-    warn_about_policy,
+    warn_about_name,
 )
 from moorage.registry.validation.admission_rules import choice_errors, static_name_errors
 from moorage.registry.validation.conditions import condition_errors
 from moorage.registry.validation.expressions import expression_errors
 from moorage.registry.validation.go_shapes import Shape, go_struct
+from moorage.registry.validation.policy_expressions import policy_expressions
 
 _TYPES = "io.k8s.api.admissionregistration.v1"
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
@@ -147,7 +148,8 @@ VALIDATING_ADMISSION_POLICY = Kind(
         validate=validate_policy,
         validate_update=validate_policy_update,
         parts={"status": PartRules(keep_all_but_status, validate_policy_status)},
-        warn=warn_about_policy,
+        expressions=policy_expressions,
+        warn=warn_about_name,
         spec_of=get_spec,
         needs_revision_on_update=True,
     ),

@@ -13,7 +13,7 @@ from moorage.registry.kind import Kind, Obj, Served, Strategy, get_spec
 from moorage.registry.validation.admission_policies import (
     binding_errors,
     default_binding,
-    warn_about_policy,
+    warn_about_name,
 )
 from moorage.registry.validation.admission_rules import static_name_errors
 
@@ -67,7 +67,7 @@ VALIDATING_ADMISSION_POLICY_BINDING = Kind(
         default=default_binding,
         validate=validate_binding,
         validate_update=validate_binding_update,
-        warn=warn_about_policy,
+        warn=warn_about_name,
         spec_of=get_spec,
         needs_revision_on_update=True,
     ),

@@ -1,0 +1,76 @@
+"""Admission requests: what expressions see of a write.
+
+Source: API docs `AdmissionRequest`; apiserver `admission/plugin/cel`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moorage.cel.messages import PolicyInput
+from moorage.registry.kind import Obj, Served
+from moorage.registry.request import Attributes
+
+_NAMESPACE_METADATA = (
+    "name", "generateName", "uid", "resourceVersion", "generation", "creationTimestamp",
+    "deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "finalizers",
+)  # fmt: skip
+
+
+def input_of(attributes: Attributes, served: Served, namespace: Obj | None) -> PolicyInput:
+    """Return what the expressions of a policy see that selects a write in a version."""
+    return PolicyInput(
+        request=_request(attributes, served),
+        object=versioned(attributes.kind.name, served, attributes.obj),
+        old_object=versioned(attributes.kind.name, served, attributes.old),
+        namespace=None if namespace is None else _namespace(namespace),
+    )
+
+
+def versioned(kind: str, served: Served, obj: Obj | None) -> Obj | None:
+    """Return a stored object in a served version, with apiVersion and kind."""
+    if obj is None:
+        return None
+    if served.from_storage is not None:
+        obj = served.from_storage(obj)
+    return {"apiVersion": served.api_version, "kind": kind, **obj}
+
+
+def _request(attributes: Attributes, served: Served) -> dict[str, Any]:
+    request, kind = attributes.request, attributes.kind
+    user = request.user
+    return {
+        "kind": _kind(kind.name, served),
+        "resource": _resource(kind.plural, served),
+        "subResource": attributes.subresource,
+        "requestKind": _kind(kind.name, attributes.served),
+        "requestResource": _resource(kind.plural, attributes.served),
+        "requestSubResource": attributes.subresource,
+        "name": attributes.name,
+        "namespace": attributes.namespace,
+        "operation": attributes.operation,
+        "userInfo": {
+            "username": user.name,
+            "uid": user.uid,
+            "groups": list(user.groups),
+            "extra": {key: list(values) for key, values in user.extra.items()},
+        },
+        "dryRun": request.is_dry_run,
+    }
+
+
+def _kind(name: str, served: Served) -> dict[str, str]:
+    return {"group": served.group, "version": served.version, "kind": name}
+
+
+def _resource(plural: str, served: Served) -> dict[str, str]:
+    return {"group": served.group, "version": served.version, "resource": plural}
+
+
+def _namespace(namespace: Obj) -> Obj:
+    metadata = namespace["metadata"]
+    return {
+        "metadata": {key: metadata[key] for key in _NAMESPACE_METADATA if key in metadata},
+        "spec": namespace.get("spec", {}),
+        "status": namespace.get("status", {}),
+    }

@@ -1,0 +1,82 @@
+"""Sources of policies: the server's own copy of the stored objects."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from moorage.registry.kind import Kind, Obj, Served
+from moorage.registry.kinds.validatingadmissionpolicy import VALIDATING_ADMISSION_POLICY
+from moorage.registry.kinds.validatingadmissionpolicybinding import (
+    VALIDATING_ADMISSION_POLICY_BINDING,
+)
+from moorage.registry.resource_map import ResourceMap
+from moorage.registry.stored import Stored
+from moorage.storage import Change, WatchCache
+
+_TABLES = tuple(
+    kind.prefix("") for kind in (VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING)
+)
+
+
+class CachedPolicies:
+    """Policies and bindings, decoded when they have changed. Give `changed` to the store."""
+
+    def __init__(self, cache: WatchCache[Stored]) -> None:
+        self._cache = cache
+        self._policies: tuple[Obj, ...] = ()
+        self._bindings: dict[str, tuple[Obj, ...]] = {}
+        self._is_current = False
+
+    def changed(self, changes: Iterable[Change]) -> None:
+        """Forget what was decoded if a policy or binding is among the changes."""
+        if any(change.key.startswith(_TABLES) for change in changes):
+            self._is_current = False
+
+    def policies(self) -> tuple[Obj, ...]:
+        """Return all policies that have bindings, in the order of their names."""
+        if not self._is_current:
+            self._read()
+        return self._policies
+
+    def bindings(self, policy: str) -> tuple[Obj, ...]:
+        """Return the bindings of a policy, in the order of their names."""
+        return self._bindings.get(policy, ())
+
+    def _read(self) -> None:
+        self._is_current = True
+        bindings = defaultdict(list)
+        for item in self._cache.scan(VALIDATING_ADMISSION_POLICY_BINDING.prefix("")):
+            binding = item.obj
+            bindings[binding["spec"]["policyName"]].append(binding)
+        self._bindings = {policy: tuple(own) for policy, own in bindings.items()}
+        stored = self._cache.scan(VALIDATING_ADMISSION_POLICY.prefix(""))
+        policies = (item.obj for item in stored if item.name in self._bindings)
+        self._policies = tuple(policies)
+
+
+class CachedParams:
+    """Objects of any kind that is served, as parameters of policies."""
+
+    def __init__(self, cache: WatchCache[Stored], resource_map: ResourceMap) -> None:
+        self._cache = cache
+        self._resource_map = resource_map
+
+    def kind_of(self, api_version: str, kind: str) -> tuple[Kind, Served] | None:
+        """Return the kind and version that are served under these names."""
+        for candidate in self._resource_map.kinds:
+            if candidate.name != kind or not candidate.is_stored:
+                continue
+            for served in candidate.served:
+                if served.api_version == api_version and served.is_served:
+                    return candidate, served
+        return None
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Obj | None:
+        """Return an object as stored, None if there is none."""
+        item = self._cache.get(kind.key(namespace, name))
+        return None if item is None else item.obj
+
+    def all(self, kind: Kind, namespace: str) -> list[Obj]:
+        """Return the objects of a namespace as stored; of a cluster-scoped kind all."""
+        return [item.obj for item in self._cache.scan(kind.prefix(namespace))]

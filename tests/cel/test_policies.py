@@ -1,0 +1,199 @@
+"""Policies: what their expressions see, and what becomes of errors and messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moorage.cel.messages import Decision, PolicyInput
+from moorage.cel.policies import CompiledPolicy, policy_problems
+
+GIVEN = PolicyInput(
+    request={"operation": "UPDATE", "userInfo": {"username": "alice", "groups": ["dev"]}},
+    object={"kind": "Pod", "metadata": {"name": "p", "labels": {"a-b": "c"}}, "spec": {"n": 3}},
+    old_object={"spec": {"n": 2}},
+    namespace={"metadata": {"name": "ns", "labels": {"team": "x"}}},
+)
+
+
+def policy(*validations: str | dict[str, Any], **more: Any) -> dict[str, Any]:
+    listed = [{"expression": one} if isinstance(one, str) else one for one in validations]
+    return {"validations": listed, **more}
+
+
+def decide(
+    source: dict[str, Any], params: Any = None, given: PolicyInput = GIVEN
+) -> list[Decision]:
+    return CompiledPolicy(source).evaluate(given, params).decisions
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "object.spec.n > oldObject.spec.n",
+        "object.metadata.labels['a-b'] == 'c'",
+        "request.operation == 'UPDATE' && request.userInfo.username == 'alice'",
+        "'dev' in request.userInfo.groups",
+        "namespaceObject.metadata.labels.team == 'x'",
+        "has(object.spec) && !has(object.status)",
+        "object.spec.?absent.orValue(1) == 1",
+    ],
+)
+def test_what_expressions_see(expression: str) -> None:
+    assert decide(policy(expression)) == []
+    (denied,) = decide(policy(f"!({expression})"))
+    assert not denied.is_error
+
+
+def test_objects_that_are_not_there_are_null() -> None:
+    created = PolicyInput(request={"operation": "CREATE"}, object={})
+    assert decide(policy("oldObject == null && namespaceObject == null"), given=created) == []
+    deleted = PolicyInput(request={"operation": "DELETE"}, old_object={})
+    assert decide(policy("object == null"), given=deleted) == []
+
+
+def test_parameters() -> None:
+    source = policy("params == null || object.spec.n <= params.data.most", paramKind={"kind": "X"})
+    assert decide(source, {"data": {"most": 3}}) == []
+    assert decide(source, None) == []
+    assert len(decide(source, {"data": {"most": 2}})) == 1
+
+
+@pytest.mark.parametrize(
+    ("validation", "decision"),
+    [
+        ({"expression": " object.spec.n < 2 "}, Decision("failed expression: object.spec.n < 2")),
+        ({"expression": "false", "message": " too many "}, Decision("too many")),
+        ({"expression": "false", "messageExpression": "'n is ' + string(object.spec.n)"},
+         Decision("n is 3")),
+        ({"expression": "false", "message": "m", "messageExpression": "string(object.zz)"},
+         Decision("m")),
+        ({"expression": "false", "message": "m", "messageExpression": "'a\\nb'"}, Decision("m")),
+        ({"expression": "false", "message": "m", "messageExpression": "' '"}, Decision("m")),
+        ({"expression": "false", "messageExpression": "object.spec.n"},
+         Decision("failed expression: false")),
+        ({"expression": "false", "reason": "Forbidden"},
+         Decision("failed expression: false", reason="Forbidden")),
+        ({"expression": "object.zz == 1"},
+         Decision("expression 'object.zz == 1' resulted in error: no such key: zz", is_error=True)),
+        ({"expression": "object.spec.n"}, Decision("failed expression: object.spec.n")),
+    ],
+)  # fmt: skip
+def test_why_a_validation_fails(validation: dict[str, Any], decision: Decision) -> None:
+    assert decide(policy(validation)) == [decision]
+
+
+def test_every_validation_is_decided() -> None:
+    decisions = decide(policy("false", "true", "object.zz == 1", "false"))
+    assert [(one.index, one.is_error) for one in decisions] == [(0, False), (2, True), (3, False)]
+
+
+def test_nothing_is_decided_after_the_limit() -> None:
+    costly = "object.l.all(a, object.l.all(b, a >= b))"
+    given = PolicyInput(request={}, object={"l": [1] * 300})
+    (only,) = decide(policy(costly, "false"), given=given)
+    assert only.is_error
+    assert "cost limit exceeded" in only.message
+
+
+def test_variables_see_those_before_them() -> None:
+    variables = [
+        {"name": "n", "expression": "object.spec.n"},
+        {"name": "twice", "expression": "variables.n * 2"},
+        {"name": "span", "expression": "[duration('1h')]"},
+        {"name": "moment", "expression": "{'t': timestamp('2026-01-01T00:00:00Z')}"},
+    ]
+    source = policy(
+        "variables.twice == 6", "variables.span[0] == duration('60m')",
+        "variables.moment.t.getFullYear() == 2026", variables=variables,
+    )  # fmt: skip
+    assert decide(source) == []
+
+
+def test_a_variable_without_a_value_matters_where_it_is_needed() -> None:
+    variables = [
+        {"name": "bad", "expression": "object.zz"},
+        {"name": "worse", "expression": "variables.bad + 1"},
+    ]
+    assert decide(policy("true || variables.bad == 1", variables=variables)) == []
+    (failed,) = decide(policy("variables.bad == 1", variables=variables))
+    assert failed.message == (
+        "expression 'variables.bad == 1' resulted in error: composited variable \"bad\" fails to "
+        "evaluate: no such key: zz"
+    )
+    (failed,) = decide(policy("variables.worse == 1", variables=variables))
+    assert 'composited variable "worse" fails to evaluate: composited variable "bad"' in (
+        failed.message
+    )
+
+
+@pytest.mark.parametrize(
+    ("conditions", "says"),
+    [
+        (["true"], ["failed expression: false"]),
+        (["true", "false"], []),
+        (["object.zz", "false"], []),
+        (["object.zz", "true"], ["expression 'object.zz' resulted in error: no such key: zz"]),
+        (["object.y", "object.z"],
+         ["[expression 'object.y' resulted in error: no such key: y, "
+          "expression 'object.z' resulted in error: no such key: z]"]),
+    ],
+)  # fmt: skip
+def test_match_conditions(conditions: list[str], says: list[str]) -> None:
+    listed = [{"name": "c", "expression": one} for one in conditions]
+    decisions = decide(policy("false", matchConditions=listed))
+    assert [one.message for one in decisions] == says
+
+
+@pytest.mark.parametrize(
+    ("expression", "says"),
+    [
+        ("'x'", []),
+        ("null", []),
+        ("object.zz", ["expression 'object.zz' resulted in error: no such key: zz"]),
+        ("object.spec.n",
+         ["valueExpression 'object.spec.n' resulted in unsupported return type: int. Return type "
+          "must be either string or null."]),
+    ],
+)  # fmt: skip
+def test_audit_annotations_have_a_value(expression: str, says: list[str]) -> None:
+    annotations = [{"key": "k", "valueExpression": expression}]
+    decisions = decide(policy("true", auditAnnotations=annotations))
+    assert [one.message for one in decisions] == says
+    assert all(one.is_error for one in decisions)
+
+
+@pytest.mark.parametrize(
+    ("source", "path", "detail"),
+    [
+        (policy("object.x ="), ".validations[0].expression", "compilation failed: ERROR: <input>"),
+        (policy("true", "1"), ".validations[1].expression", "must evaluate to bool"),
+        (policy({"expression": "true", "messageExpression": "1"}),
+         ".validations[0].messageExpression", "must evaluate to string"),
+        (policy("true", matchConditions=[{"name": "a", "expression": "1"}]),
+         ".matchConditions[0].expression", "must evaluate to bool"),
+        (policy("true", variables=[{"name": "a", "expression": "("}]),
+         ".variables[0].expression", "compilation failed: ERROR"),
+        (policy("true", auditAnnotations=[{"key": "k", "valueExpression": "1"}]),
+         ".auditAnnotations[0].valueExpression", "must evaluate to one of [string null]"),
+        (policy("params.x"), ".validations[0].expression",
+         "compilation failed: ERROR: <input>:1:7: undeclared reference to 'params.x'"),
+        (policy("variables.x"), ".validations[0].expression",
+         "compilation failed: ERROR: <input>:1:10: undeclared reference to 'variables.x'"),
+        (policy("authorizer.path('/').check('get').allowed()"), ".validations[0].expression",
+         "compilation failed: ERROR: <input>:1:1: undeclared reference to 'authorizer'"),
+    ],
+)  # fmt: skip
+def test_problems_of_expressions(source: dict[str, Any], path: str, detail: str) -> None:
+    (only,) = policy_problems(source)
+    assert (only.path, only.detail[: len(detail)]) == (path, detail)
+
+
+def test_expressions_that_compile_are_no_problem() -> None:
+    source = policy(
+        {"expression": "params.x > variables.n", "messageExpression": "params.text"},
+        paramKind={"kind": "X"}, variables=[{"name": "n", "expression": "1"}],
+        auditAnnotations=[{"key": "k", "valueExpression": "params == null ? '' : 'a'"}],
+    )  # fmt: skip
+    assert policy_problems(source) == []
