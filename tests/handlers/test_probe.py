@@ -163,3 +163,15 @@ async def test_a_program_is_queried_with_the_arguments_of_its_runtime(tmp_path: 
     )
     probed = await probe_program(known, path, (6, 1))
     assert str(probed.version) == "1.2"
+
+
+async def test_a_query_that_was_cancelled_has_no_answer(tmp_path: Path) -> None:
+    path = program(tmp_path, "slow", "sleep 1000")
+    known = Runtime(name="s", program="slow", handlers=("s",))
+    async with asyncio.TaskGroup() as group:
+        prober = Prober(group, str(tmp_path), lambda: None)
+        assert prober.query(known, path, MACHINE) is None
+        (pending,) = prober.pending
+        pending.cancel()
+        await asyncio.wait({pending})
+        assert prober.query(known, path, MACHINE) is None

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from moorage.handlers.adapters import AdapterError, Task, TaskNotFoundError
-from moorage.handlers.adapters.conmon import Conmon, TaskFiles
+from moorage.handlers.adapters.conmon import AttachedStreams, Conmon, TaskFiles
 from moorage.linux.child import Child
 from tests.descriptors import open_descriptors
 from tests.handlers.programs import program
@@ -251,3 +251,21 @@ async def test_streams_are_packets_of_the_attach_socket(tmp_path: Path, task: Ta
                 await streams.end_input()
                 assert peer.recv(10) == b""
             assert await asyncio.wait_for(streams.read(), 5) is None
+
+
+@pytest.mark.parametrize(("has_terminal", "sizes"), [(True, [(80, 24)]), (False, [])])
+async def test_only_a_terminal_has_a_size(
+    tmp_path: Path, task: Task, *, has_terminal: bool, sizes: list[tuple[int, int]]
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    class FakeConmon(Conmon):
+        def resize(self, _: Task, width: int, height: int) -> None:
+            seen.append((width, height))
+
+    own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    fake = FakeConmon(program=tmp_path, exits=tmp_path)
+    with other:
+        async with AttachedStreams(fake, replace(task, has_terminal=has_terminal), own) as streams:
+            await streams.resize(80, 24)
+    assert seen == sizes
