@@ -19,7 +19,10 @@ CODEC = Codec(load_schema())
 KINDS = {kind.name: kind for kind in STORED_KINDS}
 
 _LABELS = {"a": "b"}
-_TEMPLATE = {"metadata": {"labels": _LABELS}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+_TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": _LABELS},
+    "spec": {"containers": [{"name": "c", "image": "i"}]},
+}
 _WORKLOAD = {"selector": {"matchLabels": _LABELS}, "template": _TEMPLATE}
 _RBAC = "rbac.authorization.k8s.io"
 _DEVICE_CLAIM = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
@@ -136,6 +139,10 @@ BASES: dict[str, Obj] = {
     "ReplicationController": {
         "metadata": {"name": "d"},
         "spec": {"selector": _LABELS, "template": _TEMPLATE},
+    },
+    "Job": {
+        "metadata": {"name": "j", "uid": "u"},
+        "spec": {"template": {"spec": {**_TEMPLATE["spec"], "restartPolicy": "Never"}}},
     },
     "ControllerRevision": {"metadata": {"name": "d"}, "data": {"spec": {}}, "revision": 1},
     "PodTemplate": {"metadata": {"name": "d"}, "template": _TEMPLATE},

@@ -39,7 +39,7 @@ from moorage.registry.kind import Kind, Obj, PartRules, Served
 from moorage.registry.ownership import Ownership
 from moorage.registry.request import Attributes, Request, User
 from moorage.registry.selection import Selection
-from moorage.registry.stored import Stored, StoredFactory, to_value
+from moorage.registry.stored import Stored, StoredFactory, from_value, to_value
 from moorage.registry.validation.metadata import metadata_errors, metadata_update_errors
 from moorage.registry.worker import LARGE_OBJECT_BYTES, Worker
 from moorage.storage import RevisionConflictError, Store, StoreBrokenError, WatchCache
@@ -154,7 +154,6 @@ class Objects:
         )  # fmt: skip
         try:
             await self._admission.mutate(attributes)
-            kind.strategy.prepare_create(obj)
             return await self._create_named_or_generated(attributes, obj)
         finally:
             attributes.end()
@@ -162,22 +161,27 @@ class Objects:
     async def _create_named_or_generated(self, attributes: Attributes, obj: Obj) -> Stored:
         """Create an object under its name, or under generated names until one is free."""
         meta = obj["metadata"]
-        for attempt in range(_GENERATE_TRIES):
-            generates = not meta.get("name") and bool(meta.get("generateName"))
-            if generates:
-                meta["name"] = names.generate_name(meta["generateName"])
-            attributes.name = meta.get("name", "")
+        if meta.get("name") or not meta.get("generateName"):
+            return await self._create_named(attributes, obj)
+        # Preparation may copy the name into the object: every attempt starts without it.
+        unnamed = to_value(obj)
+        for _ in range(_GENERATE_TRIES - 1):
             try:
-                return await self._create_named(attributes, obj)
+                return await self._create_generated(attributes, obj)
             except AlreadyExistsError:
-                if not generates or attempt == _GENERATE_TRIES - 1:
-                    raise
-                del meta["name"]
-        raise AssertionError("the loop returns or raises")
+                obj = from_value(unnamed)
+        return await self._create_generated(attributes, obj)
+
+    async def _create_generated(self, attributes: Attributes, obj: Obj) -> Stored:
+        meta = obj["metadata"]
+        meta["name"] = names.generate_name(meta["generateName"])
+        attributes.name, attributes.obj = meta["name"], obj
+        return await self._create_named(attributes, obj)
 
     async def _create_named(self, attributes: Attributes, obj: Obj) -> Stored:
         request, kind = attributes.request, attributes.kind
         namespace, name, strategy = attributes.namespace, attributes.name, kind.strategy
+        strategy.prepare_create(obj)
         errors = await self._worker.run(request, _errors_of_new, kind, obj)
         await self._raise_if_invalid(attributes, strategy.expressions, errors)
         await self._admission.validate(attributes)

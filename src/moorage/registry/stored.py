@@ -92,6 +92,12 @@ def to_value(obj: Obj) -> bytes:
     return msgspec.json.encode({"metadata": metadata, **rest})
 
 
+def from_value(value: bytes) -> Obj:
+    """Return the object of stored bytes."""
+    decoded: Obj = msgspec.json.decode(value)
+    return decoded
+
+
 class StoredFactory:
     """Creates the items of the watch cache, with the selectable fields of each table."""
 
