@@ -1,8 +1,8 @@
 """An API server in memory, behind the client's methods that controllers use, and time that stands.
 
 It keeps objects as JSON and knows what controllers rely on: names, uids, revisions, preconditions,
-merge patches, conditions merged by type, owner references merged by uid. `requests` is all that was
-asked for, in order; `failures` are raised in place of the next requests that match.
+merge patches, conditions merged by type, owner references merged by uid, finalizers. `requests` is
+all that was asked for, in order; `failures` are raised in place of the next requests that match.
 """
 
 from __future__ import annotations
@@ -160,7 +160,12 @@ class MemoryClient:
         changes = msgspec.to_builtins(patch)
         self._check(wire, changes.get("metadata") or {})
         is_strategic = more.get("kind") is PatchType.STRATEGIC
-        return self._typed(resource, self._store(resource, _merged(wire, changes, is_strategic)))
+        merged = _merged(wire, changes, is_strategic)
+        has_lost = wire["metadata"].get("finalizers") and not merged["metadata"].get("finalizers")
+        result = self._typed(resource, self._store(resource, merged))
+        if has_lost and "deletionTimestamp" in merged["metadata"]:
+            self._remove(resource, _key(resource, name, namespace or ""))
+        return result
 
     async def update(
         self, resource: Resource[Any], obj: Any, name: str, namespace: str | None = None,
@@ -177,7 +182,11 @@ class MemoryClient:
         obj = self._found(resource, name, namespace)
         preconditions = {"uid": more.get("uid"), "resourceVersion": more.get("resource_version")}
         self._check(obj, preconditions)
-        self._remove(resource, _key(resource, name, namespace or ""))
+        if obj["metadata"].get("finalizers"):
+            meta = {"deletionTimestamp": format_time(self._clock.now()), **obj["metadata"]}
+            self._store(resource, {**obj, "metadata": meta})
+        else:
+            self._remove(resource, _key(resource, name, namespace or ""))
 
     async def delete_collection(
         self, resource: Resource[Any], namespace: str | None = None, **more: Any
@@ -261,6 +270,11 @@ def _merged(base: Any, patch: Any, is_strategic: bool) -> Any:
     for name, value in patch.items():
         if value is None:
             merged.pop(name, None)
+        elif is_strategic and name == "finalizers":
+            merged[name] = [*merged.get(name, ()), *value]
+        elif is_strategic and name == "$deleteFromPrimitiveList/finalizers":
+            kept = [item for item in merged.get("finalizers", ()) if item not in value]
+            merged["finalizers"] = kept
         elif is_strategic and name in _MERGED:
             by_key = {item[_MERGED[name]]: item for item in merged.get(name, ())}
             for element in value:

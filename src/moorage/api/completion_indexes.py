@@ -15,6 +15,7 @@ Interval = tuple[int, int]
 """First and last index, both included."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+_NO_LIMIT = 10**18
 
 
 class IndexesError(ValueError):
@@ -53,6 +54,16 @@ def readable_intervals(text: str, completions: int) -> Iterator[Interval]:
             yield parse_interval(part, completions)
         except IndexesError:
             continue
+
+
+def clamped_intervals(text: str, completions: int) -> list[Interval]:
+    """Return the ascending, separate intervals of a text, without indexes above completions.
+
+    Indexes that were valid may have come above when completions were lowered.
+    """
+    readable = readable_intervals(text, _NO_LIMIT)
+    return merged(((first, min(last, completions - 1)) for first, last in readable
+                   if first < completions), ())  # fmt: skip
 
 
 def merged(intervals: Iterable[Interval], indexes: Iterable[int]) -> list[Interval]:

@@ -15,6 +15,7 @@ from moorage.client.resources import (
     DAEMON_SETS,
     DEPLOYMENTS,
     ENDPOINTS,
+    JOBS,
     NAMESPACES,
     REPLICA_SETS,
     RUNTIME_CLASSES,
@@ -66,6 +67,7 @@ class Informers:
         self.deployments = self.make(DEPLOYMENTS, {NAMESPACE: _namespace})
         self.stateful_sets = self.make(STATEFUL_SETS, {NAMESPACE: _namespace})
         self.daemon_sets = self.make(DAEMON_SETS, {NAMESPACE: _namespace})
+        self.jobs = self.make(JOBS, {NAMESPACE: _namespace})
         self.revisions = self.make(CONTROLLER_REVISIONS, {NAMESPACE: _namespace})
         self.claims = self.make(CLAIMS)
         self.runtime_classes = self.make(RUNTIME_CLASSES)
@@ -95,6 +97,7 @@ class Informers:
                 self.deployments,
                 self.stateful_sets,
                 self.daemon_sets,
+                self.jobs,
                 self.revisions,
                 self.claims,
                 self.runtime_classes,

@@ -47,9 +47,19 @@ class PodSpec(Object, frozen=True):
     init_containers: tuple[Container, ...] = ()
 
 
+class ContainerStateTerminated(Object, frozen=True):
+    exit_code: int = 0
+    finished_at: str | None = None
+
+
+class ContainerState(Object, frozen=True):
+    terminated: ContainerStateTerminated | None = None
+
+
 class ContainerStatus(Object, frozen=True):
     name: str = ""
     restart_count: int = 0
+    state: ContainerState = ContainerState()
 
 
 class PodStatus(Object, frozen=True):

@@ -25,5 +25,6 @@ class ControllerOptions:
     deployment_workers: int = 5
     stateful_set_workers: int = 5
     daemon_set_workers: int = 2
+    job_workers: int = 5
     garbage_workers: int = 10
     namespace_workers: int = 5

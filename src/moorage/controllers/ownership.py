@@ -78,12 +78,23 @@ def sort_claims(
 
 
 class Claimer:
-    """Adopts and releases objects of one kind for owners of another (ControllerRefManager)."""
+    """Adopts and releases objects of one kind for owners of another (ControllerRefManager).
 
-    def __init__(self, client: Client, owners: Resource[Any], owned: Resource[Any]) -> None:
+    An adopted object gets the `finalizer`, if there is one.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        owners: Resource[Any],
+        owned: Resource[Any],
+        *,
+        finalizer: str | None = None,
+    ) -> None:
         self._client = client
         self._owners = owners
         self._owned = owned
+        self._finalizer = finalizer
 
     async def claim(self, owner: ObjectMeta, claims: Claims[T]) -> list[T]:
         """Carry out the adoptions and releases. Returns the owner's objects afterwards."""
@@ -111,9 +122,11 @@ class Claimer:
 
     async def _adopt(self, owner: ObjectMeta, meta: ObjectMeta) -> bool:
         reference = controller_reference(self._owners, owner)
-        patch = {"metadata": {"ownerReferences": [reference], "uid": meta.uid}}
+        changes: dict[str, Any] = {"ownerReferences": [reference], "uid": meta.uid}
+        if self._finalizer is not None:
+            changes["finalizers"] = [self._finalizer]
         try:
-            await self._patch(meta, patch)
+            await self._patch(meta, {"metadata": changes})
         except NotFoundError:
             return False
         return True

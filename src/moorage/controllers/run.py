@@ -6,7 +6,15 @@ import asyncio
 
 from moorage.api.clock import Clock
 from moorage.client import Client, EventRecorder
-from moorage.controllers import daemonsets, deployments, garbage, nodes, replicasets, statefulsets
+from moorage.controllers import (
+    daemonsets,
+    deployments,
+    garbage,
+    jobs,
+    nodes,
+    replicasets,
+    statefulsets,
+)
 from moorage.controllers.accounts import (
     DefaultAccountController,
     RootCaController,
@@ -17,6 +25,7 @@ from moorage.controllers.deployments.controller import COMPONENT as DEPLOYMENT_C
 from moorage.controllers.endpoints import EndpointsController
 from moorage.controllers.garbage.collector import COMPONENT as GARBAGE_COMPONENT
 from moorage.controllers.informers import Informers
+from moorage.controllers.jobs.controller import COMPONENT as JOB_COMPONENT
 from moorage.controllers.namespaces import NamespaceController
 from moorage.controllers.nodes.eviction import COMPONENT as EVICTION_COMPONENT
 from moorage.controllers.nodes.lifecycle import COMPONENT as NODE_COMPONENT
@@ -52,6 +61,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     daemon_sets = daemonsets.DaemonSetController(
         client, informers, recorder(DAEMON_SET_COMPONENT), clock
     )
+    job = jobs.JobController(client, informers, recorder(JOB_COMPONENT), clock)
     namespaces = NamespaceController(client, informers, clock)
     collector = garbage.GarbageCollector(
         client, informers, recorder(GARBAGE_COMPONENT), namespaces.object_removed, clock
@@ -67,6 +77,9 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         deployment.run(workers=options.deployment_workers),
         stateful_sets.run(workers=options.stateful_set_workers),
         daemon_sets.run(workers=options.daemon_set_workers),
+        job.run(workers=options.job_workers),
+        jobs.OrphanController(client, informers, clock).run(workers=options.job_workers),
+        jobs.TtlAfterFinishedController(client, informers, clock).run(),
         collector.run(workers=options.garbage_workers),
         namespaces.run(workers=options.namespace_workers),
         DefaultAccountController(client, informers, clock).run(),

@@ -18,6 +18,7 @@ from moorage.client.informer import object_key
 from moorage.client.resources import REPLICA_SETS
 from moorage.client.rest import UnreachableError
 from moorage.controllers.batches import at_once, slow_start
+from moorage.controllers.deletion_ranking import pods_to_delete
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, OWNER, Informers, wait_synced
 from moorage.controllers.objects import PODS, Pod
@@ -27,7 +28,6 @@ from moorage.controllers.pod_owners import PodOwners
 from moorage.controllers.pod_requests import PodRequests, pod_of
 from moorage.controllers.pods import is_active, is_terminating, next_available_s
 from moorage.controllers.refusals import is_namespace_ending
-from moorage.controllers.replicasets.ranking import pods_to_delete
 from moorage.controllers.replicasets.status import observed_status
 
 COMPONENT = "replicaset-controller"

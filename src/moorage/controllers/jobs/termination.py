@@ -1,0 +1,101 @@
+"""End of a Job: which condition, if any, says that it is going to fail or to be complete.
+
+A Job that has been found to end gets an interim condition, FailureTarget or SuccessCriteriaMet; its
+pods are deleted; once all have ended and are counted, it is Failed or Complete. Source: KEP-3939,
+KEP-3329, KEP-3850, KEP-3998.
+"""
+
+from __future__ import annotations
+
+from moorage.api.completion_indexes import count
+from moorage.api.jobs import JobCondition
+from moorage.controllers.jobs.conditions import (
+    FAILURE_TARGET,
+    SUCCESS_CRITERIA_MET,
+    new_condition,
+)
+from moorage.controllers.jobs.failure_policy import match_failure_policy
+from moorage.controllers.jobs.job_pods import has_failed, restarts
+from moorage.controllers.jobs.success_policy import matched_rule
+from moorage.controllers.jobs.view import View
+
+
+def interim_condition(view: View) -> JobCondition | None:
+    """Return why the Job ends now, whatever its pods do; None if it goes on."""
+    status = view.job.status
+    return (
+        status.condition(SUCCESS_CRITERIA_MET)
+        or status.condition(FAILURE_TARGET)
+        or _failed_by_policy(view)
+        or _failed_by_limit(view)
+        or _failed_by_indexes(view)
+        or _succeeded_by_policy(view)
+    )
+
+
+def completed_condition(view: View, active: int) -> JobCondition | None:
+    """Return the condition of a Job whose pods have succeeded often enough; None if not yet.
+
+    A work queue is complete when one pod has succeeded and all have ended. `active`: the number of
+    pods that still run.
+    """
+    wanted = 1 if view.spec.completions is None else view.spec.completions
+    if active or view.succeeded < wanted:
+        return None
+    message = "Reached expected number of succeeded pods"
+    return new_condition(SUCCESS_CRITERIA_MET, "CompletionsReached", message, view.now)
+
+
+def _failed_by_policy(view: View) -> JobCondition | None:
+    policy = view.spec.pod_failure_policy
+    if policy is None:
+        return None
+    for pod in view.pods:
+        if has_failed(pod, view.spec):
+            match = match_failure_policy(policy, pod)
+            if match.failure:
+                return _failure(view, "PodFailurePolicy", match.failure)
+    return None
+
+
+def _failed_by_limit(view: View) -> JobCondition | None:
+    limit = view.spec.backoff_limit or 0
+    if view.failed > limit or _has_restarted_too_often(view, limit):
+        message = "Job has reached the specified backoff limit"
+        return _failure(view, "BackoffLimitExceeded", message)
+    if view.deadline is not None and view.now >= view.deadline:
+        return _failure(view, "DeadlineExceeded", "Job was active longer than specified deadline")
+    return None
+
+
+def _has_restarted_too_often(view: View, limit: int) -> bool:
+    """Return whether the containers of pods that restart in place reach the back-off limit."""
+    if (view.spec.template.get("spec") or {}).get("restartPolicy") != "OnFailure":
+        return False
+    return restarts(view.pods) >= max(1, limit)
+
+
+def _failed_by_indexes(view: View) -> JobCondition | None:
+    if view.failed_indexes is None:
+        return None
+    failed, most = count(view.failed_indexes), view.spec.max_failed_indexes
+    if most is not None and failed > most:
+        message = "Job has exceeded the specified maximal number of failed indexes"
+        return _failure(view, "MaxFailedIndexesExceeded", message)
+    if failed and failed + count(view.succeeded_indexes) >= view.completions:
+        return _failure(view, "FailedIndexes", "Job has failed indexes")
+    return None
+
+
+def _succeeded_by_policy(view: View) -> JobCondition | None:
+    if not view.spec.is_indexed:
+        return None
+    rule = matched_rule(view.spec.success_policy, view.completions, view.succeeded_indexes)
+    if rule is None:
+        return None
+    message = f"Matched rules at index {rule}"
+    return new_condition(SUCCESS_CRITERIA_MET, "SuccessPolicy", message, view.now)
+
+
+def _failure(view: View, reason: str, message: str) -> JobCondition:
+    return new_condition(FAILURE_TARGET, reason, message, view.now)
