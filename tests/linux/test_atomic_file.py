@@ -94,3 +94,26 @@ def test_named_writers_do_not_share_an_unfinished_file(tmp_path: Path) -> None:
     (tmp_path / ".file.new").mkdir()
     replace_file(tmp_path / "file", b"content", writer="second")
     assert (tmp_path / "file").read_bytes() == b"content"
+
+
+def test_a_file_is_the_owners_alone_until_it_has_its_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes: list[int] = []
+
+    def fchmod(descriptor: int, mode: int) -> None:
+        modes.append(os.fstat(descriptor).st_mode & 0o777)
+        modes.append(mode)
+
+    monkeypatch.setattr(os, "fchmod", fchmod)
+    replace_file(tmp_path / "file", b"content", mode=0o644)
+    assert modes == [0o600, 0o644]
+
+
+def test_content_is_synced_only_if_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    replace_file(tmp_path / "file", b"content")
+    assert synced == []
+    replace_file(tmp_path / "file", b"content", is_synced=True)
+    assert len(synced) == 1

@@ -484,3 +484,16 @@ def test_creation_is_tried_again_when_a_parent_has_gone(
     with pytest.raises(CgroupError, match=os.strerror(code)):
         make_cgroup(trees.v2(tmp_path), "/a")
     assert tried == ["/a"] * tries
+
+
+def test_controllers_that_are_passed_down_already_are_not_written(tmp_path: Path) -> None:
+    trees.write(
+        tmp_path, {"cgroup.controllers": "cpu memory\n", "cgroup.subtree_control": "memory cpu\n"}
+    )
+    cgroup_control._pass_down(tmp_path)
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "memory cpu\n"
+
+
+def test_the_first_process_of_a_machine_is_one_of_them(tmp_path: Path) -> None:
+    trees.write(tmp_path, {"cgroup.procs": "0\n1\n22\n"})
+    assert sorted(cgroup_control.process_ids_below(tmp_path)) == [1, 22]

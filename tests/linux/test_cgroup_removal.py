@@ -88,3 +88,30 @@ async def test_a_kernel_that_does_not_respond(
     responds.set()
     async with asyncio.timeout(20):
         await late.closed.wait()
+
+
+def test_killed_processes_are_closed_after_each_try(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stuck = StuckProcess()
+    monkeypatch.setattr(cgroup_removal, "kill_processes", lambda *_: (stuck,))
+    kill_and_remove_cgroup_blocking(trees.v2(tmp_path), "/pods/a")
+    assert stuck.closed.is_set()
+
+
+async def test_a_cgroup_is_removed_only_when_its_processes_have_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    may_end = asyncio.Event()
+
+    class EndingProcess(StuckProcess):
+        async def ended(self) -> None:
+            await may_end.wait()
+
+    killed = iter(((EndingProcess(),), ()))
+    monkeypatch.setattr(cgroup_removal, "kill_processes", lambda *_: next(killed))
+    removal = asyncio.create_task(kill_cgroup(trees.v2(tmp_path), "/pods/a", 20))
+    done, _ = await asyncio.wait({removal}, timeout=0.1)
+    assert not done
+    may_end.set()
+    await removal

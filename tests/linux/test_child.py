@@ -130,3 +130,14 @@ async def test_one_that_is_not_apart_is_in_our_session(tmp_path: Path) -> None:
         sessions.append((child.pid, int((tmp_path / "sid").read_text())))
     assert [own == session for own, session in sessions] == [False, True]
     assert sessions[0][1] == os.getsid(0)
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+async def test_only_a_child_apart_has_a_session_of_its_own(is_apart: bool) -> None:
+    argv = ["sleep", "1000"]
+    child = Child(argv, is_apart=True) if is_apart else Child(argv)
+    try:
+        assert (os.getsid(child.pid) == child.pid) == is_apart
+    finally:
+        await child.end()
+        child.close()

@@ -194,6 +194,7 @@ def test_a_level_that_was_moved_up_is_not_taken_for_a_level_of_the_way(
         assert place.leave() is None
         assert place.names == ("d0", "d1")
         assert os.fstat(place.directory).st_ino == top.stat().st_ino
+        assert len(place._identities) == place.depth
 
 
 def test_a_kernel_without_mount_ids_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from moorage.linux.host import parse_last_capability, parse_meminfo, read_host
 
 def test_memory() -> None:
     text = "MemTotal:       2048 kB\nMemAvailable:   1024 kB\nHugePages_Total:       3\nOdd\n"
+    text += "None: none kB\n"
     assert parse_meminfo(text) == {
         "MemTotal": 2 << 20,
         "MemAvailable": 1 << 20,
@@ -163,3 +164,10 @@ def test_this_host_is_described() -> None:
     assert host_facts.kernel.version > (3, 0)
     assert host_facts.capabilities <= host_facts.known_capabilities
     assert host_facts.kernel.machine
+
+
+def test_the_files_that_name_the_machine() -> None:
+    assert [[str(path) for path in paths] for paths in (host._MACHINE_ID, host._SYSTEM_UUID)] == [
+        ["/etc/machine-id", "/var/lib/dbus/machine-id"],
+        ["/sys/class/dmi/id/product_uuid", "/proc/device-tree/vm,uuid"],
+    ]

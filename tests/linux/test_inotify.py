@@ -243,3 +243,10 @@ async def test_simultaneous_changes_are_distinguished_for_all_name_lengths(
         assert await next_changes(watching) == tuple(
             DirectoryChange(tmp_path, entry) for entry in names
         )
+
+
+async def test_a_new_file_is_reported_at_once_where_its_close_is_not(tmp_path: Path) -> None:
+    with Inotify(inotify._CREATE) as watching:
+        watching.watch(tmp_path)
+        with (tmp_path / "a").open("w"):
+            assert await next_changes(watching) == (DirectoryChange(tmp_path, "a"),)

@@ -20,6 +20,7 @@ def test_kernels(release: str, expected: tuple[int, int]) -> None:
 def test_machines_can_be_started_where_the_device_may_be_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert str(kernel._KVM) == "/dev/kvm"
     monkeypatch.setattr(kernel, "_KVM", tmp_path / "kvm")
     assert not can_open_kvm()
     (tmp_path / "kvm").touch()

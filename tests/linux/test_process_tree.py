@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from moorage.linux import process_tree
 from moorage.linux.process_tree import descendants, held, processes_of
 from tests.running import until
 
@@ -68,3 +69,13 @@ def test_arguments_that_are_no_text_hide_no_process() -> None:
         finally:
             for process in (plain, odd):
                 process.kill()
+
+
+def test_a_table_that_changes_while_it_is_read_has_no_circle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process ID that is used again meanwhile can make a process its own ancestor."""
+    parents = {1: 0, 2: 4, 3: 2, 4: 3}
+    monkeypatch.setattr(process_tree, "all_pids", lambda: list(parents))
+    monkeypatch.setattr(process_tree, "parent", parents.get)
+    assert descendants([2]) == [2, 3, 4]

@@ -114,3 +114,15 @@ def test_no_descriptor_stays_open(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         open_in_root(tmp_path, "absent")
     assert open_descriptors() == before
+
+
+@pytest.mark.parametrize(("links", "is_found"), [(40, True), (41, False)])
+def test_forty_links_are_followed(tmp_path: Path, links: int, is_found: bool) -> None:
+    (tmp_path / "0").touch()
+    for number in range(links):
+        (tmp_path / str(number + 1)).symlink_to(str(number))
+    if is_found:
+        assert resolve_in_root(tmp_path, str(links)) == tmp_path / "0"
+        return
+    with pytest.raises(OSError, match="too many levels of symbolic links"):
+        resolve_in_root(tmp_path, str(links))

@@ -565,3 +565,11 @@ def test_a_directory_that_cannot_be_read_is_named(
     with pytest.raises(OSError, match="Input/output error") as caught:
         remove_tree(tmp_path / "root")
     assert caught.value.filename == f"{tmp_path}/root/."
+
+
+def test_links_of_a_file_count_once_and_do_not_end_the_count(tmp_path: Path) -> None:
+    (tmp_path / "linked").touch()
+    for number in range(20):
+        (tmp_path / f"link{number}").hardlink_to(tmp_path / "linked")
+        (tmp_path / f"file{number}").touch()
+    assert disk_use([tmp_path]).inodes == 22

@@ -49,7 +49,6 @@ class CommandError(Exception):
 
     def __init__(self, argv: Sequence[str], why: str) -> None:
         super().__init__(f"`{' '.join(argv)}`: {why}")
-        self.argv = tuple(argv)
         self.why = why
 
 
