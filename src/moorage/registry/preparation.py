@@ -1,6 +1,6 @@
-"""What a write may not bring along: fields that are the server's, or another endpoint's.
+"""Reset of fields that a write may not change: they are the server's, or another endpoint's.
 
-Each function puts such fields back to what they were, in place; validation comes after. Source:
+Each function restores such fields in place; validation comes after. Source:
 registry strategies of Kubernetes 1.36.
 """
 

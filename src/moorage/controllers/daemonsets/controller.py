@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from moorage.api.clock import Clock
-from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.errors import NotFoundError
 from moorage.api.labels import from_object
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.workloads import ControllerRevision, DaemonSet, DaemonSetStatus
@@ -19,8 +19,6 @@ from moorage.client import Client, EventRecorder, WorkQueue
 from moorage.client.informer import object_key
 from moorage.client.recorder import NORMAL, WARNING, reference
 from moorage.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS
-from moorage.client.rest import UnreachableError
-from moorage.controllers.batches import at_once, slow_start
 from moorage.controllers.daemonsets.daemon_pods import HASH, daemon_pod, target_node
 from moorage.controllers.daemonsets.failed_pods import FailedPods
 from moorage.controllers.daemonsets.placement import Fit, Placement, class_name
@@ -31,10 +29,10 @@ from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
 from moorage.controllers.objects import PODS, Node, Pod
 from moorage.controllers.ownership import Claimer, sort_claims
 from moorage.controllers.patches import status_patch
+from moorage.controllers.pod_batches import Failure, PodBatches
 from moorage.controllers.pod_owners import PodOwners
 from moorage.controllers.pod_requests import PodRequests
 from moorage.controllers.pods import next_available_s
-from moorage.controllers.refusals import is_namespace_ending
 from moorage.controllers.revisions import (
     History,
     RevisionOwners,
@@ -48,8 +46,6 @@ COMPONENT = "daemonset-controller"
 
 _BURST = 250
 _HISTORY_LIMIT = 10
-
-Failure = StatusError | UnreachableError
 
 
 class DaemonSetController:
@@ -73,6 +69,7 @@ class DaemonSetController:
         self._pod_claimer = Claimer(client, DAEMON_SETS, PODS)
         self._revision_claimer = Claimer(client, DAEMON_SETS, CONTROLLER_REVISIONS)
         self._requests = PodRequests(client, recorder, DAEMON_SETS)
+        self._batches = PodBatches(self._expectations)
         self._revision_requests = RevisionRequests(client, DAEMON_SETS, HASH)
         pod_owners = PodOwners(self._sets, self._expectations, self._queue)
         revision_owners = RevisionOwners(self._sets, self._revision_expectations, self._queue)
@@ -244,31 +241,15 @@ class DaemonSetController:
         self._expectations.expect(
             key, creations=len(nodes), deletions={pod.metadata.uid for pod in deletions}
         )
-        waiting = iter(nodes)
+        calls = [partial(self._create, view, node) for node in nodes]
+        _, failure = await self._batches.create(key, calls)
+        delete = partial(self._requests.delete, view.daemon_set)
+        _, refused = await self._batches.delete(key, deletions, delete)
+        return refused or failure
 
-        async def create() -> None:
-            try:
-                body = daemon_pod(view.daemon_set, next(waiting), view.hash)
-                await self._requests.create(view.daemon_set, body)
-            except (StatusError, UnreachableError) as error:
-                self._expectations.creation_seen(key)
-                # Nothing can be created there any more, and it is no failure that there isn't.
-                if not is_namespace_ending(error):
-                    raise
-
-        called, failure = await slow_start(len(nodes), create)
-        self._expectations.creation_seen(key, len(nodes) - called)
-        delete = partial(self._delete, key, view.daemon_set)
-        return await at_once([partial(delete, pod) for pod in deletions]) or failure
-
-    async def _delete(self, key: str, daemon_set: DaemonSet, pod: Pod) -> None:
-        try:
-            await self._requests.delete(daemon_set, pod)
-        except NotFoundError:
-            self._expectations.deletion_seen(key, pod.metadata.uid)
-        except (StatusError, UnreachableError):
-            self._expectations.deletion_seen(key, pod.metadata.uid)
-            raise
+    async def _create(self, view: View, node: str) -> None:
+        body = daemon_pod(view.daemon_set, node, view.hash)
+        await self._requests.create(view.daemon_set, body)
 
     async def _remove_expired(
         self, daemon_set: DaemonSet, old: Sequence[ControllerRevision], pods: Sequence[Pod]

@@ -28,7 +28,7 @@ from moorage.client.informer import object_key
 from moorage.client.recorder import NORMAL, WARNING, reference
 from moorage.client.resources import JOBS
 from moorage.client.rest import UnreachableError
-from moorage.controllers.batches import at_once, slow_start
+from moorage.controllers.batches import at_once
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
 from moorage.controllers.jobs.backoff import Failures
@@ -47,14 +47,12 @@ from moorage.controllers.jobs.tracking import Tracking, track, with_counts
 from moorage.controllers.jobs.view import View
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.ownership import Claimer, sort_claims
+from moorage.controllers.pod_batches import Failure, PodBatches
 from moorage.controllers.pod_owners import PodOwners
 from moorage.controllers.pod_requests import PodRequests
 from moorage.controllers.pods import is_ready
-from moorage.controllers.refusals import is_namespace_ending
 
 COMPONENT = "job-controller"
-
-Failure = StatusError | UnreachableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +85,7 @@ class JobController:
         self._expectations = Expectations(clock)
         self._claimer = Claimer(client, JOBS, PODS, finalizer=TRACKING_FINALIZER)
         self._requests = PodRequests(client, recorder, JOBS)
+        self._batches = PodBatches(self._expectations)
         self._failures: dict[str, Failures] = {}
         self._written: dict[str, tuple[str, int]] = {}
         """By key, the uid of the Job and the revision of its last status that we wrote."""
@@ -182,25 +181,12 @@ class JobController:
     ) -> tuple[int, Failure | None]:
         """Create pods. Returns how many were created, and the first failure."""
         self._expectations.expect_creations(key, len(indexes))
-        waiting = iter(indexes)
-        created = 0
 
-        async def create() -> None:
-            nonlocal created
-            index = next(waiting)
+        async def create(index: int | None) -> None:
             replaced = view.replaceable.get(index) if index is not None else None
-            try:
-                await self._requests.create(view.job, job_pod(view.job, index, replaced))
-                created += 1
-            except (StatusError, UnreachableError) as error:
-                self._expectations.creation_seen(key)
-                # Nothing can be created there any more, and it is no failure that there isn't.
-                if not is_namespace_ending(error):
-                    raise
+            await self._requests.create(view.job, job_pod(view.job, index, replaced))
 
-        called, failure = await slow_start(len(indexes), create)
-        self._expectations.creation_seen(key, len(indexes) - called)
-        return created, failure
+        return await self._batches.create(key, [partial(create, index) for index in indexes])
 
     async def _delete(
         self, key: str, job: Job, pods: Sequence[Pod], *, releases: bool = False
@@ -212,22 +198,13 @@ class JobController:
         if not pods:
             return [], None
         self._expectations.expect_deletions(key, {pod.metadata.uid for pod in pods})
-        going: list[Pod] = []
 
         async def delete(pod: Pod) -> None:
-            try:
-                if releases and is_tracked(pod):
-                    await release(self._client, pod)
-                await self._requests.delete(job, pod)
-            except NotFoundError:
-                self._expectations.deletion_seen(key, pod.metadata.uid)
-            except (StatusError, UnreachableError):
-                self._expectations.deletion_seen(key, pod.metadata.uid)
-                raise
-            going.append(pod)
+            if releases and is_tracked(pod):
+                await release(self._client, pod)
+            await self._requests.delete(job, pod)
 
-        failure = await at_once([partial(delete, pod) for pod in pods])
-        return going, failure
+        return await self._batches.delete(key, pods, delete)
 
     async def _track(self, key: str, view: View, step: _Step) -> None:
         """Count ended pods and write the status, in an order that survives a crash at any point."""

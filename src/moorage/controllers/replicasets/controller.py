@@ -10,24 +10,22 @@ from collections.abc import Sequence
 from functools import partial
 
 from moorage.api.clock import Clock
-from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.errors import NotFoundError
 from moorage.api.labels import from_object
 from moorage.api.workloads import ReplicaSet, ReplicaSetStatus
 from moorage.client import Client, EventRecorder, WorkQueue
 from moorage.client.informer import object_key
 from moorage.client.resources import REPLICA_SETS
-from moorage.client.rest import UnreachableError
-from moorage.controllers.batches import at_once, slow_start
 from moorage.controllers.deletion_ranking import pods_to_delete
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, OWNER, Informers, wait_synced
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.ownership import Claimer, controller_of, sort_claims
 from moorage.controllers.patches import status_patch
+from moorage.controllers.pod_batches import Failure, PodBatches
 from moorage.controllers.pod_owners import PodOwners
 from moorage.controllers.pod_requests import PodRequests, pod_of
 from moorage.controllers.pods import is_active, is_terminating, next_available_s
-from moorage.controllers.refusals import is_namespace_ending
 from moorage.controllers.replicasets.status import observed_status
 
 COMPONENT = "replicaset-controller"
@@ -49,6 +47,7 @@ class ReplicaSetController:
         self._expectations = Expectations(clock)
         self._claimer = Claimer(client, REPLICA_SETS, PODS)
         self._requests = PodRequests(client, recorder, REPLICA_SETS)
+        self._batches = PodBatches(self._expectations)
         self._sets.add_handler(self._set_changed)
         self._pods.add_handler(PodOwners(self._sets, self._expectations, self._queue).pod_changed)
 
@@ -79,7 +78,7 @@ class ReplicaSetController:
         )
         active = await self._claimer.claim(meta, claims)
         terminating = sum(map(is_terminating, self._pods.by_index(OWNER, meta.uid)))
-        failure: StatusError | UnreachableError | None = None
+        failure: Failure | None = None
         if may_manage and meta.deletion_timestamp is None:
             failure = await self._manage(key, replica_set, active)
         now = self._clock.now()
@@ -97,7 +96,7 @@ class ReplicaSetController:
 
     async def _manage(
         self, key: str, replica_set: ReplicaSet, active: Sequence[Pod]
-    ) -> StatusError | UnreachableError | None:
+    ) -> Failure | None:
         surplus = len(active) - (replica_set.spec.replicas or 0)
         if surplus < 0:
             return await self._create(key, replica_set, min(-surplus, _BURST))
@@ -105,42 +104,22 @@ class ReplicaSetController:
             return await self._delete(key, replica_set, active, min(surplus, _BURST))
         return None
 
-    async def _create(
-        self, key: str, replica_set: ReplicaSet, count: int
-    ) -> StatusError | UnreachableError | None:
+    async def _create(self, key: str, replica_set: ReplicaSet, count: int) -> Failure | None:
         self._expectations.expect_creations(key, count)
         body = pod_of(REPLICA_SETS, replica_set.metadata, replica_set.spec.template)
-
-        async def create() -> None:
-            try:
-                await self._requests.create(replica_set, body)
-            except (StatusError, UnreachableError) as error:
-                self._expectations.creation_seen(key)
-                # Nothing can be created there any more, and it is no failure that there isn't.
-                if not is_namespace_ending(error):
-                    raise
-
-        called, failure = await slow_start(count, create)
-        if called < count:
-            self._expectations.creation_seen(key, count - called)
+        create = partial(self._requests.create, replica_set, body)
+        _, failure = await self._batches.create(key, [create] * count)
         return failure
 
     async def _delete(
         self, key: str, replica_set: ReplicaSet, active: Sequence[Pod], count: int
-    ) -> StatusError | UnreachableError | None:
+    ) -> Failure | None:
         chosen = pods_to_delete(active, self._related(replica_set), count, self._clock.now())
         self._expectations.expect_deletions(key, {pod.metadata.uid for pod in chosen})
 
-        async def delete(pod: Pod) -> None:
-            try:
-                await self._requests.delete(replica_set, pod)
-            except NotFoundError:
-                self._expectations.deletion_seen(key, pod.metadata.uid)
-            except (StatusError, UnreachableError):
-                self._expectations.deletion_seen(key, pod.metadata.uid)
-                raise
-
-        return await at_once([partial(delete, pod) for pod in chosen])
+        delete = partial(self._requests.delete, replica_set)
+        _, failure = await self._batches.delete(key, chosen, delete)
+        return failure
 
     def _related(self, replica_set: ReplicaSet) -> list[Pod]:
         """Return the pods of all sets that have the same controller as this one."""

@@ -11,23 +11,22 @@ from dataclasses import dataclass
 from functools import partial
 
 from moorage.api.clock import Clock
-from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.errors import NotFoundError
 from moorage.api.labels import from_object
 from moorage.api.meta import ObjectMeta, Raw
 from moorage.api.workloads import ControllerRevision, StatefulSet, StatefulSetStatus
 from moorage.client import Client, EventRecorder, WorkQueue
 from moorage.client.informer import object_key
 from moorage.client.resources import CONTROLLER_REVISIONS, STATEFUL_SETS, PartialObject
-from moorage.client.rest import UnreachableError
-from moorage.controllers.batches import at_once, slow_start
+from moorage.controllers.batches import at_once
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.ownership import Claimer, sort_claims
 from moorage.controllers.patches import status_patch
+from moorage.controllers.pod_batches import Failure, PodBatches
 from moorage.controllers.pod_owners import PodOwners
 from moorage.controllers.pods import next_available_s
-from moorage.controllers.refusals import is_namespace_ending
 from moorage.controllers.revisions import (
     RevisionOwners,
     RevisionRequests,
@@ -52,8 +51,6 @@ COMPONENT = "statefulset-controller"
 
 _HASH = "controller.kubernetes.io/hash"
 _HISTORY_LIMIT = 10
-
-Failure = StatusError | UnreachableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +85,7 @@ class StatefulSetController:
         self._pod_claimer = Claimer(client, STATEFUL_SETS, PODS)
         self._revision_claimer = Claimer(client, STATEFUL_SETS, CONTROLLER_REVISIONS)
         self._requests = MemberRequests(client, recorder, self._claims)
+        self._batches = PodBatches(self._expectations)
         self._revision_requests = RevisionRequests(client, STATEFUL_SETS, _HASH)
         pod_owners = PodOwners(self._sets, self._expectations, self._queue)
         revision_owners = RevisionOwners(self._sets, self._revision_expectations, self._queue)
@@ -241,7 +239,9 @@ class StatefulSetController:
             for pod in leaving:
                 self._expectations.deletion_seen(key, pod.metadata.uid)
             return failure
-        return await at_once([partial(self._delete, key, stateful_set, pod) for pod in leaving])
+        delete = partial(self._requests.delete, stateful_set)
+        _, failure = await self._batches.delete(key, leaving, delete)
+        return failure
 
     async def _create(
         self,
@@ -250,33 +250,16 @@ class StatefulSetController:
         ordinals: Sequence[int],
         revisions: _Revisions,
     ) -> Failure | None:
-        waiting = iter(ordinals)
 
-        async def create() -> None:
-            ordinal = next(waiting)
+        async def create(ordinal: int) -> None:
             is_old = uses_current(stateful_set, ordinal)
             revision = revisions.current if is_old else revisions.update
             template: Raw = template_of(revision)
-            try:
-                await self._requests.create(stateful_set, template, ordinal, revision.metadata.name)
-            except (StatusError, UnreachableError) as error:
-                self._expectations.creation_seen(key)
-                # Nothing can be created there any more, and it is no failure that there isn't.
-                if not is_namespace_ending(error):
-                    raise
+            await self._requests.create(stateful_set, template, ordinal, revision.metadata.name)
 
-        called, failure = await slow_start(len(ordinals), create)
-        self._expectations.creation_seen(key, len(ordinals) - called)
+        calls = [partial(create, ordinal) for ordinal in ordinals]
+        _, failure = await self._batches.create(key, calls)
         return failure
-
-    async def _delete(self, key: str, stateful_set: StatefulSet, pod: Pod) -> None:
-        try:
-            await self._requests.delete(stateful_set, pod)
-        except NotFoundError:
-            self._expectations.deletion_seen(key, pod.metadata.uid)
-        except (StatusError, UnreachableError):
-            self._expectations.deletion_seen(key, pod.metadata.uid)
-            raise
 
     async def _remove_expired(
         self, stateful_set: StatefulSet, pods: Iterable[Pod], revisions: _Revisions

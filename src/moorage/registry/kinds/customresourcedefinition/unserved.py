@@ -1,4 +1,4 @@
-"""What Moorage does not serve yet of custom resources, and refuses at creation.
+"""Features of custom resources that Moorage does not serve yet and refuses at creation.
 
 A definition that asks for it would be established and not behave as it says.
 """
