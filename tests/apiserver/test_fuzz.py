@@ -160,7 +160,7 @@ class Connection:
         """The beginning of what may never end."""
         try:
             async with asyncio.timeout(_STREAM_S):
-                start = await self._reader.read(4096)
+                start = await self._reader.read(1 << 16)
         except TimeoutError:
             start = b""
         self.close()
