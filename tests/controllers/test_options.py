@@ -23,6 +23,7 @@ def test_defaults_are_upstreams() -> None:
         "stateful_set_workers": 5,
         "daemon_set_workers": 2,
         "job_workers": 5,
+        "cron_job_workers": 5,
         "garbage_workers": 10,
         "namespace_workers": 5,
     }

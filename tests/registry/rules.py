@@ -23,6 +23,7 @@ _TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": _LABELS},
     "spec": {"containers": [{"name": "c", "image": "i"}]},
 }
+_JOB = {"template": {"spec": {**_TEMPLATE["spec"], "restartPolicy": "Never"}}}
 _WORKLOAD = {"selector": {"matchLabels": _LABELS}, "template": _TEMPLATE}
 _RBAC = "rbac.authorization.k8s.io"
 _DEVICE_CLAIM = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
@@ -140,9 +141,10 @@ BASES: dict[str, Obj] = {
         "metadata": {"name": "d"},
         "spec": {"selector": _LABELS, "template": _TEMPLATE},
     },
-    "Job": {
-        "metadata": {"name": "j", "uid": "u"},
-        "spec": {"template": {"spec": {**_TEMPLATE["spec"], "restartPolicy": "Never"}}},
+    "Job": {"metadata": {"name": "j", "uid": "u"}, "spec": _JOB},
+    "CronJob": {
+        "metadata": {"name": "c"},
+        "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": _JOB}},
     },
     "ControllerRevision": {"metadata": {"name": "d"}, "data": {"spec": {}}, "revision": 1},
     "PodTemplate": {"metadata": {"name": "d"}, "template": _TEMPLATE},

@@ -1,8 +1,12 @@
-"""Jobs, as their controllers read them. Templates stay raw: they are copied. Source: batch/v1."""
+"""Jobs and CronJobs, as their controllers read them. Templates stay raw: they are copied.
+
+Source: batch/v1.
+"""
 
 from __future__ import annotations
 
 from moorage.api.meta import Object, ObjectMeta, Raw
+from moorage.api.references import ObjectReference
 
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 """Finalizer of a Job's pods, removed once the pod is counted in the Job's status."""
@@ -127,3 +131,35 @@ class Job(Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
+
+
+SCHEDULED_TIMESTAMP = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+"""Annotation of a CronJob's Job with the time that it was scheduled for, as RFC 3339."""
+
+
+class JobTemplateSpec(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Raw = {}
+
+
+class CronJobSpec(Object, frozen=True):
+    schedule: str = ""
+    time_zone: str | None = None
+    starting_deadline_seconds: int | None = None
+    concurrency_policy: str = ""
+    suspend: bool | None = None
+    job_template: JobTemplateSpec = JobTemplateSpec()
+    successful_jobs_history_limit: int | None = None
+    failed_jobs_history_limit: int | None = None
+
+
+class CronJobStatus(Object, frozen=True):
+    active: tuple[ObjectReference, ...] = ()
+    last_schedule_time: str | None = None
+    last_successful_time: str | None = None
+
+
+class CronJob(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CronJobSpec = CronJobSpec()
+    status: CronJobStatus = CronJobStatus()

@@ -86,6 +86,14 @@ def dns_label_errors(value: str) -> list[str]:
     return errors
 
 
+def label_recommendation(details: list[str]) -> str:
+    """Return the warning about an object's name that is no DNS label; `details` say why."""
+    return (
+        "metadata.name: this is used in Pod names and hostnames, which can result in surprising "
+        f"behavior; a DNS label is recommended: [{' '.join(details)}]"
+    )
+
+
 def dns_1035_label_errors(value: str) -> list[str]:
     """Validate an RFC 1035 label: as RFC 1123, and it starts with a letter."""
     errors = [] if len(value) <= LABEL_MAX else [_too_long(LABEL_MAX)]

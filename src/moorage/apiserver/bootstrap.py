@@ -110,6 +110,7 @@ ROLES: dict[str, list[Obj]] = {
               "persistentvolumeclaims", "create"),
         _rule("core", "serviceaccounts/token", "create"),
         _rule("apps", "replicasets controllerrevisions", "create"),
+        _rule("batch", "jobs", "create"),
         _rule("discovery.k8s.io", "endpointslices", "create"),
         _rule("rbac.authorization.k8s.io", "clusterroles", "escalate bind"),
         _path_rule("/api /api/* /apis /apis/*"),

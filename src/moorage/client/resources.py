@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from moorage.api.configuration import ConfigMap, Secret, ServiceAccount
 from moorage.api.coordination import Lease
 from moorage.api.events import Event
-from moorage.api.jobs import Job
+from moorage.api.jobs import CronJob, Job
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.namespaces import Namespace
 from moorage.api.nodes import Node
@@ -88,6 +88,7 @@ CONTROLLER_REVISIONS = Resource(
     "apps", "v1", "controllerrevisions", "ControllerRevision", ControllerRevision
 )
 JOBS = Resource("batch", "v1", "jobs", "Job", Job)
+CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob", CronJob)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", Lease)
 RUNTIME_CLASSES = Resource(
     "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", RuntimeClass, is_namespaced=False

@@ -12,6 +12,7 @@ from moorage.client import Client, Informer, Resource
 from moorage.client.resources import (
     CLUSTER_ROLES,
     CONTROLLER_REVISIONS,
+    CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
     ENDPOINTS,
@@ -68,6 +69,7 @@ class Informers:
         self.stateful_sets = self.make(STATEFUL_SETS, {NAMESPACE: _namespace})
         self.daemon_sets = self.make(DAEMON_SETS, {NAMESPACE: _namespace})
         self.jobs = self.make(JOBS, {NAMESPACE: _namespace})
+        self.cron_jobs = self.make(CRON_JOBS)
         self.revisions = self.make(CONTROLLER_REVISIONS, {NAMESPACE: _namespace})
         self.claims = self.make(CLAIMS)
         self.runtime_classes = self.make(RUNTIME_CLASSES)
@@ -98,6 +100,7 @@ class Informers:
                 self.stateful_sets,
                 self.daemon_sets,
                 self.jobs,
+                self.cron_jobs,
                 self.revisions,
                 self.claims,
                 self.runtime_classes,

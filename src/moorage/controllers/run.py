@@ -7,6 +7,7 @@ import asyncio
 from moorage.api.clock import Clock
 from moorage.client import Client, EventRecorder
 from moorage.controllers import (
+    cronjobs,
     daemonsets,
     deployments,
     garbage,
@@ -20,6 +21,7 @@ from moorage.controllers.accounts import (
     RootCaController,
     TokenSecretController,
 )
+from moorage.controllers.cronjobs.controller import COMPONENT as CRON_JOB_COMPONENT
 from moorage.controllers.daemonsets.controller import COMPONENT as DAEMON_SET_COMPONENT
 from moorage.controllers.deployments.controller import COMPONENT as DEPLOYMENT_COMPONENT
 from moorage.controllers.endpoints import EndpointsController
@@ -62,6 +64,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         client, informers, recorder(DAEMON_SET_COMPONENT), clock
     )
     job = jobs.JobController(client, informers, recorder(JOB_COMPONENT), clock)
+    cron_job = cronjobs.CronJobController(client, informers, recorder(CRON_JOB_COMPONENT), clock)
     namespaces = NamespaceController(client, informers, clock)
     collector = garbage.GarbageCollector(
         client, informers, recorder(GARBAGE_COMPONENT), namespaces.object_removed, clock
@@ -78,6 +81,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         stateful_sets.run(workers=options.stateful_set_workers),
         daemon_sets.run(workers=options.daemon_set_workers),
         job.run(workers=options.job_workers),
+        cron_job.run(workers=options.cron_job_workers),
         jobs.OrphanController(client, informers, clock).run(workers=options.job_workers),
         jobs.TtlAfterFinishedController(client, informers, clock).run(),
         collector.run(workers=options.garbage_workers),

@@ -61,6 +61,29 @@ def test_an_exit_code_of_the_failure_policy_ends_a_job(
     assert status["failed"] == 1
 
 
+def test_a_cron_job_starts_jobs_that_go_with_it(whole_cluster: RunningCluster, name: str) -> None:
+    cron_job = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": name},
+        "spec": {"schedule": "@every 1s", "jobTemplate": {"spec": job(name, "true")["spec"]}},
+    }
+    whole_cluster.apply(cron_job)
+
+    def jobs() -> list[Any]:
+        items = whole_cluster.get("jobs")["items"]
+        return [item for item in items if item["metadata"]["name"].startswith(f"{name}-")]
+
+    until(lambda: any(item["status"].get("succeeded") for item in jobs()), "a finished Job", 30)
+    until(
+        lambda: whole_cluster.get("cronjob", name)["status"].get("lastSuccessfulTime"), "a success"
+    )
+    whole_cluster.kubectl("create", "job", f"{name}-by-hand", f"--from=cronjob/{name}")
+    wait_for(whole_cluster, f"{name}-by-hand", "complete")
+    whole_cluster.kubectl("delete", "cronjob", name)
+    until(lambda: jobs() == [], "no Jobs", 30)
+
+
 def test_a_job_is_suspended_and_resumed_and_goes_with_its_pods(
     whole_cluster: RunningCluster, name: str
 ) -> None:

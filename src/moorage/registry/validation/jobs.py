@@ -15,6 +15,7 @@ from moorage.registry.validation.go_shapes import Shape, go_struct
 from moorage.registry.validation.job_policies import failure_policy_errors, success_policy_errors
 from moorage.registry.validation.pod_spec import template_errors
 from moorage.registry.validation.workload import NOT_NEGATIVE
+from moorage.registry.warnings import spec_warnings
 
 _COUNTS = (
     "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
@@ -160,3 +161,22 @@ def _restart_errors(spec: Obj, path: str) -> Iterator[FieldError]:
         yield FieldError.invalid(
             path, policy, 'only "Never" is supported when podFailurePolicy is specified'
         )
+
+
+def job_spec_warnings(spec: Obj, was: Obj | None, path: str) -> list[str]:
+    """Return the warnings about a new or changed `JobSpec`; `was` is the old one."""
+    warnings: list[str] = []
+    if (
+        is_indexed(spec)
+        and spec.get("completions", 0) > _MANY_COMPLETIONS
+        and spec.get("parallelism", 0) > _LIMIT_OF_MANY
+    ):
+        warnings.append(
+            f"{path}: In Indexed Jobs with a number of completions higher than 10^5 and a "
+            "parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes "
+            "when a big number of indexes fail"
+        )
+    template = spec.get("template", {})
+    if was is not None and was.get("template") == template:
+        return warnings
+    return warnings + spec_warnings(template.get("spec", {}), f"{path}.template.spec")

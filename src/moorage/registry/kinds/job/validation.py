@@ -15,18 +15,15 @@ from moorage.registry.kinds.job.preparation import (
     UID_LABEL,
 )
 from moorage.registry.kinds.job.status import has_condition
-from moorage.registry.validation.jobs import is_indexed, job_spec_errors
+from moorage.registry.validation.jobs import is_indexed, job_spec_errors, job_spec_warnings
 from moorage.registry.validation.scheduling import label_selector_errors
 from moorage.registry.validation.workload import template_label_errors
-from moorage.registry.warnings import warn_workload
 
 _IMMUTABLE = (
     "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy",
 )  # fmt: skip
 _FIELD_IS_IMMUTABLE = "field is immutable"
 _SCHEDULING_DIRECTIVES = ("nodeSelector", "tolerations", "schedulingGates")
-_MANY_COMPLETIONS = 100_000
-_MANY_PARALLEL = 10_000
 
 
 def validate_job(job: Obj) -> list[FieldError]:
@@ -179,21 +176,8 @@ def warn_about_job(job: Obj, old: Obj | None) -> list[str]:
     """Return the warnings about the name, the numbers and the template."""
     warnings: list[str] = []
     if old is None and (details := names.dns_label_errors(job["metadata"].get("name", ""))):
-        warnings.append(
-            "metadata.name: this is used in Pod names and hostnames, which can result in "
-            f"surprising behavior; a DNS label is recommended: [{' '.join(details)}]"
-        )
-    spec = job["spec"]
-    if old is not None and spec == old["spec"]:
+        warnings.append(names.label_recommendation(details))
+    if old is not None and job["spec"] == old["spec"]:
         return warnings
-    if (
-        is_indexed(spec)
-        and spec.get("completions", 0) > _MANY_COMPLETIONS
-        and spec["parallelism"] > _MANY_PARALLEL
-    ):
-        warnings.append(
-            "spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism "
-            "higher than 10^4, Kubernetes might not be able to track completedIndexes when a big "
-            "number of indexes fail"
-        )
-    return warnings + warn_workload(job, old)
+    was = None if old is None else old["spec"]
+    return warnings + job_spec_warnings(job["spec"], was, "spec")

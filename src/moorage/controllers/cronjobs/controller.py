@@ -1,0 +1,262 @@
+"""CronJob controller: creates a Job at each scheduled time and deletes old ones.
+
+A Job is named after the minute that it is scheduled for, so that a controller that is killed before
+it has written the status does not create it twice. Source: API docs "CronJob", KEP-3140 for zones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from moorage.api.clock import Clock, format_time
+from moorage.api.cron import Schedule, ScheduleError, UnknownTimeZoneError, load_zone
+from moorage.api.errors import AlreadyExistsError, NotFoundError, StatusError
+from moorage.api.jobs import CronJob, CronJobStatus, Job
+from moorage.api.references import ObjectReference
+from moorage.client import Client, EventRecorder, WorkQueue
+from moorage.client.informer import object_key
+from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.resources import CRON_JOBS, JOBS
+from moorage.client.rest import UnreachableError
+from moorage.controllers.cronjobs.history import (
+    ended_jobs,
+    expired_jobs,
+    is_processed,
+    job_of,
+    last_success,
+)
+from moorage.controllers.cronjobs.schedule import due_time, schedule_of, seconds_to_next
+from moorage.controllers.informers import OWNER, Informers, wait_synced
+from moorage.controllers.ownership import controller_of
+from moorage.controllers.patches import status_patch
+from moorage.controllers.refusals import is_namespace_ending
+
+COMPONENT = "cronjob-controller"
+
+_RFC1123Z = "%a, %d %b %Y %H:%M:%S +0000"
+
+
+class CronJobController:
+    """Watches CronJobs and Jobs; creates and deletes Jobs."""
+
+    def __init__(
+        self, client: Client, informers: Informers, recorder: EventRecorder, clock: Clock
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._cron_jobs = informers.cron_jobs
+        self._jobs = informers.jobs
+        self._clock = clock
+        self._queue: WorkQueue[str] = WorkQueue("cronjobs", clock=clock)
+        self._cron_jobs.add_handler(self._cron_job_changed)
+        self._jobs.add_handler(self._job_changed)
+
+    async def run(self, *, workers: int) -> None:
+        """Reconcile until cancelled."""
+        await wait_synced(self._cron_jobs, self._jobs)
+        await self._queue.run(self._reconcile, workers=workers)
+
+    def _cron_job_changed(self, before: CronJob | None, after: CronJob | None) -> None:
+        del before
+        if after is not None:
+            self._queue.add(object_key(after.metadata))
+
+    def _job_changed(self, before: Job | None, after: Job | None) -> None:
+        for job in (before, after):
+            owner = controller_of(job.metadata) if job is not None else None
+            if job is None or owner is None or owner.kind != CRON_JOBS.kind:
+                continue
+            cron_job = self._cron_jobs.get(owner.name, job.metadata.namespace)
+            if cron_job is not None and cron_job.metadata.uid == owner.uid:
+                self._queue.add(object_key(cron_job.metadata))
+
+    async def _reconcile(self, key: str) -> float | None:
+        cron_job = self._cron_jobs.get_key(key)
+        if cron_job is None:
+            return None
+        jobs = [
+            job
+            for job in self._jobs.by_index(OWNER, cron_job.metadata.uid)
+            if (owner := controller_of(job.metadata)) and owner.uid == cron_job.metadata.uid
+        ]
+        for job in expired_jobs(cron_job.spec, jobs):
+            await self._delete(cron_job, job.metadata.name, job.metadata.uid)
+        status = await self._observe(cron_job, jobs)
+        try:
+            status, wait_s = await self._start(cron_job, status)
+        finally:
+            await self._report(cron_job, status)
+        return wait_s
+
+    async def _observe(self, cron_job: CronJob, jobs: Sequence[Job]) -> CronJobStatus:
+        """Return the status without Jobs that have ended or are gone."""
+        active = list(cron_job.status.active)
+        for ended in ended_jobs(cron_job, jobs):
+            message = f"Saw completed job: {ended.name}, condition: {ended.condition}"
+            self._record(cron_job, NORMAL, "SawCompletedJob", message)
+            active = [listed for listed in active if listed.uid != ended.uid]
+        known = {job.metadata.uid for job in jobs}
+        for missing in [listed for listed in active if listed.uid not in known]:
+            if not await self._exists(missing):
+                message = f"Active job went missing: {missing.name}"
+                self._record(cron_job, NORMAL, "MissingJob", message)
+                active.remove(missing)
+        for job in jobs:
+            is_listed = any(job.metadata.uid == listed.uid for listed in cron_job.status.active)
+            if job.status.finished is None and not is_listed:
+                await self._note_unexpected(cron_job, job)
+        return msgspec.structs.replace(
+            cron_job.status,
+            active=tuple(active),
+            last_successful_time=last_success(jobs, cron_job.status.last_successful_time),
+        )
+
+    async def _exists(self, job: ObjectReference) -> bool:
+        """Return whether a Job exists that the informer does not show."""
+        try:
+            await self._client.get(JOBS, job.name, job.namespace)
+        except NotFoundError:
+            return False
+        return True
+
+    async def _note_unexpected(self, cron_job: CronJob, job: Job) -> None:
+        """Report an active Job that the status does not name, unless the copy of it is old."""
+        meta = cron_job.metadata
+        fresh = await self._client.get(CRON_JOBS, meta.name, meta.namespace)
+        if all(listed.uid != job.metadata.uid for listed in fresh.status.active):
+            name = job.metadata.name
+            message = f"Saw a job that the controller did not create or forgot: {name}"
+            self._record(cron_job, WARNING, "UnexpectedJob", message)
+
+    async def _start(
+        self, cron_job: CronJob, status: CronJobStatus
+    ) -> tuple[CronJobStatus, float | None]:
+        """Start the Job that is due. Returns the status with it, and the seconds to the next."""
+        if cron_job.metadata.deletion_timestamp is not None:
+            return status, None
+        schedule = self._schedule(cron_job)
+        if schedule is None:
+            return status, None
+        cron_job = msgspec.structs.replace(cron_job, status=status)
+        now = self._clock.now()
+        try:
+            due = due_time(cron_job, schedule, now)
+        except ScheduleError as error:
+            message = f"invalid schedule: {cron_job.spec.schedule} : {error}"
+            self._record(cron_job, WARNING, "InvalidSchedule", message)
+            return status, None
+        if due is not None and due.missed_many:
+            self._record(
+                cron_job,
+                WARNING,
+                "TooManyMissedTimes",
+                "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or "
+                "check clock skew",
+            )
+        if due is not None and self._may_start(cron_job, due.time, now):
+            status = await self._start_at(cron_job, due.time)
+            cron_job = msgspec.structs.replace(cron_job, status=status)
+        return status, seconds_to_next(cron_job, schedule, now)
+
+    def _schedule(self, cron_job: CronJob) -> Schedule | None:
+        """Return the schedule; None, after an event, for one that cannot be followed."""
+        zone = cron_job.spec.time_zone
+        try:
+            schedule = schedule_of(cron_job)
+        except UnknownTimeZoneError as error:
+            message = f'invalid timeZone: "{zone}": {error}'
+            self._record(cron_job, WARNING, "UnknownTimeZone", message)
+            return None
+        except ScheduleError as error:
+            if not cron_job.spec.suspend:
+                message = f'unparseable schedule: "{cron_job.spec.schedule}" : {error}'
+                self._record(cron_job, WARNING, "UnparseableSchedule", message)
+            return None
+        return None if cron_job.spec.suspend else schedule
+
+    def _may_start(self, cron_job: CronJob, time: datetime, now: datetime) -> bool:
+        deadline_s = cron_job.spec.starting_deadline_seconds
+        if deadline_s is not None and (now - time).total_seconds() > deadline_s:
+            message = f"Missed scheduled time to start a job: {time.strftime(_RFC1123Z)}"
+            self._record(cron_job, WARNING, "MissSchedule", message)
+            return False
+        if is_processed(cron_job, time):
+            return False
+        if cron_job.spec.concurrency_policy == "Forbid" and cron_job.status.active:
+            message = (
+                "Not starting job because prior execution is running and concurrency policy is "
+                "Forbid"
+            )
+            self._record(cron_job, NORMAL, "JobAlreadyActive", message)
+            return False
+        return True
+
+    async def _start_at(self, cron_job: CronJob, time: datetime) -> CronJobStatus:
+        """Create the Job for a time. Returns the status that names it.
+
+        Raises StatusError or UnreachableError.
+        """
+        status = cron_job.status
+        if cron_job.spec.concurrency_policy == "Replace":
+            for running in status.active:
+                await self._delete(cron_job, running.name, running.uid)
+            status = msgspec.structs.replace(status, active=())
+        job = await self._create(cron_job, time)
+        if job is None or any(listed.uid == job.metadata.uid for listed in status.active):
+            return status
+        return msgspec.structs.replace(
+            status,
+            active=(*status.active, reference(JOBS, job)),
+            last_schedule_time=format_time(time),
+        )
+
+    async def _create(self, cron_job: CronJob, time: datetime) -> Job | None:
+        """Create a Job, or find the one that was created before; None for another's."""
+        local = time.astimezone(load_zone(cron_job.spec.time_zone or ""))
+        body, namespace = job_of(cron_job, time, local), cron_job.metadata.namespace
+        name = body["metadata"]["name"]
+        try:
+            job = await self._client.create(JOBS, body, namespace)
+        except AlreadyExistsError:
+            existing = await self._client.get(JOBS, name, namespace)
+            owner = controller_of(existing.metadata)
+            return existing if owner and owner.uid == cron_job.metadata.uid else None
+        except (StatusError, UnreachableError) as error:
+            if not is_namespace_ending(error):
+                message = f"Error creating job: {error}"
+                self._record(cron_job, WARNING, "FailedCreate", message)
+            raise
+        self._record(cron_job, NORMAL, "SuccessfulCreate", f"Created job {name}")
+        return job
+
+    async def _delete(self, cron_job: CronJob, name: str, uid: str) -> None:
+        """Delete a Job with its pods; one that is gone is no failure."""
+        namespace = cron_job.metadata.namespace
+        try:
+            await self._client.delete(
+                JOBS, name, namespace, uid=uid, propagation_policy="Background"
+            )
+        except NotFoundError:
+            return
+        except (StatusError, UnreachableError) as error:
+            self._record(cron_job, WARNING, "FailedDelete", f"Deleted job: {error}")
+            raise
+        self._record(cron_job, NORMAL, "SuccessfulDelete", f"Deleted job {name}")
+
+    async def _report(self, cron_job: CronJob, status: CronJobStatus) -> None:
+        if status == cron_job.status:
+            return
+        meta = cron_job.metadata
+        patch = status_patch(meta, cron_job.status, status)
+        try:
+            await self._client.patch(
+                CRON_JOBS, meta.name, patch, meta.namespace, subresource="status"
+            )
+        except NotFoundError:
+            return  # It was deleted meanwhile: there is nothing to report on.
+
+    def _record(self, cron_job: CronJob, type_: str, reason: str, message: str) -> None:
+        self._recorder.record(reference(CRON_JOBS, cron_job), type_, reason, message)
