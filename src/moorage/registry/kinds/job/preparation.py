@@ -59,7 +59,7 @@ def _generate_selector(job: Obj) -> None:
     spec, meta = job["spec"], job["metadata"]
     labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
     for label in (LEGACY_NAME_LABEL, NAME_LABEL):
-        labels.setdefault(label, meta["name"])
+        labels.setdefault(label, meta.get("name", ""))
     for label in (LEGACY_UID_LABEL, UID_LABEL):
         labels.setdefault(label, meta["uid"])
     matched = spec.setdefault("selector", {}).setdefault("matchLabels", {})

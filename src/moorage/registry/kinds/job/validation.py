@@ -69,9 +69,9 @@ def _generated_selector_errors(job: Obj) -> Iterator[FieldError]:
     own = spec["template"].get("metadata", {}).get("labels", {})
     expected = {
         LEGACY_UID_LABEL: meta["uid"],
-        LEGACY_NAME_LABEL: meta["name"],
+        LEGACY_NAME_LABEL: meta.get("name", ""),
         UID_LABEL: meta["uid"],
-        NAME_LABEL: meta["name"],
+        NAME_LABEL: meta.get("name", ""),
     }
     for label, value in expected.items():
         if own.get(label) != value:
