@@ -7,7 +7,7 @@ import pytest
 from moorage.admission.chain import ANY, CREATE, DELETE, UPDATE, AdmissionChain, Hook, Scope
 from moorage.api.errors import ForbiddenError
 from moorage.registry.kinds.pod import POD
-from moorage.registry.request import Attributes
+from moorage.registry.request import Attributes, Reinvocation
 from tests.admission.writes import pod, write
 
 
@@ -85,3 +85,19 @@ async def test_a_plugin_without_a_step_is_left_out_of_that_phase() -> None:
     await chain.mutate(attributes)
     await chain.validate(attributes)
     assert log == ["validate only validates"]
+
+
+async def test_the_mutating_steps_run_once_more_after_a_webhook_changed_the_object() -> None:
+    log: list[str] = []
+    first, last = FakePlugin("first", log, PODS), FakePlugin("last", log, PODS)
+    runs: list[bool] = []
+
+    def change(attributes: Attributes) -> None:
+        state = attributes.reinvocation = attributes.reinvocation or Reinvocation()
+        runs.append(state.is_second)
+        state.is_needed = True
+
+    last.mutate = change
+    await AdmissionChain([first, last]).mutate(write(POD, pod()))
+    assert log == ["mutate first", "mutate first"]
+    assert runs == [False, True]

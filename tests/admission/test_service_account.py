@@ -160,3 +160,14 @@ def test_a_mirror_pod_may_not_lean_on_the_api(spec: dict[str, Any], why: str) ->
     with pytest.raises(ForbiddenError) as refusal:
         admitted(spec, annotations=MIRROR)
     assert refusal.value.message == f'pods "p" is forbidden: {why}'
+
+
+def test_a_second_run_gives_a_new_container_the_same_token() -> None:
+    attributes = write(POD, pod({"serviceAccountName": "puller"}))
+    spec = admit(PLUGIN, attributes)["spec"]
+    spec["containers"].append({"name": "side", "image": "i"})
+    spec = admit(PLUGIN, attributes)["spec"]
+    (volume,) = spec["volumes"]
+    assert spec["imagePullSecrets"] == [{"name": "registry"}]
+    for container in spec["containers"]:
+        assert [mount["name"] for mount in container["volumeMounts"]] == [volume["name"]]

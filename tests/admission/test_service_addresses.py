@@ -225,3 +225,16 @@ def test_a_dry_run_keeps_no_node_port(monkeypatch: pytest.MonkeyPatch, chosen: O
     assert [ask(is_dry_run=True), ask(is_dry_run=True), ask(is_dry_run=False)] == [30000] * 3
     with pytest.raises(InvalidError, match=r"range is full|already allocated"):
         ask(is_dry_run=False)
+
+
+def test_a_second_run_keeps_the_addresses_of_the_first() -> None:
+    services = Services()
+    spec = services.admit({"type": "NodePort", "ports": [{"port": 80}]})
+    about = services.running[0]
+    again = admit(services.plugin, about)["spec"]
+    assert (again["clusterIP"], again["ports"]) == (spec["clusterIP"], spec["ports"])
+    # For any other write they are taken, until this one ends.
+    with pytest.raises(InvalidError, match="already allocated"):
+        services.admit({"clusterIP": spec["clusterIP"], "ports": [{"port": 80}]})
+    about.end()
+    services.admit({"clusterIP": spec["clusterIP"], "ports": [{"port": 80}]})

@@ -77,14 +77,22 @@ class AdmissionChain:
         self._hooks: dict[tuple[str, str, str], tuple[tuple[Hook, ...], tuple[Hook, ...]]] = {}
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Run the mutating steps of a write. Raises the StatusError of the first refusal."""
-        for hook in self._concerned(attributes)[0]:
-            if (awaited := hook(attributes)) is not None:
-                await awaited
+        """Run the mutating steps of a write. Raises the StatusError of the first refusal.
+
+        They run a second time after a webhook's change, so they must stand their own result.
+        """
+        await self._run(self._concerned(attributes)[0], attributes)
+        again = attributes.reinvocation
+        if again is not None and again.is_needed:
+            again.is_second = True
+            await self._run(self._concerned(attributes)[0], attributes)
 
     async def validate(self, attributes: Attributes) -> None:
         """Run the validating steps of a write. Raises the StatusError of the first refusal."""
-        for hook in self._concerned(attributes)[1]:
+        await self._run(self._concerned(attributes)[1], attributes)
+
+    async def _run(self, hooks: Sequence[Hook], attributes: Attributes) -> None:
+        for hook in hooks:
             if (awaited := hook(attributes)) is not None:
                 await awaited
 

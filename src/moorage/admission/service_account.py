@@ -23,6 +23,7 @@ DEFAULT_ACCOUNT = "default"
 TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 ROOT_CA_CONFIG_MAP = "kube-root-ca.crt"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+_VOLUME_PREFIX = "kube-api-access-"
 _TOKEN_SECONDS = 3607
 _MODE = 0o644
 
@@ -99,7 +100,8 @@ def _wants_token(spec: Obj, account: ServiceAccount) -> bool:
 
 def _mount_token(spec: Obj) -> None:
     """Add the token volume and mount it in every container without a mount at its path."""
-    volume_name = f"kube-api-access-{random_suffix()}"
+    present = _token_volume_name(spec)
+    volume_name = present or f"{_VOLUME_PREFIX}{random_suffix()}"
     is_mounted = False
     for container in [*spec.get("initContainers", ()), *spec.get("containers", ())]:
         mounts = container.get("volumeMounts", [])
@@ -108,8 +110,14 @@ def _mount_token(spec: Obj) -> None:
         mount = {"name": volume_name, "readOnly": True, "mountPath": TOKEN_MOUNT}
         container["volumeMounts"] = [*mounts, mount]
         is_mounted = True
-    if is_mounted:
+    if is_mounted and not present:
         spec["volumes"] = [*spec.get("volumes", ()), _token_volume(volume_name)]
+
+
+def _token_volume_name(spec: Obj) -> str:
+    """Return the name of the token volume that a pod has, as after a webhook's change."""
+    names = (volume.get("name", "") for volume in spec.get("volumes", ()))
+    return next((name for name in names if name.startswith(_VOLUME_PREFIX)), "")
 
 
 def _token_volume(name: str) -> Obj:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import secrets
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from moorage.admission.chain import CREATE, UPDATE, Scope
 from moorage.api.errors import FieldError, InvalidError
@@ -39,7 +40,7 @@ class ServiceAddresses:
     ) -> None:
         self._every = every
         self._network = network
-        self._reserved: set[str | int] = set()
+        self._reserved: dict[str | int, Attributes] = {}
         self.mutate = self._admit
 
     def _admit(self, attributes: Attributes) -> None:
@@ -75,7 +76,7 @@ class ServiceAddresses:
                 )
         except ValueError:
             problem = "must be a valid IPv4 address"
-        if not problem and wanted in self._used_ips():
+        if not problem and wanted in self._used_ips(attributes):
             problem = "provided IP is already allocated"
         if problem:
             error = FieldError.invalid(
@@ -85,7 +86,7 @@ class ServiceAddresses:
         self._reserve(attributes, wanted)
 
     def _free_ip(self, attributes: Attributes) -> str:
-        used = self._used_ips()
+        used = self._used_ips(attributes)
         # Exclude the network address, the last one, and the first, which is the API server's.
         numbers = range(2, self._network.num_addresses - 1)
         for number in _random_then_all(numbers):
@@ -123,7 +124,7 @@ class ServiceAddresses:
                 "provided port is not in the valid range. The range of valid ports is "
                 f"{NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
             )
-        elif wanted in self._used_ports():
+        elif wanted in self._used_ports(attributes):
             problem = "provided port is already allocated"
         if problem:
             error = FieldError.invalid(f"spec.ports[{index}].nodePort", wanted, problem)
@@ -131,7 +132,7 @@ class ServiceAddresses:
         self._reserve(attributes, wanted)
 
     def _free_port(self, attributes: Attributes) -> int:
-        used = self._used_ports()
+        used = self._used_ports(attributes)
         for candidate in _random_then_all(NODE_PORTS):
             if candidate not in used:
                 self._reserve(attributes, candidate)
@@ -142,19 +143,28 @@ class ServiceAddresses:
             [FieldError.invalid("spec.ports[0].nodePort", 0, "failed to allocate: range is full")],
         )
 
-    def _used_ips(self) -> set[str | int]:
-        return self._reserved.union(*(service.spec.cluster_ips for service in self._every()))
+    def _used_ips(self, attributes: Attributes) -> set[str | int]:
+        return self._reserved_by_others(attributes).union(
+            *(service.spec.cluster_ips for service in self._every())
+        )
 
-    def _used_ports(self) -> set[str | int]:
-        return self._reserved.union(
+    def _used_ports(self, attributes: Attributes) -> set[str | int]:
+        return self._reserved_by_others(attributes).union(
             port.node_port for service in self._every() for port in service.spec.ports
         )
+
+    def _reserved_by_others(self, attributes: Attributes) -> set[str | int]:
+        """Return what other writes reserve; after a webhook's change this one is seen again."""
+        return {address for address, by in self._reserved.items() if by is not attributes}
 
     def _reserve(self, attributes: Attributes, address: str | int) -> None:
         """Reserve an address until the write is over; a dry run stores nothing."""
         if not attributes.request.is_dry_run:
-            self._reserved.add(address)
-            attributes.endings.append(lambda: self._reserved.discard(address))
+            self._reserved[address] = attributes
+            attributes.endings.append(partial(self._release, address))
+
+    def _release(self, address: str | int) -> None:
+        self._reserved.pop(address, None)
 
 
 def _random_then_all(numbers: range) -> Iterator[int]:

@@ -8,35 +8,18 @@ from __future__ import annotations
 
 import ipaddress
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from moorage.admission.chain import AdmissionChain, Plugin
-from moorage.admission.default_tolerations import DefaultTolerationSeconds
-from moorage.admission.host_ports import HostPortAdmission
-from moorage.admission.namespaces import NamespaceLifecycle
-from moorage.admission.node_restriction import NodeRestriction
-from moorage.admission.policies import ValidatingPolicies
-from moorage.admission.policies.sources import CachedParams, CachedPolicies
-from moorage.admission.priority import PriorityAdmission
-from moorage.admission.rbac_escalation import RbacEscalation
-from moorage.admission.runtime_class import RuntimeClassAdmission
-from moorage.admission.service_account import ServiceAccountAdmission
-from moorage.admission.service_addresses import ServiceAddresses
-from moorage.admission.taint_nodes import TaintNewNodes
+from moorage.admission.webhooks import (
+    WebhookClient,
+)
 from moorage.api.clock import Clock
-from moorage.api.configuration import ServiceAccount
 from moorage.api.host_ports import Listener
-from moorage.api.namespaces import Namespace
-from moorage.api.nodes import Node
-from moorage.api.pods import Pod
-from moorage.api.priorities import PriorityClass
-from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.services import Service
+from moorage.apiserver.admission_plugins import AdmissionPlugins
 from moorage.apiserver.authentication import Authenticator, TokenSigner, TokenVerifier
 from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.authorization import Authorizer, NodeAuthorizer
@@ -53,6 +36,8 @@ from moorage.apiserver.openapi import OpenApiPages
 from moorage.apiserver.patching import Patcher
 from moorage.apiserver.pki import load_signing_key
 from moorage.apiserver.proxy import Proxy
+from moorage.apiserver.proxy.backends import service_authority
+from moorage.apiserver.readers import Readers, bindable_kinds
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.reviews import Reviews
 from moorage.apiserver.slots import SlotLimits
@@ -61,21 +46,13 @@ from moorage.apiserver.watch import WatchStreams
 from moorage.cel.evaluator import Evaluator
 from moorage.registry.codec import Codec
 from moorage.registry.custom.openapi import CustomDocuments
-from moorage.registry.kind import Kind, Obj
+from moorage.registry.kind import Kind
 from moorage.registry.kinds import ALL_KINDS, STORED_KINDS
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
 from moorage.registry.kinds.customresourcedefinition import CUSTOM_RESOURCE_DEFINITION
-from moorage.registry.kinds.namespace import NAMESPACE
-from moorage.registry.kinds.node import NODE
-from moorage.registry.kinds.pod import POD
-from moorage.registry.kinds.priorityclass import PRIORITY_CLASS
 from moorage.registry.kinds.role import ROLE
 from moorage.registry.kinds.rolebinding import ROLE_BINDING
-from moorage.registry.kinds.runtimeclass import RUNTIME_CLASS
-from moorage.registry.kinds.secret import SECRET
-from moorage.registry.kinds.service import SERVICE
-from moorage.registry.kinds.serviceaccount import SERVICE_ACCOUNT
 from moorage.registry.listing import Lister
 from moorage.registry.objects import UNREAD_VERB, MayDeleteUnread, Objects
 from moorage.registry.openapi import Documents
@@ -85,7 +62,6 @@ from moorage.registry.request import User
 from moorage.registry.resource_map import ResourceMap
 from moorage.registry.schema import load_schema
 from moorage.registry.stored import Stored, StoredFactory
-from moorage.registry.typed import TypedReader
 from moorage.registry.worker import Worker
 from moorage.storage import Change, Store, WatchCache
 
@@ -132,6 +108,7 @@ class Api:
     proxy: Proxy
     worker: Worker
     evaluator: Evaluator
+    webhooks: WebhookClient
     custom: CustomResources
     ready: set[str]
     """Names of the conditions that are ready; `/readyz` requires `READINESS`."""
@@ -147,7 +124,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     codec = Codec(load_schema())
     worker = Worker()
     evaluator = Evaluator()
-    readers = _Readers(cache)
+    readers = Readers(cache)
     resolver = RuleResolver(
         readers.roles, readers.role_bindings, readers.cluster_roles, readers.cluster_role_bindings
     )
@@ -166,16 +143,22 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     )
     ownership = Ownership(codec, clock)
     resource_map = ResourceMap(ALL_KINDS)
-    policies = CachedPolicies(cache)
-    store.listen(policies.changed)
-    admission = AdmissionChain(
-        [
-            *_plugins(options, readers, resolver, authorizer),
-            ValidatingPolicies(
-                policies, CachedParams(cache, resource_map), readers.find_namespace, evaluator
-            ),
-        ]
-    )
+    webhooks = WebhookClient(partial(service_authority, readers))
+    admission = AdmissionPlugins(
+        store=store,
+        cache=cache,
+        readers=readers,
+        resolver=resolver,
+        authorizer=authorizer,
+        evaluator=evaluator,
+        webhooks=webhooks,
+        codec=codec,
+        worker=worker,
+        resource_map=resource_map,
+        listeners=options.listeners,
+        service_network=options.service_network,
+        has_runtime_classes=options.is_enabled(RUNTIME_CLASS_GATE),
+    ).chain()
     objects = Objects(
         store=store,
         cache=cache,
@@ -207,7 +190,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
             resources,
             PodSubresources(decoder, objects, clock),
             ScaleSubresource(decoder, objects, patcher),
-            TokenSubresource(decoder, objects, admission, signer, _bindable()),
+            TokenSubresource(decoder, objects, admission, signer, bindable_kinds()),
             connect,
             proxy,
         ),
@@ -224,50 +207,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         clock=clock,
     )
     store.listen(custom.on_changes)
-    return Api(handler, objects, cache, connect, proxy, worker, evaluator, custom, ready)
-
-
-class _Readers:
-    """Typed views of the cache for admission and authorization."""
-
-    def __init__(self, cache: WatchCache[Stored]) -> None:
-        self._cache = cache
-        self.namespaces = TypedReader(cache, NAMESPACE, Namespace)
-        self.accounts = TypedReader(cache, SERVICE_ACCOUNT, ServiceAccount)
-        self.services = TypedReader(cache, SERVICE, Service)
-        self.nodes = TypedReader(cache, NODE, Node)
-        self.classes = TypedReader(cache, RUNTIME_CLASS, RuntimeClass)
-        self.priorities = TypedReader(cache, PRIORITY_CLASS, PriorityClass)
-        self.roles = TypedReader(cache, ROLE, Role)
-        self.role_bindings = TypedReader(cache, ROLE_BINDING, RoleBinding)
-        self.cluster_roles = TypedReader(cache, CLUSTER_ROLE, ClusterRole)
-        self.cluster_role_bindings = TypedReader(cache, CLUSTER_ROLE_BINDING, ClusterRoleBinding)
-        self._pods = TypedReader(cache, POD, Pod)
-        self._by_plural = {kind.plural: kind for kind in _bindable().values()}
-        self._by_plural[SERVICE_ACCOUNT.plural] = SERVICE_ACCOUNT
-
-    def find_namespace(self, name: str) -> Obj | None:
-        item = self._cache.get(NAMESPACE.key("", name))
-        return None if item is None else item.obj
-
-    def find_pod(self, name: str, namespace: str) -> Pod | None:
-        return self._pods.get(name, namespace)
-
-    def pods_of_node(self, node_name: str, namespace: str) -> Iterable[Pod]:
-        for item in self._cache.scan(POD.prefix(namespace)):
-            if item.fields[_NODE_NAME_FIELD] == node_name:
-                pod = self._pods.get(item.name, item.namespace)
-                if pod is not None:
-                    yield pod
-
-    def uid_of(self, plural: str, namespace: str, name: str) -> str | None:
-        item = self._cache.get(self._by_plural[plural].key(namespace, name))
-        return None if item is None else str(item.obj["metadata"]["uid"])
-
-
-def _bindable() -> dict[str, Kind]:
-    """Return the kinds that tokens may be bound to, by name."""
-    return {kind.name: kind for kind in (POD, SECRET, NODE)}
+    return Api(handler, objects, cache, connect, proxy, worker, evaluator, webhooks, custom, ready)
 
 
 def _may_delete_unread(authorizer: Authorizer) -> MayDeleteUnread:
@@ -290,29 +230,6 @@ def _forget_on_change(authorizer: Authorizer):  # type: ignore[no-untyped-def]
             authorizer.forget()
 
     return listen
-
-
-def _plugins(
-    options: ApiOptions,
-    readers: _Readers,
-    resolver: RuleResolver,
-    authorizer: Authorizer,
-) -> list[Plugin]:
-    """Return the admission plugins in the order in which they run."""
-    return [
-        NamespaceLifecycle(readers.namespaces.get),
-        ServiceAccountAdmission(readers.accounts.get),
-        NodeRestriction(readers.find_pod, readers.nodes.get, authorizer.is_allowed),
-        TaintNewNodes(),
-        PriorityAdmission(readers.priorities.get, readers.priorities.all),
-        DefaultTolerationSeconds(),
-        RuntimeClassAdmission(
-            readers.classes.get, is_enabled=options.is_enabled(RUNTIME_CLASS_GATE)
-        ),
-        ServiceAddresses(readers.services.all, options.service_network),
-        HostPortAdmission(options.listeners, readers.nodes.all),
-        RbacEscalation(resolver, authorizer.is_allowed),
-    ]
 
 
 def _subresources(

@@ -224,7 +224,7 @@ async def bootstrap(objects: Objects, *, service_ip: str, secure_port: int) -> N
 async def _create_all(
     objects: Objects, kind: Kind, wanted: Iterable[Obj], namespace: str = ""
 ) -> None:
-    request = Request(user=_USER, user_agent="apiserver/bootstrap")
+    request = Request(user=_USER, is_own=True, user_agent="apiserver/bootstrap")
 
     async def create(obj: Obj) -> None:
         if objects.find(kind, namespace, obj["metadata"]["name"]) is not None:
@@ -241,7 +241,7 @@ async def _create_all(
 
 async def _restore_rules(objects: Objects, wanted: Iterable[Obj]) -> None:
     """Restore missing rules of roles with `autoupdate`: an older version had fewer."""
-    request = Request(user=_USER, user_agent="apiserver/bootstrap")
+    request = Request(user=_USER, is_own=True, user_agent="apiserver/bootstrap")
 
     async def restore(role: Obj) -> None:
         present = objects.get(CLUSTER_ROLE, "", role["metadata"]["name"]).obj

@@ -53,7 +53,7 @@ async def expire_events(objects: Objects, cache: WatchCache[Stored], clock: Cloc
         seen = event.get("lastTimestamp") or event["metadata"]["creationTimestamp"]
         if parse_time(seen) >= oldest:
             continue
-        request = Request(user=_USER, user_agent="apiserver/upkeep")
+        request = Request(user=_USER, is_own=True, user_agent="apiserver/upkeep")
         try:
             await objects.delete(
                 request, EVENT, EVENT.storage, item.namespace, item.name, DeleteOptions()

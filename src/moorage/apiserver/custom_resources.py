@@ -233,7 +233,7 @@ def set_condition(
 
 
 def _request() -> Request:
-    return Request(user=_USER, user_agent=_USER_AGENT)
+    return Request(user=_USER, is_own=True, user_agent=_USER_AGENT)
 
 
 def _summary(status: Obj) -> Obj:

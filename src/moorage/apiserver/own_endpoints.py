@@ -47,7 +47,7 @@ def _is_reachable(address: str) -> bool:
 
 
 async def _write(objects: Objects, kind: Kind, wanted: Obj) -> None:
-    request = Request(user=_USER, user_agent="apiserver/bootstrap")
+    request = Request(user=_USER, is_own=True, user_agent="apiserver/bootstrap")
     kind.strategy.default(wanted)
     if objects.find(kind, _NAMESPACE, _NAME) is None:
         await objects.create(request, kind, kind.storage, _NAMESPACE, wanted)

@@ -35,7 +35,9 @@ class User:
 class Request:
     """One write, with its options. `warnings` collects texts for the response headers.
 
-    `is_large`: body or object are processed on the worker's thread because of their size.
+    `is_large`: body or object are processed on the worker's thread because of their size. `is_own`:
+    the server writes of itself, or as a step of a request that was admitted; webhooks and policies
+    see no such write.
     """
 
     user: User
@@ -44,6 +46,7 @@ class Request:
     field_manager: str = ""
     field_validation: str = "Warn"
     is_large: bool = False
+    is_own: bool = False
     warnings: list[str] = field(default_factory=list)
     _warned_chars: int = field(default=0, init=False)
 
@@ -70,12 +73,34 @@ def _printable(text: str) -> str:
     return kept.encode()[:MANAGER_BYTES].decode(errors="ignore")
 
 
+@dataclass(slots=True)
+class Reinvocation:
+    """The second run of the mutating plugins, which a webhook's change makes necessary.
+
+    `again` are the webhooks that are then called once more, `candidates` those that will be if a
+    later webhook changes the object. `last` is what the webhooks left. Source: apiserver
+    `admission.ReinvocationContext`.
+    """
+
+    is_needed: bool = False
+    is_second: bool = False
+    candidates: set[str] = field(default_factory=set)
+    again: set[str] = field(default_factory=set)
+    last: Obj | None = None
+
+    def call_candidates_again(self) -> None:
+        """Note that the object changed after the candidates were called."""
+        self.again |= self.candidates
+        self.candidates = set()
+
+
 @dataclass(slots=True, kw_only=True)
 class Attributes:
     """A write as admission plugins see it. Mutating plugins change `obj` in place.
 
     `operation` is CREATE, UPDATE, DELETE or CONNECT; `obj` is None for DELETE, `old` for CREATE.
-    `endings` are called when the write is stored or refused.
+    `endings` are called when the write is stored or refused. `reinvocation` is there once mutating
+    webhooks were called.
     """
 
     request: Request
@@ -87,6 +112,7 @@ class Attributes:
     obj: Obj | None
     old: Obj | None = None
     subresource: str = ""
+    reinvocation: Reinvocation | None = None
     endings: list[Callable[[], None]] = field(default_factory=list)
 
     def end(self) -> None:

@@ -175,7 +175,6 @@ def test_rules_without_effect_are_warned_about() -> None:
     anything = {**rule, "resources": ["*", "tokenreviews"]}
     configuration = {"metadata": {}, "webhooks": [{"rules": [anything, rule]}]}
     assert KINDS[KIND].strategy.warn(configuration, None) == [
-        "Moorage stores this object, but does not call admission webhooks yet",
         "webhooks[0].rules[1]: tokenreviews.authentication.k8s.io is excluded from admission "
         "webhooks; this rule will have no effect",
     ]

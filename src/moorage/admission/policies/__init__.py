@@ -1,9 +1,9 @@
 """Admission policies: ValidatingAdmissionPolicies and their bindings, in CEL.
 
-    plugin.py ──▶ matching.py   which policies and bindings a write is subject to
-              ├─▶ params.py     the objects of parameters of a binding
-              ├─▶ request.py    what expressions see of the write
-              └─▶ cel.Evaluator the expressions
+    plugin.py ──▶ matching             which policies and bindings a write is subject to
+              ├─▶ params.py            the objects of parameters of a binding
+              ├─▶ admission_request    what expressions see of the write
+              └─▶ cel.Evaluator        the expressions
 
 Source: API docs "Validating Admission Policy"; apiserver `admission/plugin/policy`.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from moorage.admission.policies.request import versioned
+from moorage.admission.admission_request import versioned
 from moorage.api import labels
 from moorage.registry.kind import Kind, Obj, Served
 

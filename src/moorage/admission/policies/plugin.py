@@ -9,23 +9,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Protocol
 
+from moorage.admission.admission_request import input_of, is_shown
 from moorage.admission.chain import ANY, CREATE, DELETE, UPDATE, Scope
-from moorage.admission.policies.matching import matched_version, namespace_of
+from moorage.admission.matching import matched_version, namespace_of
 from moorage.admission.policies.params import ParamError, ParamSource, collect_params
-from moorage.admission.policies.request import input_of
 from moorage.admission.refusal import refused
 from moorage.api.errors import StatusError, TooManyRequestsError
 from moorage.cel.evaluator import BusyError, Evaluator, LimitError
 from moorage.cel.messages import Decision
 from moorage.registry.kind import Obj, Served
 from moorage.registry.request import Attributes
-
-_GROUP = "admissionregistration.k8s.io"
-_EXEMPT = frozenset(
-    ("validatingadmissionpolicies", "validatingadmissionpolicybindings",
-     "mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
-)  # fmt: skip
-"""Resources of the group that no policy applies to: a policy must not forbid its repair."""
 
 _CODES = {"Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413, "Unauthorized": 401}
 _RETRY = {"retryAfterSeconds": 1}
@@ -62,8 +55,7 @@ class ValidatingPolicies:
 
     def validate(self, attributes: Attributes) -> Awaitable[None] | None:
         """Return the evaluation of the policies that select the write, None without any."""
-        kind = attributes.kind
-        if kind.group == _GROUP and kind.plural in _EXEMPT:
+        if not is_shown(attributes):
             return None
         policies = self._source.policies()
         selected = [

@@ -85,6 +85,14 @@ def service_backend(objects: Reader, namespace: str, text: str) -> Backend:
     return random.choice(found)
 
 
+def service_authority(objects: Reader, namespace: str, name: str, port: int) -> str:
+    """Return the `HOST:PORT` of one of the ready pods behind a port of a service, at random.
+
+    Raises NotFoundError, and UnavailableError without a ready pod.
+    """
+    return service_backend(objects, namespace, f"{name}:{port}").authority
+
+
 def _port_name(service: Obj, number: int) -> str:
     for port in service["spec"].get("ports", ()):
         if port["port"] == number:

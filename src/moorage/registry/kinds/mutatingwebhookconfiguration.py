@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from moorage.registry.columns.admission import WEBHOOKS
 from moorage.registry.kind import Kind, Obj, Served, Strategy
+from moorage.registry.validation.policy_expressions import webhook_expressions
 from moorage.registry.validation.webhooks import (
     default_webhooks,
     validate_webhooks,
@@ -39,6 +40,7 @@ MUTATING_WEBHOOK_CONFIGURATION = Kind(
         validate_update=validate_webhooks_update,
         warn=warn_about_webhooks,
         spec_of=lambda obj: obj.get("webhooks"),
+        expressions=webhook_expressions,
         needs_revision_on_update=True,
     ),
     printer=WEBHOOKS,

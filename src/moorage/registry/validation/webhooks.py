@@ -42,8 +42,6 @@ _NEVER_INTERCEPTED = frozenset({
 })  # fmt: skip
 """Groups and resources for which no webhook is called."""
 
-_NOT_CALLED = "Moorage stores this object, but does not call admission webhooks yet"
-
 
 @dataclass(frozen=True, slots=True)
 class _Strictness:
@@ -187,8 +185,7 @@ def _review_version_errors(
 
 def warn_about_webhooks(new: Obj, old: Obj | None) -> list[str]:
     """Return the warnings about reserved names and rules for which no webhook is called."""
-    warnings = [_NOT_CALLED] if new.get("webhooks") else []
-    warnings += [] if old is None else static_name_warnings(new)
+    warnings = [] if old is None else list(static_name_warnings(new))
     for index, webhook in enumerate(new.get("webhooks", ())):
         for rule_index, rule in enumerate(webhook.get("rules", ())):
             warnings += [

@@ -1,6 +1,6 @@
-"""Admission requests: what expressions see of a write.
+"""Admission requests: what webhooks and expressions see of a write.
 
-Source: API docs `AdmissionRequest`; apiserver `admission/plugin/cel`.
+Source: API docs `AdmissionRequest`; apiserver `admission/plugin/cel`, `webhook/request`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,39 @@ from moorage.cel.messages import PolicyInput
 from moorage.registry.kind import Obj, Served
 from moorage.registry.request import Attributes
 
+_GROUP = "admissionregistration.k8s.io"
+_EXEMPT = frozenset(
+    ("validatingadmissionpolicies", "validatingadmissionpolicybindings",
+     "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+     "validatingwebhookconfigurations", "mutatingwebhookconfigurations")
+)  # fmt: skip
+
 _NAMESPACE_METADATA = (
     "name", "generateName", "uid", "resourceVersion", "generation", "creationTimestamp",
     "deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "finalizers",
 )  # fmt: skip
 
 
+_OF_ANOTHER_KIND = frozenset(("binding", "token"))
+"""Subresources whose objects are of another kind than the resource's."""
+
+
+def is_shown(attributes: Attributes) -> bool:
+    """Return whether webhooks and policies see a write.
+
+    They see neither what the server writes itself nor bindings and token requests, nor those
+    objects by which they are configured, since a configuration must not forbid its own repair.
+    """
+    kind = attributes.kind
+    if attributes.request.is_own or attributes.subresource in _OF_ANOTHER_KIND:
+        return False
+    return kind.group != _GROUP or kind.plural not in _EXEMPT
+
+
 def input_of(attributes: Attributes, served: Served, namespace: Obj | None) -> PolicyInput:
     """Return what the expressions of a policy see that selects a write in a version."""
     return PolicyInput(
-        request=_request(attributes, served),
+        request=request_of(attributes, served),
         object=versioned(attributes.kind.name, served, attributes.obj),
         old_object=versioned(attributes.kind.name, served, attributes.old),
         namespace=None if namespace is None else _namespace(namespace),
@@ -36,7 +59,8 @@ def versioned(kind: str, served: Served, obj: Obj | None) -> Obj | None:
     return {"apiVersion": served.api_version, "kind": kind, **obj}
 
 
-def _request(attributes: Attributes, served: Served) -> dict[str, Any]:
+def request_of(attributes: Attributes, served: Served) -> dict[str, Any]:
+    """Return the AdmissionRequest of a write in a version, without UID, objects and options."""
     request, kind = attributes.request, attributes.kind
     user = request.user
     return {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.admission.policies.matching import matched_version, namespace_of
+from moorage.admission.matching import matched_version, namespace_of
 from moorage.registry.kind import Obj
 from moorage.registry.kinds import STORED_KINDS
 from moorage.registry.request import Attributes, Request, User

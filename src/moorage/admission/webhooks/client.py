@@ -1,0 +1,169 @@
+"""HTTPS client for webhooks: certificate checks, time limits, bounded answers.
+
+Source: apiserver `util/webhook`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, Self
+from urllib.parse import urlsplit, urlunsplit
+
+import aiohttp
+from yarl import URL
+
+from moorage.api.errors import StatusError
+
+MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
+"""Limit on an answer: a patch in base64 that replaces the largest object."""
+
+_CONTEXTS = 64
+_SHOWN_BYTES = 256
+_JSON = "application/json"
+_REFUSALS = {
+    401: "the server has asked for the client to provide credentials",
+    403: "the server does not allow access to the requested resource",
+    404: "the server could not find the requested resource",
+    405: "the server does not allow this method on the requested resource",
+    429: "the server has received too many requests and has asked us to try again later",
+    503: "the server is currently unable to handle the request",
+}
+
+ServiceAuthority = Callable[[str, str, int], str]
+"""Returns the `HOST:PORT` of a pod behind a service, by namespace, name and port.
+
+Raises StatusError without one.
+"""
+
+
+class CallError(Exception):
+    """A webhook could not be called, or answered with an error; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where to connect to: `shown` is the URL as in errors and the certificate's `host`."""
+
+    shown: str
+    url: str
+    host: str
+    authority: str
+
+
+class WebhookClient:
+    """Posts to webhooks. `async with` holds the connections."""
+
+    def __init__(self, service_authority: ServiceAuthority) -> None:
+        self._service_authority = service_authority
+        self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
+        self._http: aiohttp.ClientSession
+
+    async def __aenter__(self) -> Self:
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.close()
+
+    async def post(self, config: dict[str, Any], body: bytes, timeout_s: int) -> bytes:
+        """Post JSON to the webhook of a `WebhookClientConfig` and return the answer's body.
+
+        Raises CallError, also when it takes longer than the timeout.
+        """
+        shown = _shown_url(config, timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._post(self._target(config, shown), config, body)
+        except TimeoutError as error:
+            raise CallError(f'Post "{shown}": context deadline exceeded') from error
+        except (aiohttp.ClientError, OSError, ValueError, StatusError) as error:
+            why = str(error) or type(error).__name__
+            raise CallError(f'Post "{shown}": {why}') from error
+
+    async def _post(self, target: _Target, config: dict[str, Any], body: bytes) -> bytes:
+        async with self._http.post(
+            URL(target.url, encoded=True),
+            data=body,
+            headers={
+                "Host": target.authority, "Accept": _JSON, "Accept-Encoding": "identity",
+                "Content-Type": _JSON, "User-Agent": "kube-apiserver-admission",
+            },
+            ssl=self._context(config.get("caBundle", "")),
+            server_hostname=target.host,
+            allow_redirects=False,
+        ) as answer:  # fmt: skip
+            content = await _bounded(answer.content)
+            if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
+                raise CallError(_refusal(answer.status, content))
+            return content
+
+    def _target(self, config: dict[str, Any], shown: str) -> _Target:
+        """Return where the webhook is. Raises StatusError for a service without ready pods."""
+        parts = urlsplit(shown)
+        service = config.get("service")
+        if service is None:
+            return _Target(shown, shown, parts.hostname or "", parts.netloc)
+        authority = self._service_authority(
+            service["namespace"], service["name"], service.get("port", 443)
+        )
+        url = urlunsplit(parts._replace(netloc=authority))
+        return _Target(shown, url, parts.hostname or "", parts.netloc)
+
+    def _context(self, bundle: str) -> ssl.SSLContext:
+        """Return the TLS context that trusts a CA bundle, in base64; without one the system's.
+
+        Raises ValueError for a bundle that OpenSSL cannot read.
+        """
+        context = self._contexts.pop(bundle, None)
+        if context is None:
+            pem = base64.b64decode(bundle).decode("ascii", "replace") if bundle else None
+            try:
+                context = ssl.create_default_context(cadata=pem)
+            except ssl.SSLError as error:
+                raise ValueError(f"unable to load root certificates: {error.reason}") from error
+            if len(self._contexts) >= _CONTEXTS:
+                self._contexts.popitem(last=False)
+        self._contexts[bundle] = context
+        return context
+
+
+def _shown_url(config: dict[str, Any], timeout_s: int) -> str:
+    """Return the URL of a webhook as errors show it, with the timeout that the webhook may take."""
+    service = config.get("service")
+    if service is None:
+        parts = urlsplit(str(config.get("url", "")))
+    else:
+        host = f"{service['name']}.{service['namespace']}.svc:{service.get('port', 443)}"
+        parts = urlsplit(f"https://{host}/{service.get('path', '').removeprefix('/')}")
+    url: str = urlunsplit(parts._replace(query=f"timeout={timeout_s}s"))
+    return url
+
+
+async def _bounded(content: aiohttp.StreamReader) -> bytes:
+    """Read an answer whole. Raises CallError when it is too large."""
+    read = bytearray()
+    async for piece in content.iter_any():
+        read += piece
+        if len(read) > MAX_ANSWER_BYTES:
+            raise CallError(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
+    return bytes(read)
+
+
+def _refusal(code: int, content: bytes) -> str:
+    """Return the text for a status code that is none of success."""
+    if code in _REFUSALS:
+        return _REFUSALS[code]
+    if code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        text = content[:_SHOWN_BYTES].decode(errors="replace").strip() or "unknown"
+        return f'an error on the server ("{text}") has prevented the request from succeeding'
+    return "the server rejected our request for an unknown reason"

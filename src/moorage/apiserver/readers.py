@@ -1,0 +1,90 @@
+"""Readers: typed views of the server's own copy, for admission and authorization."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from moorage.api.configuration import ServiceAccount
+from moorage.api.errors import NotFoundError
+from moorage.api.namespaces import Namespace
+from moorage.api.nodes import Node
+from moorage.api.pods import Pod
+from moorage.api.priorities import PriorityClass
+from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
+from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.services import Service
+from moorage.registry.kind import Kind, Obj
+from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
+from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
+from moorage.registry.kinds.namespace import NAMESPACE
+from moorage.registry.kinds.node import NODE
+from moorage.registry.kinds.pod import POD
+from moorage.registry.kinds.priorityclass import PRIORITY_CLASS
+from moorage.registry.kinds.role import ROLE
+from moorage.registry.kinds.rolebinding import ROLE_BINDING
+from moorage.registry.kinds.runtimeclass import RUNTIME_CLASS
+from moorage.registry.kinds.secret import SECRET
+from moorage.registry.kinds.service import SERVICE
+from moorage.registry.kinds.serviceaccount import SERVICE_ACCOUNT
+from moorage.registry.stored import Stored
+from moorage.registry.typed import TypedReader
+from moorage.storage import WatchCache
+
+_NODE_NAME_FIELD = 0
+
+
+class Readers:
+    """Typed views of the cache for admission and authorization."""
+
+    def __init__(self, cache: WatchCache[Stored]) -> None:
+        self._cache = cache
+        self.namespaces = TypedReader(cache, NAMESPACE, Namespace)
+        self.accounts = TypedReader(cache, SERVICE_ACCOUNT, ServiceAccount)
+        self.services = TypedReader(cache, SERVICE, Service)
+        self.nodes = TypedReader(cache, NODE, Node)
+        self.classes = TypedReader(cache, RUNTIME_CLASS, RuntimeClass)
+        self.priorities = TypedReader(cache, PRIORITY_CLASS, PriorityClass)
+        self.roles = TypedReader(cache, ROLE, Role)
+        self.role_bindings = TypedReader(cache, ROLE_BINDING, RoleBinding)
+        self.cluster_roles = TypedReader(cache, CLUSTER_ROLE, ClusterRole)
+        self.cluster_role_bindings = TypedReader(cache, CLUSTER_ROLE_BINDING, ClusterRoleBinding)
+        self._pods = TypedReader(cache, POD, Pod)
+        self._by_plural = {kind.plural: kind for kind in bindable_kinds().values()}
+        self._by_plural[SERVICE_ACCOUNT.plural] = SERVICE_ACCOUNT
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Stored | None:
+        return self._cache.get(kind.key(namespace, name))
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Stored:
+        """Return an object. Raises NotFoundError."""
+        item = self.find(kind, namespace, name)
+        if item is None:
+            raise NotFoundError.of(kind.plural, name, group=kind.group)
+        return item
+
+    def scan(self, kind: Kind, namespace: str) -> list[Stored]:
+        """Return the objects of a namespace, of all for `""`."""
+        return self._cache.scan(kind.prefix(namespace))
+
+    def find_namespace(self, name: str) -> Obj | None:
+        item = self._cache.get(NAMESPACE.key("", name))
+        return None if item is None else item.obj
+
+    def find_pod(self, name: str, namespace: str) -> Pod | None:
+        return self._pods.get(name, namespace)
+
+    def pods_of_node(self, node_name: str, namespace: str) -> Iterable[Pod]:
+        for item in self._cache.scan(POD.prefix(namespace)):
+            if item.fields[_NODE_NAME_FIELD] == node_name:
+                pod = self._pods.get(item.name, item.namespace)
+                if pod is not None:
+                    yield pod
+
+    def uid_of(self, plural: str, namespace: str, name: str) -> str | None:
+        item = self._cache.get(self._by_plural[plural].key(namespace, name))
+        return None if item is None else str(item.obj["metadata"]["uid"])
+
+
+def bindable_kinds() -> dict[str, Kind]:
+    """Return the kinds that tokens may be bound to, by name."""
+    return {kind.name: kind for kind in (POD, SECRET, NODE)}
