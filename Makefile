@@ -18,7 +18,8 @@ $(1)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $(2
 endef
 PYTHON_SOURCES := src tests bench tools hatch_build.py
 
-.PHONY: help demo venv format lint unit lowest coverage docs test test-clusters test-others packages peers soak mutants bench lock clean
+.PHONY: help demo venv format lint unit lowest coverage docs test test-clusters test-others \
+  retest-clusters retest-others packages peers soak mutants bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -81,14 +82,23 @@ $(VENV)-docs/.installed: requirements/docs.lock
 	touch $@
 
 # Clusters mostly wait, and their ports are theirs alone: one run starts them, another does the rest.
+# A test that failed beside the other run gets one more chance, alone: docs/decisions/076.
 test: lint packages ## lint, then every test
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-clusters test-others
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
+	  test-clusters test-others \
+	  || $(MAKE) --no-print-directory retest-clusters retest-others
 
-test-clusters:
-	$(BIN)/pytest -m cluster
+test-clusters retest-clusters: MARK := cluster
+test-others retest-others: MARK := not cluster
+ONE_RUN = $(BIN)/pytest -m '$(MARK)' -o cache_dir=$(VENV)/$*.cache
 
-test-others:
-	$(BIN)/pytest -m 'not cluster'
+test-clusters test-others: test-%:
+	@rm -f $(VENV)/$*.failed
+	$(ONE_RUN) || { touch $(VENV)/$*.failed; exit 1; }
+
+retest-clusters retest-others: retest-%:
+	@[ ! -e $(VENV)/$*.failed ] || { echo 'tests that failed run again, alone:'; \
+	  $(ONE_RUN) --verbose --last-failed --last-failed-no-failures none --maxfail 3; }
 
 packages: venv ## the system packages that pods and tests need; only as root, only on Debian and its like
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

@@ -47,10 +47,10 @@ def machine(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _make(machine: Path, target: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+def _make(machine: Path, *targets: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
     log = machine / "log"
     done = subprocess.run(
-        ["make", target],
+        ["make", *targets],
         cwd=machine,
         env={
             "PATH": f"{machine / 'bin'}:{os.environ['PATH']}",
@@ -92,6 +92,47 @@ def test_venv_says_what_is_missing_where_nothing_can_be_installed(machine: Path)
     done, _ = _make(machine, "venv")
     assert done.returncode != 0
     assert "python3-venv is missing: install it as root" in done.stderr
+
+
+# Fails a run with the mark $STATE/MARK, once per line in it.
+_PYTEST = """#!/bin/sh
+echo "pytest $*" >> "$LOG"
+marks="$STATE/$2"
+[ -s "$marks" ] || exit 0
+sed -i 1d "$marks"
+exit 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("failures", "code", "again"),
+    [
+        ({}, 0, []),
+        ({"cluster": 1}, 0, ["cluster"]),
+        ({"not cluster": 1}, 0, ["not cluster"]),
+        ({"cluster": 1, "not cluster": 1}, 0, ["cluster", "not cluster"]),
+        ({"not cluster": 2}, 2, ["not cluster"]),
+    ],
+)
+def test_what_failed_runs_once_more(
+    machine: Path, failures: dict[str, int], code: int, again: list[str]
+) -> None:
+    runner = machine / ".venv" / "bin" / "pytest"
+    runner.parent.mkdir(parents=True)
+    runner.write_text(_PYTEST)
+    runner.chmod(0o755)
+    for mark, count in failures.items():
+        (machine / mark).write_text("failure\n" * count)
+    # A mark of an earlier run says nothing about this one.
+    (machine / ".venv" / "clusters.failed").touch()
+    done, calls = _make(machine, "--old-file=lint", "--old-file=packages", "test")
+    assert done.returncode == code, done.stderr
+    assert sorted(call.split(" -o ")[0] for call in calls[:2]) == [
+        "pytest -m cluster", "pytest -m not cluster"
+    ]  # fmt: skip
+    assert [call.split(" -o ")[0] for call in calls[2:]] == [f"pytest -m {mark}" for mark in again]
+    assert all("--last-failed" in call for call in calls[2:])
+    assert done.stdout.count("run again, alone") == len(again)
 
 
 def test_workflows_use_targets_that_exist() -> None:
