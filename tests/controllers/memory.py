@@ -281,9 +281,9 @@ def _merged(base: Any, patch: Any, is_strategic: bool) -> Any:
                 if element.get("$patch") == "delete":
                     by_key.pop(element[_MERGED[name]], None)
                 else:
+                    whole = {**by_key.get(element[_MERGED[name]], {}), **element}
                     by_key[element[_MERGED[name]]] = {
-                        **by_key.get(element[_MERGED[name]], {}),
-                        **element,
+                        key: field for key, field in whole.items() if field is not None
                     }
             merged[name] = list(by_key.values())
         elif name not in ("uid", "resourceVersion"):

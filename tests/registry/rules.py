@@ -146,6 +146,10 @@ BASES: dict[str, Obj] = {
         "metadata": {"name": "c"},
         "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": _JOB}},
     },
+    "PodDisruptionBudget": {
+        "metadata": {"name": "d"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": _LABELS}},
+    },
     "ControllerRevision": {"metadata": {"name": "d"}, "data": {"spec": {}}, "revision": 1},
     "PodTemplate": {"metadata": {"name": "d"}, "template": _TEMPLATE},
     "ResourceClaim": {"metadata": {"name": "c"}, "spec": _DEVICE_CLAIM},

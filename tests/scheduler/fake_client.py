@@ -14,7 +14,15 @@ from moorage.api.meta import ListMeta, Object
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.client.informer import object_key
-from moorage.client.resources import EVENTS, NAMESPACES, NODES, PODS, RUNTIME_CLASSES, Resource
+from moorage.client.resources import (
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    RUNTIME_CLASSES,
+    Resource,
+)
 from moorage.client.rest import ObjectList, WatchEvent
 
 
@@ -194,6 +202,7 @@ def _resource_of(obj: Object) -> Resource[Any]:
     if isinstance(obj, Node):
         return NODES
     kinds: dict[Any, Resource[Any]] = {
-        resource.type: resource for resource in (RUNTIME_CLASSES, NAMESPACES)
+        resource.type: resource
+        for resource in (RUNTIME_CLASSES, NAMESPACES, POD_DISRUPTION_BUDGETS)
     }
     return kinds[type(obj)]

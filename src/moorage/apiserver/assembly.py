@@ -41,7 +41,12 @@ from moorage.apiserver.readers import Readers, bindable_kinds
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.reviews import Reviews
 from moorage.apiserver.slots import SlotLimits
-from moorage.apiserver.subresources import PodSubresources, ScaleSubresource, TokenSubresource
+from moorage.apiserver.subresources import (
+    BindingSubresource,
+    EvictionSubresource,
+    ScaleSubresource,
+    TokenSubresource,
+)
 from moorage.apiserver.watch import WatchStreams
 from moorage.cel.evaluator import Evaluator
 from moorage.registry.codec import Codec
@@ -188,7 +193,8 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         reviews=Reviews(decoder, authenticator, authorizer, resolver, clock),
         subresources=_subresources(
             resources,
-            PodSubresources(decoder, objects, clock),
+            BindingSubresource(decoder, objects, clock),
+            EvictionSubresource(decoder, objects, clock),
             ScaleSubresource(decoder, objects, patcher),
             TokenSubresource(decoder, objects, admission, signer, bindable_kinds()),
             connect,
@@ -234,7 +240,8 @@ def _forget_on_change(authorizer: Authorizer):  # type: ignore[no-untyped-def]
 
 def _subresources(
     resources: Resources,
-    pods: PodSubresources,
+    bindings: BindingSubresource,
+    evictions: EvictionSubresource,
     scale: ScaleSubresource,
     tokens: TokenSubresource,
     connect: Connect,
@@ -247,8 +254,8 @@ def _subresources(
         return lambda call: resources.patch(call, subresource)
 
     own = {
-        ("pods", "binding", "create"): pods.bind,
-        ("pods", "eviction", "create"): pods.evict,
+        ("pods", "binding", "create"): bindings.create,
+        ("pods", "eviction", "create"): evictions.create,
         ("pods", "log", "get"): connect.log,
         ("namespaces", "finalize", "update"): update_as("finalize"),
         ("serviceaccounts", "token", "create"): tokens.create,

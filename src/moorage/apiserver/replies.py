@@ -71,6 +71,14 @@ def not_found_page() -> Reply:
     return text_reply("404 page not found\n", 404)
 
 
+def success(code: int) -> Reply:
+    """Return the Status of a request that succeeded."""
+    status = {
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code,
+    }  # fmt: skip
+    return formed(msgspec.json.encode(status) + b"\n", PLAIN, code)
+
+
 def error_reply(error: StatusError, form: Representation = PLAIN) -> Reply:
     """Return the Status of an error as a reply."""
     reply = formed(msgspec.json.encode(error.to_object()) + b"\n", form, error.status_code)

@@ -7,6 +7,7 @@ objects are the same in all versions. Source: API docs "Discovery API"; `metav1.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -58,10 +59,11 @@ class _ApiGroupList(Object, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ServedResource:
-    """A resource, read for metadata only, and the verbs that the server supports for it."""
+    """A resource, read for metadata only, with its verbs and the names of its subresources."""
 
     resource: Resource[PartialObject]
     verbs: frozenset[str]
+    subresources: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +111,18 @@ async def discover(client: Client) -> Discovered:
 
 
 async def read_version(client: Client, api_version: str) -> tuple[ServedResource, ...]:
-    """Return the resources of one group version, without subresources.
+    """Return the resources of one group version.
 
     Raises NotFoundError when the server does not serve it, and StatusError and UnreachableError.
     """
     group, _, version = api_version.rpartition("/")
     root = "apis" if group else "api"
     document = _decode(await client.request("GET", f"/{root}/{api_version}"), _ApiResourceList)
+    names = [entry.name for entry in document.resources]
     return tuple(
-        _served(group, version, entry) for entry in document.resources if "/" not in entry.name
+        _served(group, version, entry, names)
+        for entry in document.resources
+        if "/" not in entry.name
     )
 
 
@@ -128,11 +133,13 @@ async def _try_version(client: Client, api_version: str) -> tuple[ServedResource
         return str(error)
 
 
-def _served(group: str, version: str, entry: _ApiResource) -> ServedResource:
+def _served(group: str, version: str, entry: _ApiResource, names: Iterable[str]) -> ServedResource:
     resource = Resource(
         group, version, entry.name, entry.kind, PartialObject, is_namespaced=entry.namespaced
     )
-    return ServedResource(resource, frozenset(entry.verbs))
+    prefix = f"{entry.name}/"
+    subresources = frozenset(name.removeprefix(prefix) for name in names if name.startswith(prefix))
+    return ServedResource(resource, frozenset(entry.verbs), subresources)
 
 
 def _decode(body: bytes, type_: type[_T]) -> _T:

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from moorage.api.configuration import ConfigMap, Secret, ServiceAccount
 from moorage.api.coordination import Lease
+from moorage.api.disruptions import PodDisruptionBudget
 from moorage.api.events import Event
 from moorage.api.jobs import CronJob, Job
 from moorage.api.meta import Object, ObjectMeta
@@ -89,6 +90,9 @@ CONTROLLER_REVISIONS = Resource(
 )
 JOBS = Resource("batch", "v1", "jobs", "Job", Job)
 CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob", CronJob)
+POD_DISRUPTION_BUDGETS = Resource(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", PodDisruptionBudget
+)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", Lease)
 RUNTIME_CLASSES = Resource(
     "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", RuntimeClass, is_namespaced=False

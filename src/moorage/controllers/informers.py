@@ -18,6 +18,7 @@ from moorage.client.resources import (
     ENDPOINTS,
     JOBS,
     NAMESPACES,
+    POD_DISRUPTION_BUDGETS,
     REPLICA_SETS,
     RUNTIME_CLASSES,
     SERVICES,
@@ -70,6 +71,7 @@ class Informers:
         self.daemon_sets = self.make(DAEMON_SETS, {NAMESPACE: _namespace})
         self.jobs = self.make(JOBS, {NAMESPACE: _namespace})
         self.cron_jobs = self.make(CRON_JOBS)
+        self.disruption_budgets = self.make(POD_DISRUPTION_BUDGETS, {NAMESPACE: _namespace})
         self.revisions = self.make(CONTROLLER_REVISIONS, {NAMESPACE: _namespace})
         self.claims = self.make(CLAIMS)
         self.runtime_classes = self.make(RUNTIME_CLASSES)
@@ -101,6 +103,7 @@ class Informers:
                 self.daemon_sets,
                 self.jobs,
                 self.cron_jobs,
+                self.disruption_budgets,
                 self.revisions,
                 self.claims,
                 self.runtime_classes,

@@ -16,9 +16,18 @@ def status_patch(meta: ObjectMeta, before: Object, after: Object) -> dict[str, A
     """
     old, new = msgspec.to_builtins(before), msgspec.to_builtins(after)
     changes: dict[str, Any] = {
-        key: new.get(key) for key in old.keys() | new.keys() if old.get(key) != new.get(key)
+        key: _change(old.get(key), new.get(key))
+        for key in old.keys() | new.keys()
+        if old.get(key) != new.get(key)
     }
     return {"metadata": locked(meta), "status": changes}
+
+
+def _change(before: Any, after: Any) -> Any:
+    """Return a field's part of a merge patch, which removes the keys that a map has lost."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return {**dict.fromkeys(before), **after}
+    return after
 
 
 def locked(meta: ObjectMeta) -> dict[str, Any]:

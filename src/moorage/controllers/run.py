@@ -24,6 +24,8 @@ from moorage.controllers.accounts import (
 from moorage.controllers.cronjobs.controller import COMPONENT as CRON_JOB_COMPONENT
 from moorage.controllers.daemonsets.controller import COMPONENT as DAEMON_SET_COMPONENT
 from moorage.controllers.deployments.controller import COMPONENT as DEPLOYMENT_COMPONENT
+from moorage.controllers.disruption import DisruptionController, StaleDisruptionController
+from moorage.controllers.disruption.controller import COMPONENT as DISRUPTION_COMPONENT
 from moorage.controllers.endpoints import EndpointsController
 from moorage.controllers.garbage.collector import COMPONENT as GARBAGE_COMPONENT
 from moorage.controllers.informers import Informers
@@ -65,6 +67,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     )
     job = jobs.JobController(client, informers, recorder(JOB_COMPONENT), clock)
     cron_job = cronjobs.CronJobController(client, informers, recorder(CRON_JOB_COMPONENT), clock)
+    disruption = DisruptionController(client, informers, recorder(DISRUPTION_COMPONENT), clock)
     namespaces = NamespaceController(client, informers, clock)
     collector = garbage.GarbageCollector(
         client, informers, recorder(GARBAGE_COMPONENT), namespaces.object_removed, clock
@@ -84,6 +87,8 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         cron_job.run(workers=options.cron_job_workers),
         jobs.OrphanController(client, informers, clock).run(workers=options.job_workers),
         jobs.TtlAfterFinishedController(client, informers, clock).run(),
+        disruption.run(),
+        StaleDisruptionController(client, informers, clock).run(),
         collector.run(workers=options.garbage_workers),
         namespaces.run(workers=options.namespace_workers),
         DefaultAccountController(client, informers, clock).run(),

@@ -6,6 +6,7 @@ registry strategies of Kubernetes 1.36.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from moorage.registry.kind import Obj
@@ -39,6 +40,15 @@ def keep_all_but_status(new: Obj, old: Obj) -> None:
 def drop_status(obj: Obj) -> None:
     """Reset the status of a new object."""
     obj["status"] = {}
+
+
+def dropping_status(*zeros: str) -> Callable[[Obj], None]:
+    """Return a step that resets the status to these fields as 0, which the API always writes."""
+
+    def reset_status(obj: Obj) -> None:
+        obj["status"] = dict.fromkeys(zeros, 0)
+
+    return reset_status
 
 
 def keep(new: Obj, old: Obj, field: str) -> None:

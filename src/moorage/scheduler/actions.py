@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from moorage.api.clock import Clock
+from moorage.api.disruptions import DISRUPTION_TARGET
 from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.meta import Object, ObjectMeta
@@ -21,7 +22,7 @@ from moorage.client.rest import UnreachableError
 from moorage.scheduler import messages, status
 from moorage.scheduler.api_dispatcher import ApiDispatcher
 from moorage.scheduler.event_buffer import EventBuffer
-from moorage.scheduler.preemption import DISRUPTION_TARGET, Preemption
+from moorage.scheduler.preemption import Preemption
 from moorage.scheduler.status import Patch
 
 log = Log(__name__)

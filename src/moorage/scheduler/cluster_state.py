@@ -14,6 +14,7 @@ from moorage.api.labels import Labels
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.client.informer import object_key
+from moorage.scheduler.disruption_budgets import DisruptionBudgets
 from moorage.scheduler.nodes import NodeInfo, Placed, offers_differ, placed
 from moorage.scheduler.query import PodQuery, QueryCache
 
@@ -32,6 +33,7 @@ class ClusterState:
     def __init__(self, queries: QueryCache) -> None:
         self._queries = queries
         self.nodes: dict[str, NodeInfo] = {}
+        self.disruption_budgets = DisruptionBudgets()
         self.generation = 0
         self.zones: Counter[str] = Counter()
         self.image_spread: Counter[str] = Counter()

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from moorage.api.clock import Clock
+from moorage.api.disruptions import PodDisruptionBudget
 from moorage.api.namespaces import Namespace
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.client import Client, Informer
-from moorage.client.resources import NAMESPACES, RUNTIME_CLASSES
+from moorage.client.resources import NAMESPACES, POD_DISRUPTION_BUDGETS, RUNTIME_CLASSES
 from moorage.scheduler.trimming import TRIMMED_NODES, TRIMMED_PODS
 
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
@@ -29,6 +30,7 @@ class SchedulerInformers:
     nodes: Informer[Node]
     runtime_classes: Informer[RuntimeClass]
     namespaces: Informer[Namespace]
+    disruption_budgets: Informer[PodDisruptionBudget]
 
     @classmethod
     def of(cls, client: Client, clock: Clock) -> SchedulerInformers:
@@ -38,8 +40,15 @@ class SchedulerInformers:
             nodes=Informer(client, TRIMMED_NODES, clock=clock),
             runtime_classes=Informer(client, RUNTIME_CLASSES, clock=clock),
             namespaces=Informer(client, NAMESPACES, clock=clock),
+            disruption_budgets=Informer(client, POD_DISRUPTION_BUDGETS, clock=clock),
         )
 
     @property
     def all(self) -> tuple[Informer[Any], ...]:
-        return (self.namespaces, self.runtime_classes, self.nodes, self.pods)
+        return (
+            self.namespaces,
+            self.runtime_classes,
+            self.disruption_budgets,
+            self.nodes,
+            self.pods,
+        )

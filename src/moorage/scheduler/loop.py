@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from moorage.api.clock import Clock
+from moorage.api.disruptions import PodDisruptionBudget
 from moorage.api.logs import Log
 from moorage.api.namespaces import Namespace
 from moorage.api.nodes import Node
@@ -101,6 +102,7 @@ class Scheduler:
         # Nodes before pods: a pod must not be tried before the nodes are known.
         informers.namespaces.add_handler(self._on_namespace)
         informers.runtime_classes.add_handler(self._on_class)
+        informers.disruption_budgets.add_handler(self._on_disruption_budget)
         informers.nodes.add_handler(self._on_node)
         informers.pods.add_handler(self._on_pod)
         async with asyncio.TaskGroup() as tasks:
@@ -258,6 +260,14 @@ class Scheduler:
         labels = after.metadata.labels if after is not None else None
         if self._state.set_namespace(known.metadata.name, labels):
             self._wake(hints.namespace_changed())
+
+    def _on_disruption_budget(
+        self, before: PodDisruptionBudget | None, after: PodDisruptionBudget | None
+    ) -> None:
+        if after is not None:
+            self._state.disruption_budgets.put(after)
+        elif before is not None:
+            self._state.disruption_budgets.remove(before)
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
         if before is not None and (after is None or before.metadata.uid != after.metadata.uid):

@@ -1,7 +1,7 @@
 """Preemption: selects victims to evict so that a pod of higher priority can run.
 
-Pure: removes pods from a copy of the node and reprieves as many as possible. Disruption budgets are
-not implemented, so none protects a victim. Source: kube-scheduler DefaultPreemption.
+Pure: removes pods from a copy of the node and reprieves as many as possible, those first whose
+disruption budget is used up. Source: kube-scheduler DefaultPreemption.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from moorage.api.disruptions import DISRUPTION_TARGET
 from moorage.api.pods import Pod
 from moorage.scheduler import messages
 from moorage.scheduler.cluster_state import ClusterState
@@ -19,8 +20,6 @@ from moorage.scheduler.nodes import NodeInfo, Placed
 from moorage.scheduler.query import PodQuery
 
 PREEMPTED = "PreemptionByScheduler"
-DISRUPTION_TARGET = "DisruptionTarget"
-
 _CANDIDATE_SHARE = 10
 _FEWEST_CANDIDATES = 100
 _NOT_STARTED = "9999"
@@ -31,10 +30,14 @@ _NO_VICTIMS = Rejection("DefaultPreemption", (messages.NO_VICTIMS,))
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """The node to nominate and the victims on it, most important first."""
+    """The node to nominate and the victims on it, most important first.
+
+    `violations` is how many of them their disruption budgets would spare.
+    """
 
     node_name: str
     victims: tuple[Placed, ...]
+    violations: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,7 @@ def _dry_run(
         if isinstance(outcome, Rejection):
             failed.append(outcome)
             continue
-        preemptions.append(Preemption(name, outcome))
+        preemptions.append(outcome)
         if len(preemptions) >= enough:
             break
     return preemptions, failed
@@ -130,10 +133,11 @@ def _dry_run(
 
 def victims_on(
     pod: Pod, query: PodQuery, state: ClusterState, cross: InterPodAffinity | None, node: NodeInfo
-) -> tuple[Placed, ...] | Rejection:
+) -> Preemption | Rejection:
     """Return the pods to evict from this node, as few and unimportant as possible.
 
-    Returns the remaining Rejection if evicting all pods of lower priority does not help.
+    Pods whose budget is used up are spared first. Returns the remaining Rejection if evicting all
+    pods of lower priority does not help.
     """
     priority = pod.spec.priority or 0
     weaker = sorted(
@@ -152,13 +156,17 @@ def victims_on(
         objection = _objection(query, trial, cross)
         if objection is not None:
             return objection
+        protected = state.disruption_budgets.violated_by(weaker)
         victims: list[Placed] = []
-        for victim in weaker:
+        for victim in sorted(weaker, key=lambda entry: entry.key not in protected):
             trial.add(victim)
             if _objection(query, trial, cross) is not None:
                 trial.remove(victim.key)
                 victims.append(victim)
-        return tuple(victims) or _NO_VICTIMS
+        if not victims:
+            return _NO_VICTIMS
+        violations = sum(victim.key in protected for victim in victims)
+        return Preemption(node.name, tuple(sorted(victims, key=_importance)), violations)
     finally:
         if cross is not None:
             cross.put(node.name, node)
@@ -179,10 +187,11 @@ def _importance(pod: Placed) -> tuple[int, str]:
     return -pod.priority, pod.pod.status.start_time or _NOT_STARTED
 
 
-def _cost(candidate: Preemption) -> tuple[int, int, int, tuple[int, ...]]:
+def _cost(candidate: Preemption) -> tuple[int, int, int, int, tuple[int, ...]]:
     """Return the sort key that puts the cheapest candidate first.
 
-    Order: lowest highest priority, lowest sum of priorities, fewest victims, latest start time.
+    Order: fewest violated budgets, lowest highest priority, lowest sum of priorities, fewest
+    victims, latest start time.
     """
     victims = candidate.victims
     highest = max(victim.priority for victim in victims)
@@ -192,6 +201,7 @@ def _cost(candidate: Preemption) -> tuple[int, int, int, tuple[int, ...]]:
         if victim.priority == highest
     )
     return (
+        candidate.violations,
         highest,
         sum(victim.priority - _LEAST_PRIORITY for victim in victims),
         len(victims),

@@ -8,8 +8,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from moorage.api.clock import format_time
+from moorage.api.disruptions import DISRUPTION_TARGET
 from moorage.api.pods import Pod, PodCondition
-from moorage.scheduler.preemption import DISRUPTION_TARGET, PREEMPTED
+from moorage.scheduler.preemption import PREEMPTED
 
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"

@@ -30,7 +30,7 @@ from moorage.registry.kind import (
     get_spec,
     status_subresource,
 )
-from moorage.registry.preparation import drop_status, keep_spec, keep_status
+from moorage.registry.preparation import dropping_status, keep_spec, keep_status
 from moorage.registry.validation.go_shapes import STRATEGY, Shape, go_struct
 from moorage.registry.validation.pod_spec import template_errors
 from moorage.registry.validation.rollout import above_all_errors, amount_errors, number_of
@@ -94,9 +94,14 @@ def _check_template_generation(daemon_set: Obj) -> None:
         )
 
 
+_reset_status = dropping_status(
+    "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"
+)
+
+
 def prepare_daemon_set_create(daemon_set: Obj) -> None:
     """Reset the status; the generation of the template is 1 at least."""
-    drop_status(daemon_set)
+    _reset_status(daemon_set)
     _set_template_generation(daemon_set, max(1, _template_generation(daemon_set)))
 
 

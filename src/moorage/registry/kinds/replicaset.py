@@ -30,7 +30,7 @@ from moorage.registry.kind import (
     scale_subresource,
     status_subresource,
 )
-from moorage.registry.preparation import drop_status, keep_spec_and_labels, keep_status
+from moorage.registry.preparation import dropping_status, keep_spec_and_labels, keep_status
 from moorage.registry.validation.workload import (
     above_replicas,
     count_errors,
@@ -114,7 +114,7 @@ REPLICA_SET = Kind(
     categories=("all",),
     strategy=Strategy(
         default=default_replica_set,
-        prepare_create=drop_status,
+        prepare_create=dropping_status("replicas"),
         prepare_update=keep_status,
         validate=validate_replica_set,
         validate_update=validate_replica_set_update,

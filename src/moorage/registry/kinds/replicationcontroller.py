@@ -30,7 +30,7 @@ from moorage.registry.kind import (
     scale_subresource,
     status_subresource,
 )
-from moorage.registry.preparation import drop_status, keep_spec, keep_status
+from moorage.registry.preparation import dropping_status, keep_spec, keep_status
 from moorage.registry.validation.pod_spec import template_errors
 from moorage.registry.validation.workload import (
     above_replicas,
@@ -148,7 +148,7 @@ REPLICATION_CONTROLLER = Kind(
     categories=("all",),
     strategy=Strategy(
         default=default_replication_controller,
-        prepare_create=drop_status,
+        prepare_create=dropping_status("replicas"),
         prepare_update=keep_status,
         validate=validate_replication_controller,
         validate_update=validate_replication_controller_update,

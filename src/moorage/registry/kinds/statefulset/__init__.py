@@ -20,7 +20,7 @@ from moorage.registry.kinds.statefulset.validation import (
     validate_stateful_set_update,
 )
 from moorage.registry.kinds.statefulset.warnings import warn_about_stateful_set
-from moorage.registry.preparation import drop_status, keep_spec, keep_status
+from moorage.registry.preparation import dropping_status, keep_spec, keep_status
 
 _TYPES = "io.k8s.api.apps.v1"
 
@@ -32,7 +32,7 @@ STATEFUL_SET = Kind(
     categories=("all",),
     strategy=Strategy(
         default=default_stateful_set,
-        prepare_create=drop_status,
+        prepare_create=dropping_status("replicas", "availableReplicas"),
         prepare_update=keep_status,
         validate=validate_stateful_set,
         validate_update=validate_stateful_set_update,

@@ -1,4 +1,4 @@
-"""Binding a pod to a node, and evicting it."""
+"""Binding a pod to a node."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from typing import Any
 import pytest
 
 from tests.apiserver.server import Answer, Running, serving
-
-CORE = "/api/v1/namespaces/default"
-POD = f"{CORE}/pods/p"
-MERGE = "application/merge-patch+json"
+from tests.apiserver.subresources.pods import CORE, MERGE, POD, add_pod, stored
 
 
 @pytest.fixture
@@ -22,23 +19,6 @@ async def server(tmp_path: Path) -> AsyncIterator[Running]:
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
         assert (await running.ask("POST", f"{CORE}/serviceaccounts", account)).status == 201
         yield running
-
-
-async def add_pod(server: Running, status: Any = None, **spec: Any) -> None:
-    pod = {
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "p", "labels": {"kept": "1", "both": "old"}},
-        "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
-    }  # fmt: skip
-    assert (await server.ask("POST", f"{CORE}/pods", pod)).status == 201
-    if status:
-        body = {"status": status}
-        answer = await server.ask("PATCH", f"{POD}/status", body, Content_Type=MERGE)
-        assert answer.status == 200, answer.text
-
-
-async def stored(server: Running) -> Any:
-    return (await server.ask("GET", POD)).json
 
 
 async def bind(server: Running, name: str = "p", kind: str = "Node", **meta: Any) -> Answer:
@@ -124,48 +104,3 @@ async def test_a_pod_that_is_being_deleted_is_not_bound(server: Running) -> None
     answer = await bind(server)
     assert answer.status == 409
     assert answer.json["message"].endswith("pod p is being deleted, cannot be assigned to a host")
-
-
-async def evict(server: Running, name: str = "p", **options: Any) -> Answer:
-    eviction: dict[str, Any] = {
-        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name},
-    }  # fmt: skip
-    if options:
-        eviction["deleteOptions"] = options
-    return await server.ask("POST", f"{POD}/eviction", eviction)
-
-
-async def test_an_eviction_says_why_and_deletes_gracefully(server: Running) -> None:
-    await add_pod(server, {"phase": "Running"}, nodeName="n1")
-    assert (await evict(server, gracePeriodSeconds=7)).status == 201
-    pod = await stored(server)
-    assert pod["metadata"]["deletionGracePeriodSeconds"] == 7
-    (condition,) = pod["status"]["conditions"]
-    condition.pop("lastTransitionTime")
-    assert condition == {
-        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
-        "message": "Eviction API: evicting",
-    }  # fmt: skip
-    # A second one does not write the status again.
-    revision = pod["metadata"]["resourceVersion"]
-    assert (await evict(server)).status == 201
-    assert (await stored(server))["metadata"]["resourceVersion"] == revision
-
-
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-async def test_a_pod_that_is_over_is_only_deleted(server: Running, phase: str) -> None:
-    await add_pod(server, {"phase": phase}, nodeName="n1")
-    finalizers = {"metadata": {"finalizers": ["example.com/keep"]}}
-    assert (await server.ask("PATCH", POD, finalizers, Content_Type=MERGE)).status == 200
-    assert (await evict(server)).status == 201
-    pod = await stored(server)
-    assert "deletionTimestamp" in pod["metadata"]
-    assert "conditions" not in pod["status"]
-
-
-async def test_an_eviction_of_another_name_is_a_bad_request(server: Running) -> None:
-    await add_pod(server)
-    answer = await evict(server, name="q")
-    assert answer.status == 400
-    assert answer.json["message"] == "name in URL does not match name in Eviction object"
-    assert (await server.ask("GET", POD)).status == 200

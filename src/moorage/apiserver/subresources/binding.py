@@ -1,0 +1,79 @@
+"""Binding: a pod is assigned to a node. Source: core/v1 `Binding`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moorage.api.clock import Clock, format_time
+from moorage.api.errors import BadRequestError, ConflictError, InvalidError, StatusError
+from moorage.apiserver.call import Call
+from moorage.apiserver.decoding import BodyDecoder
+from moorage.apiserver.options import write_request
+from moorage.apiserver.replies import Reply, success
+from moorage.apiserver.subresources.pod_conditions import set_pod_condition
+from moorage.registry.kind import Obj
+from moorage.registry.objects import Objects
+from moorage.registry.validation.subresources import validate_binding
+
+_TYPE = "io.k8s.api.core.v1.Binding"
+
+
+@dataclass(frozen=True, slots=True)
+class BindingSubresource:
+    """Serves `pods/binding`."""
+
+    decoder: BodyDecoder
+    objects: Objects
+    clock: Clock
+
+    async def create(self, call: Call) -> Reply:
+        """Bind the pod to the node that the Binding names; a pod is bound at most once."""
+        request = write_request(call.user, call.user_agent, call.query, "CreateOptions")
+        binding = await self.decoder.decode_as(call, request, "Binding", "v1", _TYPE)
+        errors = validate_binding(binding)
+        if errors:
+            raise InvalidError.of("Binding", call.target.name, errors)
+        name = call.target.name or binding["metadata"].get("name", "")
+        if binding["metadata"].get("name", name) != name:
+            raise BadRequestError("the name of the binding does not match the name on the URL")
+        await self.objects.update(
+            request,
+            call.kind,
+            call.served,
+            call.namespace,
+            name,
+            lambda pod: self._bound(pod, binding),
+            subresource="binding",
+        )
+        return success(201)
+
+    def _bound(self, pod: Obj | None, binding: Obj) -> Obj:
+        assert pod is not None
+        meta, wanted = pod["metadata"], binding["metadata"]
+        name, node = meta["name"], binding["target"]["name"]
+        if wanted.get("uid") and wanted["uid"] != meta["uid"]:
+            raise _refused(name, f"Precondition failed: UID in precondition: {wanted['uid']}, "
+                           f"UID in object meta: {meta['uid']}")  # fmt: skip
+        if "deletionTimestamp" in meta:
+            raise _refused(name, f"pod {name} is being deleted, cannot be assigned to a host")
+        if pod["spec"].get("nodeName"):
+            raise _refused(
+                name, f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
+            )
+        if pod["spec"].get("schedulingGates"):
+            raise _refused(name, f"pod {name} has non-empty .spec.schedulingGates")
+        pod["spec"]["nodeName"] = node
+        meta.pop("resourceVersion", None)
+        for field in ("annotations", "labels"):
+            if wanted.get(field):
+                meta[field] = {**meta.get(field, {}), **wanted[field]}
+        now = format_time(self.clock.now())
+        set_pod_condition(pod, {"type": "PodScheduled", "status": "True"}, now)
+        return pod
+
+
+def _refused(name: str, why: str) -> StatusError:
+    return ConflictError(
+        f'Operation cannot be fulfilled on pods/binding "{name}": {why}',
+        {"name": name, "kind": "pods/binding"},
+    )

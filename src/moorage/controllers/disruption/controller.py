@@ -1,0 +1,218 @@
+"""Disruption controller: writes into each budget's status how many pods may be disrupted.
+
+Evictions read that and count it down; this counts it again. Where it cannot be known, nothing may be
+disrupted. Source: API docs "Pod Disruption Budgets", KEP-85.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import msgspec
+
+from moorage.api import labels
+from moorage.api.clock import Clock, format_time
+from moorage.api.disruptions import (
+    DISRUPTION_ALLOWED,
+    SYNC_FAILED,
+    PodDisruptionBudget,
+    PodDisruptionBudgetStatus,
+    with_condition,
+    with_permission,
+)
+from moorage.api.errors import ConflictError, NotFoundError, StatusError
+from moorage.api.meta import Condition
+from moorage.client import Client, EventRecorder, WorkQueue
+from moorage.client.informer import object_key
+from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.resources import POD_DISRUPTION_BUDGETS
+from moorage.client.rest import UnreachableError
+from moorage.controllers.disruption.planning import (
+    Expected,
+    allowed_disruptions,
+    awaited_deletions,
+    count_healthy,
+    expected_pods,
+    needs_scale,
+)
+from moorage.controllers.disruption.scale import ScaleError, ScaleFinder
+from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
+from moorage.controllers.objects import PODS, Pod
+from moorage.controllers.patches import status_patch
+
+COMPONENT = "controllermanager"
+
+
+class DisruptionController:
+    """Watches PodDisruptionBudgets and pods."""
+
+    def __init__(
+        self, client: Client, informers: Informers, recorder: EventRecorder, clock: Clock
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._clock = clock
+        self._pods = informers.pods
+        self._budgets = informers.disruption_budgets
+        self._scales = ScaleFinder(client, informers)
+        self._synced = (
+            informers.pods,
+            informers.disruption_budgets,
+            informers.replica_sets,
+            informers.deployments,
+            informers.stateful_sets,
+        )
+        self._queue: WorkQueue[str] = WorkQueue("disruption", clock=clock)
+        self._budgets.add_handler(self._budget_changed)
+        self._pods.add_handler(self._pod_changed)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        await wait_synced(*self._synced)
+        await self._queue.run(self._reconcile)
+
+    def _budget_changed(
+        self, before: PodDisruptionBudget | None, after: PodDisruptionBudget | None
+    ) -> None:
+        del before
+        if after is not None:
+            self._queue.add(object_key(after.metadata))
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        """Queue the budgets that select the pod, or selected it before it changed."""
+        changed: dict[str, None] = {}
+        for pod in (before, after):
+            if pod is not None:
+                changed |= dict.fromkeys(self._selecting(pod))
+        for key in changed:
+            self._queue.add(key)
+        if after is not None and before is None and len(changed) > 1:
+            self._warn_of_several(after, list(changed))
+
+    def _selecting(self, pod: Pod) -> Iterator[str]:
+        """Yield the keys of the budgets that select a pod."""
+        for budget in self._budgets.by_index(NAMESPACE, pod.metadata.namespace):
+            try:
+                selector = labels.from_object(budget.spec.selector)
+            except ValueError:
+                continue  # Its own reconcile reports it.
+            if selector.matches(pod.metadata.labels):
+                yield object_key(budget.metadata)
+
+    def _warn_of_several(self, pod: Pod, keys: list[str]) -> None:
+        meta = pod.metadata
+        names = ", ".join(sorted(key.partition("/")[2] for key in keys))
+        self._recorder.record(
+            reference(PODS, pod),
+            WARNING,
+            "MultiplePodDisruptionBudgets",
+            f'Pod "{meta.namespace}"/"{meta.name}" matches multiple PodDisruptionBudgets: {names}. '
+            "Its eviction is refused.",
+        )
+
+    async def _reconcile(self, key: str) -> float | None:
+        budget = self._budgets.get_key(key)
+        if budget is None:
+            return None
+        try:
+            return await self._observe(budget)
+        except ConflictError:
+            raise
+        except (ScaleError, StatusError, UnreachableError, ValueError) as error:
+            await self._fail_safe(budget, str(error))
+            return None
+
+    async def _observe(self, budget: PodDisruptionBudget) -> float | None:
+        """Count and report. Returns the seconds until an eviction counts as not carried out."""
+        pods = self._selected(budget)
+        if not pods:
+            self._record(budget, NORMAL, "NoPods", "No matching pods found")
+        expected = await self._expected(budget, pods)
+        disrupted = awaited_deletions(pods, budget.status.disrupted_pods, self._clock.now())
+        for pod in disrupted.overdue:
+            meta = budget.metadata
+            message = f"Pod was expected by PDB {meta.namespace}/{meta.name} to be deleted but it "
+            self._recorder.record(reference(PODS, pod), WARNING, "NotDeleted", f"{message}wasn't")
+        healthy = count_healthy(pods, disrupted.pods)
+        status = PodDisruptionBudgetStatus(
+            observed_generation=budget.metadata.generation,
+            disrupted_pods=dict(disrupted.pods),
+            disruptions_allowed=allowed_disruptions(healthy, expected),
+            current_healthy=healthy,
+            desired_healthy=expected.healthy,
+            expected_pods=expected.count,
+            conditions=budget.status.conditions,
+        )
+        await self._report(budget, with_permission(status, self._now()))
+        return disrupted.recheck_s
+
+    def _selected(self, budget: PodDisruptionBudget) -> list[Pod]:
+        try:
+            selector = labels.from_object(budget.spec.selector)
+        except ValueError as error:
+            self._record(budget, WARNING, "NoPods", f"Failed to get pods: {error}")
+            raise
+        return [
+            pod
+            for pod in self._pods.by_index(NAMESPACE, budget.metadata.namespace)
+            if selector.matches(pod.metadata.labels)
+        ]
+
+    async def _expected(self, budget: PodDisruptionBudget, pods: list[Pod]) -> Expected:
+        spec = budget.spec
+        if not needs_scale(spec):
+            return expected_pods(spec, len(pods))
+        try:
+            scale = await self._scales.expected(pods)
+            expected = expected_pods(spec, scale.count)
+        except (ScaleError, StatusError, UnreachableError, ValueError) as error:
+            message = f"Failed to calculate the number of expected pods: {error}"
+            self._record(budget, WARNING, "CalculateExpectedPodCountFailed", message)
+            raise
+        if scale.unmanaged:
+            selector = json.dumps(spec.selector, separators=(",", ":"))
+            self._record(
+                budget,
+                WARNING,
+                "UnmanagedPods",
+                f"Pods selected by this PodDisruptionBudget (selector: {selector}) were found to "
+                "be unmanaged. As a result, the status of the PDB cannot be calculated correctly, "
+                "which may result in undefined behavior. To account for these pods please set "
+                '".spec.minAvailable" field of the PDB to an integer value.',
+            )
+        return expected
+
+    async def _fail_safe(self, budget: PodDisruptionBudget, why: str) -> None:
+        """Permit no disruption, and say why."""
+        status = msgspec.structs.replace(budget.status, disruptions_allowed=0)
+        condition = Condition(
+            type=DISRUPTION_ALLOWED,
+            status="False",
+            reason=SYNC_FAILED,
+            message=why,
+            observed_generation=status.observed_generation,
+            last_transition_time=self._now(),
+        )
+        await self._report(budget, with_condition(status, condition))
+
+    async def _report(self, budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> None:
+        if status == budget.status:
+            return
+        meta = budget.metadata
+        try:
+            await self._client.patch(
+                POD_DISRUPTION_BUDGETS,
+                meta.name,
+                status_patch(meta, budget.status, status),
+                meta.namespace,
+                subresource="status",
+            )
+        except NotFoundError:
+            return  # It was deleted meanwhile: there is nothing to report on.
+
+    def _record(self, budget: PodDisruptionBudget, type_: str, reason: str, message: str) -> None:
+        self._recorder.record(reference(POD_DISRUPTION_BUDGETS, budget), type_, reason, message)
+
+    def _now(self) -> str:
+        return format_time(self._clock.now())
