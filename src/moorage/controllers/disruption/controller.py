@@ -1,7 +1,7 @@
 """Disruption controller: writes into each budget's status how many pods may be disrupted.
 
-Evictions read that and count it down; this counts it again. Where it cannot be known, nothing may be
-disrupted. Source: API docs "Pod Disruption Budgets", KEP-85.
+Evictions read that and count it down; this counts it again. Where it cannot be known, nothing may
+be disrupted. Source: API docs "Pod Disruption Budgets", KEP-85.
 """
 
 from __future__ import annotations
