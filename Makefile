@@ -53,7 +53,7 @@ UNIT := $(BIN)/pytest -m 'not runtime and not root and not slow' --hypothesis-pr
 	  --numprocesses 3 --dist loadfile \
 	  tests/api tests/admission tests/client tests/containerd_configuration tests/controllers tests/cri tests/engine \
 	  tests/handlers tests/node tests/registry tests/runtimeclass tests/scheduler tests/storage \
-	  tests/streaming \
+	  tests/quota tests/streaming \
 	  --ignore tests/handlers/adapters --ignore tests/engine/images --ignore tests/engine/whole
 
 unit: venv ## the tests of rules and loops, in less than a minute: needs neither root nor packages

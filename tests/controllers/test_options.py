@@ -24,6 +24,7 @@ def test_defaults_are_upstreams() -> None:
         "daemon_set_workers": 2,
         "job_workers": 5,
         "cron_job_workers": 5,
+        "resource_quota_workers": 5,
         "garbage_workers": 10,
         "namespace_workers": 5,
     }

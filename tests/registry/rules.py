@@ -146,6 +146,11 @@ BASES: dict[str, Obj] = {
         "metadata": {"name": "c"},
         "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": _JOB}},
     },
+    "LimitRange": {
+        "metadata": {"name": "l"},
+        "spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]},
+    },
+    "ResourceQuota": {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}},
     "PodDisruptionBudget": {
         "metadata": {"name": "d"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": _LABELS}},

@@ -22,6 +22,7 @@ _STANDARD = _STANDARD_CONTAINER | {
     "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims", "storage",
     "requests.storage", "services.nodeports", "services.loadbalancers",
 }  # fmt: skip
+_STANDARD_QUOTA = _STANDARD - {"storage"}
 _WHOLE = frozenset({
     "pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps",
     "persistentvolumeclaims", "services.nodeports", "services.loadbalancers",
@@ -30,6 +31,20 @@ _WHOLE = frozenset({
 
 def is_hugepages(name: str) -> bool:
     return name.startswith(HUGEPAGES_PREFIX)
+
+
+def is_quota_hugepages(name: str) -> bool:
+    return name.removeprefix(_REQUESTS_PREFIX).startswith(HUGEPAGES_PREFIX)
+
+
+def is_standard_quota(name: str) -> bool:
+    """Return whether a quota may limit a resource of this name, which has no domain."""
+    return name in _STANDARD_QUOTA or is_quota_hugepages(name)
+
+
+def may_overcommit(name: str) -> bool:
+    """Return whether limits may exceed requests: not for huge pages and vendors' resources."""
+    return is_native(name) and not is_hugepages(name)
 
 
 def is_native(name: str) -> bool:
@@ -54,7 +69,7 @@ def resource_name_errors(name: str, path: str) -> list[FieldError]:
     errors = [
         FieldError.invalid(path, name, complaint) for complaint in names.qualified_name_errors(name)
     ]
-    if not errors and "/" not in name and name not in _STANDARD and not is_hugepages(name):
+    if not errors and "/" not in name and name not in _STANDARD and not is_quota_hugepages(name):
         errors.append(
             FieldError.invalid(path, name, "must be a standard resource type or fully qualified")
         )
@@ -81,11 +96,7 @@ def container_resource_name_errors(name: str, path: str) -> list[FieldError]:
 def amount_errors(name: str, amount: Quantity, path: str) -> list[FieldError]:
     """Return the errors of a resource amount: sign, and integers where required."""
     shown = str(amount)
-    errors: list[FieldError] = []
-    if amount.nano < 0:
-        errors.append(FieldError.invalid(path, shown, "must be greater than or equal to 0"))
-    if (name in _WHOLE or is_extended(name)) and not amount.is_whole:
-        errors.append(FieldError.invalid(path, shown, "must be an integer"))
+    errors = quota_amount_errors(name, amount, path)
     if is_hugepages(name):
         page = _page_size(name)
         if page is not None and (amount.nano <= 0 or amount.nano % page.nano):
@@ -94,6 +105,17 @@ def amount_errors(name: str, amount: Quantity, path: str) -> list[FieldError]:
                     path, shown, f"{shown} is not positive integer multiple of {name}"
                 )
             )
+    return errors
+
+
+def quota_amount_errors(name: str, amount: Quantity, path: str) -> list[FieldError]:
+    """Return the errors of a quota's amount: sign, and integers for counts."""
+    shown = str(amount)
+    errors: list[FieldError] = []
+    if amount.nano < 0:
+        errors.append(FieldError.invalid(path, shown, "must be greater than or equal to 0"))
+    if (name in _WHOLE or is_extended(name)) and not amount.is_whole:
+        errors.append(FieldError.invalid(path, shown, "must be an integer"))
     return errors
 
 

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from moorage.admission.chain import AdmissionChain, Plugin
 from moorage.admission.default_tolerations import DefaultTolerationSeconds
 from moorage.admission.host_ports import HostPortAdmission
+from moorage.admission.limit_ranger import LimitRanger
 from moorage.admission.namespaces import NamespaceLifecycle
 from moorage.admission.node_restriction import NodeRestriction
 from moorage.admission.policies import ValidatingPolicies
 from moorage.admission.policies.sources import CachedParams, CachedPolicies
 from moorage.admission.priority import PriorityAdmission
 from moorage.admission.rbac_escalation import RbacEscalation
+from moorage.admission.resource_quota import ResourceQuotaAdmission, WriteUsed
 from moorage.admission.runtime_class import RuntimeClassAdmission
 from moorage.admission.service_account import ServiceAccountAdmission
 from moorage.admission.service_addresses import ServiceAddresses
@@ -29,6 +31,7 @@ from moorage.admission.webhooks import (
     ValidatingWebhooks,
     WebhookClient,
 )
+from moorage.api.clock import Clock
 from moorage.api.host_ports import Listener
 from moorage.apiserver.authorization import Authorizer
 from moorage.apiserver.readers import Readers
@@ -59,6 +62,8 @@ class AdmissionPlugins:
     codec: Codec
     worker: Worker
     resource_map: ResourceMap
+    write_used: WriteUsed
+    clock: Clock
     listeners: Iterable[Listener]
     service_network: ipaddress.IPv4Network
     has_runtime_classes: bool = True
@@ -76,6 +81,7 @@ class AdmissionPlugins:
         self.store.listen(webhooks.changed)
         return [
             NamespaceLifecycle(readers.namespaces.get),
+            LimitRanger(readers.limit_ranges.all),
             ServiceAccountAdmission(readers.accounts.get),
             NodeRestriction(readers.find_pod, readers.nodes.get, self.authorizer.is_allowed),
             TaintNewNodes(),
@@ -107,4 +113,5 @@ class AdmissionPlugins:
                 self.evaluator,
             ),
             ValidatingWebhooks(webhooks, dispatch),
+            ResourceQuotaAdmission(self.readers.quotas_of, self.write_used, self.clock),
         ]

@@ -19,6 +19,7 @@ from moorage.admission.webhooks import (
 )
 from moorage.api.clock import Clock
 from moorage.api.host_ports import Listener
+from moorage.api.quotas import ResourceQuota
 from moorage.apiserver.admission_plugins import AdmissionPlugins
 from moorage.apiserver.authentication import Authenticator, TokenSigner, TokenVerifier
 from moorage.apiserver.authentication.authenticator import StaticToken
@@ -37,6 +38,7 @@ from moorage.apiserver.patching import Patcher
 from moorage.apiserver.pki import load_signing_key
 from moorage.apiserver.proxy import Proxy
 from moorage.apiserver.proxy.backends import service_authority
+from moorage.apiserver.quota_status import write_quota_used
 from moorage.apiserver.readers import Readers, bindable_kinds
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.reviews import Reviews
@@ -148,6 +150,10 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     )
     ownership = Ownership(codec, clock)
     resource_map = ResourceMap(ALL_KINDS)
+
+    async def write_used(quota: ResourceQuota, used: dict[str, str]) -> None:
+        await write_quota_used(objects, quota, used)
+
     webhooks = WebhookClient(partial(service_authority, readers))
     admission = AdmissionPlugins(
         store=store,
@@ -160,6 +166,8 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         codec=codec,
         worker=worker,
         resource_map=resource_map,
+        write_used=write_used,
+        clock=clock,
         listeners=options.listeners,
         service_network=options.service_network,
         has_runtime_classes=options.is_enabled(RUNTIME_CLASS_GATE),

@@ -10,16 +10,19 @@ from moorage.api.namespaces import Namespace
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.api.priorities import PriorityClass
+from moorage.api.quotas import LimitRange, ResourceQuota
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.services import Service
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
+from moorage.registry.kinds.limitrange import LIMIT_RANGE
 from moorage.registry.kinds.namespace import NAMESPACE
 from moorage.registry.kinds.node import NODE
 from moorage.registry.kinds.pod import POD
 from moorage.registry.kinds.priorityclass import PRIORITY_CLASS
+from moorage.registry.kinds.resourcequota import RESOURCE_QUOTA
 from moorage.registry.kinds.role import ROLE
 from moorage.registry.kinds.rolebinding import ROLE_BINDING
 from moorage.registry.kinds.runtimeclass import RUNTIME_CLASS
@@ -44,6 +47,8 @@ class Readers:
         self.nodes = TypedReader(cache, NODE, Node)
         self.classes = TypedReader(cache, RUNTIME_CLASS, RuntimeClass)
         self.priorities = TypedReader(cache, PRIORITY_CLASS, PriorityClass)
+        self.limit_ranges = TypedReader(cache, LIMIT_RANGE, LimitRange)
+        self._quotas = TypedReader(cache, RESOURCE_QUOTA, ResourceQuota)
         self.roles = TypedReader(cache, ROLE, Role)
         self.role_bindings = TypedReader(cache, ROLE_BINDING, RoleBinding)
         self.cluster_roles = TypedReader(cache, CLUSTER_ROLE, ClusterRole)
@@ -69,6 +74,9 @@ class Readers:
     def find_namespace(self, name: str) -> Obj | None:
         item = self._cache.get(NAMESPACE.key("", name))
         return None if item is None else item.obj
+
+    def quotas_of(self, namespace: str) -> list[ResourceQuota]:
+        return list(self._quotas.all(namespace))
 
     def find_pod(self, name: str, namespace: str) -> Pod | None:
         return self._pods.get(name, namespace)

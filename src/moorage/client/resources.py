@@ -15,6 +15,7 @@ from moorage.api.namespaces import Namespace
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.api.priorities import PriorityClass
+from moorage.api.quotas import ResourceQuota
 from moorage.api.rbac import ClusterRole
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.services import Endpoints, Service
@@ -93,6 +94,7 @@ CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob", CronJob)
 POD_DISRUPTION_BUDGETS = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", PodDisruptionBudget
 )
+RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", ResourceQuota)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", Lease)
 RUNTIME_CLASSES = Resource(
     "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", RuntimeClass, is_namespaced=False

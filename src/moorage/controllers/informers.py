@@ -20,6 +20,7 @@ from moorage.client.resources import (
     NAMESPACES,
     POD_DISRUPTION_BUDGETS,
     REPLICA_SETS,
+    RESOURCE_QUOTAS,
     RUNTIME_CLASSES,
     SERVICES,
     STATEFUL_SETS,
@@ -72,6 +73,7 @@ class Informers:
         self.jobs = self.make(JOBS, {NAMESPACE: _namespace})
         self.cron_jobs = self.make(CRON_JOBS)
         self.disruption_budgets = self.make(POD_DISRUPTION_BUDGETS, {NAMESPACE: _namespace})
+        self.resource_quotas = self.make(RESOURCE_QUOTAS, {NAMESPACE: _namespace})
         self.revisions = self.make(CONTROLLER_REVISIONS, {NAMESPACE: _namespace})
         self.claims = self.make(CLAIMS)
         self.runtime_classes = self.make(RUNTIME_CLASSES)
@@ -104,6 +106,7 @@ class Informers:
                 self.jobs,
                 self.cron_jobs,
                 self.disruption_budgets,
+                self.resource_quotas,
                 self.revisions,
                 self.claims,
                 self.runtime_classes,

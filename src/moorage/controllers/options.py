@@ -27,5 +27,6 @@ class ControllerOptions:
     daemon_set_workers: int = 2
     job_workers: int = 5
     cron_job_workers: int = 5
+    resource_quota_workers: int = 5
     garbage_workers: int = 10
     namespace_workers: int = 5

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from moorage.api.clock import Clock
-from moorage.client import Client, EventRecorder
+from moorage.client import Client, EventRecorder, Resource
 from moorage.controllers import (
     cronjobs,
     daemonsets,
@@ -36,6 +37,7 @@ from moorage.controllers.nodes.lifecycle import COMPONENT as NODE_COMPONENT
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.pod_garbage import PodGarbageCollector
 from moorage.controllers.replicasets.controller import COMPONENT as REPLICA_SET_COMPONENT
+from moorage.controllers.resourcequotas import ResourceQuotaController
 from moorage.controllers.role_aggregation import RoleAggregationController
 from moorage.controllers.statefulsets.controller import COMPONENT as STATEFUL_SET_COMPONENT
 
@@ -69,8 +71,14 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     cron_job = cronjobs.CronJobController(client, informers, recorder(CRON_JOB_COMPONENT), clock)
     disruption = DisruptionController(client, informers, recorder(DISRUPTION_COMPONENT), clock)
     namespaces = NamespaceController(client, informers, clock)
+    quotas = ResourceQuotaController(client, informers, clock)
+
+    def removed(resource: Resource[Any], namespace: str) -> None:
+        namespaces.object_removed(resource, namespace)
+        quotas.object_removed(resource, namespace)
+
     collector = garbage.GarbageCollector(
-        client, informers, recorder(GARBAGE_COMPONENT), namespaces.object_removed, clock
+        client, informers, recorder(GARBAGE_COMPONENT), removed, clock
     )
     lifecycle = nodes.NodeLifecycleController(
         client, informers, recorder(NODE_COMPONENT), options, clock
@@ -88,6 +96,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         jobs.OrphanController(client, informers, clock).run(workers=options.job_workers),
         jobs.TtlAfterFinishedController(client, informers, clock).run(),
         disruption.run(),
+        quotas.run(workers=options.resource_quota_workers),
         StaleDisruptionController(client, informers, clock).run(),
         collector.run(workers=options.garbage_workers),
         namespaces.run(workers=options.namespace_workers),

@@ -103,7 +103,9 @@ def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
         if shutil.which("runsc"):
             classes["stays-sandboxed"] = "gvisor"
         cluster.apply(runtime_class("crun", "crun"), runtime_class("gvisor", "gvisor"))
-        counting = "i=0; while :; do echo $i > /tmp/count; i=$((i+1)); sleep 0.05; done"
+        # Renamed into place: a reader never finds half of it.
+        write = "echo $i > /tmp/next && mv /tmp/next /tmp/count"
+        counting = f"i=0; while :; do {write}; i=$((i+1)); sleep 0.05; done"
         container = {"command": ["sh", "-c", counting]}
         cluster.apply(
             *(

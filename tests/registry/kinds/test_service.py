@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from moorage.registry.kinds.service import prepare_service_create, warn_service
+from moorage.registry.kinds.service import warn_service
+from moorage.registry.kinds.service.preparation import prepare_service_create
 from tests.registry.kinds.rows import columns, row
 from tests.registry.rules import KINDS, changed, complaint, decoded, update_complaint
 
@@ -122,3 +123,36 @@ def test_row(fields: dict[str, Any], cells: list[Any]) -> None:
 
 def test_columns() -> None:
     assert columns("Service") == "Name Type Cluster-IP External-IP Port(s) Age | Selector"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "dropped"),
+    [
+        ({"type": "NodePort", "externalTrafficPolicy": "Cluster"}, {"type": "ClusterIP"},
+         {"externalTrafficPolicy"}),
+        ({"type": "NodePort", "externalTrafficPolicy": "Cluster"},
+         {"type": "ClusterIP", "externalTrafficPolicy": "Local"}, set()),
+        ({"type": "NodePort", "externalTrafficPolicy": "Cluster"},
+         {"type": "ClusterIP", "externalIPs": ["10.0.0.9"]}, set()),
+        ({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 31000,
+          "allocateLoadBalancerNodePorts": True, "loadBalancerClass": "x.io/lb"},
+         {"type": "NodePort"},
+         {"healthCheckNodePort", "allocateLoadBalancerNodePorts", "loadBalancerClass"}),
+        ({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": True},
+         {"type": "NodePort", "allocateLoadBalancerNodePorts": False}, set()),
+        ({"type": "ClusterIP", "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"},
+         {"type": "ExternalName", "externalName": "x.io"}, {"ipFamilies", "ipFamilyPolicy"}),
+    ],
+)  # fmt: skip
+def test_fields_that_a_new_type_does_not_have_are_dropped(
+    before: dict[str, Any], after: dict[str, Any], dropped: set[str]
+) -> None:
+    status = {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}
+    old = {"metadata": {"name": "s"}, "spec": before, "status": status}
+    new = {"metadata": {"name": "s"}, "spec": {**before, **after}}
+    KINDS["Service"].strategy.prepare_update(new, old)
+    assert new["spec"] == {
+        key: value for key, value in {**before, **after}.items() if key not in dropped
+    }
+    is_balanced = after["type"] == "LoadBalancer"
+    assert new["status"] == (status if is_balanced else {"loadBalancer": {}})

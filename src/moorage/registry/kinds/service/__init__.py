@@ -15,13 +15,12 @@ from moorage.registry.kind import (
 )
 from moorage.registry.kinds.service.columns import PRINTER
 from moorage.registry.kinds.service.defaults import default_service
+from moorage.registry.kinds.service.preparation import (
+    prepare_service_create,
+    prepare_service_update,
+)
 from moorage.registry.kinds.service.validation import validate_service, validate_service_update
-from moorage.registry.preparation import keep_spec, keep_status
-
-
-def prepare_service_create(service: Obj) -> None:
-    """Reset the fields of a new Service that clients may not set."""
-    service["status"] = {"loadBalancer": {}}
+from moorage.registry.preparation import keep_spec
 
 
 def warn_service(service: Obj, old: Obj | None) -> list[str]:
@@ -50,7 +49,7 @@ SERVICE = Kind(
     strategy=Strategy(
         default=default_service,
         prepare_create=prepare_service_create,
-        prepare_update=keep_status,
+        prepare_update=prepare_service_update,
         validate=validate_service,
         validate_update=validate_service_update,
         parts={"status": PartRules(keep_spec)},

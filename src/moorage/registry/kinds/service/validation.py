@@ -5,6 +5,7 @@ from __future__ import annotations
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
+from moorage.registry.kinds.service.preparation import is_externally_accessible
 from moorage.registry.validation.addresses import ip_errors
 from moorage.registry.validation.containers import port_number_errors
 from moorage.registry.validation.go_shapes import SERVICE_PORT, go_struct
@@ -60,7 +61,7 @@ def validate_service(service: Obj) -> list[FieldError]:
     for field in ("externalTrafficPolicy", "internalTrafficPolicy"):
         if field in spec:
             errors += _choice(spec[field], f"spec.{field}", _TRAFFIC_POLICIES)
-    if "externalTrafficPolicy" in spec and kind not in _WITH_NODE_PORTS:
+    if "externalTrafficPolicy" in spec and not is_externally_accessible(spec):
         errors.append(
             FieldError.invalid(
                 "spec.externalTrafficPolicy",
