@@ -26,8 +26,8 @@ from tests.mutants.session import Session, copy_tree, import_libraries
 _TREE = Path(__file__).parents[2]
 _PACKAGES = (
     "admission", "api", "apiserver", "cli", "client", "cluster", "controllers", "cri", "engine",
-    "handlers", "linux", "node", "quota", "registry", "runtimeclass", "scheduler", "serving", "storage",
-    "streaming",
+    "handlers", "linux", "node", "quota", "registry", "runtimeclass", "scheduler", "serving",
+    "storage", "streaming",
 )  # fmt: skip
 
 
