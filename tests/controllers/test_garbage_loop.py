@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import ConflictError, NotFoundError
-from moorage.client.resources import CONFIG_MAPS, SECRETS
+from moorage.client import Resource
+from moorage.client.resources import CONFIG_MAPS, SECRETS, PartialObject
 from moorage.controllers.garbage import GarbageCollector
 from moorage.controllers.objects import NODES
 from tests.controllers.memory import MemoryClient, World
@@ -331,4 +332,89 @@ async def test_discovery_that_fails_is_tried_again(world: World) -> None:
         assert client.names(SECRETS) == ["s"]
         world.client.answers["GET", "/apis"] = good
         await world.settled(11)
+        assert client.names(SECRETS) == []
+
+
+WIDGETS = Resource("x.io", "v1", "widgets", "Widget", PartialObject)
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
+    PartialObject, is_namespaced=False,
+)  # fmt: skip
+
+
+def _serve(world: World, *, widgets: bool) -> None:
+    """What discovery says while there is a definition of widgets, or none."""
+    definitions = {"name": DEFINITIONS.plural, "kind": DEFINITIONS.kind, "verbs": VERBS}
+    version = {"groupVersion": DEFINITIONS.api_version, "version": "v1"}
+    groups = [{"name": DEFINITIONS.group, "versions": [version]}]
+    answers = world.client.answers
+    answers["GET", f"/apis/{DEFINITIONS.api_version}"] = json.dumps(
+        {"resources": [definitions]}
+    ).encode()
+    if widgets:
+        groups.append({"name": "x.io", "versions": [{"groupVersion": "x.io/v1", "version": "v1"}]})
+        own = {"name": "widgets", "kind": "Widget", "namespaced": True, "verbs": VERBS}
+        answers["GET", "/apis/x.io/v1"] = json.dumps({"resources": [own]}).encode()
+    answers["GET", "/apis"] = json.dumps({"groups": groups}).encode()
+
+
+@pytest.mark.failing_reconciles
+async def test_kinds_that_come_later_own_objects_too(world: World) -> None:
+    _serve(world, widgets=False)
+    async with collecting(world) as (client, removed):
+        client.put(SECRETS, thing("of-w", owner("w", kind="Widget", version="x.io/v1")))
+        client.put(SECRETS, thing("of-gone", owner("gone", kind="Widget", version="x.io/v1")))
+        await world.settled(1)
+        assert client.names(SECRETS) == ["of-gone", "of-w"]
+        _serve(world, widgets=True)
+        client.put(WIDGETS, thing("w"))
+        client.put(DEFINITIONS, {"metadata": {"name": "widgets.x.io"}})
+        await world.settled(1)
+        await world.settled(1)
+        assert client.names(SECRETS) == ["of-w"]
+        client.drop(WIDGETS, "w")
+        await world.settled(1)
+        assert client.names(SECRETS) == []
+        assert ("widgets", "default") in removed
+
+
+async def test_kinds_that_go_are_not_watched_any_more(world: World) -> None:
+    _serve(world, widgets=True)
+    world.client.put(WIDGETS, thing("w"))
+    world.client.put(SECRETS, thing("of-w", owner("w", kind="Widget", version="x.io/v1")))
+    async with collecting(world) as (client, _):
+        (watcher,) = client._watchers["widgets"]
+        _serve(world, widgets=False)
+        client.put(DEFINITIONS, {"metadata": {"name": "widgets.x.io"}})
+        await world.settled(1)
+        await world.settled(1)
+        client.put(WIDGETS, thing("late"))
+        await world.settled(1)
+        assert watcher.qsize() == 1
+        # What it owned stays: whether the owner is gone cannot be known.
+        assert client.names(SECRETS) == ["of-w"]
+
+
+async def test_kinds_of_other_servers_are_found_in_time(world: World) -> None:
+    _serve(world, widgets=False)
+    async with collecting(world) as (client, _):
+        _serve(world, widgets=True)
+        await world.settled(298)
+        assert client._watchers["widgets"] == []
+        await world.settled(3)
+        await world.settled(1)
+        assert len(client._watchers["widgets"]) == 1
+
+
+async def test_kinds_that_cannot_be_discovered_meanwhile_stay(world: World) -> None:
+    _serve(world, widgets=True)
+    world.client.put(WIDGETS, thing("w"))
+    world.client.put(SECRETS, thing("of-w", owner("w", kind="Widget", version="x.io/v1")))
+    async with collecting(world) as (client, _):
+        client.answers["GET", "/apis/x.io/v1"] = ConflictError("not now")
+        client.put(DEFINITIONS, {"metadata": {"name": "widgets.x.io"}})
+        await world.settled(1)
+        await world.settled(1)
+        client.drop(WIDGETS, "w")
+        await world.settled(1)
         assert client.names(SECRETS) == []

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from moorage.api.clock import Clock
+from moorage.api.clock import Clock, sleep_unless_set
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.meta import ObjectMeta, OwnerReference
 from moorage.api.references import ObjectReference
-from moorage.client import Client, EventRecorder, Resource, WorkQueue
+from moorage.client import Client, EventRecorder, Informer, Resource, WorkQueue
 from moorage.client.backoff import Backoff
-from moorage.client.discovery import discover
+from moorage.client.discovery import Discovered, discover
 from moorage.client.recorder import WARNING
 from moorage.client.resources import PartialObject
 from moorage.client.rest import UnreachableError
-from moorage.controllers.garbage.graph import Coordinates, Graph
+from moorage.controllers.garbage.graph import Coordinates, Graph, forward
 from moorage.controllers.garbage.owners import (
     FOREGROUND_FINALIZER,
     ORPHAN_FINALIZER,
@@ -42,6 +42,11 @@ COMPONENT = "garbage-collector-controller"
 
 _ABSENT_REMEMBERED = 500
 _LONGEST_RETRY_S = 1000.0
+_DEFINITIONS = "apiextensions.k8s.io"
+_REDISCOVERY_S = 300.0
+"""Kinds of other API servers come without a definition that could be watched."""
+
+_GATHER_S = 0.5
 
 log = Log(__name__)
 
@@ -69,7 +74,6 @@ class GarbageCollector:
         clock: Clock,
     ) -> None:
         self._client = client
-        self._shared = informers
         self._recorder = recorder
         self._on_removed = removed
         self._clock = clock
@@ -77,24 +81,53 @@ class GarbageCollector:
             "garbage", clock=clock, longest_retry_s=_LONGEST_RETRY_S
         )
         self._absent: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._graph: Graph
+        self._graph = Graph(informers)
+        self._runners: dict[Informer[Any], asyncio.Task[None]] = {}
+        self._has_news = asyncio.Event()
 
     async def run(self, *, workers: int) -> None:
         """Collect until cancelled."""
-        self._graph = await self._discovered()
         async with asyncio.TaskGroup() as tasks:
-            for informer in self._graph.own:
-                tasks.create_task(informer.run())
-            await wait_synced(*self._graph.informers)
-            # Everything is known now, so an owner that isn't is worth asking for.
-            self._graph.on_change(self._changed)
+            first = await self._discover(tasks)
+            # Once everything is known, an owner that isn't is worth asking for.
+            await wait_synced(*first)
+            self._listen_to(first)
             tasks.create_task(self._queue.run(self._reconcile, workers=workers))
+            tasks.create_task(self._follow_definitions(tasks))
 
-    async def _discovered(self) -> Graph:
+    async def _follow_definitions(self, tasks: asyncio.TaskGroup) -> None:
+        """Take up kinds that come and go, until cancelled."""
+        while True:
+            await sleep_unless_set(self._clock, _REDISCOVERY_S, self._has_news)
+            # The changes of one definition, until it is served, come together.
+            await self._clock.sleep(_GATHER_S)
+            self._has_news.clear()
+            if added := await self._discover(tasks):
+                self._listen_to(added)
+                # Owners of kinds that were not known may have been looked for.
+                for resource, meta in self._graph:
+                    self._consider(resource, meta)
+
+    async def _discover(self, tasks: asyncio.TaskGroup) -> Sequence[Informer[Any]]:
+        """Watch the objects of the kinds that are served now. Returns the new informers."""
+        update = self._graph.update(await self._discovered())
+        for informer in update.removed:
+            if (runner := self._runners.pop(informer, None)) is not None:
+                runner.cancel()
+        for informer in update.added:
+            if self._graph.is_own(informer):
+                self._runners[informer] = tasks.create_task(informer.run())
+        return update.added
+
+    def _listen_to(self, informers: Iterable[Informer[Any]]) -> None:
+        for informer in informers:
+            informer.add_handler(forward(informer.resource, self._changed))
+
+    async def _discovered(self) -> Discovered:
         backoff = Backoff(first_s=0.2, limit_s=10.0)
         while True:
             try:
-                return Graph(self._shared, await discover(self._client))
+                return await discover(self._client)
             except (StatusError, UnreachableError) as error:
                 pause_s = backoff.next_s()
                 log.warning("discovery failed", error=error, retry_s=round(pause_s, 1))
@@ -103,6 +136,8 @@ class GarbageCollector:
     def _changed(
         self, resource: Resource[Any], before: ObjectMeta | None, after: ObjectMeta | None
     ) -> None:
+        if resource.group == _DEFINITIONS:
+            self._has_news.set()
         if before is not None and after is not None and before.uid != after.uid:
             self._removed(resource, before)
             before = None

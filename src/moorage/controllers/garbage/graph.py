@@ -6,7 +6,7 @@ in informers of metadata only. Events are left out, as nothing owns them and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,9 @@ from moorage.controllers.informers import OWNER, Informers
 
 _IGNORED = frozenset({("", "events"), ("events.k8s.io", "events")})
 _MOVED_GROUPS = {group: home for (group, _), (home, _) in SECOND_HOMES.items()}
+
+Place = tuple[str, str]
+"""A group, with the plural or the kind of a resource in it."""
 
 Changed = Callable[[Resource[Any], ObjectMeta | None, ObjectMeta | None], None]
 """Handler called with the resource, and an object's metadata before and after."""
@@ -37,39 +40,67 @@ class Coordinates:
         return cls(resource, meta.namespace, meta.name, meta.uid)
 
 
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What another discovery changed."""
+
+    added: Sequence[Informer[Any]]
+    removed: Sequence[Informer[Any]]
+
+
 class Graph:
     """The objects that may own others or be owned."""
 
-    def __init__(self, shared: Informers, discovered: Discovered) -> None:
-        by_resource = {_place(informer.resource): informer for informer in shared}
-        self._informers: dict[tuple[str, str], Informer[Any]] = {}
-        self.own: list[Informer[Any]] = []
-        """Metadata informers created here; the garbage collector runs them."""
-        self._by_kind: dict[tuple[str, str], Resource[Any]] = {}
+    def __init__(self, shared: Informers) -> None:
+        self._shared = shared
+        self._by_resource = {_place(informer.resource): informer for informer in shared}
+        self._informers: dict[Place, Informer[Any]] = {}
+        self._by_kind: dict[Place, Resource[Any]] = {}
+
+    def update(self, discovered: Discovered) -> Update:
+        """Take up the kinds that are served now, and drop those that are not any more.
+
+        What could not be discovered stays. Returns the informers to start and to stop.
+        """
+        unreadable = {version for version, _ in discovered.failures}
+        kept = {
+            place: informer
+            for place, informer in self._informers.items()
+            if informer.resource.api_version in unreadable
+        }
+        by_kind = {
+            key: resource
+            for key, resource in self._by_kind.items()
+            if resource.api_version in unreadable
+        }
+        added: list[Informer[Any]] = []
         for resource in discovered.with_verbs("delete", "list", "watch"):
             place = _place(resource)
-            self._by_kind[resource.group, resource.kind] = resource
+            by_kind[resource.group, resource.kind] = resource
             if place in _IGNORED:
                 continue
-            informer = by_resource.get(place)
-            if informer is None:
-                informer = shared.make(resource)
-                self.own.append(informer)
-            self._informers[place] = informer
+            known = self._informers.get(place)
+            if known is not None and known.resource.kind == resource.kind:
+                kept[place] = known
+                continue
+            kept[place] = self._by_resource.get(place) or self._shared.make(resource)
+            added.append(kept[place])
+        removed = [
+            informer
+            for place, informer in self._informers.items()
+            if kept.get(place) is not informer
+        ]
+        self._informers, self._by_kind = kept, by_kind
+        return Update(added, removed)
+
+    def is_own(self, informer: Informer[Any]) -> bool:
+        """Return whether an informer was made here, so that the garbage collector runs it."""
+        return self._by_resource.get(_place(informer.resource)) is not informer
 
     def __iter__(self) -> Iterator[tuple[Resource[Any], ObjectMeta]]:
         for informer in self._informers.values():
             for obj in informer:
                 yield informer.resource, meta_of(obj)
-
-    @property
-    def informers(self) -> Iterable[Informer[Any]]:
-        return self._informers.values()
-
-    def on_change(self, changed: Changed) -> None:
-        """Register a handler for every change of any object, objects already known included."""
-        for informer in self._informers.values():
-            informer.add_handler(_forward(informer.resource, changed))
 
     def resource_of(self, reference: OwnerReference) -> Resource[Any] | None:
         """Return the resource served for the reference's group and kind; None if there is none.
@@ -118,12 +149,14 @@ def _place(resource: Resource[Any]) -> tuple[str, str]:
     return resource.group, resource.plural
 
 
-def _forward(resource: Resource[Any], changed: Changed) -> Callable[[Any, Any], None]:
-    def forward(before: Any, after: Any) -> None:
+def forward(resource: Resource[Any], changed: Changed) -> Callable[[Any, Any], None]:
+    """Return a handler for an informer that calls another with the metadata of objects."""
+
+    def forward_change(before: Any, after: Any) -> None:
         changed(
             resource,
             meta_of(before) if before is not None else None,
             meta_of(after) if after is not None else None,
         )
 
-    return forward
+    return forward_change
