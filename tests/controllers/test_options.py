@@ -19,6 +19,7 @@ def test_defaults_are_upstreams() -> None:
         "terminated_pods_kept": 12_500,
         "orphan_pod_quarantine_s": 40.0,
         "replica_set_workers": 5,
+        "replication_controller_workers": 5,
         "deployment_workers": 5,
         "stateful_set_workers": 5,
         "daemon_set_workers": 2,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from moorage.api.errors import ForbiddenError, NotFoundError
-from moorage.client import PatchType
-from moorage.client.resources import REPLICA_SETS
+from moorage.api.workloads import ReplicaSet
+from moorage.client import Informer, PatchType
+from moorage.client.resources import REPLICA_SETS, REPLICATION_CONTROLLERS
 from moorage.client.rest import UnreachableError
+from moorage.controllers.informers import Informers
 from moorage.controllers.objects import PODS
 from moorage.controllers.replicasets import ReplicaSetController
 from tests.controllers.memory import MemoryClient, World
@@ -25,8 +27,12 @@ def world() -> World:
 
 
 @asynccontextmanager
-async def reconciling(world: World) -> AsyncIterator[MemoryClient]:
-    controller = ReplicaSetController(world.client, world.informers, world.recorder, world.clock)
+async def reconciling(
+    world: World, sets: Callable[[Informers], Informer[ReplicaSet]] = lambda all_: all_.replica_sets
+) -> AsyncIterator[MemoryClient]:
+    controller = ReplicaSetController(
+        world.client, world.informers, sets(world.informers), world.recorder, world.clock
+    )
     async with world.running(controller.run(workers=2)) as client:
         yield client
 
@@ -342,3 +348,37 @@ async def test_a_set_deleted_while_it_is_reported_on_is_no_failure(world: World)
         client.put(PODS, pod("a", "web", ownerReferences=owned("web")))
         await world.settled(1)
         assert client.asked("patch", REPLICA_SETS)
+
+
+async def test_replication_controllers_are_reconciled_alike(world: World) -> None:
+    wire = replica_set("web", 2)
+    wire["spec"]["selector"] = wire["spec"]["selector"]["matchLabels"]
+    world.client.put(REPLICATION_CONTROLLERS, wire)
+    world.client.put(PODS, pod("orphan", "web"))
+    async with reconciling(world, lambda all_: all_.replication_controllers) as client:
+        (creation,) = client.asked("create", PODS)
+        (reference,) = creation.body["metadata"]["ownerReferences"]
+        assert (reference["apiVersion"], reference["kind"]) == ("v1", "ReplicationController")
+        adopted = client.find(PODS, "orphan")
+        assert adopted is not None
+        assert [owner["name"] for owner in adopted["metadata"]["ownerReferences"]] == ["web"]
+        await world.settled(1)
+        (event,) = client.events
+        assert event[:3] == ("web", "Normal", "SuccessfulCreate")
+        wire = client.find(REPLICATION_CONTROLLERS, "web") or {}
+        assert wire["status"]["replicas"] == 2
+        assert "terminatingReplicas" not in wire["status"]
+        wire["spec"]["replicas"] = 0
+        client.put(REPLICATION_CONTROLLERS, wire)
+        await world.settled(1)
+        deleted = [request.key for request in client.asked("delete", PODS)]
+        assert sorted(deleted) == ["default/orphan", "default/web-00001"]
+
+
+async def test_a_replication_controller_without_a_selector_adopts_nothing(world: World) -> None:
+    wire = replica_set("web", 0)
+    del wire["spec"]["selector"]
+    world.client.put(REPLICATION_CONTROLLERS, wire)
+    world.client.put(PODS, pod("orphan", "web"))
+    async with reconciling(world, lambda all_: all_.replication_controllers) as client:
+        assert client.asked("patch", PODS) == []

@@ -5,6 +5,9 @@ Source: apps/v1.
 
 from __future__ import annotations
 
+import msgspec
+from msgspec.structs import force_setattr
+
 from moorage.api.meta import Object, ObjectMeta, Raw
 
 
@@ -85,6 +88,15 @@ class ReplicaSet(Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ReplicaSetSpec = ReplicaSetSpec()
     status: ReplicaSetStatus = ReplicaSetStatus()
+
+
+class ReplicationController(ReplicaSet, frozen=True):
+    """A ReplicationController, decoded as the ReplicaSet that it amounts to."""
+
+    def __post_init__(self) -> None:
+        labels = self.spec.selector
+        selector = None if labels is None else {"matchLabels": labels}
+        force_setattr(self, "spec", msgspec.structs.replace(self.spec, selector=selector))
 
 
 class RollingUpdateStatefulSet(Object, frozen=True):

@@ -24,6 +24,7 @@ from moorage.api.workloads import (
     DaemonSet,
     Deployment,
     ReplicaSet,
+    ReplicationController,
     StatefulSet,
 )
 
@@ -84,6 +85,9 @@ ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints", Endpoints)
 EVENTS = Resource("", "v1", "events", "Event", Event)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", Deployment)
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", ReplicaSet)
+REPLICATION_CONTROLLERS: Resource[ReplicaSet] = Resource(
+    "", "v1", "replicationcontrollers", "ReplicationController", ReplicationController
+)
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", StatefulSet)
 DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet", DaemonSet)
 CONTROLLER_REVISIONS = Resource(

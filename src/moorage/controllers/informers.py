@@ -20,6 +20,7 @@ from moorage.client.resources import (
     NAMESPACES,
     POD_DISRUPTION_BUDGETS,
     REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     RESOURCE_QUOTAS,
     RUNTIME_CLASSES,
     SERVICES,
@@ -67,6 +68,7 @@ class Informers:
         self.nodes = self.make(NODES)
         self.namespaces = self.make(NAMESPACES)
         self.replica_sets = self.make(REPLICA_SETS, {NAMESPACE: _namespace})
+        self.replication_controllers = self.make(REPLICATION_CONTROLLERS, {NAMESPACE: _namespace})
         self.deployments = self.make(DEPLOYMENTS, {NAMESPACE: _namespace})
         self.stateful_sets = self.make(STATEFUL_SETS, {NAMESPACE: _namespace})
         self.daemon_sets = self.make(DAEMON_SETS, {NAMESPACE: _namespace})
@@ -100,6 +102,7 @@ class Informers:
                 self.nodes,
                 self.namespaces,
                 self.replica_sets,
+                self.replication_controllers,
                 self.deployments,
                 self.stateful_sets,
                 self.daemon_sets,

@@ -22,6 +22,7 @@ class ControllerOptions:
     terminated_pods_kept: int = 12_500
     orphan_pod_quarantine_s: float = 40.0
     replica_set_workers: int = 5
+    replication_controller_workers: int = 5
     deployment_workers: int = 5
     stateful_set_workers: int = 5
     daemon_set_workers: int = 2

@@ -37,6 +37,7 @@ from moorage.controllers.nodes.lifecycle import COMPONENT as NODE_COMPONENT
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.pod_garbage import PodGarbageCollector
 from moorage.controllers.replicasets.controller import COMPONENT as REPLICA_SET_COMPONENT
+from moorage.controllers.replicasets.controller import REPLICATION_COMPONENT
 from moorage.controllers.resourcequotas import ResourceQuotaController
 from moorage.controllers.role_aggregation import RoleAggregationController
 from moorage.controllers.statefulsets.controller import COMPONENT as STATEFUL_SET_COMPONENT
@@ -56,7 +57,14 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         return recorders[-1]
 
     replica_sets = replicasets.ReplicaSetController(
-        client, informers, recorder(REPLICA_SET_COMPONENT), clock
+        client, informers, informers.replica_sets, recorder(REPLICA_SET_COMPONENT), clock
+    )
+    replication = replicasets.ReplicaSetController(
+        client,
+        informers,
+        informers.replication_controllers,
+        recorder(REPLICATION_COMPONENT),
+        clock,
     )
     deployment = deployments.DeploymentController(
         client, informers, recorder(DEPLOYMENT_COMPONENT), clock
@@ -88,6 +96,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     )
     loops = [
         replica_sets.run(workers=options.replica_set_workers),
+        replication.run(workers=options.replication_controller_workers),
         deployment.run(workers=options.deployment_workers),
         stateful_sets.run(workers=options.stateful_set_workers),
         daemon_sets.run(workers=options.daemon_set_workers),

@@ -1,4 +1,4 @@
-"""ReplicaSet controller: keeps each set at its number of pods.
+"""ReplicaSet controller: keeps each set at its number of pods; ReplicationControllers too.
 
 A reconcile adopts the set's pods, creates or deletes the difference, and updates the status. It
 waits until its informers have shown its own earlier requests (`Expectations`).
@@ -13,7 +13,7 @@ from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.labels import from_object
 from moorage.api.workloads import ReplicaSet, ReplicaSetStatus
-from moorage.client import Client, EventRecorder, WorkQueue
+from moorage.client import Client, EventRecorder, Informer, WorkQueue
 from moorage.client.informer import object_key
 from moorage.client.resources import REPLICA_SETS
 from moorage.controllers.deletion_ranking import pods_to_delete
@@ -29,24 +29,34 @@ from moorage.controllers.pods import is_active, is_terminating, next_available_s
 from moorage.controllers.replicasets.status import observed_status
 
 COMPONENT = "replicaset-controller"
+REPLICATION_COMPONENT = "replication-controller"
 
 _BURST = 500
 
 
 class ReplicaSetController:
-    """Watches ReplicaSets and pods, creates and deletes pods."""
+    """Watches the sets of one resource and pods, creates and deletes pods.
+
+    `sets` are ReplicaSets or ReplicationControllers, which are decoded alike.
+    """
 
     def __init__(
-        self, client: Client, informers: Informers, recorder: EventRecorder, clock: Clock
+        self,
+        client: Client,
+        informers: Informers,
+        sets: Informer[ReplicaSet],
+        recorder: EventRecorder,
+        clock: Clock,
     ) -> None:
         self._client = client
-        self._sets = informers.replica_sets
+        self._sets = sets
+        self._resource = sets.resource
         self._pods = informers.pods
         self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue("replicasets", clock=clock)
+        self._queue: WorkQueue[str] = WorkQueue(sets.resource.plural, clock=clock)
         self._expectations = Expectations(clock)
-        self._claimer = Claimer(client, REPLICA_SETS, PODS)
-        self._requests = PodRequests(client, recorder, REPLICA_SETS)
+        self._claimer = Claimer(client, self._resource, PODS)
+        self._requests = PodRequests(client, recorder, self._resource)
         self._batches = PodBatches(self._expectations)
         self._sets.add_handler(self._set_changed)
         self._pods.add_handler(PodOwners(self._sets, self._expectations, self._queue).pod_changed)
@@ -77,7 +87,10 @@ class ReplicaSetController:
             meta, from_object(replica_set.spec.selector), filter(is_active, candidates)
         )
         active = await self._claimer.claim(meta, claims)
-        terminating = sum(map(is_terminating, self._pods.by_index(OWNER, meta.uid)))
+        terminating: int | None = None
+        if self._resource is REPLICA_SETS:
+            # Only their status says it.
+            terminating = sum(map(is_terminating, self._pods.by_index(OWNER, meta.uid)))
         failure: Failure | None = None
         if may_manage and meta.deletion_timestamp is None:
             failure = await self._manage(key, replica_set, active)
@@ -106,7 +119,7 @@ class ReplicaSetController:
 
     async def _create(self, key: str, replica_set: ReplicaSet, count: int) -> Failure | None:
         self._expectations.expect_creations(key, count)
-        body = pod_of(REPLICA_SETS, replica_set.metadata, replica_set.spec.template)
+        body = pod_of(self._resource, replica_set.metadata, replica_set.spec.template)
         create = partial(self._requests.create, replica_set, body)
         _, failure = await self._batches.create(key, [create] * count)
         return failure
@@ -141,7 +154,7 @@ class ReplicaSetController:
         patch["status"]["replicas"] = status.replicas
         try:
             await self._client.patch(
-                REPLICA_SETS, meta.name, patch, meta.namespace, subresource="status"
+                self._resource, meta.name, patch, meta.namespace, subresource="status"
             )
         except NotFoundError:
             return  # It was deleted meanwhile: there is nothing to report on.

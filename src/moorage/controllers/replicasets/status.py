@@ -17,7 +17,7 @@ REPLICA_FAILURE = "ReplicaFailure"
 def observed_status(
     replica_set: ReplicaSet,
     active: Sequence[Pod],
-    terminating: int,
+    terminating: int | None,
     failure: str | None,
     now: datetime,
 ) -> ReplicaSetStatus:
