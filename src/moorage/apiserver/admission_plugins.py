@@ -15,6 +15,7 @@ from moorage.admission.host_ports import HostPortAdmission
 from moorage.admission.limit_ranger import LimitRanger
 from moorage.admission.namespaces import NamespaceLifecycle
 from moorage.admission.node_restriction import NodeRestriction
+from moorage.admission.pod_security import PodSecurity
 from moorage.admission.policies import ValidatingPolicies
 from moorage.admission.policies.sources import CachedParams, CachedPolicies
 from moorage.admission.priority import PriorityAdmission
@@ -85,6 +86,7 @@ class AdmissionPlugins:
             ServiceAccountAdmission(readers.accounts.get),
             NodeRestriction(readers.find_pod, readers.nodes.get, self.authorizer.is_allowed),
             TaintNewNodes(),
+            PodSecurity(readers.find_namespace, readers.stored_pods, self.clock),
             PriorityAdmission(readers.priorities.get, readers.priorities.all),
             DefaultTolerationSeconds(),
             RuntimeClassAdmission(readers.classes.get, is_enabled=self.has_runtime_classes),

@@ -81,6 +81,9 @@ class Readers:
     def find_pod(self, name: str, namespace: str) -> Pod | None:
         return self._pods.get(name, namespace)
 
+    def stored_pods(self, namespace: str) -> list[Stored]:
+        return self.scan(POD, namespace)
+
     def pods_of_node(self, node_name: str, namespace: str) -> Iterable[Pod]:
         for item in self._cache.scan(POD.prefix(namespace)):
             if item.fields[_NODE_NAME_FIELD] == node_name:

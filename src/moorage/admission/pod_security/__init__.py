@@ -1,0 +1,12 @@
+"""Pod Security Standards: what pods may ask for in a namespace.
+
+    plugin.py ──▶ policy.py     the levels that a namespace's labels set
+              ├─▶ standards.py  which checks a level has in a version
+              └─▶ checks.py     the checks
+
+Source: KEP-2579, API docs "Pod Security Standards".
+"""
+
+from moorage.admission.pod_security.plugin import PodSecurity
+
+__all__ = ["PodSecurity"]

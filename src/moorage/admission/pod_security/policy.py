@@ -1,0 +1,101 @@
+"""Policies: the levels and versions that the labels of a namespace set.
+
+Source: `pod-security-admission/api` of Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from moorage.api.errors import FieldError
+
+PREFIX = "pod-security.kubernetes.io/"
+PRIVILEGED, BASELINE, RESTRICTED = "privileged", "baseline", "restricted"
+LEVELS = (PRIVILEGED, BASELINE, RESTRICTED)
+"""From the least to the most strict."""
+
+LATEST = 10**6
+"""The version `latest`, beyond that of any check."""
+
+_VERSION = re.compile(r"v1\.(0|[1-9][0-9]{0,5})")
+_MODES = ("enforce", "audit", "warn")
+
+
+@dataclass(frozen=True, slots=True)
+class Standard:
+    """A level in a minor version of Kubernetes 1."""
+
+    level: str = PRIVILEGED
+    version: int = LATEST
+
+    def __str__(self) -> str:
+        return f"{self.level}:{'latest' if self.version == LATEST else f'v1.{self.version}'}"
+
+    @property
+    def strictness(self) -> int:
+        return LEVELS.index(self.level)
+
+    @property
+    def permits_all(self) -> bool:
+        return self.level == PRIVILEGED
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a namespace enforces and warns about. `errors` are those of its labels."""
+
+    enforce: Standard = Standard()
+    warn: Standard = Standard()
+    errors: tuple[FieldError, ...] = field(default=())
+
+    @property
+    def permits_all(self) -> bool:
+        return not self.errors and self.enforce.permits_all and self.warn.permits_all
+
+
+NO_POLICY = Policy()
+
+
+def policy_of(labels: Mapping[str, str]) -> Policy:
+    """Return the policy of a namespace's labels.
+
+    A level that is none is enforced as `restricted` and otherwise ignored. Without one of its own,
+    warnings are about what is enforced.
+    """
+    if not any(label.startswith(PREFIX) for label in labels):
+        return NO_POLICY
+    errors: list[FieldError] = []
+    standards = {mode: _standard(labels, mode, errors) for mode in _MODES}
+    enforce, warn = standards["enforce"], standards["warn"]
+    enforced = labels.get(f"{PREFIX}enforce")
+    if (
+        f"{PREFIX}warn" not in labels
+        and enforced in LEVELS
+        and enforce.strictness > warn.strictness
+    ):
+        has_version = f"{PREFIX}warn-version" in labels
+        warn = replace(enforce, version=warn.version if has_version else enforce.version)
+    return Policy(enforce, warn, tuple(errors))
+
+
+def _standard(labels: Mapping[str, str], mode: str, errors: list[FieldError]) -> Standard:
+    level, version = labels.get(f"{PREFIX}{mode}"), labels.get(f"{PREFIX}{mode}-version")
+    standard = Standard()
+    if level in LEVELS:
+        standard = replace(standard, level=level)
+    elif level is not None:
+        errors.append(_invalid(mode, level, f"must be one of {', '.join(LEVELS)}"))
+        standard = replace(standard, level=RESTRICTED if mode == "enforce" else PRIVILEGED)
+    if version is None or version == "latest":
+        return standard
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        errors.append(_invalid(f"{mode}-version", version, 'must be "latest" or "v1.x"'))
+        return standard
+    return replace(standard, version=int(match[1]))
+
+
+def _invalid(label: str, value: str, detail: str) -> FieldError:
+    return FieldError.invalid(f"metadata.labels[{PREFIX}{label}]", value, detail)
