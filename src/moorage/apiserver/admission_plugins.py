@@ -86,7 +86,7 @@ class AdmissionPlugins:
             ServiceAccountAdmission(readers.accounts.get),
             NodeRestriction(readers.find_pod, readers.nodes.get, self.authorizer.is_allowed),
             TaintNewNodes(),
-            PodSecurity(readers.find_namespace, readers.stored_pods, self.clock),
+            PodSecurity(readers.namespace_labels, readers.stored_pods, self.clock),
             PriorityAdmission(readers.priorities.get, readers.priorities.all),
             DefaultTolerationSeconds(),
             RuntimeClassAdmission(readers.classes.get, is_enabled=self.has_runtime_classes),

@@ -78,6 +78,10 @@ class Readers:
     def quotas_of(self, namespace: str) -> list[ResourceQuota]:
         return list(self._quotas.all(namespace))
 
+    def namespace_labels(self, name: str) -> dict[str, str]:
+        namespace = self.namespaces.get(name)
+        return {} if namespace is None else namespace.metadata.labels
+
     def find_pod(self, name: str, namespace: str) -> Pod | None:
         return self._pods.get(name, namespace)
 

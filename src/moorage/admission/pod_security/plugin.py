@@ -7,7 +7,7 @@ apiserver plugin PodSecurity, `pod-security-admission/admission` of Kubernetes 1
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from moorage.admission.chain import CREATE, UPDATE, Scope
 from moorage.admission.pod_security.policy import Policy, Standard, policy_of
@@ -40,7 +40,7 @@ _PODS_A_TURN = 50
 class PodSecurity:
     """Checks pods, workloads and namespaces.
 
-    `namespace` returns a Namespace by its name, `pods` the pods of one.
+    `labels` returns those of a namespace, `pods` its pods.
     """
 
     name = "PodSecurity"
@@ -51,11 +51,11 @@ class PodSecurity:
 
     def __init__(
         self,
-        namespace: Callable[[str], Obj | None],
+        labels: Callable[[str], Mapping[str, str]],
         pods: Callable[[str], Sequence[Stored]],
         clock: Clock,
     ) -> None:
-        self._namespace = namespace
+        self._labels = labels
         self._pods = pods
         self._clock = clock
 
@@ -67,7 +67,7 @@ class PodSecurity:
         resource = attributes.kind.resource
         if resource == _NAMESPACES:
             return self._check_namespace(attributes)
-        policy = policy_of(_labels(self._namespace(attributes.namespace)))
+        policy = policy_of(self._labels(attributes.namespace))
         if policy.permits_all:
             return None
         if resource == _PODS:
@@ -193,6 +193,6 @@ def _about(names: Sequence[str], reasons: str) -> str:
     return f"{min(names)}{others}: {reasons}"
 
 
-def _labels(namespace: Obj | None) -> dict[str, str]:
-    labels: dict[str, str] = (namespace or {}).get("metadata", {}).get("labels") or {}
+def _labels(namespace: Obj | None) -> Mapping[str, str]:
+    labels: Mapping[str, str] = (namespace or {}).get("metadata", {}).get("labels") or {}
     return labels
