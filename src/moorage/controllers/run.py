@@ -27,7 +27,8 @@ from moorage.controllers.daemonsets.controller import COMPONENT as DAEMON_SET_CO
 from moorage.controllers.deployments.controller import COMPONENT as DEPLOYMENT_COMPONENT
 from moorage.controllers.disruption import DisruptionController, StaleDisruptionController
 from moorage.controllers.disruption.controller import COMPONENT as DISRUPTION_COMPONENT
-from moorage.controllers.endpoints import EndpointsController
+from moorage.controllers.endpoints import EndpointsController, EndpointSliceMirroring
+from moorage.controllers.endpoints.mirroring import COMPONENT as MIRRORING_COMPONENT
 from moorage.controllers.garbage.collector import COMPONENT as GARBAGE_COMPONENT
 from moorage.controllers.informers import Informers
 from moorage.controllers.jobs.controller import COMPONENT as JOB_COMPONENT
@@ -79,6 +80,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     cron_job = cronjobs.CronJobController(client, informers, recorder(CRON_JOB_COMPONENT), clock)
     disruption = DisruptionController(client, informers, recorder(DISRUPTION_COMPONENT), clock)
     namespaces = NamespaceController(client, informers, clock)
+    mirroring = EndpointSliceMirroring(client, informers, recorder(MIRRORING_COMPONENT), clock)
     quotas = ResourceQuotaController(client, informers, clock)
 
     def removed(resource: Resource[Any], namespace: str) -> None:
@@ -116,6 +118,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         evictions.run(),
         PodGarbageCollector(client, informers, options, clock).run(),
         EndpointsController(client, informers, clock).run(),
+        mirroring.run(),
         RoleAggregationController(client, informers, clock).run(),
         informers.run(),
         *(recorder.run() for recorder in recorders),
