@@ -11,5 +11,6 @@ def test_with_the_gate_off_the_class_of_a_pod_is_dropped(tmp_path: Path) -> None
     skip_without_kubectl()
     gates = {"RuntimeClass": False}
     with running(tmp_path / "data", has_node=False, gates=gates) as cluster:
+        cluster.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=30s")
         cluster.apply(pod("plain", runtime_class="no-such-class"))
         assert "runtimeClassName" not in cluster.get("pod", "plain")["spec"]

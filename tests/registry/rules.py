@@ -48,6 +48,12 @@ _WEBHOOKS = {
 }
 _MATCH = {"resourceRules": [_ADMISSION_RULE]}
 
+_INGRESS_PATH = {
+    "path": "/a",
+    "pathType": "Prefix",
+    "backend": {"service": {"name": "s", "port": {"number": 80}}},
+}
+
 BASES: dict[str, Obj] = {
     "Pod": {"metadata": {"name": "p"}, "spec": _TEMPLATE["spec"]},
     "RuntimeClass": {"metadata": {"name": "r"}, "handler": "h"},
@@ -154,6 +160,25 @@ BASES: dict[str, Obj] = {
     "PodDisruptionBudget": {
         "metadata": {"name": "d"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": _LABELS}},
+    },
+    "Ingress": {
+        "metadata": {"name": "i"},
+        "spec": {
+            "rules": [{"host": "a.example.com", "http": {"paths": [_INGRESS_PATH]}}],
+            "tls": [{"hosts": ["a.example.com"], "secretName": "s"}],
+        },
+    },
+    "IngressClass": {
+        "metadata": {"name": "i"},
+        "spec": {"controller": "example.com/proxy", "parameters": {"kind": "K", "name": "n"}},
+    },
+    "NetworkPolicy": {
+        "metadata": {"name": "n"},
+        "spec": {
+            "podSelector": {"matchLabels": _LABELS},
+            "ingress": [{"from": [{"podSelector": {}}], "ports": [{"port": 80}]}],
+            "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]}],
+        },
     },
     "ControllerRevision": {"metadata": {"name": "d"}, "data": {"spec": {}}, "revision": 1},
     "PodTemplate": {"metadata": {"name": "d"}, "template": _TEMPLATE},

@@ -17,6 +17,7 @@ ANNOTATIONS_MAX_BYTES = 256 * 1024
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_1035_LABEL = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_WILDCARD_SUBDOMAIN = rf"\*\.{_SUBDOMAIN}"
 _SEARCH_LABEL = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SEARCH_DOMAIN = rf"{_SEARCH_LABEL}(\.{_SEARCH_LABEL})*"
 _QUALIFIED_PART = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
@@ -27,6 +28,7 @@ _PORT_NAME_CHARS = "[-a-z0-9]+"
 _label_re = re.compile(_LABEL)
 _dns_1035_label_re = re.compile(_DNS_1035_LABEL)
 _subdomain_re = re.compile(_SUBDOMAIN)
+_wildcard_subdomain_re = re.compile(_WILDCARD_SUBDOMAIN)
 _search_domain_re = re.compile(_SEARCH_DOMAIN)
 _qualified_re = re.compile(_QUALIFIED_PART)
 _label_value_re = re.compile(_LABEL_VALUE)
@@ -46,6 +48,11 @@ _SUBDOMAIN_MESSAGE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
     "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
     rf"for validation is '{_LABEL}(\.{_LABEL})*')"
+)
+_WILDCARD_SUBDOMAIN_MESSAGE = (
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which "
+    "must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric "
+    f"character (e.g. '*.example.com', regex used for validation is '{_WILDCARD_SUBDOMAIN}')"
 )
 _SEARCH_DOMAIN_MESSAGE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' "
@@ -107,6 +114,14 @@ def dns_subdomain_errors(value: str) -> list[str]:
     errors = [] if len(value) <= SUBDOMAIN_MAX else [_too_long(SUBDOMAIN_MAX)]
     if not _subdomain_re.fullmatch(value):
         errors.append(_SUBDOMAIN_MESSAGE)
+    return errors
+
+
+def wildcard_subdomain_errors(value: str) -> list[str]:
+    """Validate a wildcard host, `*.` and a subdomain (RFC 1034 section 4.3.3)."""
+    errors = [] if len(value) <= SUBDOMAIN_MAX else [_too_long(SUBDOMAIN_MAX)]
+    if not _wildcard_subdomain_re.fullmatch(value):
+        errors.append(_WILDCARD_SUBDOMAIN_MESSAGE)
     return errors
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from moorage.admission.chain import AdmissionChain, Plugin
+from moorage.admission.default_ingress_class import DefaultIngressClass
 from moorage.admission.default_tolerations import DefaultTolerationSeconds
 from moorage.admission.host_ports import HostPortAdmission
 from moorage.admission.limit_ranger import LimitRanger
@@ -90,6 +91,7 @@ class AdmissionPlugins:
             PriorityAdmission(readers.priorities.get, readers.priorities.all),
             DefaultTolerationSeconds(),
             RuntimeClassAdmission(readers.classes.get, is_enabled=self.has_runtime_classes),
+            DefaultIngressClass(readers.ingress_classes.all),
             MutatingWebhooks(webhooks, dispatch, self.codec, self.worker),
         ]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from moorage.api.configuration import ServiceAccount
 from moorage.api.errors import NotFoundError
+from moorage.api.ingress_classes import IngressClass
 from moorage.api.namespaces import Namespace
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
@@ -17,6 +18,7 @@ from moorage.api.services import Service
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
+from moorage.registry.kinds.ingressclass import INGRESS_CLASS
 from moorage.registry.kinds.limitrange import LIMIT_RANGE
 from moorage.registry.kinds.namespace import NAMESPACE
 from moorage.registry.kinds.node import NODE
@@ -47,6 +49,7 @@ class Readers:
         self.nodes = TypedReader(cache, NODE, Node)
         self.classes = TypedReader(cache, RUNTIME_CLASS, RuntimeClass)
         self.priorities = TypedReader(cache, PRIORITY_CLASS, PriorityClass)
+        self.ingress_classes = TypedReader(cache, INGRESS_CLASS, IngressClass)
         self.limit_ranges = TypedReader(cache, LIMIT_RANGE, LimitRange)
         self._quotas = TypedReader(cache, RESOURCE_QUOTA, ResourceQuota)
         self.roles = TypedReader(cache, ROLE, Role)

@@ -1,8 +1,15 @@
-"""Ingresses. Source: networking validation of Kubernetes 1.37."""
+"""Ingresses. Source: networking validation and strategy of Kubernetes 1.37."""
 
 from __future__ import annotations
 
 from moorage.registry.kind import Kind, PartRules, Served, Strategy, get_spec, status_subresource
+from moorage.registry.kinds.ingress.columns import PRINTER
+from moorage.registry.kinds.ingress.status import validate_ingress_status
+from moorage.registry.kinds.ingress.validation import (
+    validate_ingress,
+    validate_ingress_update,
+    warn_about_ingress,
+)
 from moorage.registry.preparation import drop_status, keep_spec, keep_status
 
 _TYPES = "io.k8s.api.networking.v1"
@@ -15,8 +22,12 @@ INGRESS = Kind(
     strategy=Strategy(
         prepare_create=drop_status,
         prepare_update=keep_status,
-        parts={"status": PartRules(prepare=keep_spec)},
+        validate=validate_ingress,
+        validate_update=validate_ingress_update,
+        warn=warn_about_ingress,
+        parts={"status": PartRules(prepare=keep_spec, validate=validate_ingress_status)},
         spec_of=get_spec,
     ),
+    printer=PRINTER,
     subresources=status_subresource(),
 )
