@@ -132,8 +132,10 @@ bench: venv ## print every figure of docs/figures.md
 	$(BIN)/python -m bench.cluster
 	$(BIN)/python -m bench.podstart
 
+# Extras stay in the lock: without them pip looks for the newest version of what an extra names, and
+# refuses it, since only the pinned one has a hash.
 PIN := $(VENV)-lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --no-emit-index-url \
-  --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --strip-extras
+  --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --no-strip-extras
 GROUP = $(PYTHON) -c 'import tomllib; \
   print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["$(1)"], sep="\n")'
 
