@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import multiprocessing
 import os
 import shutil
@@ -14,6 +15,9 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 
 from moorage.cluster import creation, settings
 from moorage.cluster.choices import Choices
@@ -71,6 +75,24 @@ def test_a_host_that_moved_to_another_network_has_its_new_address(
 def test_a_start_without_a_node_is_not_remembered(layout: Layout) -> None:
     open_cluster(layout, Choices(node_name="n1", has_node=False))
     assert open_cluster(layout, Choices()).has_node
+
+
+def test_parts_left_to_others_have_kubeconfigs_and_come_back_at_the_next_start(
+    layout: Layout,
+) -> None:
+    chosen = Choices(node_name="n1", has_node=False, without=("scheduler",))
+    made = open_cluster(layout, chosen)
+    assert made.without == ("scheduler",)
+    for part, user in (("scheduler", "system:kube-scheduler"), ("node", "system:node:n1")):
+        document = yaml.safe_load(layout.part_kubeconfig(part).read_text())
+        assert document["users"][0]["name"] == f"moorage-{part}"
+        encoded = document["users"][0]["user"]["client-certificate-data"]
+        certificate = x509.load_pem_x509_certificate(base64.b64decode(encoded))
+        (name,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        assert name.value == user
+        assert layout.part_kubeconfig(part).stat().st_mode & 0o077 == 0
+    assert not layout.part_kubeconfig("controllers").exists()
+    assert open_cluster(layout, Choices()).without == ()
 
 
 def test_limits_of_pods_are_chosen_at_a_start_and_kept(layout: Layout) -> None:
@@ -369,7 +391,8 @@ def test_every_choice_is_a_setting(layout: Layout, monkeypatch: pytest.MonkeyPat
         "name": "two", "node_name": "n2", "api_port": 6500, "node_port": 10300,
         # The smallest network.
         "pod_network": "10.9.0.0/28", "service_network": "10.8.0.0/16",
-        "cri": OTHER, "has_node": True, "filters_by_handler": False, "log_level": "debug",
+        "cri": OTHER, "has_node": True, "without": ("scheduler",),
+        "filters_by_handler": False, "log_level": "debug",
         "seccomp_default": True, "pod_pids_limit": 7, "image_limit_bytes": 5,
         "image_verification": "AlwaysVerify", "image_allowlist": ("a/*",),
         "gates": {"RuntimeClass": False}, "registry_mirrors": {"docker.io": "https://m.example"},

@@ -21,6 +21,7 @@ class Choices:
     service_network: str | None = None
     cri: str | None = None
     has_node: bool | None = None
+    without: tuple[str, ...] | None = None
     filters_by_handler: bool | None = None
     log_level: str | None = None
     seccomp_default: bool | None = None

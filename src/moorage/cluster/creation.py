@@ -19,6 +19,7 @@ from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import (
     DEFAULT_API_PORT,
     DEFAULT_NODE_PORT,
+    NODE,
     Settings,
     SettingsError,
     free_port,
@@ -73,6 +74,8 @@ def open_cluster(
             accept_loss(layout.store_mark)
             layout.node_store.unlink(missing_ok=True)
         write(layout.kubeconfig, access(layout, settings))
+        for part in (*settings.without, *(() if settings.has_node else (NODE,))):
+            write(layout.part_kubeconfig(part), access(layout, settings, part))
         if settings.has_node:
             note_engine(layout, settings.cri)
     return settings
@@ -112,11 +115,11 @@ def _present(layout: Layout, choices: Choices) -> Settings | None:
     return settings
 
 
-def access(layout: Layout, settings: Settings) -> Access:
-    """Return the API's URL and the administrator's certificate."""
+def access(layout: Layout, settings: Settings, identity: str = "admin") -> Access:
+    """Return the API's URL and the certificate of the administrator or of a part."""
     credentials = Credentials(layout)
     authority = credentials.authority.certificate
-    return Access(settings.name, settings.server, authority, credentials.admin)
+    return Access(settings.name, settings.server, authority, credentials.named(identity), identity)
 
 
 def _decide_exclusively(
@@ -194,9 +197,10 @@ def _changed_settings(present: Settings, choices: Choices) -> Settings:
                 f"{getattr(present, name)}, which cannot become {changes[name]}; "
                 "use another directory with --data-dir"
             )
-    # `--no-node` has to be given at each start: it is no property of the cluster. The host may have
-    # another address since the last start.
-    return msgspec.structs.replace(present, **{"has_node": True} | changes, node_ip=host_ip())
+    # `--no-node` and `--without` are given at each start: they are no property of the cluster. The
+    # host may have another address since the last start.
+    present_parts = {"has_node": True, "without": ()}
+    return msgspec.structs.replace(present, **present_parts | changes, node_ip=host_ip())
 
 
 def _network(text: str) -> ipaddress.IPv4Network:

@@ -26,14 +26,14 @@ class Credentials:
 
     def __init__(self, layout: Layout) -> None:
         self._directory = layout.pki
-        self.authority = self._pair("ca")
-        self.api_server = self._pair("apiserver")
-        self.admin = self._pair("admin")
-        self.controllers = self._pair("controllers")
-        self.scheduler = self._pair("scheduler")
-        self.node = self._pair("node")
-        self.node_server = self._pair("node-server")
-        self.node_client = self._pair("apiserver-node-client")
+        self.authority = self.named("ca")
+        self.api_server = self.named("apiserver")
+        self.admin = self.named("admin")
+        self.controllers = self.named("controllers")
+        self.scheduler = self.named("scheduler")
+        self.node = self.named("node")
+        self.node_server = self.named("node-server")
+        self.node_client = self.named("apiserver-node-client")
         """The API server's client certificate for node agents."""
 
     @property
@@ -41,5 +41,6 @@ class Credentials:
         """The key that signs service account tokens."""
         return self._directory / "service-accounts.key"
 
-    def _pair(self, name: str) -> Pair:
+    def named(self, name: str) -> Pair:
+        """Return the pair of an identity: `admin`, or a part that is a client of the API."""
         return Pair.named(self._directory, name)

@@ -28,11 +28,12 @@ class Access:
     server: str
     authority: Path
     identity: Pair
+    user: str = "admin"
 
 
 def document(access: Access) -> dict[str, Any]:
     """Return a kubeconfig with one context, certificates embedded."""
-    user = f"{access.name}-admin"
+    user = f"{access.name}-{access.user}"
     return {
         "apiVersion": "v1",
         "kind": "Config",

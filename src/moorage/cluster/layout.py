@@ -28,6 +28,10 @@ class Layout:
         """The administrator's kubeconfig."""
         return self.root / "kubeconfig"
 
+    def part_kubeconfig(self, part: str) -> Path:
+        """Return the kubeconfig for the program that takes a part's place."""
+        return self.root / f"{part}.kubeconfig"
+
     @property
     def pki(self) -> Path:
         """Certificates and keys."""

@@ -23,6 +23,8 @@ DEFAULT_NODE_PORT = 10250
 DEFAULT_IMAGE_LIMIT_BYTES = 128 << 30
 DEFAULT_POD_PIDS_LIMIT = 4096
 """Processes and threads that one pod may have; the kubelet's own default is no limit."""
+SCHEDULER, CONTROLLERS, NODE = "scheduler", "controllers", "node"
+"""Parts that `moor up --without` leaves to other programs."""
 _PORT_TRIES = 50
 _PORT_PATIENCE_S = 5.0
 _PORT_POLL_S = 0.05
@@ -36,7 +38,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A cluster's settings. Addresses are IPv4.
 
     `cri` is the endpoint of an external engine, empty for our own; `has_node` is false
-    for a control plane alone. `gates` are feature gates that differ from their default.
+    for a control plane alone. `without` names the parts that another program takes the place of:
+    SCHEDULER, CONTROLLERS. `gates` are feature gates that differ from their default.
     `seccomp_default` and `pod_pids_limit` (-1: unlimited) are KubeletConfiguration's
     `seccompDefault` and `podPidsLimit`, `image_verification` and `image_allowlist` its
     `imagePullCredentialsVerificationPolicy` and `preloadedImagesVerificationAllowlist`.
@@ -53,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     service_network: str
     bridge: str
     has_node: bool = True
+    without: tuple[str, ...] = ()
     cri: str = ""
     gates: dict[str, bool] = {}
     filters_by_handler: bool = True

@@ -18,7 +18,7 @@ from moorage.cluster.layout import ENGINE_SOCKET, RUN, SYSTEM_DATA_DIR, Layout
 from moorage.cluster.probes import CriProbe, HttpsProbe
 from moorage.cluster.readiness import notify_ready
 from moorage.cluster.reservations import Reservations
-from moorage.cluster.settings import Settings, SettingsError, load
+from moorage.cluster.settings import CONTROLLERS, SCHEDULER, Settings, SettingsError, load
 from moorage.cluster.supervisor import (
     COMPLETE,
     NOTIFY_VARIABLE,
@@ -64,7 +64,10 @@ def parts_of(layout: Layout, settings: Settings) -> tuple[Part, ...]:
         parts.append(part("engine", "container engine", probe=engine_probe))
     if settings.has_node:
         parts.append(part("node", f"node {settings.node_name}", probe=node_probe, listens_on=agent))
-    return (*parts, part("controllers", "controllers and scheduler"))
+    clients = [name for name in (CONTROLLERS, SCHEDULER) if name not in settings.without]
+    if clients:
+        parts.append(part("controllers", " and ".join(clients)))
+    return tuple(parts)
 
 
 def usage(layout: Layout, settings: Settings, merged_into: str = "") -> str:

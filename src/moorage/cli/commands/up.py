@@ -25,10 +25,11 @@ from moorage.cli.options import (
     socket_path,
 )
 from moorage.cluster import AlreadyRunningError, Choices, Cluster, Settings, kubeconfig
-from moorage.cluster.settings import DEFAULT_POD_PIDS_LIMIT
+from moorage.cluster.settings import CONTROLLERS, DEFAULT_POD_PIDS_LIMIT, NODE, SCHEDULER
 from moorage.cluster.supervise import moor_command, usage
 from moorage.cluster.supervisor import COMPLETE
 
+_OPTIONAL_PARTS = (SCHEDULER, CONTROLLERS, NODE)
 USER_KUBECONFIG = Path.home() / ".kube" / "config"
 
 
@@ -42,6 +43,24 @@ def _gates(texts: tuple[str, ...]) -> dict[str, bool]:
             )
         gates[key] = booleans[value.lower()]
     return gates
+
+
+def _parts(node: bool | None, without: str | None) -> tuple[bool | None, tuple[str, ...] | None]:
+    """Return whether a node is asked for, and the control plane's parts that are left out.
+
+    Raises UsageError for a part that does not exist, and for `--node --without node`.
+    """
+    if without is None:
+        return node, None
+    left_out = [part.strip() for part in without.split(",")]
+    for part in left_out:
+        if part not in _OPTIONAL_PARTS:
+            raise click.UsageError(f"--without {part}: the parts are {', '.join(_OPTIONAL_PARTS)}")
+    if NODE in left_out:
+        if node:
+            raise click.UsageError("--node and --without node exclude each other")
+        node = False
+    return node, tuple(part for part in (SCHEDULER, CONTROLLERS) if part in left_out)
 
 
 def _allowlist(policy: str | None, patterns: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -71,6 +90,12 @@ def _allowlist(policy: str | None, patterns: tuple[str, ...]) -> tuple[str, ...]
     "node",
     default=None,
     help="Run a node, or the control plane alone, which needs no root.",
+)
+@click.option(
+    "--without",
+    metavar="PART[,PART…]",
+    help="Leave parts to other programs: scheduler, controllers, node. Their kubeconfigs are "
+    "DATA_DIR/PART.kubeconfig.",
 )
 @click.option("--cri", metavar="ENDPOINT", help="Use a running engine: unix:///path/to.sock.")
 @click.option("--own-engine", is_flag=True, help="Use the cluster's own engine again, after --cri.")
@@ -139,6 +164,7 @@ def command(
     merge: bool,
     install: bool,
     node: bool | None,
+    without: str | None,
     cri: str | None,
     own_engine: bool,
     mirrors: tuple[str, ...],
@@ -161,11 +187,13 @@ def command(
             raise click.UsageError("--cri and --own-engine exclude each other")
     elif own_engine:
         cri = ""
+    has_node, left_out = _parts(node, without)
     cluster = cluster_of(data_dir)
     cluster.check_directory()
     cluster.choices = Choices(
         cri=cri,
-        has_node=node,
+        has_node=has_node,
+        without=left_out,
         filters_by_handler=by_handler,
         accepts_loss=accepts_loss,
         gates=_gates(gates),

@@ -1,7 +1,7 @@
 """Parts of a cluster, one process each: `python -m moorage.cluster.parts NAME DATA_DIR`.
 
     apiserver     the API and its store
-    controllers   controllers and scheduler
+    controllers   controllers and scheduler, or one of them
     engine        the container engine, unless an external one is used
     node          the node agent
 

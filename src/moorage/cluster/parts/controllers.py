@@ -9,22 +9,30 @@ from moorage.cluster.credentials import Credentials
 from moorage.cluster.layout import Layout
 from moorage.cluster.parts.connection import connected
 from moorage.cluster.readiness import notify_ready
-from moorage.cluster.settings import Settings
+from moorage.cluster.settings import CONTROLLERS, SCHEDULER, Settings
 from moorage.controllers import ControllerOptions, run_controllers
 from moorage.scheduler import SchedulerOptions, run_scheduler
 
 
 async def run(layout: Layout, settings: Settings) -> None:
-    """Run controllers and scheduler until cancelled."""
-    credentials = Credentials(layout)
-    clock = SystemClock()
-    options = ControllerOptions(cluster_ca=credentials.authority.certificate.read_text())
-    scheduling = SchedulerOptions(filters_by_handler=settings.filters_by_handler)
-    async with (
-        connected(settings, credentials, credentials.controllers, "moorage-controllers") as client,
-        connected(settings, credentials, credentials.scheduler, "moorage-scheduler") as other,
-        asyncio.TaskGroup() as tasks,
-    ):
-        tasks.create_task(run_controllers(client, options, clock))
-        tasks.create_task(run_scheduler(other, scheduling, clock))
+    """Run controllers and scheduler, but for those in `settings.without`, until cancelled."""
+    loops = {CONTROLLERS: _controllers, SCHEDULER: _scheduler}
+    async with asyncio.TaskGroup() as tasks:
+        for name, loop in loops.items():
+            if name not in settings.without:
+                tasks.create_task(loop(Credentials(layout), settings))
         notify_ready()
+
+
+async def _controllers(credentials: Credentials, settings: Settings) -> None:
+    options = ControllerOptions(cluster_ca=credentials.authority.certificate.read_text())
+    identity = credentials.controllers
+    async with connected(settings, credentials, identity, "moorage-controllers") as client:
+        await run_controllers(client, options, SystemClock())
+
+
+async def _scheduler(credentials: Credentials, settings: Settings) -> None:
+    options = SchedulerOptions(filters_by_handler=settings.filters_by_handler)
+    identity = credentials.scheduler
+    async with connected(settings, credentials, identity, "moorage-scheduler") as client:
+        await run_scheduler(client, options, SystemClock())
