@@ -10,7 +10,7 @@ from tests.cli.moor import moor
 
 COMMANDS = (
     "up", "down", "status", "logs", "kubeconfig", "explain", "runtimes", "doctor", "image",
-    "engine", "demo", "completion",
+    "engine", "backup", "restore", "demo", "completion",
 )  # fmt: skip
 
 

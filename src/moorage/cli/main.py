@@ -23,6 +23,8 @@ _COMMANDS = {
     "doctor": ("doctor", "Check everything on this machine that pods need."),
     "image": ("image", "List, load, import and remove images of the cluster's engine."),
     "engine": ("engine", "Run the container engine alone, for any kubelet."),
+    "backup": ("backup", "Write a backup of the cluster, running or not, to a file."),
+    "restore": ("restore", "Put a backup in the place of a stopped cluster."),
     "demo": ("demo", "Run the demo on this machine and clean up after it."),
     "completion": ("completion", "Print the completion script of a shell."),
 }

@@ -12,7 +12,7 @@ _DATA_DIR_BYTES = 1024
 # Names that only a cluster's directory has. A start reports which of them is missing.
 _MARKS = frozenset({"cluster.json", "db", "pki", "store.mark", "supervisor.json"})
 # Names that may exist in a cluster's directory before its settings, or on an empty file system.
-_BEFORE_SETTINGS = frozenset({"change.lock", "engine", "images", "logs", "lost+found"})
+_BEFORE_SETTINGS = frozenset({"change.lock", "engine", "images", "logs", "lost+found", "restore"})
 
 
 def check_directory(directory: Path) -> None:

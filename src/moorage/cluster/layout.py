@@ -97,6 +97,16 @@ class Layout:
         """Image archives created on this host."""
         return self.root / "images"
 
+    @property
+    def unpacked(self) -> Path:
+        """A backup while it is being restored."""
+        return self.root / "restore"
+
+    @property
+    def replaced(self) -> Path:
+        """What a restore replaced, in a directory for each."""
+        return self.root / "replaced"
+
     def log(self, part: str) -> Path:
         """Return the path of a part's log."""
         return self.logs / f"{part}.log"

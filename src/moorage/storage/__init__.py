@@ -9,9 +9,10 @@ from moorage.storage.cache import (
     Item,
     WatchCache,
 )
+from moorage.storage.copying import accept_copy, check_copy, copy_database
 from moorage.storage.inspection import Inspection, inspect
 from moorage.storage.loss import check_kept
-from moorage.storage.mark import accept_loss
+from moorage.storage.mark import Recorded, accept_loss
 from moorage.storage.sqlite import SqliteStore
 from moorage.storage.store import (
     Change,
@@ -35,6 +36,7 @@ __all__ = [
     "Item",
     "Page",
     "QueueBudget",
+    "Recorded",
     "RevisionConflictError",
     "SqliteStore",
     "Store",
@@ -42,7 +44,10 @@ __all__ = [
     "WatchCache",
     "Watcher",
     "WatcherOverflowError",
+    "accept_copy",
     "accept_loss",
+    "check_copy",
     "check_kept",
+    "copy_database",
     "inspect",
 ]

@@ -40,8 +40,7 @@ class Mark:
     @classmethod
     def write(cls, path: Path, recorded: Recorded) -> Self:
         """Create a mark durably and open it. Blocks. Raises OSError."""
-        head = _HEAD.format(identity=recorded.identity)
-        write_durably(path, f"{head}{recorded.revision:0{_DIGITS}}\n".encode())
+        write_durably(path, mark_content(recorded))
         return cls.open(path, recorded.identity)
 
     @classmethod
@@ -56,6 +55,12 @@ class Mark:
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+def mark_content(recorded: Recorded) -> bytes:
+    """Return the content of a mark's file."""
+    head = _HEAD.format(identity=recorded.identity)
+    return f"{head}{recorded.revision:0{_DIGITS}}\n".encode()
 
 
 def read_mark(path: Path) -> Recorded | None:
