@@ -27,6 +27,10 @@ def _shown(item: dict[str, Any]) -> str:
     return repr({**kept, **item})
 
 
+def _key(metadata: dict[str, Any]) -> str:
+    return "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+
+
 async def test_what_a_new_cluster_has(tmp_path: Path) -> None:
     table = {"node rules": repr(NODE_RULES), "namespaces": repr(SYSTEM_NAMESPACES)}
     async with serving(tmp_path) as server:
@@ -35,5 +39,5 @@ async def test_what_a_new_cluster_has(tmp_path: Path) -> None:
             managers = {entry["manager"] for item in items
                         for entry in item["metadata"]["managedFields"]}  # fmt: skip
             assert managers == ({"apiserver"} if items else set()), name
-            table |= {f"{name} {item['metadata']['name']}": _shown(item) for item in items}
+            table |= {f"{name} {_key(item['metadata'])}": _shown(item) for item in items}
     assert_recorded("apiserver/bootstrap", table)
