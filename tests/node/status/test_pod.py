@@ -50,8 +50,17 @@ def test_on_the_nodes_network_a_pod_has_the_nodes_addresses() -> None:
     assert status_of(status_inputs(a_pod(hostNetwork=True), NOTHING)).pod_ip == ""
 
 
-def test_a_dead_sandbox_has_no_address() -> None:
-    assert status_of(status_inputs(a_pod(), a_view(a_sandbox(is_ready=False)))).pod_ip == ""
+def test_a_dead_sandbox_has_no_address_and_its_pod_keeps_the_one_it_had() -> None:
+    view = a_view(a_sandbox(is_ready=False))
+    assert status_of(status_inputs(a_pod(), view)).pod_ip == ""
+    had = a_pod(status={"podIP": "10.1.0.5", "podIPs": [{"ip": "10.1.0.5"}, {"ip": "fd00::5"}]})
+    kept = status_of(status_inputs(had, view))
+    assert (kept.pod_ip, [address.ip for address in kept.pod_ips]) == (
+        "10.1.0.5",
+        ["10.1.0.5", "fd00::5"],
+    )
+    other = status_of(status_inputs(had, a_view(a_sandbox(ips=("10.1.0.6",)))))
+    assert [address.ip for address in other.pod_ips] == ["10.1.0.6"]
 
 
 def test_the_start_time_stays() -> None:

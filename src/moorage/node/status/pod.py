@@ -29,6 +29,8 @@ def status_of(inputs: StatusInputs) -> PodStatus:
     ips = inputs.view.ips
     if inputs.pod.spec.host_network and inputs.view.sandbox is not None and not ips:
         ips = inputs.host_ips
+    # A pod keeps its addresses when its network is gone: those of a completed job stay visible.
+    ips = ips or tuple(address.ip for address in inputs.pod.status.pod_ips)
     return PodStatus(
         observed_generation=inputs.pod.metadata.generation,
         phase=phase,
