@@ -1,4 +1,4 @@
-"""Annotations, finalizers and states of claims and volumes. Source: core/v1, `volume/util`."""
+"""Annotations and finalizers of claims and volumes. Source: core/v1, `volume/util`."""
 
 CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 """Named the storage class of claims and volumes before `storageClassName`."""

@@ -15,6 +15,7 @@ from moorage.api.quotas import LimitRange, ResourceQuota
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.services import Service
+from moorage.api.storage_classes import StorageClass
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
@@ -31,6 +32,7 @@ from moorage.registry.kinds.runtimeclass import RUNTIME_CLASS
 from moorage.registry.kinds.secret import SECRET
 from moorage.registry.kinds.service import SERVICE
 from moorage.registry.kinds.serviceaccount import SERVICE_ACCOUNT
+from moorage.registry.kinds.storageclass import STORAGE_CLASS
 from moorage.registry.stored import Stored
 from moorage.registry.typed import TypedReader
 from moorage.storage import WatchCache
@@ -50,6 +52,7 @@ class Readers:
         self.classes = TypedReader(cache, RUNTIME_CLASS, RuntimeClass)
         self.priorities = TypedReader(cache, PRIORITY_CLASS, PriorityClass)
         self.ingress_classes = TypedReader(cache, INGRESS_CLASS, IngressClass)
+        self.storage_classes = TypedReader(cache, STORAGE_CLASS, StorageClass)
         self.limit_ranges = TypedReader(cache, LIMIT_RANGE, LimitRange)
         self._quotas = TypedReader(cache, RESOURCE_QUOTA, ResourceQuota)
         self.roles = TypedReader(cache, ROLE, Role)
