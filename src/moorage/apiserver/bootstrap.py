@@ -101,13 +101,17 @@ ROLES: dict[str, list[Obj]] = {
         _rule(_DRA, "resourceclaims/binding", "patch update"),
         *_REVIEWS,
     ],
+    "system:volume-scheduler": [
+        _rule("core", "persistentvolumes persistentvolumeclaims", [*_READ, "patch", "update"]),
+        _rule("storage.k8s.io", "storageclasses", _READ),
+    ],
     # Garbage collection and namespace deletion read and delete objects of every kind.
     "system:kube-controller-manager": [
         _EVENTS,
         _LEADER,
         _rule("*", "*", "get list watch delete deletecollection patch update"),
         _rule("core", "pods pods/eviction serviceaccounts configmaps secrets endpoints "
-              "persistentvolumeclaims", "create"),
+              "persistentvolumeclaims persistentvolumes", "create"),
         _rule("core", "serviceaccounts/token", "create"),
         _rule("apps", "replicasets controllerrevisions", "create"),
         _rule("batch", "jobs", "create"),
@@ -177,6 +181,7 @@ BINDINGS: dict[str, tuple[str, ...]] = {
     ),
     "system:monitoring": ("system:monitoring", "Group", "system:monitoring"),
     "system:kube-scheduler": ("system:kube-scheduler", "User", "system:kube-scheduler"),
+    "system:volume-scheduler": ("system:volume-scheduler", "User", "system:kube-scheduler"),
     "system:kube-controller-manager": (
         "system:kube-controller-manager", "User", "system:kube-controller-manager",
     ),

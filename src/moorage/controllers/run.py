@@ -36,6 +36,8 @@ from moorage.controllers.namespaces import NamespaceController
 from moorage.controllers.nodes.eviction import COMPONENT as EVICTION_COMPONENT
 from moorage.controllers.nodes.lifecycle import COMPONENT as NODE_COMPONENT
 from moorage.controllers.options import ControllerOptions
+from moorage.controllers.persistentvolumes import PersistentVolumeController
+from moorage.controllers.persistentvolumes.controller import COMPONENT as VOLUME_COMPONENT
 from moorage.controllers.pod_garbage import PodGarbageCollector
 from moorage.controllers.replicasets.controller import COMPONENT as REPLICA_SET_COMPONENT
 from moorage.controllers.replicasets.controller import REPLICATION_COMPONENT
@@ -82,6 +84,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     namespaces = NamespaceController(client, informers, clock)
     mirroring = EndpointSliceMirroring(client, informers, recorder(MIRRORING_COMPONENT), clock)
     quotas = ResourceQuotaController(client, informers, clock)
+    volumes = PersistentVolumeController(client, informers, recorder(VOLUME_COMPONENT), clock)
 
     def removed(resource: Resource[Any], namespace: str) -> None:
         namespaces.object_removed(resource, namespace)
@@ -119,6 +122,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         PodGarbageCollector(client, informers, options, clock).run(),
         EndpointsController(client, informers, clock).run(),
         mirroring.run(),
+        volumes.run(),
         RoleAggregationController(client, informers, clock).run(),
         informers.run(),
         *(recorder.run() for recorder in recorders),
