@@ -9,7 +9,7 @@ import pytest
 
 from moorage.admission.claim_resize import PersistentVolumeClaimResize
 from moorage.api.errors import ForbiddenError
-from moorage.api.storage_classes import StorageClass
+from moorage.api.persistent_volumes import StorageClass
 from moorage.registry.kind import Obj
 from moorage.registry.kinds.persistentvolumeclaim import PERSISTENT_VOLUME_CLAIM
 from tests.admission.writes import admit, write

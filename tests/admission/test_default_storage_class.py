@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from moorage.admission.default_storage_class import DefaultStorageClass
-from moorage.api.storage_classes import StorageClass
+from moorage.api.persistent_volumes import StorageClass
 from moorage.registry.kind import Obj
 from moorage.registry.kinds.persistentvolumeclaim import PERSISTENT_VOLUME_CLAIM
 from tests.admission.writes import admit, write

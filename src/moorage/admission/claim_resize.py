@@ -10,8 +10,8 @@ from collections.abc import Callable
 from moorage.admission.chain import UPDATE, Scope
 from moorage.admission.refusal import refused
 from moorage.api import quantity
-from moorage.api.storage_annotations import CLASS_ANNOTATION
-from moorage.api.storage_classes import StorageClass
+from moorage.api.persistent_volumes import StorageClass
+from moorage.claims.annotations import BETA_CLASS
 from moorage.registry.kind import Obj
 from moorage.registry.request import Attributes
 
@@ -57,4 +57,4 @@ def _size(claim: Obj) -> quantity.Quantity:
 
 def _class_name(claim: Obj) -> str:
     annotations = claim["metadata"].get("annotations", {})
-    return str(annotations.get(CLASS_ANNOTATION, claim["spec"].get("storageClassName", "")))
+    return str(annotations.get(BETA_CLASS, claim["spec"].get("storageClassName", "")))

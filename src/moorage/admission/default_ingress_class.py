@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from moorage.admission.chain import CREATE, Scope
-from moorage.admission.newest_default import newest_default
 from moorage.api.ingress_classes import CLASS_ANNOTATION, IngressClass
 from moorage.registry.request import Attributes
 
@@ -34,6 +33,8 @@ class DefaultIngressClass:
             return
         if CLASS_ANNOTATION in ingress["metadata"].get("annotations", {}):
             return
-        default = newest_default(self._every())
-        if default is not None:
-            ingress["spec"]["ingressClassName"] = default.metadata.name
+        defaults = [candidate for candidate in self._every() if candidate.is_default]
+        if defaults:
+            by_name = sorted(defaults, key=lambda candidate: candidate.metadata.name)
+            newest = max(by_name, key=lambda one: one.metadata.creation_timestamp or "")
+            ingress["spec"]["ingressClassName"] = newest.metadata.name

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from moorage.admission.chain import CREATE, Scope
-from moorage.admission.newest_default import newest_default
-from moorage.api.storage_annotations import CLASS_ANNOTATION
-from moorage.api.storage_classes import StorageClass
+from moorage.api.persistent_volumes import StorageClass
+from moorage.claims.annotations import BETA_CLASS
+from moorage.claims.classes import default_class
 from moorage.registry.request import Attributes
 
 
@@ -33,8 +33,8 @@ class DefaultStorageClass:
         assert claim is not None
         if "storageClassName" in claim["spec"]:
             return
-        if CLASS_ANNOTATION in claim["metadata"].get("annotations", {}):
+        if BETA_CLASS in claim["metadata"].get("annotations", {}):
             return
-        default = newest_default(self._every())
+        default = default_class(self._every())
         if default is not None:
             claim["spec"]["storageClassName"] = default.metadata.name

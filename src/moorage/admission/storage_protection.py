@@ -1,13 +1,13 @@
 """StorageObjectInUseProtection plugin: what is in use does not go at once.
 
-The finalizers that it adds are taken off by the controllers in `controllers/volumes/`. Source:
-apiserver plugin StorageObjectInUseProtection of Kubernetes 1.37.
+The controllers in `controllers/storage_protection/` remove the finalizers. Source: apiserver plugin
+StorageObjectInUseProtection of Kubernetes 1.37.
 """
 
 from __future__ import annotations
 
 from moorage.admission.chain import CREATE, Scope
-from moorage.api.storage_annotations import (
+from moorage.claims.finalizers import (
     ATTRIBUTES_CLASS_PROTECTION,
     CLAIM_PROTECTION,
     VOLUME_PROTECTION,

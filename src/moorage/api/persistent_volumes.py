@@ -120,5 +120,6 @@ class StorageClass(Object, frozen=True):
     parameters: dict[str, str] = {}
     reclaim_policy: str | None = None
     mount_options: tuple[str, ...] = ()
+    allow_volume_expansion: bool | None = None
     volume_binding_mode: str | None = None
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()

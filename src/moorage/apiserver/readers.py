@@ -9,13 +9,13 @@ from moorage.api.errors import NotFoundError
 from moorage.api.ingress_classes import IngressClass
 from moorage.api.namespaces import Namespace
 from moorage.api.nodes import Node
+from moorage.api.persistent_volumes import StorageClass
 from moorage.api.pods import Pod
 from moorage.api.priorities import PriorityClass
 from moorage.api.quotas import LimitRange, ResourceQuota
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.services import Service
-from moorage.api.storage_classes import StorageClass
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING

@@ -3,6 +3,7 @@
     annotations.py   names that controller, scheduler and provisioners agree on
     classes.py       storage classes of claims and volumes
     matching.py      which volume fits a claim best
+    finalizers.py    what keeps claims and volumes while they are in use
     topology.py      on which nodes a volume, or a class's volumes, can be used
     pod_claims.py    the claims of a pod
     binding.py       the writes that bind a volume to a claim

@@ -24,6 +24,9 @@ BETA_STORAGE_PROVISIONER = "volume.beta.kubernetes.io/storage-provisioner"
 BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 """On a claim or volume: its class; takes precedence over the field."""
 
+BETA_MOUNT_OPTIONS = "volume.beta.kubernetes.io/mount-options"
+"""On a volume: options of its mounts, before there was a field for them."""
+
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 BETA_DEFAULT_CLASS = "storageclass.beta.kubernetes.io/is-default-class"
 

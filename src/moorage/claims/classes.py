@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.claims.annotations import BETA_CLASS, BETA_DEFAULT_CLASS, DEFAULT_CLASS
@@ -43,5 +43,9 @@ def default_class(classes: Iterable[StorageClass]) -> StorageClass | None:
 
 
 def _is_default(storage_class: StorageClass) -> bool:
-    annotations = storage_class.metadata.annotations
+    return is_marked_default(storage_class.metadata.annotations)
+
+
+def is_marked_default(annotations: Mapping[str, str]) -> bool:
+    """Return whether annotations of a class make it the default one."""
     return "true" in (annotations.get(DEFAULT_CLASS), annotations.get(BETA_DEFAULT_CLASS))

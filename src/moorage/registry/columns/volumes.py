@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from moorage.api.storage_annotations import CLASS_ANNOTATION
+from moorage.claims.annotations import BETA_CLASS
 from moorage.registry.kind import Obj
 
 UNSET = "<unset>"
@@ -33,5 +33,5 @@ def phase_text(obj: Obj) -> str:
 def class_text(obj: Obj) -> str:
     """Return the storage class; the annotation of old wins."""
     annotations = obj["metadata"].get("annotations", {})
-    name = annotations.get(CLASS_ANNOTATION, obj.get("spec", {}).get("storageClassName", ""))
+    name = annotations.get(BETA_CLASS, obj.get("spec", {}).get("storageClassName", ""))
     return str(name)

@@ -8,7 +8,7 @@ from typing import Any
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.api.node_labels import DEPRECATED
-from moorage.api.storage_classes import is_marked_default
+from moorage.claims.classes import is_marked_default
 from moorage.registry.columns.cells import AGE, NAME, age_of, name_of
 from moorage.registry.kind import Column, Kind, Obj, Printer, Served, Strategy
 from moorage.registry.validation.provisioning import parameter_errors, provisioner_errors

@@ -9,7 +9,7 @@ from typing import Any
 
 from moorage.api.errors import FieldError
 from moorage.api.node_labels import GENERALLY_AVAILABLE
-from moorage.api.storage_annotations import MOUNT_OPTIONS_ANNOTATION
+from moorage.claims.annotations import BETA_MOUNT_OPTIONS
 from moorage.registry.kind import Obj
 from moorage.registry.validation.go_shapes import difference, node_selector, volume_source
 from moorage.registry.validation.persistent_volumes import SOURCES, volume_spec_errors
@@ -26,9 +26,9 @@ def validate_volume(volume: Obj) -> list[FieldError]:
     """Return the errors of a new PersistentVolume."""
     meta, spec = volume["metadata"], volume.get("spec", {})
     errors = volume_spec_errors(spec, meta.get("name", ""), "spec")
-    has_options = MOUNT_OPTIONS_ANNOTATION in meta.get("annotations", {})
+    has_options = BETA_MOUNT_OPTIONS in meta.get("annotations", {})
     if has_options and not _TAKE_MOUNT_OPTIONS & spec.keys():
-        path = f"metadata.annotations.{MOUNT_OPTIONS_ANNOTATION}"
+        path = f"metadata.annotations.{BETA_MOUNT_OPTIONS}"
         detail = "may not specify mount options for this volume type"
         errors.append(FieldError.forbidden(path, detail))
     return errors

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from moorage.api.storage_annotations import CLASS_ANNOTATION, MOUNT_OPTIONS_ANNOTATION
+from moorage.claims.annotations import BETA_CLASS, BETA_MOUNT_OPTIONS
 from moorage.registry.kind import Obj
 from moorage.registry.warnings import REMOVED_SOURCES, node_term_warnings
 
 _ANNOTATIONS = {
-    CLASS_ANNOTATION: 'deprecated since v1.8; use "storageClassName" attribute instead',
-    MOUNT_OPTIONS_ANNOTATION: 'deprecated since v1.31; use "mountOptions" attribute instead',
+    BETA_CLASS: 'deprecated since v1.8; use "storageClassName" attribute instead',
+    BETA_MOUNT_OPTIONS: 'deprecated since v1.31; use "mountOptions" attribute instead',
 }
 _RECYCLE = (
     "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the "

@@ -10,7 +10,7 @@ from typing import Any
 
 from moorage.api import quantity
 from moorage.api.errors import FieldError
-from moorage.api.storage_annotations import CLASS_ANNOTATION
+from moorage.claims.annotations import BETA_CLASS
 from moorage.registry.kind import Obj
 from moorage.registry.kinds.persistentvolumeclaim.preparation import complete_sources
 from moorage.registry.validation.go_shapes import difference, volume_claim_spec
@@ -56,7 +56,7 @@ def validate_claim_update(new: Obj, old: Obj) -> list[FieldError]:
 
 
 def _class_in_annotation(claim: Obj) -> str | None:
-    name: str | None = claim["metadata"].get("annotations", {}).get(CLASS_ANNOTATION)
+    name: str | None = claim["metadata"].get("annotations", {}).get(BETA_CLASS)
     return name
 
 
@@ -84,7 +84,7 @@ def _is_class_added(new: Obj, old: Obj) -> bool:
 def _annotation_errors(new: Obj, old: Obj) -> Iterator[FieldError]:
     name = _class_in_annotation(new) or ""
     if name != (_class_in_annotation(old) or ""):
-        path = f"metadata.annotations.{CLASS_ANNOTATION}"
+        path = f"metadata.annotations.{BETA_CLASS}"
         yield FieldError.invalid(path, name, _IMMUTABLE)
 
 
