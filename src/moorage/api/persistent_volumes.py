@@ -31,11 +31,17 @@ class PersistentVolumeClaimSpec(Object, frozen=True):
     volume_attributes_class_name: str | None = None
 
 
+class ModifyVolumeStatus(Object, frozen=True):
+    target_volume_attributes_class_name: str = ""
+    status: str = ""
+
+
 class PersistentVolumeClaimStatus(Object, frozen=True):
     phase: str = ""
     access_modes: tuple[str, ...] = ()
     capacity: dict[str, str] = {}
     current_volume_attributes_class_name: str | None = None
+    modify_volume_status: ModifyVolumeStatus | None = None
 
 
 class PersistentVolumeClaim(Object, frozen=True):

@@ -32,6 +32,7 @@ from moorage.client.resources import (
 )
 from moorage.client.rest import meta_of
 from moorage.controllers.objects import (
+    ATTRIBUTES_CLASSES,
     CLAIMS,
     ENDPOINT_SLICES,
     LEASES,
@@ -103,6 +104,7 @@ class Informers:
         self.claims = self.make(CLAIMS, {STORAGE_CLASS: _class_of_claim})
         self.volumes = self.make(PERSISTENT_VOLUMES, {CLAIM: _claim_of_volume})
         self.storage_classes = self.make(STORAGE_CLASSES)
+        self.attributes_classes = self.make(ATTRIBUTES_CLASSES)
         self.runtime_classes = self.make(RUNTIME_CLASSES)
         self.services = self.make(SERVICES, {NAMESPACE: _namespace})
         self.endpoints = self.make(ENDPOINTS)
@@ -139,6 +141,7 @@ class Informers:
                 self.claims,
                 self.volumes,
                 self.storage_classes,
+                self.attributes_classes,
                 self.runtime_classes,
                 self.services,
                 self.endpoints,

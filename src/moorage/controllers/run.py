@@ -22,6 +22,8 @@ from moorage.controllers.accounts import (
     RootCaController,
     TokenSecretController,
 )
+from moorage.controllers.claim_expansion import COMPONENT as EXPANSION_COMPONENT
+from moorage.controllers.claim_expansion import ClaimExpansionController
 from moorage.controllers.cronjobs.controller import COMPONENT as CRON_JOB_COMPONENT
 from moorage.controllers.daemonsets.controller import COMPONENT as DAEMON_SET_COMPONENT
 from moorage.controllers.deployments.controller import COMPONENT as DEPLOYMENT_COMPONENT
@@ -29,6 +31,8 @@ from moorage.controllers.disruption import DisruptionController, StaleDisruption
 from moorage.controllers.disruption.controller import COMPONENT as DISRUPTION_COMPONENT
 from moorage.controllers.endpoints import EndpointsController, EndpointSliceMirroring
 from moorage.controllers.endpoints.mirroring import COMPONENT as MIRRORING_COMPONENT
+from moorage.controllers.ephemeral_volumes import COMPONENT as EPHEMERAL_COMPONENT
+from moorage.controllers.ephemeral_volumes import EphemeralVolumeController
 from moorage.controllers.garbage.collector import COMPONENT as GARBAGE_COMPONENT
 from moorage.controllers.informers import Informers
 from moorage.controllers.jobs.controller import COMPONENT as JOB_COMPONENT
@@ -44,6 +48,11 @@ from moorage.controllers.replicasets.controller import REPLICATION_COMPONENT
 from moorage.controllers.resourcequotas import ResourceQuotaController
 from moorage.controllers.role_aggregation import RoleAggregationController
 from moorage.controllers.statefulsets.controller import COMPONENT as STATEFUL_SET_COMPONENT
+from moorage.controllers.storage_protection import (
+    AttributesClassProtectionController,
+    ClaimProtectionController,
+    VolumeProtectionController,
+)
 
 
 async def run_controllers(client: Client, options: ControllerOptions, clock: Clock) -> None:
@@ -86,6 +95,9 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     quotas = ResourceQuotaController(client, informers, clock)
     volumes = PersistentVolumeController(client, informers, recorder(VOLUME_COMPONENT), clock)
 
+    ephemeral = EphemeralVolumeController(client, informers, recorder(EPHEMERAL_COMPONENT), clock)
+    expansion = ClaimExpansionController(informers, recorder(EXPANSION_COMPONENT), clock)
+
     def removed(resource: Resource[Any], namespace: str) -> None:
         namespaces.object_removed(resource, namespace)
         quotas.object_removed(resource, namespace)
@@ -123,6 +135,11 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         EndpointsController(client, informers, clock).run(),
         mirroring.run(),
         volumes.run(),
+        ClaimProtectionController(client, informers, clock).run(),
+        VolumeProtectionController(client, informers, clock).run(),
+        AttributesClassProtectionController(client, informers, clock).run(),
+        ephemeral.run(),
+        expansion.run(),
         RoleAggregationController(client, informers, clock).run(),
         informers.run(),
         *(recorder.run() for recorder in recorders),
