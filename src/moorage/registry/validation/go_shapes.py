@@ -101,6 +101,13 @@ NODE_TERM: Shape = (
     ("matchFields", "MatchFields", None),
 )
 REQUIREMENT: Shape = (("key", "Key", ""), ("operator", "Operator", ""), ("values", "Values", None))
+TRUST_BUNDLE_PROJECTION: Shape = (
+    ("name", "Name", None),
+    ("signerName", "SignerName", None),
+    ("labelSelector", "LabelSelector", None),
+    ("optional", "Optional", None),
+    ("path", "Path", ""),
+)
 VOLUME_SOURCE: Shape = (
     ("gcePersistentDisk", "GCEPersistentDisk", None),
     ("awsElasticBlockStore", "AWSElasticBlockStore", None),

@@ -1,4 +1,4 @@
-"""Projections: files that a volume has from secrets, config maps, the downward API and tokens.
+"""Projections: files that a volume has from several sources, from secrets to certificates.
 
 Source: core validation `validateProjectedVolumeSource` and its parts, Kubernetes 1.37.
 """
@@ -9,6 +9,11 @@ from collections.abc import Iterator
 
 from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
+from moorage.registry.validation.certificate_projections import (
+    CERTIFICATE_PATHS,
+    pod_certificate_errors,
+    trust_bundle_errors,
+)
 from moorage.registry.validation.containers import (
     field_ref_errors,
     local_path_errors,
@@ -96,6 +101,15 @@ def projected_errors(source: Obj, path: str) -> Iterator[FieldError]:
             yield from _token_errors(
                 entry["serviceAccountToken"], f"{at}.serviceAccountToken", path
             )
+        if "clusterTrustBundle" in entry:
+            bundle, where = entry["clusterTrustBundle"], f"{at}.clusterTrustBundle"
+            yield from trust_bundle_errors(bundle, where)
+            yield from _file_errors(bundle, "path", where, path, taken)
+        if "podCertificate" in entry:
+            certificate, where = entry["podCertificate"], f"{at}.podCertificate"
+            yield from pod_certificate_errors(certificate, where)
+            for field in CERTIFICATE_PATHS:
+                yield from _file_errors(certificate, field, where, path, taken)
         if len(entry) > 1:
             yield FieldError.forbidden(at, _MANY_SOURCES)
 
@@ -123,6 +137,15 @@ def _conflict_errors(place: str, shown: str, volume: str, taken: set[str]) -> It
     if place and place in taken:
         yield FieldError.invalid(volume, shown, _CONFLICT)
     taken.add(place)
+
+
+def _file_errors(
+    projection: Obj, field: str, path: str, volume: str, taken: set[str]
+) -> Iterator[FieldError]:
+    """Validate the path of one file, if it is written."""
+    place = projection.get(field, "")
+    yield from _place_errors(place, f"{path}.{field}")
+    yield from _conflict_errors(place, place, volume, taken)
 
 
 def _token_errors(projection: Obj, path: str, volume: str) -> Iterator[FieldError]:
