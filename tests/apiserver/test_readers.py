@@ -23,6 +23,7 @@ OBJECTS: dict[str, dict[str, Any]] = {
     "nodes/a": {},
     "runtimeclasses/a": {"handler": "h"},
     "priorityclasses/a": {"value": 7},
+    "storageclasses/a": {"provisioner": "p"},
     "roles/a/b": {},
     "rolebindings/a/b": {},
     "clusterroles/a": {},
@@ -58,7 +59,8 @@ async def test_every_view_reads_its_kind(readers: Readers) -> None:
     for view, key in (
         ("namespaces", "namespaces/a"), ("accounts", "serviceaccounts/a/b"),
         ("services", "services/a/b"), ("nodes", "nodes/a"), ("classes", "runtimeclasses/a"),
-        ("priorities", "priorityclasses/a"), ("roles", "roles/a/b"),
+        ("priorities", "priorityclasses/a"), ("storage_classes", "storageclasses/a"),
+        ("roles", "roles/a/b"),
         ("role_bindings", "rolebindings/a/b"), ("cluster_roles", "clusterroles/a"),
         ("cluster_role_bindings", "clusterrolebindings/a"),
     ):  # fmt: skip

@@ -160,6 +160,8 @@ class MemoryClient:
         changes = msgspec.to_builtins(patch)
         self._check(wire, changes.get("metadata") or {})
         is_strategic = more.get("kind") is PatchType.STRATEGIC
+        for precondition in ("uid", "resourceVersion"):
+            changes.get("metadata", {}).pop(precondition, None)
         merged = _merged(wire, changes, is_strategic)
         has_lost = wire["metadata"].get("finalizers") and not merged["metadata"].get("finalizers")
         result = self._typed(resource, self._store(resource, merged))
@@ -286,7 +288,7 @@ def _merged(base: Any, patch: Any, is_strategic: bool) -> Any:
                         key: field for key, field in whole.items() if field is not None
                     }
             merged[name] = list(by_key.values())
-        elif name not in ("uid", "resourceVersion"):
+        else:
             merged[name] = _merged(merged.get(name), value, is_strategic)
     return merged
 

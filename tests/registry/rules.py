@@ -28,6 +28,11 @@ _WORKLOAD = {"selector": {"matchLabels": _LABELS}, "template": _TEMPLATE}
 _RBAC = "rbac.authorization.k8s.io"
 _DEVICE_CLAIM = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
 
+_VOLUME_CLAIM = {
+    "accessModes": ["ReadWriteOnce"],
+    "resources": {"requests": {"storage": "1Gi"}},
+}
+
 _ADMISSION_RULE = {
     "operations": ["CREATE"],
     "apiGroups": [""],
@@ -178,6 +183,39 @@ BASES: dict[str, Obj] = {
             "podSelector": {"matchLabels": _LABELS},
             "ingress": [{"from": [{"podSelector": {}}], "ports": [{"port": 80}]}],
             "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]}],
+        },
+    },
+    "PersistentVolume": {
+        "metadata": {"name": "v"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": "/data"},
+        },
+    },
+    "PersistentVolumeClaim": {"metadata": {"name": "c"}, "spec": _VOLUME_CLAIM},
+    "StorageClass": {
+        "metadata": {"name": "s"},
+        "provisioner": "example.com/disk",
+        "parameters": {"type": "fast"},
+    },
+    "VolumeAttributesClass": {
+        "metadata": {"name": "a"},
+        "driverName": "disk.example.com",
+        "parameters": {"iops": "100"},
+    },
+    "CSIDriver": {"metadata": {"name": "disk.example.com"}, "spec": {}},
+    "CSINode": {
+        "metadata": {"name": "n"},
+        "spec": {"drivers": [{"name": "disk.example.com", "nodeID": "i-1"}]},
+    },
+    "CSIStorageCapacity": {"metadata": {"name": "c"}, "storageClassName": "s"},
+    "VolumeAttachment": {
+        "metadata": {"name": "a"},
+        "spec": {
+            "attacher": "disk.example.com",
+            "nodeName": "n",
+            "source": {"persistentVolumeName": "v"},
         },
     },
     "ControllerRevision": {"metadata": {"name": "d"}, "data": {"spec": {}}, "revision": 1},

@@ -26,3 +26,12 @@ DEPRECATED = {
     "node-role.kubernetes.io/master": 'use "node-role.kubernetes.io/control-plane" instead',
 }
 """Deprecated node labels, which still work in selectors → warning text."""
+
+GENERALLY_AVAILABLE = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "beta.kubernetes.io/os": OS,
+    "beta.kubernetes.io/arch": ARCH,
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+}
+"""Beta labels → those that have replaced them."""

@@ -105,6 +105,15 @@ class ImageVolumeSource(Object, frozen=True):
     pull_policy: str = ""
 
 
+class PersistentVolumeClaimVolumeSource(Object, frozen=True):
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class EphemeralVolumeSource(Object, frozen=True):
+    volume_claim_template: Raw | None = None
+
+
 class Volume(Object, frozen=True):
     name: str = ""
     host_path: HostPathVolumeSource | None = None
@@ -116,7 +125,7 @@ class Volume(Object, frozen=True):
     nfs: Raw | None = None
     iscsi: Raw | None = None
     glusterfs: Raw | None = None
-    persistent_volume_claim: Raw | None = None
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
     rbd: Raw | None = None
     flex_volume: Raw | None = None
     cinder: Raw | None = None
@@ -135,5 +144,5 @@ class Volume(Object, frozen=True):
     scale_io: Raw | None = field(default=None, name="scaleIO")
     storageos: Raw | None = None
     csi: Raw | None = None
-    ephemeral: Raw | None = None
+    ephemeral: EphemeralVolumeSource | None = None
     image: ImageVolumeSource | None = None

@@ -10,13 +10,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from moorage.admission.chain import AdmissionChain, Plugin
+from moorage.admission.claim_resize import PersistentVolumeClaimResize
 from moorage.admission.default_ingress_class import DefaultIngressClass
+from moorage.admission.default_storage_class import DefaultStorageClass
 from moorage.admission.default_tolerations import DefaultTolerationSeconds
 from moorage.admission.host_ports import HostPortAdmission
 from moorage.admission.limit_ranger import LimitRanger
 from moorage.admission.namespaces import NamespaceLifecycle
 from moorage.admission.node_restriction import NodeRestriction
 from moorage.admission.pod_security import PodSecurity
+from moorage.admission.pod_topology_labels import PodTopologyLabels
 from moorage.admission.policies import ValidatingPolicies
 from moorage.admission.policies.sources import CachedParams, CachedPolicies
 from moorage.admission.priority import PriorityAdmission
@@ -25,6 +28,7 @@ from moorage.admission.resource_quota import ResourceQuotaAdmission, WriteUsed
 from moorage.admission.runtime_class import RuntimeClassAdmission
 from moorage.admission.service_account import ServiceAccountAdmission
 from moorage.admission.service_addresses import ServiceAddresses
+from moorage.admission.storage_protection import StorageObjectInUseProtection
 from moorage.admission.taint_nodes import TaintNewNodes
 from moorage.admission.webhooks import (
     CachedWebhooks,
@@ -90,8 +94,12 @@ class AdmissionPlugins:
             PodSecurity(readers.namespace_labels, readers.stored_pods, self.clock),
             PriorityAdmission(readers.priorities.get, readers.priorities.all),
             DefaultTolerationSeconds(),
+            DefaultStorageClass(readers.storage_classes.all),
+            StorageObjectInUseProtection(),
+            PersistentVolumeClaimResize(readers.storage_classes.get),
             RuntimeClassAdmission(readers.classes.get, is_enabled=self.has_runtime_classes),
             DefaultIngressClass(readers.ingress_classes.all),
+            PodTopologyLabels(readers.nodes.get),
             MutatingWebhooks(webhooks, dispatch, self.codec, self.worker),
         ]
 

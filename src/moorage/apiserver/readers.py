@@ -9,6 +9,7 @@ from moorage.api.errors import NotFoundError
 from moorage.api.ingress_classes import IngressClass
 from moorage.api.namespaces import Namespace
 from moorage.api.nodes import Node
+from moorage.api.persistent_volumes import StorageClass
 from moorage.api.pods import Pod
 from moorage.api.priorities import PriorityClass
 from moorage.api.quotas import LimitRange, ResourceQuota
@@ -31,6 +32,7 @@ from moorage.registry.kinds.runtimeclass import RUNTIME_CLASS
 from moorage.registry.kinds.secret import SECRET
 from moorage.registry.kinds.service import SERVICE
 from moorage.registry.kinds.serviceaccount import SERVICE_ACCOUNT
+from moorage.registry.kinds.storageclass import STORAGE_CLASS
 from moorage.registry.stored import Stored
 from moorage.registry.typed import TypedReader
 from moorage.storage import WatchCache
@@ -50,6 +52,7 @@ class Readers:
         self.classes = TypedReader(cache, RUNTIME_CLASS, RuntimeClass)
         self.priorities = TypedReader(cache, PRIORITY_CLASS, PriorityClass)
         self.ingress_classes = TypedReader(cache, INGRESS_CLASS, IngressClass)
+        self.storage_classes = TypedReader(cache, STORAGE_CLASS, StorageClass)
         self.limit_ranges = TypedReader(cache, LIMIT_RANGE, LimitRange)
         self._quotas = TypedReader(cache, RESOURCE_QUOTA, ResourceQuota)
         self.roles = TypedReader(cache, ROLE, Role)

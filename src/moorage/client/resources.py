@@ -13,6 +13,11 @@ from moorage.api.jobs import CronJob, Job
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.namespaces import Namespace
 from moorage.api.nodes import Node
+from moorage.api.persistent_volumes import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from moorage.api.pods import Pod
 from moorage.api.priorities import PriorityClass
 from moorage.api.quotas import ResourceQuota
@@ -99,6 +104,15 @@ POD_DISRUPTION_BUDGETS = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", PodDisruptionBudget
 )
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", ResourceQuota)
+PERSISTENT_VOLUME_CLAIMS = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", PersistentVolumeClaim
+)
+PERSISTENT_VOLUMES = Resource(
+    "", "v1", "persistentvolumes", "PersistentVolume", PersistentVolume, is_namespaced=False
+)
+STORAGE_CLASSES = Resource(
+    "storage.k8s.io", "v1", "storageclasses", "StorageClass", StorageClass, is_namespaced=False
+)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", Lease)
 RUNTIME_CLASSES = Resource(
     "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", RuntimeClass, is_namespaced=False

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 from moorage.api.clock import Clock
 from moorage.api.meta import Object
+from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
+from moorage.claims import class_of_claim, pod_claims
 from moorage.client import Client, Informer, Resource
 from moorage.client.resources import (
     CLUSTER_ROLES,
@@ -18,6 +20,7 @@ from moorage.client.resources import (
     ENDPOINTS,
     JOBS,
     NAMESPACES,
+    PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
@@ -25,9 +28,11 @@ from moorage.client.resources import (
     RUNTIME_CLASSES,
     SERVICES,
     STATEFUL_SETS,
+    STORAGE_CLASSES,
 )
 from moorage.client.rest import meta_of
 from moorage.controllers.objects import (
+    ATTRIBUTES_CLASSES,
     CLAIMS,
     ENDPOINT_SLICES,
     LEASES,
@@ -44,6 +49,10 @@ OWNER = "owner"
 NODE = "node"
 """Index of pods: the name of the node they are bound to, `""` for none."""
 NAMESPACE = "namespace"
+CLAIM = "claim"
+"""Index of pods and volumes: `namespace/name` of a claim that they use or are bound to."""
+STORAGE_CLASS = "storage class"
+"""Index of claims: the name of their class, `""` for none."""
 
 
 def owner_uids(obj: Any) -> Iterable[str]:
@@ -58,13 +67,28 @@ def _node(pod: Pod) -> Iterable[str]:
     return (pod.spec.node_name,)
 
 
+def claim_keys(pod: Pod) -> Iterable[str]:
+    """Return `namespace/name` of each claim that a pod uses."""
+    meta = pod.metadata
+    return [f"{meta.namespace}/{claim.name}" for claim in pod_claims(meta.name, pod.spec.volumes)]
+
+
+def _claim_of_volume(volume: PersistentVolume) -> Iterable[str]:
+    reference = volume.spec.claim_ref
+    return () if reference is None else (f"{reference.namespace}/{reference.name}",)
+
+
+def _class_of_claim(claim: PersistentVolumeClaim) -> Iterable[str]:
+    return (class_of_claim(claim),)
+
+
 class Informers:
     """The shared informers. Add handlers, then have `run` in a task group."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self.pods = self.make(PODS, {NODE: _node, NAMESPACE: _namespace})
+        self.pods = self.make(PODS, {NODE: _node, NAMESPACE: _namespace, CLAIM: claim_keys})
         self.nodes = self.make(NODES)
         self.namespaces = self.make(NAMESPACES)
         self.replica_sets = self.make(REPLICA_SETS, {NAMESPACE: _namespace})
@@ -77,7 +101,10 @@ class Informers:
         self.disruption_budgets = self.make(POD_DISRUPTION_BUDGETS, {NAMESPACE: _namespace})
         self.resource_quotas = self.make(RESOURCE_QUOTAS, {NAMESPACE: _namespace})
         self.revisions = self.make(CONTROLLER_REVISIONS, {NAMESPACE: _namespace})
-        self.claims = self.make(CLAIMS)
+        self.claims = self.make(CLAIMS, {STORAGE_CLASS: _class_of_claim})
+        self.volumes = self.make(PERSISTENT_VOLUMES, {CLAIM: _claim_of_volume})
+        self.storage_classes = self.make(STORAGE_CLASSES)
+        self.attributes_classes = self.make(ATTRIBUTES_CLASSES)
         self.runtime_classes = self.make(RUNTIME_CLASSES)
         self.services = self.make(SERVICES, {NAMESPACE: _namespace})
         self.endpoints = self.make(ENDPOINTS)
@@ -112,6 +139,9 @@ class Informers:
                 self.resource_quotas,
                 self.revisions,
                 self.claims,
+                self.volumes,
+                self.storage_classes,
+                self.attributes_classes,
                 self.runtime_classes,
                 self.services,
                 self.endpoints,

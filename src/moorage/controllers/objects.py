@@ -1,18 +1,22 @@
 """API objects reduced to the fields that controllers read.
 
 Every pod, node and lease of the cluster stays in memory, so these structs omit what no controller
-reads: volumes, environments, images, probes.
+reads: volumes without claims, environments, images, probes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec import field
+from msgspec.structs import force_setattr
 
 from moorage.api.containers import ContainerPort
 from moorage.api.meta import Object, ObjectMeta, Raw
 from moorage.api.nodes import NodeCondition, Taint
 from moorage.api.pods import NodeSelectorRequirement, PodCondition, PodIP, Toleration
-from moorage.client.resources import PartialObject, Resource
+from moorage.api.volumes import EphemeralVolumeSource, PersistentVolumeClaimVolumeSource
+from moorage.client.resources import PERSISTENT_VOLUME_CLAIMS, PartialObject, Resource
 
 
 class Container(Object, frozen=True):
@@ -37,7 +41,16 @@ class Affinity(Object, frozen=True):
     node_affinity: NodeAffinity | None = None
 
 
+class Volume(Object, frozen=True):
+    name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+
+
 class PodSpec(Object, frozen=True):
+    """A pod's specification; of its volumes only those with claims are kept, without templates."""
+
+    volumes: tuple[Volume, ...] = ()
     node_name: str = ""
     affinity: Affinity | None = None
     hostname: str = ""
@@ -45,6 +58,18 @@ class PodSpec(Object, frozen=True):
     tolerations: tuple[Toleration, ...] = ()
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.volumes:
+            force_setattr(self, "volumes", tuple(_claiming(self.volumes)))
+
+
+def _claiming(volumes: tuple[Volume, ...]) -> Iterator[Volume]:
+    for volume in volumes:
+        if volume.ephemeral is not None:
+            yield Volume(name=volume.name, ephemeral=EphemeralVolumeSource())
+        elif volume.persistent_volume_claim is not None:
+            yield volume
 
 
 class ContainerStateTerminated(Object, frozen=True):
@@ -117,7 +142,11 @@ class EndpointSlice(Object, frozen=True):
 PODS = Resource("", "v1", "pods", "Pod", Pod)
 NODES = Resource("", "v1", "nodes", "Node", Node, is_namespaced=False)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", Lease)
-CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", PartialObject)
+CLAIMS = PERSISTENT_VOLUME_CLAIMS
+ATTRIBUTES_CLASSES = Resource(
+    "storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", PartialObject,
+    is_namespaced=False,
+)  # fmt: skip
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", PartialObject)
 ENDPOINT_SLICES = Resource(
     "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", EndpointSlice

@@ -22,6 +22,8 @@ from moorage.controllers.accounts import (
     RootCaController,
     TokenSecretController,
 )
+from moorage.controllers.claim_expansion import COMPONENT as EXPANSION_COMPONENT
+from moorage.controllers.claim_expansion import ClaimExpansionController
 from moorage.controllers.cronjobs.controller import COMPONENT as CRON_JOB_COMPONENT
 from moorage.controllers.daemonsets.controller import COMPONENT as DAEMON_SET_COMPONENT
 from moorage.controllers.deployments.controller import COMPONENT as DEPLOYMENT_COMPONENT
@@ -29,6 +31,8 @@ from moorage.controllers.disruption import DisruptionController, StaleDisruption
 from moorage.controllers.disruption.controller import COMPONENT as DISRUPTION_COMPONENT
 from moorage.controllers.endpoints import EndpointsController, EndpointSliceMirroring
 from moorage.controllers.endpoints.mirroring import COMPONENT as MIRRORING_COMPONENT
+from moorage.controllers.ephemeral_volumes import COMPONENT as EPHEMERAL_COMPONENT
+from moorage.controllers.ephemeral_volumes import EphemeralVolumeController
 from moorage.controllers.garbage.collector import COMPONENT as GARBAGE_COMPONENT
 from moorage.controllers.informers import Informers
 from moorage.controllers.jobs.controller import COMPONENT as JOB_COMPONENT
@@ -36,12 +40,19 @@ from moorage.controllers.namespaces import NamespaceController
 from moorage.controllers.nodes.eviction import COMPONENT as EVICTION_COMPONENT
 from moorage.controllers.nodes.lifecycle import COMPONENT as NODE_COMPONENT
 from moorage.controllers.options import ControllerOptions
+from moorage.controllers.persistentvolumes import PersistentVolumeController
+from moorage.controllers.persistentvolumes.controller import COMPONENT as VOLUME_COMPONENT
 from moorage.controllers.pod_garbage import PodGarbageCollector
 from moorage.controllers.replicasets.controller import COMPONENT as REPLICA_SET_COMPONENT
 from moorage.controllers.replicasets.controller import REPLICATION_COMPONENT
 from moorage.controllers.resourcequotas import ResourceQuotaController
 from moorage.controllers.role_aggregation import RoleAggregationController
 from moorage.controllers.statefulsets.controller import COMPONENT as STATEFUL_SET_COMPONENT
+from moorage.controllers.storage_protection import (
+    AttributesClassProtectionController,
+    ClaimProtectionController,
+    VolumeProtectionController,
+)
 
 
 async def run_controllers(client: Client, options: ControllerOptions, clock: Clock) -> None:
@@ -82,6 +93,10 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     namespaces = NamespaceController(client, informers, clock)
     mirroring = EndpointSliceMirroring(client, informers, recorder(MIRRORING_COMPONENT), clock)
     quotas = ResourceQuotaController(client, informers, clock)
+    volumes = PersistentVolumeController(client, informers, recorder(VOLUME_COMPONENT), clock)
+
+    ephemeral = EphemeralVolumeController(client, informers, recorder(EPHEMERAL_COMPONENT), clock)
+    expansion = ClaimExpansionController(informers, recorder(EXPANSION_COMPONENT), clock)
 
     def removed(resource: Resource[Any], namespace: str) -> None:
         namespaces.object_removed(resource, namespace)
@@ -119,6 +134,12 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         PodGarbageCollector(client, informers, options, clock).run(),
         EndpointsController(client, informers, clock).run(),
         mirroring.run(),
+        volumes.run(),
+        ClaimProtectionController(client, informers, clock).run(),
+        VolumeProtectionController(client, informers, clock).run(),
+        AttributesClassProtectionController(client, informers, clock).run(),
+        ephemeral.run(),
+        expansion.run(),
         RoleAggregationController(client, informers, clock).run(),
         informers.run(),
         *(recorder.run() for recorder in recorders),

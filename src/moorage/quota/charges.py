@@ -22,6 +22,7 @@ from moorage.api.quantity import NANO, Quantity, parse
 from moorage.api.quotas import Counted, PersistentVolumeClaim, ScopedSelector
 from moorage.api.resource_names import is_native, is_quota_hugepages
 from moorage.api.services import Service
+from moorage.claims.annotations import BETA_CLASS
 from moorage.quota.amounts import ONE, ZERO, Amounts, added
 from moorage.runtimeclass.overhead import pod_limits, pod_requests
 
@@ -34,7 +35,6 @@ _COUNTED_BY_NAME = frozenset(("configmaps", "replicationcontrollers", "resourceq
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _HUGE_PAGES = "hugepages-"
 _OF_CLASS = ".storageclass.storage.k8s.io/"
-_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -279,7 +279,7 @@ class ClaimCharge(CountCharge):
                 sizes.append(parse(allocated))
             size = max(sizes)
             own["requests.storage"] = Quantity(size.value * NANO, size.family)
-        name = claim.metadata.annotations.get(_CLASS_ANNOTATION, claim.spec.storage_class_name)
+        name = claim.metadata.annotations.get(BETA_CLASS, claim.spec.storage_class_name)
         of_class = {f"{name}{_OF_CLASS}{key}": amount for key, amount in own.items()}
         return {self._names[0]: ONE, **own, **(of_class if name else {})}
 

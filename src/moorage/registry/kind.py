@@ -133,13 +133,15 @@ def _no_warnings(*_: Any) -> list[str]:
 class PartRules:
     """The rules of an update through a subresource, analogous to those of the full object.
 
-    `raises_generation`: whether a spec change increments the generation.
+    `raises_generation`: whether a spec change increments the generation. `stamp(new, old, now)`:
+    set times that the server writes, after preparation.
     """
 
     prepare: Callable[[Obj, Obj], None] = _nothing
     validate: Callable[[Obj, Obj], list[FieldError]] = _no_errors
     raises_generation: bool = True
     expressions: Expressions | None = None
+    stamp: Callable[[Obj, Obj, str], None] = _nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +166,8 @@ class Strategy:
     warn: Callable[[Obj, Obj | None], list[str]] = _no_warnings
     name_errors: Callable[[str], list[str]] = names.dns_subdomain_errors
     spec_of: Callable[[Obj], Any] | None = None
+    counts_creation: bool = True
+    """Whether the generation of a new object is 1; otherwise its first change makes it 1."""
     may_create_on_update: bool = False
     needs_revision_on_update: bool = False
     returns_deleted: bool = False

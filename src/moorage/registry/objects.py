@@ -290,7 +290,8 @@ class Objects:
         request, kind = attributes.request, attributes.kind
         subresource = attributes.subresource
         rules = _update_rules(kind, subresource)
-        errors = await self._worker.run(request, _errors_of_change, kind, rules, new, old)
+        now = format_time(self._clock.now())
+        errors = await self._worker.run(request, _errors_of_change, kind, rules, new, old, now)
         await self._raise_if_invalid(attributes, rules.expressions, errors)
         await self._admission.validate(attributes)
         if not subresource:
@@ -432,7 +433,7 @@ class Objects:
             meta.pop(field, None)
         meta["uid"] = str(uuid.uuid4())
         meta["creationTimestamp"] = format_time(self._clock.now())
-        if kind.strategy.spec_of is not None:
+        if kind.strategy.spec_of is not None and kind.strategy.counts_creation:
             meta["generation"] = 1
 
     async def _put(
@@ -460,8 +461,11 @@ def _errors_of_new(kind: Kind, obj: Obj) -> list[FieldError]:
     return [*metadata_errors(kind, obj), *kind.strategy.validate(obj)]
 
 
-def _errors_of_change(kind: Kind, rules: PartRules, new: Obj, old: Obj) -> list[FieldError]:
+def _errors_of_change(
+    kind: Kind, rules: PartRules, new: Obj, old: Obj, now: str
+) -> list[FieldError]:
     rules.prepare(new, old)
+    rules.stamp(new, old, now)
     if rules.raises_generation:
         _raise_generation(kind, new, old)
     return [*metadata_update_errors(new, old), *rules.validate(new, old)]

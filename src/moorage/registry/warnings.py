@@ -13,6 +13,24 @@ from moorage.api.node_labels import DEPRECATED
 from moorage.registry.kind import Obj
 
 _WHOLE_BYTES = ("memory", "ephemeral-storage")
+_STORAGE = ("storage",)
+_UNUSED_SINCE_31 = "deprecated in v1.28, non-functional in v1.31+"
+_UNUSED_SINCE_25 = "deprecated in v1.22, non-functional in v1.25+"
+REMOVED_SOURCES = {
+    "photonPersistentDisk": (
+        "photonPersistentDisk",
+        "deprecated in v1.11, non-functional in v1.16+",
+    ),
+    "gitRepo": ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+    "scaleIO": ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    "flocker": ("flocker", _UNUSED_SINCE_25),
+    "storageos": ("storageOS", _UNUSED_SINCE_25),
+    "quobyte": ("quobyte", _UNUSED_SINCE_25),
+    "glusterfs": ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    "cephfs": ("cephfs", _UNUSED_SINCE_31),
+    "rbd": ("rbd", _UNUSED_SINCE_31),
+}
+"""Volume sources without a driver any more → their name in warnings, and the text."""
 
 
 def warn_workload(workload: Obj, old: Obj | None) -> list[str]:
@@ -36,6 +54,8 @@ def spec_warnings(spec: Obj, path: str) -> list[str]:
         if key in DEPRECATED:
             at = f"{path}.topologySpreadConstraints[{index}].topologyKey"
             warnings.append(f"{at}: {key} is {DEPRECATED[key]}")
+    for index, volume in enumerate(spec.get("volumes", ())):
+        warnings += _volume_warnings(volume, f"{path}.volumes[{index}]")
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field, ())):
             warnings += _container_warnings(container, f"{path}.{field}[{index}]")
@@ -60,10 +80,31 @@ def _affinity_warnings(affinity: Obj, path: str) -> Iterable[str]:
         )
     ]  # fmt: skip
     for at, term in terms:
-        for number, expression in enumerate(term.get("matchExpressions", ())):
-            key = expression.get("key", "")
-            if key in DEPRECATED:
-                yield f"{at}.matchExpressions[{number}].key: {key} is {DEPRECATED[key]}"
+        yield from node_term_warnings(term, at)
+
+
+def node_term_warnings(term: Obj, path: str) -> Iterable[str]:
+    """Return the warnings about deprecated labels in the expressions of a selector."""
+    for number, expression in enumerate(term.get("matchExpressions", ())):
+        key = expression.get("key", "")
+        if key in DEPRECATED:
+            yield f"{path}.matchExpressions[{number}].key: {key} is {DEPRECATED[key]}"
+
+
+def claim_spec_warnings(spec: Obj, path: str) -> Iterable[str]:
+    """Return the warnings about the specification of a volume claim: fractions of bytes."""
+    resources = spec.get("resources", {})
+    for side in ("requests", "limits"):
+        yield from _fraction_warnings(resources.get(side, {}), f"{path}.resources.{side}", _STORAGE)
+
+
+def _volume_warnings(volume: Obj, path: str) -> Iterable[str]:
+    for source, (shown, text) in REMOVED_SOURCES.items():
+        if source in volume:
+            yield f"{path}.{shown}: {text}"
+    template = volume.get("ephemeral", {}).get("volumeClaimTemplate", {})
+    at = f"{path}.ephemeral.volumeClaimTemplate.spec"
+    yield from claim_spec_warnings(template.get("spec", {}), at)
 
 
 def _container_warnings(container: Obj, path: str) -> Iterable[str]:
@@ -97,8 +138,10 @@ def _container_warnings(container: Obj, path: str) -> Iterable[str]:
             yield f"{path}.ports[{index}]: hostIP set without hostPort: {shown}"
 
 
-def _fraction_warnings(resources: Obj, path: str) -> Iterable[str]:
-    for name in _WHOLE_BYTES:
+def _fraction_warnings(
+    resources: Obj, path: str, names: tuple[str, ...] = _WHOLE_BYTES
+) -> Iterable[str]:
+    for name in names:
         if name in resources and not quantity.parse(resources[name]).is_whole:
             yield (
                 f'{path}[{name}]: fractional byte value "{resources[name]}" is invalid, must be an '

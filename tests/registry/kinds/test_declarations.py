@@ -60,6 +60,11 @@ def test_no_two_kinds_share_a_place() -> None:
         ("priorityclasses", ("pc",), (), False),
         ("clusterroles", (), (), False),
         ("endpointslices", (), (), True),
+        ("persistentvolumes", ("pv",), (), False),
+        ("persistentvolumeclaims", ("pvc",), (), True),
+        ("storageclasses", ("sc",), (), False),
+        ("volumeattributesclasses", ("vac",), (), False),
+        ("csistoragecapacities", (), (), True),
     ],
 )
 def test_names_that_people_type(
@@ -117,5 +122,5 @@ def test_whose_generation_counts() -> None:
         "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
         "validatingadmissionpolicies", "validatingadmissionpolicybindings",
         "validatingwebhookconfigurations", "flowschemas", "prioritylevelconfigurations",
-        "deviceclasses", "devicetaintrules", "resourceslices",
+        "deviceclasses", "devicetaintrules", "resourceslices", "csidrivers",
     }  # fmt: skip

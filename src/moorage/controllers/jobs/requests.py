@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.api.errors import NotFoundError
 from moorage.api.jobs import JOB_CONTROLLER, TRACKING_FINALIZER, Job, JobStatus
-from moorage.client import Client, PatchType
+from moorage.client import Client
 from moorage.client.resources import JOBS
+from moorage.controllers.finalizers import remove_finalizer
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.patches import status_patch
 
@@ -22,14 +22,7 @@ async def release(client: Client, pod: Pod) -> None:
 
     Raises StatusError or UnreachableError.
     """
-    meta = pod.metadata
-    changes = {"uid": meta.uid, "$deleteFromPrimitiveList/finalizers": [TRACKING_FINALIZER]}
-    try:
-        await client.patch(
-            PODS, meta.name, {"metadata": changes}, meta.namespace, kind=PatchType.STRATEGIC
-        )
-    except NotFoundError:
-        return
+    await remove_finalizer(client, PODS, pod.metadata, TRACKING_FINALIZER)
 
 
 async def update_status(client: Client, job: Job, status: JobStatus) -> Job:

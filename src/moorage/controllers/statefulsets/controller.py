@@ -14,10 +14,11 @@ from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.labels import from_object
 from moorage.api.meta import ObjectMeta, Raw
+from moorage.api.persistent_volumes import PersistentVolumeClaim
 from moorage.api.workloads import ControllerRevision, StatefulSet, StatefulSetStatus
 from moorage.client import Client, EventRecorder, WorkQueue
 from moorage.client.informer import object_key
-from moorage.client.resources import CONTROLLER_REVISIONS, STATEFUL_SETS, PartialObject
+from moorage.client.resources import CONTROLLER_REVISIONS, STATEFUL_SETS
 from moorage.controllers.batches import at_once
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
@@ -107,7 +108,9 @@ class StatefulSetController:
             self._forget(key)
         self._queue.add(key)
 
-    def _claim_changed(self, before: PartialObject | None, after: PartialObject | None) -> None:
+    def _claim_changed(
+        self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None
+    ) -> None:
         """Queue the set of a claim that came or went: its pods may wait for that."""
         if before is not None and after is not None:
             return

@@ -9,10 +9,11 @@ from typing import Any
 
 from moorage.api.errors import AlreadyExistsError, ConflictError, NotFoundError, StatusError
 from moorage.api.meta import ObjectMeta, Raw
+from moorage.api.persistent_volumes import PersistentVolumeClaim
 from moorage.api.workloads import StatefulSet
 from moorage.client import Client, EventRecorder, Informer
 from moorage.client.recorder import NORMAL, WARNING, reference
-from moorage.client.resources import STATEFUL_SETS, PartialObject
+from moorage.client.resources import STATEFUL_SETS
 from moorage.client.rest import UnreachableError
 from moorage.controllers.objects import CLAIMS, PODS, Pod
 from moorage.controllers.patches import locked
@@ -38,7 +39,7 @@ class MemberRequests:
     """Creates, repairs and deletes the pods of StatefulSets, and their claims."""
 
     def __init__(
-        self, client: Client, recorder: EventRecorder, claims: Informer[PartialObject]
+        self, client: Client, recorder: EventRecorder, claims: Informer[PersistentVolumeClaim]
     ) -> None:
         self._client = client
         self._recorder = recorder

@@ -6,10 +6,10 @@ Hot path: 15 µs a pod (bench/hotpaths.py).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from moorage.api import quantity
 from moorage.api.quantity import Quantity
+from moorage.registry.defaults.volume_sources import SOURCE_DEFAULTS
 from moorage.registry.kind import Obj
 
 _FINER_THAN_MILLI = "nu"
@@ -151,14 +151,6 @@ def _projected(source: Obj) -> None:
             _downward_items(projection["downwardAPI"])
 
 
-def _with(**values: Any) -> Callable[[Obj], None]:
-    def fill(source: Obj) -> None:
-        for key, value in values.items():
-            source.setdefault(key, value)
-
-    return fill
-
-
 def _image(source: Obj) -> None:
     if "pullPolicy" not in source:
         source["pullPolicy"] = default_pull_policy(source.get("reference", ""))
@@ -167,7 +159,10 @@ def _image(source: Obj) -> None:
 def _claim_template(source: Obj) -> None:
     template = source.get("volumeClaimTemplate")
     if template is not None:
-        template.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+        spec = template.setdefault("spec", {})
+        spec.setdefault("volumeMode", "Filesystem")
+        if "resources" in spec:
+            round_resources(spec["resources"])
 
 
 _VOLUME_DEFAULTS: dict[str, Callable[[Obj], None]] = {
@@ -175,12 +170,8 @@ _VOLUME_DEFAULTS: dict[str, Callable[[Obj], None]] = {
     "configMap": _mode,
     "downwardAPI": _downward,
     "projected": _projected,
-    "hostPath": _with(type=""),
     "image": _image,
     "ephemeral": _claim_template,
-    "iscsi": _with(iscsiInterface="default"),
-    "rbd": _with(pool="rbd", user="admin", keyring="/etc/ceph/keyring"),
-    "azureDisk": _with(cachingMode="ReadWrite", kind="Shared", fsType="ext4", readOnly=False),
-    "scaleIO": _with(storageMode="ThinProvisioned", fsType="xfs"),
+    **SOURCE_DEFAULTS,
 }
 """Volume source → what it gets where nothing is said."""

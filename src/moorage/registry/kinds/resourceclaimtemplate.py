@@ -14,25 +14,9 @@ from moorage.registry.validation.device_claims import (
     default_claim_spec,
     drop_disabled_claim_fields,
 )
-from moorage.registry.validation.metadata import annotation_errors, label_errors
+from moorage.registry.validation.metadata import embedded_metadata_errors
 
 _TYPES = "io.k8s.api.resource.v1"
-_TEMPLATE_FIELDS = (
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-)
-"""Metadata that a template may not set, in Go's order."""
 
 
 def _claim_spec(template: Obj) -> Obj:
@@ -70,12 +54,8 @@ def validate_resource_claim_template_update(new: Obj, old: Obj) -> list[FieldErr
 
 
 def _template_errors(template: Obj) -> Iterator[FieldError]:
-    meta, path = template.get("spec", {}).get("metadata", {}), "spec.metadata"
-    yield from annotation_errors(meta.get("annotations", {}), f"{path}.annotations")
-    yield from label_errors(meta.get("labels", {}), f"{path}.labels")
-    for field in _TEMPLATE_FIELDS:
-        if meta.get(field):
-            yield FieldError.forbidden(f"{path}.{field}", "cannot be set")
+    meta = template.get("spec", {}).get("metadata", {})
+    yield from embedded_metadata_errors(meta, "spec.metadata")
     yield from claim_spec_errors(_claim_spec(template), "spec.spec")
 
 

@@ -6,9 +6,13 @@ zero value Go prints for an unset field.
 
 from __future__ import annotations
 
+import difflib
+import json
 from typing import Any
 
 from moorage.registry.kind import Obj
+
+_COMPARED_LINES = 120
 
 Shape = tuple[tuple[str, str, Any], ...]
 """JSON name, Go name, zero value of each field, in Go's order."""
@@ -70,6 +74,66 @@ TYPED_REFERENCE: Shape = (
     ("name", "Name", ""),
 )
 
+HOST_PATH: Shape = (("path", "Path", ""), ("type", "Type", None))
+NFS: Shape = (("server", "Server", ""), ("path", "Path", ""), ("readOnly", "ReadOnly", False))
+LOCAL: Shape = (("path", "Path", ""), ("fsType", "FSType", None))
+CSI: Shape = (
+    ("driver", "Driver", ""),
+    ("volumeHandle", "VolumeHandle", ""),
+    ("readOnly", "ReadOnly", False),
+    ("fsType", "FSType", ""),
+    ("volumeAttributes", "VolumeAttributes", None),
+    ("controllerPublishSecretRef", "ControllerPublishSecretRef", None),
+    ("nodeStageSecretRef", "NodeStageSecretRef", None),
+    ("nodePublishSecretRef", "NodePublishSecretRef", None),
+    ("controllerExpandSecretRef", "ControllerExpandSecretRef", None),
+    ("nodeExpandSecretRef", "NodeExpandSecretRef", None),
+)
+SECRET_REFERENCE: Shape = (("name", "Name", ""), ("namespace", "Namespace", ""))
+CSI_NODE_DRIVER: Shape = (
+    ("name", "Name", ""),
+    ("nodeID", "NodeID", ""),
+    ("topologyKeys", "TopologyKeys", None),
+    ("allocatable", "Allocatable", None),
+)
+NODE_TERM: Shape = (
+    ("matchExpressions", "MatchExpressions", None),
+    ("matchFields", "MatchFields", None),
+)
+REQUIREMENT: Shape = (("key", "Key", ""), ("operator", "Operator", ""), ("values", "Values", None))
+TRUST_BUNDLE_PROJECTION: Shape = (
+    ("name", "Name", None),
+    ("signerName", "SignerName", None),
+    ("labelSelector", "LabelSelector", None),
+    ("optional", "Optional", None),
+    ("path", "Path", ""),
+)
+VOLUME_SOURCE: Shape = (
+    ("gcePersistentDisk", "GCEPersistentDisk", None),
+    ("awsElasticBlockStore", "AWSElasticBlockStore", None),
+    ("hostPath", "HostPath", None),
+    ("glusterfs", "Glusterfs", None),
+    ("nfs", "NFS", None),
+    ("rbd", "RBD", None),
+    ("quobyte", "Quobyte", None),
+    ("iscsi", "ISCSI", None),
+    ("flexVolume", "FlexVolume", None),
+    ("cinder", "Cinder", None),
+    ("cephfs", "CephFS", None),
+    ("fc", "FC", None),
+    ("flocker", "Flocker", None),
+    ("azureFile", "AzureFile", None),
+    ("vsphereVolume", "VsphereVolume", None),
+    ("azureDisk", "AzureDisk", None),
+    ("photonPersistentDisk", "PhotonPersistentDisk", None),
+    ("portworxVolume", "PortworxVolume", None),
+    ("scaleIO", "ScaleIO", None),
+    ("local", "Local", None),
+    ("storageos", "StorageOS", None),
+    ("csi", "CSI", None),
+)
+"""The sources of a PersistentVolume."""
+
 
 def go_struct(obj: Obj, shape: Shape) -> Obj:
     """Return the object under its Go field names, unset fields included."""
@@ -86,7 +150,13 @@ def security_context(context: Obj) -> Obj:
 
 def volume_claim(claim: Obj) -> Obj:
     """Return a PersistentVolumeClaim in its Go shape: metadata inline, as Go embeds it."""
-    spec = claim.get("spec", {})
+    status = go_struct(claim.get("status", {}), VOLUME_CLAIM_STATUS)
+    spec = volume_claim_spec(claim.get("spec", {}))
+    return {**claim.get("metadata", {}), "Spec": spec, "Status": status}
+
+
+def volume_claim_spec(spec: Obj) -> Obj:
+    """Return the specification of a PersistentVolumeClaim in its Go shape."""
     shown = go_struct(spec, VOLUME_CLAIM_SPEC)
     shown["Resources"] = go_struct(spec.get("resources", {}), RESOURCES)
     for field, go_name, shape in (
@@ -95,5 +165,52 @@ def volume_claim(claim: Obj) -> Obj:
     ):
         if field in spec:
             shown[go_name] = go_struct(spec[field], shape)
-    status = go_struct(claim.get("status", {}), VOLUME_CLAIM_STATUS)
-    return {**claim.get("metadata", {}), "Spec": shown, "Status": status}
+    return shown
+
+
+def volume_source(spec: Obj) -> Obj:
+    """Return the sources of a PersistentVolume in their Go shape, rare ones as they are."""
+    shown = go_struct(spec, VOLUME_SOURCE)
+    for field, go_name, shape in (
+        ("hostPath", "HostPath", HOST_PATH),
+        ("nfs", "NFS", NFS),
+        ("local", "Local", LOCAL),
+        ("csi", "CSI", CSI),
+    ):
+        if field in spec:
+            shown[go_name] = go_struct(spec[field], shape)
+    for field, go_name, _ in CSI:
+        if field.endswith("SecretRef") and field in spec.get("csi", {}):
+            shown["CSI"][go_name] = go_struct(spec["csi"][field], SECRET_REFERENCE)
+    return shown
+
+
+def node_selector(selector: Obj) -> Obj:
+    """Return a node selector in its Go shape."""
+    return {
+        "NodeSelectorTerms": [
+            {
+                go_name: [go_struct(one, REQUIREMENT) for one in term[field]]
+                if field in term
+                else None
+                for field, go_name, _ in NODE_TERM
+            }
+            for term in selector.get("nodeSelectorTerms", ())
+        ]
+        or None
+    }
+
+
+def difference(before: Obj, after: Obj) -> str:
+    """Return how two structs in their Go shapes differ, line by line, within their first lines.
+
+    Source: apimachinery `util/diff`, a unified diff of indented JSON.
+    """
+    # Bounded, since the time that a comparison takes grows with the square of the lines.
+    lines = difflib.unified_diff(_lines(before), _lines(after), lineterm="")
+    # Go's library writes the two lines with file names only if there are any.
+    return "".join(f"{line}\n" for line in list(lines)[2:])
+
+
+def _lines(shown: Obj) -> list[str]:
+    return json.dumps(shown, indent=1, ensure_ascii=False).split("\n")[:_COMPARED_LINES]

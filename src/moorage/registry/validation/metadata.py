@@ -230,3 +230,31 @@ def _managed_errors(entries: list[Obj]) -> list[FieldError]:
 
 def _go_list(values: list[str]) -> str:
     return "[]string{" + ", ".join(f'"{value}"' for value in values) + "}"
+
+
+_EMBEDDED_FIELDS = (
+    ("name", "name"),
+    ("generateName", "generateName"),
+    ("namespace", "namespace"),
+    ("selfLink", "selfLink"),
+    ("uid", "uID"),
+    ("resourceVersion", "resourceVersion"),
+    ("generation", "generation"),
+    ("creationTimestamp", "creationTimestamp"),
+    ("deletionTimestamp", "deletionTimestamp"),
+    ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds"),
+    ("ownerReferences", "ownerReferences"),
+    ("finalizers", "finalizers"),
+    ("managedFields", "managedFields"),
+)
+"""What a template of a claim may not set, and its name in errors, in Go's order."""
+
+
+def embedded_metadata_errors(meta: Obj, path: str) -> list[FieldError]:
+    """Validate the metadata of a claim's template: labels and annotations only."""
+    errors = annotation_errors(meta.get("annotations", {}), f"{path}.annotations")
+    errors += label_errors(meta.get("labels", {}), f"{path}.labels")
+    for field, shown in _EMBEDDED_FIELDS:
+        if meta.get(field):
+            errors.append(FieldError.forbidden(f"{path}.{shown}", "cannot be set"))
+    return errors

@@ -60,12 +60,15 @@ def template_metadata_errors(template: Obj, path: str) -> list[FieldError]:
     return errors + annotation_errors(meta.get("annotations", {}), f"{path}.metadata.annotations")
 
 
-def pod_spec_errors(spec: Obj, path: str) -> list[FieldError]:
-    """Validate a pod specification. Errors are in upstream's order, so that messages compare."""
+def pod_spec_errors(spec: Obj, path: str, pod_name: str | None = None) -> list[FieldError]:
+    """Validate a pod specification. Errors are in upstream's order, so that messages compare.
+
+    `pod_name`: the name of the pod; None for a template.
+    """
     volumes: dict[str, Obj] = {}
     errors: list[FieldError] = []
     if "volumes" in spec:
-        volumes, errors = volume_errors(spec["volumes"], f"{path}.volumes")
+        volumes, errors = volume_errors(spec["volumes"], f"{path}.volumes", pod_name)
     restart_policy = spec.get("restartPolicy", "")
     scope = Scope(volumes, restart_policy, spec.get("terminationGracePeriodSeconds"))
     errors += container_errors(spec.get("containers", []), f"{path}.containers", scope)

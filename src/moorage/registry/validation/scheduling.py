@@ -85,12 +85,7 @@ def affinity_errors(affinity: Obj, path: str) -> list[FieldError]:
 def _node_affinity_errors(affinity: Obj, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     if _REQUIRED in affinity:
-        terms = affinity[_REQUIRED].get("nodeSelectorTerms", [])
-        at = f"{path}.{_REQUIRED}.nodeSelectorTerms"
-        if not terms:
-            errors.append(FieldError.required(at, "must have at least one node selector term"))
-        for index, term in enumerate(terms):
-            errors += node_term_errors(term, f"{at}[{index}]")
+        errors += node_selector_errors(affinity[_REQUIRED], f"{path}.{_REQUIRED}")
     for index, preferred in enumerate(affinity.get(_PREFERRED, ())):
         at = f"{path}.{_PREFERRED}[{index}]"
         errors += _weight_errors(preferred, at)
@@ -103,6 +98,17 @@ def _weight_errors(holder: Obj, path: str) -> list[FieldError]:
     if 1 <= weight <= 100:
         return []
     return [FieldError.invalid(f"{path}.weight", weight, "must be in the range 1-100")]
+
+
+def node_selector_errors(selector: Obj, path: str) -> list[FieldError]:
+    """Validate a node selector: it has terms, each of them valid."""
+    terms, at = selector.get("nodeSelectorTerms", []), f"{path}.nodeSelectorTerms"
+    if not terms:
+        return [FieldError.required(at, "must have at least one node selector term")]
+    errors: list[FieldError] = []
+    for index, term in enumerate(terms):
+        errors += node_term_errors(term, f"{at}[{index}]")
+    return errors
 
 
 def node_term_errors(term: Obj, path: str) -> list[FieldError]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from moorage.api import names, quantity
 from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
+from moorage.registry.validation.metadata import embedded_metadata_errors
 from moorage.registry.validation.scheduling import label_selector_errors
 
 _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -21,13 +22,39 @@ def claim_spec_errors(spec: Obj, path: str) -> list[FieldError]:
     """Return the errors of the specification of a volume claim."""
     errors = [*_access_errors(spec, path)]
     errors += _storage_errors(spec, f"{path}.resources[storage]")
-    errors += _class_errors(spec, "storageClassName", path)
-    mode = spec.get("volumeMode")
-    if mode is not None and mode not in _VOLUME_MODES:
-        errors.append(FieldError.not_supported(f"{path}.volumeMode", mode, _VOLUME_MODES))
+    errors += class_name_errors(spec.get("storageClassName", ""), f"{path}.storageClassName")
+    errors += volume_mode_errors(spec.get("volumeMode"), f"{path}.volumeMode")
     errors += _source_errors(spec, path)
-    errors += _class_errors(spec, "volumeAttributesClassName", path)
+    field = "volumeAttributesClassName"
+    errors += class_name_errors(spec.get(field, ""), f"{path}.{field}")
     return errors
+
+
+def claim_template_errors(template: Obj, path: str) -> list[FieldError]:
+    """Return the errors of the claim that a pod's volume makes."""
+    errors = embedded_metadata_errors(template.get("metadata", {}), f"{path}.metadata")
+    return errors + claim_spec_errors(template.get("spec", {}), f"{path}.spec")
+
+
+def access_mode_errors(modes: list[str], path: str) -> Iterator[FieldError]:
+    """Validate the access modes of a claim or a volume; there may be none."""
+    for mode in modes:
+        if mode not in _ACCESS_MODES:
+            yield FieldError.not_supported(path, mode, _ACCESS_MODES)
+    if _EXCLUSIVE in modes and any(mode in _ACCESS_MODES and mode != _EXCLUSIVE for mode in modes):
+        yield FieldError.forbidden(path, f"may not use {_EXCLUSIVE} with other access modes")
+
+
+def volume_mode_errors(mode: str | None, path: str) -> Iterator[FieldError]:
+    """Validate whether a volume has a file system or is a block device."""
+    if mode is not None and mode not in _VOLUME_MODES:
+        yield FieldError.not_supported(path, mode, _VOLUME_MODES)
+
+
+def class_name_errors(name: str, path: str) -> Iterator[FieldError]:
+    """Validate the name of a class, if there is one."""
+    for detail in names.dns_subdomain_errors(name) if name else ():
+        yield FieldError.invalid(path, name, detail)
 
 
 def _access_errors(spec: Obj, path: str) -> Iterator[FieldError]:
@@ -36,11 +63,7 @@ def _access_errors(spec: Obj, path: str) -> Iterator[FieldError]:
         yield FieldError.required(at, "at least 1 access mode is required")
     if "selector" in spec:
         yield from label_selector_errors(spec["selector"], f"{path}.selector")
-    for mode in modes:
-        if mode not in _ACCESS_MODES:
-            yield FieldError.not_supported(at, mode, _ACCESS_MODES)
-    if _EXCLUSIVE in modes and any(mode in _ACCESS_MODES and mode != _EXCLUSIVE for mode in modes):
-        yield FieldError.forbidden(at, f"may not use {_EXCLUSIVE} with other access modes")
+    yield from access_mode_errors(modes, at)
 
 
 def _storage_errors(spec: Obj, path: str) -> Iterator[FieldError]:
@@ -49,12 +72,6 @@ def _storage_errors(spec: Obj, path: str) -> Iterator[FieldError]:
         yield FieldError.required(path)
     elif quantity.parse(storage).nano <= 0:
         yield FieldError.invalid(path, storage, "must be greater than zero")
-
-
-def _class_errors(spec: Obj, field: str, path: str) -> Iterator[FieldError]:
-    name = spec.get(field, "")
-    for detail in names.dns_subdomain_errors(name) if name else ():
-        yield FieldError.invalid(f"{path}.{field}", name, detail)
 
 
 def _source_errors(spec: Obj, path: str) -> Iterator[FieldError]:

@@ -24,7 +24,7 @@ _UPDATE_MESSAGE = (
 
 def validate_pod(pod: Obj) -> list[FieldError]:
     """Return the errors of a new pod, except those of its metadata."""
-    errors = pod_spec_errors(pod["spec"], "spec")
+    errors = pod_spec_errors(pod["spec"], "spec", pod["metadata"].get("name", ""))
     if pod["spec"].get("ephemeralContainers"):
         errors.append(FieldError.forbidden("spec.ephemeralContainers", "cannot be set on create"))
     return errors
@@ -32,7 +32,7 @@ def validate_pod(pod: Obj) -> list[FieldError]:
 
 def validate_pod_update(new: Obj, old: Obj) -> list[FieldError]:
     """Return the errors of an update: images, deadlines, gates and added tolerations may change."""
-    errors = pod_spec_errors(new["spec"], "spec")
+    errors = pod_spec_errors(new["spec"], "spec", new["metadata"].get("name", ""))
     errors += _deadline_errors(new["spec"], old["spec"])
     errors += _added_toleration_errors(new["spec"], old["spec"])
     allowed = _with_allowed_changes(new["spec"], old["spec"])
@@ -147,7 +147,7 @@ def validate_pod_status(new: Obj, old: Obj) -> list[FieldError]:
 
 def validate_ephemeral_containers_update(new: Obj, old: Obj) -> list[FieldError]:
     """Ephemeral containers are added, never changed or removed."""
-    errors = pod_spec_errors(new["spec"], "spec")
+    errors = pod_spec_errors(new["spec"], "spec", new["metadata"].get("name", ""))
     after = {
         ephemeral.get("name"): ephemeral for ephemeral in new["spec"].get("ephemeralContainers", ())
     }

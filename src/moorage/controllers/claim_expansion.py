@@ -1,0 +1,66 @@
+"""Expansion of claims: the event that says who is to make a volume larger.
+
+No kind of volume is expanded here; a driver's own resizer may do it. Source: controller
+`persistentvolume-expander` of kube-controller-manager.
+"""
+
+from __future__ import annotations
+
+from moorage.api import quantity
+from moorage.api.clock import Clock
+from moorage.api.persistent_volumes import PersistentVolumeClaim
+from moorage.client import EventRecorder, WorkQueue
+from moorage.client.informer import object_key
+from moorage.client.recorder import NORMAL, reference
+from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.objects import CLAIMS
+
+COMPONENT = "volume_expand"
+_REASON = "ExternalExpanding"
+_MESSAGE = "waiting for an external controller to expand this PVC"
+_STORAGE = "storage"
+
+
+def wanted_size(claim: PersistentVolumeClaim | None) -> quantity.Quantity:
+    """Return the size that a claim asks for; 0 without one."""
+    requests = claim.spec.resources.requests if claim is not None else {}
+    return quantity.parse(requests.get(_STORAGE, "0"))
+
+
+def is_too_small(claim: PersistentVolumeClaim) -> bool:
+    """Return whether a claim is bound to a volume that is smaller than it asks for."""
+    capacity = quantity.parse(claim.status.capacity.get(_STORAGE, "0"))
+    return claim.status.phase == "Bound" and capacity < wanted_size(claim)
+
+
+class ClaimExpansionController:
+    """Watches claims; records an event about those that have grown."""
+
+    def __init__(self, informers: Informers, recorder: EventRecorder, clock: Clock) -> None:
+        self._claims = informers.claims
+        self._volumes = informers.volumes
+        self._recorder = recorder
+        self._queue: WorkQueue[str] = WorkQueue("claim expansion", clock=clock)
+        self._claims.add_handler(self._claim_changed)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        await wait_synced(self._claims, self._volumes)
+        await self._queue.run(self._reconcile)
+
+    def _claim_changed(
+        self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None
+    ) -> None:
+        has_grown = wanted_size(before) < wanted_size(after)
+        if after is not None and has_grown and is_too_small(after):
+            self._queue.add(object_key(after.metadata))
+
+    async def _reconcile(self, key: str) -> float | None:
+        claim = self._claims.get_key(key)
+        if claim is None or not is_too_small(claim):
+            return None
+        volume = self._volumes.get(claim.spec.volume_name)
+        holder = volume.spec.claim_ref if volume is not None else None
+        if holder is not None and holder.uid == claim.metadata.uid:
+            self._recorder.record(reference(CLAIMS, claim), NORMAL, _REASON, _MESSAGE)
+        return None

@@ -1,0 +1,129 @@
+"""Ephemeral volumes: the claims that pods bring along, made from the template in the pod.
+
+A claim is named after pod and volume, owned by the pod, and goes with it. Source: KEP-1698,
+controller `ephemeral-volume` of kube-controller-manager.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moorage.api.clock import Clock
+from moorage.api.errors import AlreadyExistsError, NotFoundError, StatusError
+from moorage.api.meta import Raw
+from moorage.api.persistent_volumes import PersistentVolumeClaim
+from moorage.claims.pod_claims import PodClaim, foreign_claim, pod_claims
+from moorage.client import Client, EventRecorder, WorkQueue
+from moorage.client.informer import object_key
+from moorage.client.recorder import WARNING, reference
+from moorage.client.resources import PODS as FULL_PODS
+from moorage.controllers.informers import CLAIM, Informers, wait_synced
+from moorage.controllers.objects import CLAIMS, PODS, Pod
+from moorage.controllers.ownership import controller_reference
+from moorage.controllers.refusals import is_namespace_ending
+
+COMPONENT = "ephemeral_volume"
+_FAILED = "FailedBinding"
+
+
+def claims_to_make(pod: Pod) -> tuple[PodClaim, ...]:
+    """Return the claims of a pod's ephemeral volumes; none for a pod that is being deleted."""
+    if pod.metadata.deletion_timestamp is not None:
+        return ()
+    claims = pod_claims(pod.metadata.name, pod.spec.volumes)
+    return tuple(claim for claim in claims if claim.is_ephemeral)
+
+
+def claim_from_template(pod: Pod, claim: PodClaim, template: Raw) -> dict[str, Any]:
+    """Return the new claim, as JSON: labels, annotations and specification of the template."""
+    own = template.get("metadata", {})
+    meta = {field: own[field] for field in ("labels", "annotations") if field in own}
+    meta |= {
+        "name": claim.name,
+        "namespace": pod.metadata.namespace,
+        "ownerReferences": [controller_reference(PODS, pod.metadata)],
+    }
+    return {"metadata": meta, "spec": template.get("spec", {})}
+
+
+class EphemeralVolumeController:
+    """Watches pods and claims; makes the claims of ephemeral volumes, and again if they go."""
+
+    def __init__(
+        self, client: Client, informers: Informers, recorder: EventRecorder, clock: Clock
+    ) -> None:
+        self._client = client
+        self._pods = informers.pods
+        self._claims = informers.claims
+        self._recorder = recorder
+        self._queue: WorkQueue[str] = WorkQueue("ephemeral volumes", clock=clock)
+        self._pods.add_handler(self._pod_changed)
+        self._claims.add_handler(self._claim_changed)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        await wait_synced(self._pods, self._claims)
+        await self._queue.run(self._reconcile)
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        """Queue a new pod; what it claims never changes."""
+        is_new = before is None or after is None or before.metadata.uid != after.metadata.uid
+        if after is not None and is_new and claims_to_make(after):
+            self._queue.add(object_key(after.metadata))
+
+    def _claim_changed(
+        self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None
+    ) -> None:
+        """Queue the pods of a claim that came or went: another's may be in the way."""
+        if before is not None and after is not None:
+            return
+        claim = after or before
+        assert claim is not None
+        for pod in self._pods.by_index(CLAIM, object_key(claim.metadata)):
+            if claims_to_make(pod):
+                self._queue.add(object_key(pod.metadata))
+
+    async def _reconcile(self, key: str) -> float | None:
+        pod = self._pods.get_key(key)
+        if pod is None:
+            return None
+        missing: list[PodClaim] = []
+        for claim in claims_to_make(pod):
+            present = self._claims.get(claim.name, pod.metadata.namespace)
+            if present is None:
+                missing.append(claim)
+            elif why := foreign_claim(pod.metadata, present):
+                self._report(pod, claim, why)
+        if missing:
+            await self._make(pod, missing)
+        return None
+
+    async def _make(self, pod: Pod, claims: list[PodClaim]) -> None:
+        """Make claims from the templates, which the copy of the pod leaves out."""
+        meta = pod.metadata
+        try:
+            full = await self._client.get(FULL_PODS, meta.name, meta.namespace)
+        except NotFoundError:
+            return
+        if full.metadata.uid != meta.uid or full.metadata.deletion_timestamp is not None:
+            return
+        templates = {
+            volume.name: volume.ephemeral.volume_claim_template or {}
+            for volume in full.spec.volumes
+            if volume.ephemeral is not None
+        }
+        for claim in claims:
+            body = claim_from_template(pod, claim, templates.get(claim.volume, {}))
+            try:
+                await self._client.create(CLAIMS, body, meta.namespace)
+            except AlreadyExistsError:
+                continue  # The copy will have it, and bring the pod here once more.
+            except StatusError as error:
+                if is_namespace_ending(error):
+                    return
+                self._report(pod, claim, f"create PVC {claim.name}: {error}")
+                raise
+
+    def _report(self, pod: Pod, claim: PodClaim, why: str) -> None:
+        message = f"ephemeral volume {claim.volume}: {why}"
+        self._recorder.record(reference(PODS, pod), WARNING, _FAILED, message)

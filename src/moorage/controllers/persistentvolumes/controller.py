@@ -1,0 +1,327 @@
+"""PersistentVolume controller: binds volumes and claims, provisions volumes, reclaims them.
+
+Claims and volumes are keys of one queue with one worker, so that no volume is given to two claims
+at once. Each step is decided from the present state and written with the revision that was read;
+what is interrupted between two writes is completed by the next step. Source: the controller
+`persistentvolume` of kube-controller-manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from moorage.api.clock import Clock
+from moorage.api.errors import AlreadyExistsError, NotFoundError
+from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.claims import class_of_claim, class_of_volume
+from moorage.claims.annotations import SELECTED_NODE
+from moorage.claims.local_path import FINALIZER, NODE_LABEL
+from moorage.client import Client, EventRecorder, WorkQueue
+from moorage.client.informer import object_key
+from moorage.client.recorder import NORMAL, WARNING
+from moorage.client.resources import PERSISTENT_VOLUME_CLAIMS
+from moorage.controllers.informers import (
+    CLAIM,
+    STORAGE_CLASS,
+    Informers,
+    claim_keys,
+    wait_synced,
+)
+from moorage.controllers.objects import Node, Pod
+from moorage.controllers.persistentvolumes.claim_steps import LOST as CLAIM_LOST
+from moorage.controllers.persistentvolumes.claim_steps import (
+    PENDING,
+    Announcement,
+    AssignClass,
+    Bind,
+    Lose,
+    Provision,
+    Storage,
+    Wait,
+    claim_step,
+)
+from moorage.controllers.persistentvolumes.provisioning import (
+    ProvisioningError,
+    is_internal,
+    new_volume,
+)
+from moorage.controllers.persistentvolumes.volume_steps import (
+    FAILED,
+    RELEASED,
+    Reclaim,
+    ReportMismatch,
+    SetPhase,
+    SyncClaim,
+    Unbind,
+    is_ours,
+    is_released,
+    reclaim_problem,
+    volume_step,
+)
+from moorage.controllers.persistentvolumes.writes import VolumeWrites
+from moorage.controllers.pods import is_ended
+
+COMPONENT = "persistentvolume-controller"
+_IN_TREE = "kubernetes.io/"
+_DELETE = "Delete"
+
+Key = tuple[str, str]
+"""(kind, key of the object)"""
+
+_CLAIM, _VOLUME = "claim", "volume"
+
+
+class PersistentVolumeController:
+    """Watches claims, volumes, classes, and the pods and nodes that they depend on."""
+
+    def __init__(
+        self, client: Client, informers: Informers, recorder: EventRecorder, clock: Clock
+    ) -> None:
+        self._client = client
+        self._claims = informers.claims
+        self._volumes = informers.volumes
+        self._classes = informers.storage_classes
+        self._pods = informers.pods
+        self._nodes = informers.nodes
+        self._writes = VolumeWrites(client, recorder, clock)
+        self._queue: WorkQueue[Key] = WorkQueue("persistent volumes", clock=clock)
+        self._storage = Storage(
+            volume=self._volumes.get,
+            volumes=lambda: self._volumes,
+            storage_class=self._classes.get,
+            storage_classes=lambda: self._classes,
+            waiting_pods=self._waiting_pods,
+        )
+        self._claims.add_handler(self._claim_changed)
+        self._volumes.add_handler(self._volume_changed)
+        self._classes.add_handler(self._class_changed)
+        self._pods.add_handler(self._pod_changed)
+        self._nodes.add_handler(self._node_changed)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        await wait_synced(self._claims, self._volumes, self._classes, self._pods, self._nodes)
+        await self._queue.run(self._reconcile)
+
+    # events
+
+    def _claim_changed(
+        self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None
+    ) -> None:
+        claim = after or before
+        assert claim is not None
+        key = object_key(claim.metadata)
+        if after is not None:
+            self._queue.add((_CLAIM, key))
+        for volume in self._volumes.by_index(CLAIM, key):
+            self._queue.add((_VOLUME, volume.metadata.name))
+
+    def _volume_changed(
+        self, before: PersistentVolume | None, after: PersistentVolume | None
+    ) -> None:
+        volume = after or before
+        assert volume is not None
+        self._queue.add((_VOLUME, volume.metadata.name))
+        reference = volume.spec.claim_ref
+        if reference is not None:
+            self._queue.add((_CLAIM, f"{reference.namespace}/{reference.name}"))
+        else:
+            self._sync_pending(class_of_volume(volume))
+            for claim in self._claims if after is None else ():
+                if claim.spec.volume_name == volume.metadata.name:
+                    self._queue.add((_CLAIM, object_key(claim.metadata)))
+
+    def _class_changed(self, before: StorageClass | None, after: StorageClass | None) -> None:
+        storage_class = after or before
+        assert storage_class is not None
+        self._sync_pending(storage_class.metadata.name)
+        # It may be the default class now.
+        self._sync_pending("")
+
+    def _sync_pending(self, class_name: str) -> None:
+        for claim in self._claims.by_index(STORAGE_CLASS, class_name):
+            if claim.status.phase in ("", PENDING):
+                self._queue.add((_CLAIM, object_key(claim.metadata)))
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        """A volume is deleted once no pod uses its claim."""
+        if before is None or not before.spec.volumes:
+            return
+        if after is None or (is_ended(after) and not is_ended(before)):
+            for claim in claim_keys(before):
+                for volume in self._volumes.by_index(CLAIM, claim):
+                    self._queue.add((_VOLUME, volume.metadata.name))
+
+    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+        """The directories of a node that is gone are gone with it."""
+        if after is None and before is not None:
+            for volume in self._volumes:
+                if volume.metadata.labels.get(NODE_LABEL) == before.metadata.name:
+                    self._queue.add((_VOLUME, volume.metadata.name))
+
+    def _waiting_pods(self, claim: PersistentVolumeClaim) -> Iterable[str]:
+        pods = self._pods.by_index(CLAIM, object_key(claim.metadata))
+        return [pod.metadata.name for pod in pods if not pod.spec.node_name and not is_ended(pod)]
+
+    # steps
+
+    async def _reconcile(self, key: Key) -> float | None:
+        kind, name = key
+        try:
+            return await (self._sync_claim(name) if kind == _CLAIM else self._sync_volume(name))
+        except NotFoundError:
+            return None  # It is gone.
+
+    async def _sync_claim(self, key: str) -> float | None:
+        claim = self._claims.get_key(key)
+        if claim is None:
+            return None
+        writes = self._writes
+        try:
+            step = claim_step(claim, self._storage)
+        except ValueError as error:
+            step = Wait(Announcement(WARNING, "FailedBinding", f"invalid selector: {error}"))
+        match step:
+            case Bind(volume):
+                await writes.bind(claim, volume)
+            case AssignClass(name):
+                await writes.assign_class(claim, name)
+            case Provision(storage_class):
+                await self._provision(claim, storage_class)
+            case Lose(event):
+                if claim.status.phase != CLAIM_LOST:
+                    writes.announce_claim(await writes.set_claim_phase(claim, CLAIM_LOST), event)
+            case Wait(event, again_s):
+                if event is not None:
+                    writes.announce_claim(claim, event)
+                await writes.set_claim_phase(claim, PENDING)
+                return again_s
+        return None
+
+    async def _provision(
+        self, claim: PersistentVolumeClaim, storage_class: StorageClass | None
+    ) -> None:
+        writes = self._writes
+        if storage_class is None:
+            name = class_of_claim(claim)
+            self._not_provisioned(claim, f'storageclass.storage.k8s.io "{name}" not found')
+            await writes.set_claim_phase(claim, PENDING)
+            return
+        provisioner = storage_class.provisioner
+        if provisioner.startswith(_IN_TREE):
+            self._not_provisioned(claim, f"no volume plugin matched name: {provisioner}")
+            await writes.set_claim_phase(claim, PENDING)
+            return
+        claim = await writes.name_provisioner(claim, provisioner)
+        claim = await writes.set_claim_phase(claim, PENDING)
+        if not is_internal(storage_class):
+            message = (
+                "Waiting for a volume to be created either by the external provisioner "
+                f"'{provisioner}' or manually by the system administrator. If volume creation is "
+                "delayed, please verify that the provisioner is running and correctly registered."
+            )
+            writes.announce_claim(claim, Announcement(NORMAL, "ExternalProvisioning", message))
+            return
+        await self._provision_here(claim, storage_class)
+
+    async def _provision_here(
+        self, claim: PersistentVolumeClaim, storage_class: StorageClass
+    ) -> None:
+        writes = self._writes
+        node = self._nodes.get(claim.metadata.annotations.get(SELECTED_NODE, ""))
+        try:
+            body = new_volume(claim, storage_class, node)
+        except ProvisioningError as error:
+            name = storage_class.metadata.name
+            self._not_provisioned(
+                claim, f'Failed to provision volume with StorageClass "{name}": {error}'
+            )
+            if error.may_move:
+                await writes.unselect_node(claim)
+            return
+        try:
+            volume = await writes.create_volume(body)
+        except AlreadyExistsError:
+            return  # Our copy does not have it yet; its event completes the binding.
+        message = (
+            f"Successfully provisioned volume {volume.metadata.name} using "
+            f"{storage_class.provisioner}"
+        )
+        writes.announce_claim(claim, Announcement(NORMAL, "ProvisioningSucceeded", message))
+        await writes.bind(claim, volume)
+
+    def _not_provisioned(self, claim: PersistentVolumeClaim, why: str) -> None:
+        self._writes.announce_claim(claim, Announcement(WARNING, "ProvisioningFailed", why))
+
+    async def _sync_volume(self, name: str) -> float | None:
+        volume = self._volumes.get(name)
+        if volume is None:
+            return None
+        claim = await self._claim_of(volume)
+        writes = self._writes
+        match volume_step(volume, claim):
+            case SetPhase(phase):
+                await writes.set_volume_phase(volume, phase)
+            case SyncClaim():
+                assert claim is not None
+                self._queue.add((_CLAIM, object_key(claim.metadata)))
+            case ReportMismatch(about_volume, about_claim):
+                assert claim is not None
+                writes.announce_volume(volume, about_volume)
+                writes.announce_claim(claim, about_claim)
+            case Unbind():
+                await writes.unbind(volume)
+            case Reclaim():
+                if not is_released(volume):
+                    volume = await writes.set_volume_phase(volume, RELEASED)
+                await self._reclaim(volume)
+        return None
+
+    async def _claim_of(self, volume: PersistentVolume) -> PersistentVolumeClaim | None:
+        """Return the claim that a volume names by uid; a claim not in our copy is asked for."""
+        reference = volume.spec.claim_ref
+        if reference is None or not reference.uid:
+            return None
+        claim = self._claims.get(reference.name, reference.namespace)
+        if claim is not None and claim.metadata.uid == reference.uid:
+            return claim
+        if claim is None and is_released(volume):
+            return None
+        try:
+            claim = await self._client.get(
+                PERSISTENT_VOLUME_CLAIMS, reference.name, reference.namespace
+            )
+        except NotFoundError:
+            return None
+        return claim if claim.metadata.uid == reference.uid else None
+
+    async def _reclaim(self, volume: PersistentVolume) -> None:
+        problem = reclaim_problem(volume)
+        if problem is not None:
+            if volume.status.phase != FAILED:
+                volume = await self._writes.set_volume_phase(volume, FAILED, problem.message)
+                self._writes.announce_volume(volume, problem)
+            return
+        if is_ours(volume):
+            await self._delete(volume)
+
+    async def _delete(self, volume: PersistentVolume) -> None:
+        """Delete a volume that Moorage provisioned, once no pod uses it; its node does the rest."""
+        meta = volume.metadata
+        if volume.spec.persistent_volume_reclaim_policy == _DELETE:
+            if self._is_used(volume):
+                return
+            if meta.deletion_timestamp is None:
+                await self._writes.delete_volume(volume)
+        node = meta.labels.get(NODE_LABEL, "")
+        is_leaving = meta.deletion_timestamp is not None and FINALIZER in meta.finalizers
+        if is_leaving and self._nodes.get(node) is None:
+            await self._writes.let_go(volume)
+
+    def _is_used(self, volume: PersistentVolume) -> bool:
+        reference = volume.spec.claim_ref
+        assert reference is not None
+        pods = self._pods.by_index(CLAIM, f"{reference.namespace}/{reference.name}")
+        claim = self._claims.get(reference.name, reference.namespace)
+        # A new claim of the same name has another volume, and so have the pods that use it now.
+        return claim is None and any(not is_ended(pod) for pod in pods)

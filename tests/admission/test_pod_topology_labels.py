@@ -1,0 +1,39 @@
+"""Zones and regions as labels of pods."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from moorage.admission.pod_topology_labels import PodTopologyLabels
+from moorage.api.nodes import Node
+from tests.admission.writes import admit, pod, write
+
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+NODES = {
+    name: msgspec.convert({"metadata": {"name": name, "labels": labels}}, Node)
+    for name, labels in {
+        "far": {ZONE: "z", REGION: "r", "topology.kubernetes.io/rack": "1"},
+        "plain": {"a": "b"},
+    }.items()
+}
+PLUGIN = PodTopologyLabels(NODES.get)
+
+
+@pytest.mark.parametrize(("operation", "subresource"), [("CREATE", ""), ("UPDATE", "binding")])
+def test_a_pod_gets_the_zone_and_region_of_its_node(operation: str, subresource: str) -> None:
+    bound = pod({"nodeName": "far"}, labels={"app": "a", ZONE: "other"})
+    after = admit(PLUGIN, write(obj=bound, operation=operation, subresource=subresource))
+    assert after["metadata"]["labels"] == {"app": "a", ZONE: "z", REGION: "r"}
+
+
+@pytest.mark.parametrize("node_name", ["plain", "gone", None])
+def test_without_labels_to_copy_a_pod_stays(node_name: str | None) -> None:
+    before = pod({"nodeName": node_name} if node_name else {})
+    after = admit(PLUGIN, write(obj=before))
+    assert "labels" not in after["metadata"]
+
+
+def test_updates_of_a_pod_that_runs_leave_its_labels() -> None:
+    running = pod({"nodeName": "far"})
+    assert "labels" not in admit(PLUGIN, write(obj=running, operation="UPDATE"))["metadata"]
