@@ -14,6 +14,7 @@ from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds import STORED_KINDS
 from moorage.registry.schema import load_schema
 from moorage.registry.validation.metadata import metadata_errors, metadata_update_errors
+from tests.certificates import encoded, request_pem
 
 CODEC = Codec(load_schema())
 KINDS = {kind.name: kind for kind in STORED_KINDS}
@@ -178,6 +179,15 @@ BASES: dict[str, Obj] = {
             "podSelector": {"matchLabels": _LABELS},
             "ingress": [{"from": [{"podSelector": {}}], "ports": [{"port": 80}]}],
             "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]}],
+        },
+    },
+    "CertificateSigningRequest": {
+        "metadata": {"name": "r"},
+        "spec": {
+            "request": encoded(request_pem()),
+            "signerName": "example.com/signer",
+            "usages": ["client auth"],
+            "expirationSeconds": 600,
         },
     },
     "ControllerRevision": {"metadata": {"name": "d"}, "data": {"spec": {}}, "revision": 1},

@@ -9,6 +9,13 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from moorage.admission.certificates import (
+    CertificateApproval,
+    CertificateRequester,
+    CertificateSigning,
+    CertificateSubjectRestriction,
+    ClusterTrustBundleAttest,
+)
 from moorage.admission.chain import AdmissionChain, Plugin
 from moorage.admission.default_ingress_class import DefaultIngressClass
 from moorage.admission.default_tolerations import DefaultTolerationSeconds
@@ -91,6 +98,10 @@ class AdmissionPlugins:
             PriorityAdmission(readers.priorities.get, readers.priorities.all),
             DefaultTolerationSeconds(),
             RuntimeClassAdmission(readers.classes.get, is_enabled=self.has_runtime_classes),
+            CertificateApproval(self.authorizer.is_allowed),
+            CertificateSigning(self.authorizer.is_allowed),
+            ClusterTrustBundleAttest(self.authorizer.is_allowed),
+            CertificateSubjectRestriction(),
             DefaultIngressClass(readers.ingress_classes.all),
             MutatingWebhooks(webhooks, dispatch, self.codec, self.worker),
         ]
@@ -99,6 +110,7 @@ class AdmissionPlugins:
         """Return what upstream decides in the registry, after admission."""
         readers = self.readers
         return [
+            CertificateRequester(self.clock),
             ServiceAddresses(readers.services.all, self.service_network),
             HostPortAdmission(self.listeners, readers.nodes.all),
             RbacEscalation(self.resolver, self.authorizer.is_allowed),
