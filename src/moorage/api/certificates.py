@@ -68,3 +68,15 @@ class CertificateSigningRequest(Object, frozen=True):
     def has(self, condition_type: str) -> bool:
         """Return whether a condition of that type is there."""
         return any(condition.type == condition_type for condition in self.status.conditions)
+
+
+class ClusterTrustBundleSpec(Object, frozen=True):
+    """`trust_bundle` is PEM text."""
+
+    signer_name: str = ""
+    trust_bundle: str = ""
+
+
+class ClusterTrustBundle(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ClusterTrustBundleSpec = ClusterTrustBundleSpec()

@@ -15,6 +15,8 @@ from moorage.admission.certificates import (
     CertificateSigning,
     CertificateSubjectRestriction,
     ClusterTrustBundleAttest,
+    NodeCertificateRequests,
+    PodCertificateSigning,
 )
 from moorage.admission.chain import AdmissionChain, Plugin
 from moorage.admission.default_ingress_class import DefaultIngressClass
@@ -93,6 +95,7 @@ class AdmissionPlugins:
             LimitRanger(readers.limit_ranges.all),
             ServiceAccountAdmission(readers.accounts.get),
             NodeRestriction(readers.find_pod, readers.nodes.get, self.authorizer.is_allowed),
+            NodeCertificateRequests(),
             TaintNewNodes(),
             PodSecurity(readers.namespace_labels, readers.stored_pods, self.clock),
             PriorityAdmission(readers.priorities.get, readers.priorities.all),
@@ -111,6 +114,7 @@ class AdmissionPlugins:
         readers = self.readers
         return [
             CertificateRequester(self.clock),
+            PodCertificateSigning(self.authorizer.is_allowed, self.clock),
             ServiceAddresses(readers.services.all, self.service_network),
             HostPortAdmission(self.listeners, readers.nodes.all),
             RbacEscalation(self.resolver, self.authorizer.is_allowed),

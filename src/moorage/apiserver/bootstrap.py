@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from moorage.admission.namespaces import IMMORTAL
+from moorage.api import certificates
 from moorage.api.errors import AlreadyExistsError
 from moorage.api.rbac import PolicyRule
 from moorage.apiserver.authorization.node import NODE_RULES
@@ -33,6 +34,11 @@ _WRITE = ("create", "delete", "deletecollection", "patch", "update")
 _EVERYONE = "system:authenticated"
 _RBAC = "rbac.authorization.k8s.io"
 _DRA = "resource.k8s.io"
+_SIGNERS = (
+    certificates.API_SERVER_CLIENT,
+    certificates.KUBELET_CLIENT,
+    certificates.KUBELET_SERVING,
+)
 _AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 _BOOTSTRAPPING = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 
@@ -44,6 +50,12 @@ def _rule(groups: str, resources: str, verbs: Sequence[str] | str) -> Obj:
         "resources": resources.split(),
         "verbs": verbs.split() if isinstance(verbs, str) else list(verbs),
     }
+
+
+def _signer_rule(verbs: str, *signers: str) -> Obj:
+    """Return a rule about signers of certificates, by their names."""
+    rule = _rule(certificates.GROUP, "signers", verbs)
+    return {**rule, "resourceNames": list(signers)}
 
 
 def _path_rule(paths: str, verbs: str = "get") -> Obj:
@@ -113,8 +125,30 @@ ROLES: dict[str, list[Obj]] = {
         _rule("batch", "jobs", "create"),
         _rule("discovery.k8s.io", "endpointslices", "create"),
         _rule("rbac.authorization.k8s.io", "clusterroles", "escalate bind"),
+        _signer_rule("approve", certificates.KUBELET_CLIENT),
+        _signer_rule("sign", *_SIGNERS),
+        _signer_rule("attest", certificates.API_SERVER_SERVING),
+        _rule(certificates.GROUP, "clustertrustbundles", "create"),
         _path_rule("/api /api/* /apis /apis/*"),
         *_REVIEWS,
+    ],
+    "system:node-bootstrapper": [
+        _rule(certificates.GROUP, "certificatesigningrequests", [*_READ, "create"]),
+    ],
+    **{
+        f"system:certificates.k8s.io:certificatesigningrequests:{subresource}": [
+            _rule(certificates.GROUP, f"certificatesigningrequests/{subresource}", "create"),
+        ]
+        for subresource in ("nodeclient", "selfnodeclient")
+    },
+    **{
+        f"system:certificates.k8s.io:{signer.rpartition('/')[2]}-approver": [
+            _signer_rule("approve", signer),
+        ]
+        for signer in (certificates.LEGACY_UNKNOWN, *_SIGNERS)
+    },
+    "system:cluster-trust-bundle-discovery": [
+        _rule(certificates.GROUP, "clustertrustbundles", _READ),
     ],
     "moorage:runtimeclass-viewer": [_rule("node.k8s.io", "runtimeclasses", _READ)],
     "system:aggregate-to-view": [

@@ -10,6 +10,7 @@ from moorage.api.clock import Clock
 from moorage.api.meta import Object
 from moorage.client import Client, Informer, Resource
 from moorage.client.resources import (
+    CERTIFICATE_SIGNING_REQUESTS,
     CLUSTER_ROLES,
     CONTROLLER_REVISIONS,
     CRON_JOBS,
@@ -85,6 +86,7 @@ class Informers:
         self.service_accounts = self.make(SERVICE_ACCOUNTS, {NAMESPACE: _namespace})
         self.leases = self.make(LEASES)
         self.cluster_roles = self.make(CLUSTER_ROLES)
+        self.certificate_requests = self.make(CERTIFICATE_SIGNING_REQUESTS)
 
     def make(
         self,
@@ -119,6 +121,7 @@ class Informers:
                 self.service_accounts,
                 self.leases,
                 self.cluster_roles,
+                self.certificate_requests,
             )
         )
 

@@ -118,6 +118,9 @@ PODS = Resource("", "v1", "pods", "Pod", Pod)
 NODES = Resource("", "v1", "nodes", "Node", Node, is_namespaced=False)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", Lease)
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", PartialObject)
+POD_CERTIFICATE_REQUESTS = Resource(
+    "certificates.k8s.io", "v1", "podcertificaterequests", "PodCertificateRequest", PartialObject
+)
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", PartialObject)
 ENDPOINT_SLICES = Resource(
     "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", EndpointSlice

@@ -1,5 +1,7 @@
 """Admission of certificate requests and trust bundles: who may approve, sign and attest what."""
 
+from moorage.admission.certificates.node_requests import NodeCertificateRequests
+from moorage.admission.certificates.pod_requests import PodCertificateSigning
 from moorage.admission.certificates.requester import CertificateRequester
 from moorage.admission.certificates.signers import (
     CertificateApproval,
@@ -14,4 +16,6 @@ __all__ = [
     "CertificateSigning",
     "CertificateSubjectRestriction",
     "ClusterTrustBundleAttest",
+    "NodeCertificateRequests",
+    "PodCertificateSigning",
 ]

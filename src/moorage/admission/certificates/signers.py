@@ -36,8 +36,8 @@ class CertificateApproval:
 
     def _check(self, attributes: Attributes) -> None:
         # The old object's: an approval cannot change the signer.
-        signer = _signer_of(attributes.old)
-        if not _may(self._is_allowed, attributes.request.user, "approve", signer):
+        signer = signer_of(attributes.old)
+        if not may(self._is_allowed, attributes.request.user, "approve", signer):
             why = f'user not permitted to approve requests with signerName "{signer}"'
             raise refused(attributes, why)
 
@@ -57,8 +57,8 @@ class CertificateSigning:
         new, old = attributes.obj or {}, attributes.old or {}
         if new.get("status", {}) == old.get("status", {}):
             return
-        signer = _signer_of(old)
-        if not _may(self._is_allowed, attributes.request.user, "sign", signer):
+        signer = signer_of(old)
+        if not may(self._is_allowed, attributes.request.user, "sign", signer):
             why = f'user not permitted to sign requests with signerName "{signer}"'
             raise refused(attributes, why)
 
@@ -75,19 +75,21 @@ class ClusterTrustBundleAttest:
         self.validate = self._check
 
     def _check(self, attributes: Attributes) -> None:
-        signer = _signer_of(attributes.obj)
+        signer = signer_of(attributes.obj)
         if not signer or is_for_collector(attributes):
             return
-        if not _may(self._is_allowed, attributes.request.user, "attest", signer):
+        if not may(self._is_allowed, attributes.request.user, "attest", signer):
             raise refused(attributes, f'user not permitted to attest for signerName "{signer}"')
 
 
-def _signer_of(obj: dict[str, object] | None) -> str:
+def signer_of(obj: dict[str, object] | None) -> str:
+    """Return the signer that a request or bundle names, `""` for none."""
     spec = (obj or {}).get("spec", {})
     return str(spec.get("signerName", "")) if isinstance(spec, dict) else ""
 
 
-def _may(is_allowed: IsAllowed, user: User, verb: str, signer: str) -> bool:
+def may(is_allowed: IsAllowed, user: User, verb: str, signer: str) -> bool:
+    """Return whether a user has a verb on a signer, by its name or by its domain."""
     domain = signer.partition("/")[0]
     return any(
         is_allowed(user, Action(verb=verb, group=GROUP, resource="signers", name=name))

@@ -18,7 +18,10 @@ async def run(layout: Layout, settings: Settings) -> None:
     """Run controllers and scheduler until cancelled."""
     credentials = Credentials(layout)
     clock = SystemClock()
-    options = ControllerOptions(cluster_ca=credentials.authority.certificate.read_text())
+    authority = credentials.authority
+    options = ControllerOptions(
+        cluster_ca=authority.certificate.read_text(), cluster_ca_key=authority.key
+    )
     scheduling = SchedulerOptions(filters_by_handler=settings.filters_by_handler)
     async with (
         connected(settings, credentials, credentials.controllers, "moorage-controllers") as client,
