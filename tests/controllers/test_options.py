@@ -10,6 +10,7 @@ from moorage.controllers.options import ControllerOptions
 def test_defaults_are_upstreams() -> None:
     assert asdict(ControllerOptions(cluster_ca="ca")) == {
         "cluster_ca": "ca",
+        "cluster_ca_key": None,
         "node_grace_period_s": 50.0,
         "node_startup_grace_period_s": 60.0,
         "node_evictions_per_s": 0.1,

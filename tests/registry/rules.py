@@ -14,6 +14,7 @@ from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds import STORED_KINDS
 from moorage.registry.schema import load_schema
 from moorage.registry.validation.metadata import metadata_errors, metadata_update_errors
+from tests.certificates import certificate_pem, encoded, request_der, request_pem
 
 CODEC = Codec(load_schema())
 KINDS = {kind.name: kind for kind in STORED_KINDS}
@@ -216,6 +217,33 @@ BASES: dict[str, Obj] = {
             "attacher": "disk.example.com",
             "nodeName": "n",
             "source": {"persistentVolumeName": "v"},
+        },
+    },
+    "CertificateSigningRequest": {
+        "metadata": {"name": "r"},
+        "spec": {
+            "request": encoded(request_pem()),
+            "signerName": "example.com/signer",
+            "usages": ["client auth"],
+            "expirationSeconds": 600,
+        },
+    },
+    "ClusterTrustBundle": {
+        "metadata": {"name": "b"},
+        "spec": {"trustBundle": certificate_pem("ca", is_authority=True).decode()},
+    },
+    "PodCertificateRequest": {
+        "metadata": {"name": "r"},
+        "spec": {
+            "signerName": "example.com/signer",
+            "podName": "p",
+            "podUID": "1",
+            "serviceAccountName": "sa",
+            "serviceAccountUID": "2",
+            "nodeName": "n",
+            "nodeUID": "3",
+            "maxExpirationSeconds": 86400,
+            "stubPKCS10Request": encoded(request_der()),
         },
     },
     "ControllerRevision": {"metadata": {"name": "d"}, "data": {"spec": {}}, "revision": 1},

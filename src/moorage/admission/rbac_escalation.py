@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from moorage.admission.chain import CREATE, UPDATE, Scope
+from moorage.admission.collector import is_for_collector
 from moorage.admission.refusal import refused
 from moorage.api.errors import NotFoundError
 from moorage.api.rbac import PolicyRule, RoleRef
@@ -33,8 +34,6 @@ _EVERYTHING = (
     PolicyRule(verbs=(ALL,), api_groups=(ALL,), resources=(ALL,)),
     PolicyRule(verbs=(ALL,), non_resource_urls=(ALL,)),
 )
-# Written by the garbage collector to finish a deletion; grants no permission, so needs none.
-_COLLECTOR_FIELDS = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
 _RESOURCES = tuple(
     f"{plural}.{_GROUP}" for plural in (*_ROLES, "rolebindings", "clusterrolebindings")
 )
@@ -57,7 +56,7 @@ class RbacEscalation:
 
     def _check(self, attributes: Attributes) -> None:
         user = attributes.request.user
-        if SYSTEM_MASTERS in user.groups or _is_for_collector(attributes):
+        if SYSTEM_MASTERS in user.groups or is_for_collector(attributes):
             return
         verb = "escalate" if attributes.kind.plural in _ROLES else "bind"
         if self._may(user, verb, attributes):
@@ -117,21 +116,6 @@ class RbacEscalation:
 def _aggregates(role: Obj | None) -> bool:
     """Return whether the role is a ClusterRole with an aggregation rule."""
     return bool(((role or {}).get("aggregationRule") or {}).get("clusterRoleSelectors"))
-
-
-def _is_for_collector(attributes: Attributes) -> bool:
-    """Return whether the update changes only fields that the garbage collector changes."""
-    new, old = attributes.obj, attributes.old
-    if attributes.operation != UPDATE or new is None or old is None:
-        return False
-    return _without_collector_fields(new) == _without_collector_fields(old)
-
-
-def _without_collector_fields(obj: Obj) -> Obj:
-    metadata = {
-        field: value for field, value in obj["metadata"].items() if field not in _COLLECTOR_FIELDS
-    }
-    return {**obj, "metadata": metadata}
 
 
 def _shown(groups: Iterable[str]) -> str:

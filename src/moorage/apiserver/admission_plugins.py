@@ -9,6 +9,15 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from moorage.admission.certificates import (
+    CertificateApproval,
+    CertificateRequester,
+    CertificateSigning,
+    CertificateSubjectRestriction,
+    ClusterTrustBundleAttest,
+    NodeCertificateRequests,
+    PodCertificateSigning,
+)
 from moorage.admission.chain import AdmissionChain, Plugin
 from moorage.admission.claim_resize import PersistentVolumeClaimResize
 from moorage.admission.default_ingress_class import DefaultIngressClass
@@ -90,6 +99,7 @@ class AdmissionPlugins:
             LimitRanger(readers.limit_ranges.all),
             ServiceAccountAdmission(readers.accounts.get),
             NodeRestriction(readers.find_pod, readers.nodes.get, self.authorizer.is_allowed),
+            NodeCertificateRequests(),
             TaintNewNodes(),
             PodSecurity(readers.namespace_labels, readers.stored_pods, self.clock),
             PriorityAdmission(readers.priorities.get, readers.priorities.all),
@@ -98,6 +108,10 @@ class AdmissionPlugins:
             StorageObjectInUseProtection(),
             PersistentVolumeClaimResize(readers.storage_classes.get),
             RuntimeClassAdmission(readers.classes.get, is_enabled=self.has_runtime_classes),
+            CertificateApproval(self.authorizer.is_allowed),
+            CertificateSigning(self.authorizer.is_allowed),
+            ClusterTrustBundleAttest(self.authorizer.is_allowed),
+            CertificateSubjectRestriction(),
             DefaultIngressClass(readers.ingress_classes.all),
             PodTopologyLabels(readers.nodes.get),
             MutatingWebhooks(webhooks, dispatch, self.codec, self.worker),
@@ -107,6 +121,8 @@ class AdmissionPlugins:
         """Return what upstream decides in the registry, after admission."""
         readers = self.readers
         return [
+            CertificateRequester(self.clock),
+            PodCertificateSigning(self.authorizer.is_allowed, self.clock),
             ServiceAddresses(readers.services.all, self.service_network),
             HostPortAdmission(self.listeners, readers.nodes.all),
             RbacEscalation(self.resolver, self.authorizer.is_allowed),

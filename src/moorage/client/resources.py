@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from moorage.api.certificates import CertificateSigningRequest, ClusterTrustBundle
 from moorage.api.configuration import ConfigMap, Secret, ServiceAccount
 from moorage.api.coordination import Lease
 from moorage.api.disruptions import PodDisruptionBudget
@@ -119,6 +120,14 @@ RUNTIME_CLASSES = Resource(
 )
 PRIORITY_CLASSES = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", PriorityClass,
+    is_namespaced=False,
+)  # fmt: skip
+CERTIFICATE_SIGNING_REQUESTS = Resource(
+    "certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest",
+    CertificateSigningRequest, is_namespaced=False,
+)  # fmt: skip
+CLUSTER_TRUST_BUNDLES = Resource(
+    "certificates.k8s.io", "v1", "clustertrustbundles", "ClusterTrustBundle", ClusterTrustBundle,
     is_namespaced=False,
 )  # fmt: skip
 CLUSTER_ROLES = Resource(

@@ -12,6 +12,7 @@ from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeCla
 from moorage.claims import class_of_claim, pod_claims
 from moorage.client import Client, Informer, Resource
 from moorage.client.resources import (
+    CERTIFICATE_SIGNING_REQUESTS,
     CLUSTER_ROLES,
     CONTROLLER_REVISIONS,
     CRON_JOBS,
@@ -112,6 +113,7 @@ class Informers:
         self.service_accounts = self.make(SERVICE_ACCOUNTS, {NAMESPACE: _namespace})
         self.leases = self.make(LEASES)
         self.cluster_roles = self.make(CLUSTER_ROLES)
+        self.certificate_requests = self.make(CERTIFICATE_SIGNING_REQUESTS)
 
     def make(
         self,
@@ -149,6 +151,7 @@ class Informers:
                 self.service_accounts,
                 self.leases,
                 self.cluster_roles,
+                self.certificate_requests,
             )
         )
 

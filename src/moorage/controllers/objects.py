@@ -147,6 +147,9 @@ ATTRIBUTES_CLASSES = Resource(
     "storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", PartialObject,
     is_namespaced=False,
 )  # fmt: skip
+POD_CERTIFICATE_REQUESTS = Resource(
+    "certificates.k8s.io", "v1", "podcertificaterequests", "PodCertificateRequest", PartialObject
+)
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", PartialObject)
 ENDPOINT_SLICES = Resource(
     "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", EndpointSlice

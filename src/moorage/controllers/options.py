@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerOptions:
     """Defaults are those of kube-controller-manager 1.37; durations are in seconds.
 
-    `cluster_ca` is the PEM bundle that pods verify the API server with.
+    `cluster_ca` is the PEM bundle that pods verify the API server with; `cluster_ca_key` the file
+    of its key, which signs certificate requests. Without one they are approved, but not signed.
     """
 
     cluster_ca: str
+    cluster_ca_key: Path | None = None
     node_grace_period_s: float = 50.0
     node_startup_grace_period_s: float = 60.0
     node_evictions_per_s: float = 0.1

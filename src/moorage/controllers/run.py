@@ -22,6 +22,12 @@ from moorage.controllers.accounts import (
     RootCaController,
     TokenSecretController,
 )
+from moorage.controllers.certificates import (
+    CertificateCleaner,
+    CertificateController,
+    PodCertificateRequestCleaner,
+    TrustBundlePublisher,
+)
 from moorage.controllers.claim_expansion import COMPONENT as EXPANSION_COMPONENT
 from moorage.controllers.claim_expansion import ClaimExpansionController
 from moorage.controllers.cronjobs.controller import COMPONENT as CRON_JOB_COMPONENT
@@ -129,6 +135,12 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         DefaultAccountController(client, informers, clock).run(),
         RootCaController(client, informers, options.cluster_ca, clock).run(),
         TokenSecretController(client, informers, options.cluster_ca, clock).run(),
+        CertificateController(
+            client, informers, options.cluster_ca, options.cluster_ca_key, clock
+        ).run(),
+        CertificateCleaner(client, informers, clock).run(),
+        PodCertificateRequestCleaner(client, clock).run(),
+        TrustBundlePublisher(client, options.cluster_ca, clock).run(),
         lifecycle.run(),
         evictions.run(),
         PodGarbageCollector(client, informers, options, clock).run(),

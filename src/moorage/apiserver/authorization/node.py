@@ -36,6 +36,8 @@ NODE_RULES: tuple[PolicyRule, ...] = (
     _rule("", ["events"], ["create", "update", "patch"]),
     _rule("events.k8s.io", ["events"], ["create", "update", "patch"]),
     _rule("coordination.k8s.io", ["leases"], _LEASE_VERBS),
+    _rule("certificates.k8s.io", ["certificatesigningrequests"], [*_READ, "create"]),
+    _rule("certificates.k8s.io", ["clustertrustbundles"], _READ),
     _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
     _rule(
         "authorization.k8s.io", ["subjectaccessreviews", "localsubjectaccessreviews"], ["create"]

@@ -6,10 +6,12 @@ The node's own role stands beside its authorizer, in authorization/node.py. Sour
 
 from __future__ import annotations
 
+from moorage.api import certificates
 from moorage.apiserver.default_policy.rules import EVENTS, READ, READ_WRITE, path_rule, rule
 from moorage.registry.kind import Obj
 
 _DRA = "resource.k8s.io"
+_CERTIFICATES = certificates.GROUP
 
 COMPONENT_ROLES: dict[str, list[Obj]] = {
     "system:auth-delegator": [
@@ -94,6 +96,12 @@ COMPONENT_ROLES: dict[str, list[Obj]] = {
         rule("batch", "jobs", "create"),
         rule("discovery.k8s.io", "endpointslices", "create"),
         rule("rbac.authorization.k8s.io", "clusterroles", "escalate bind"),
+        rule(_CERTIFICATES, "signers", "approve", names=certificates.KUBELET_CLIENT),
+        rule(_CERTIFICATES, "signers", "sign", names=f"{certificates.API_SERVER_CLIENT} "
+             f"{certificates.KUBELET_CLIENT} {certificates.KUBELET_SERVING}"),
+        rule(_CERTIFICATES, "signers", "attest", names=certificates.API_SERVER_SERVING),
+        rule(_CERTIFICATES, "clustertrustbundles", "create"),
+        rule("networking.k8s.io", "ipaddresses", "create"),
         path_rule("/api /api/* /apis /apis/*"),
         rule("authentication.k8s.io", "tokenreviews", "create"),
         rule("authorization.k8s.io", "subjectaccessreviews", "create"),

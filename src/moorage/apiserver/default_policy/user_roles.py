@@ -106,6 +106,9 @@ USER_ROLES: dict[str, list[Obj]] = {
         path_rule("/.well-known/openid-configuration /.well-known/openid-configuration/ "
                   "/openid/v1/jwks /openid/v1/jwks/"),
     ],
+    "system:cluster-trust-bundle-discovery": [
+        rule("certificates.k8s.io", "clustertrustbundles", READ),
+    ],
     "moorage:runtimeclass-viewer": [rule("node.k8s.io", "runtimeclasses", READ)],
 }  # fmt: skip
 """Cluster role → its rules."""

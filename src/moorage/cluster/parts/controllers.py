@@ -25,7 +25,10 @@ async def run(layout: Layout, settings: Settings) -> None:
 
 
 async def _controllers(credentials: Credentials, settings: Settings) -> None:
-    options = ControllerOptions(cluster_ca=credentials.authority.certificate.read_text())
+    authority = credentials.authority
+    options = ControllerOptions(
+        cluster_ca=authority.certificate.read_text(), cluster_ca_key=authority.key
+    )
     identity = credentials.controllers
     async with connected(settings, credentials, identity, "moorage-controllers") as client:
         await run_controllers(client, options, SystemClock())

@@ -9,18 +9,17 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from moorage.api import names
 from moorage.api.errors import FieldError
+from moorage.api.pem import pem_blocks
 from moorage.registry.kind import Obj
 
 _DESIRED_FORM = "; desired format: https://host[/path]"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
 _PORT = re.compile(r"[^@\[\]]*?(:[^:]*)?|\[[^]]*\](:.*)?")
-_BEGIN, _END, _DASHES = b"-----BEGIN ", b"-----END ", b"-----"
 
 
 def client_errors(client: Obj, path: str) -> list[FieldError]:
@@ -126,8 +125,8 @@ def ca_bundle_errors(bundle: str, path: str) -> list[FieldError]:
         pem = base64.b64decode(bundle)
     except binascii.Error:
         pem = b""
-    blocks = list(_pem_blocks(pem))
-    if any(kind == b"CERTIFICATE" and b":" not in body for kind, body in blocks):
+    blocks = list(pem_blocks(pem))
+    if any(block.type == "CERTIFICATE" and not block.has_headers for block in blocks):
         return []
     why = (
         "no valid certificate authority data seen"
@@ -137,17 +136,3 @@ def ca_bundle_errors(bundle: str, path: str) -> list[FieldError]:
     return [
         FieldError.invalid(path, bundle, f"unable to load root certificates: {why}"),
     ]
-
-
-def _pem_blocks(pem: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the type and the content of each block, in time linear in the length of the text."""
-    begin = pem.find(_BEGIN)
-    while begin >= 0:
-        type_end = pem.find(_DASHES, begin + len(_BEGIN))
-        end = pem.find(_END, type_end + len(_DASHES))
-        if type_end < 0 or end < 0:
-            return
-        type_ = pem[begin + len(_BEGIN) : type_end]
-        if pem.startswith(type_ + _DASHES, end + len(_END)):
-            yield type_, pem[type_end + len(_DASHES) : end]
-        begin = pem.find(_BEGIN, end)

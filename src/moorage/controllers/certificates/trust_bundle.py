@@ -1,0 +1,95 @@
+"""Publisher of the ClusterTrustBundle that verifies the API server.
+
+There is one of the signer `kubernetes.io/kube-apiserver-serving`, named after its content; others
+of that signer are deleted. Source: kube-controller-manager
+`kube-apiserver-serving-clustertrustbundle-publisher` of Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+
+from moorage.api.certificates import API_SERVER_SERVING, ClusterTrustBundle
+from moorage.api.clock import Clock
+from moorage.api.errors import AlreadyExistsError, NotFoundError
+from moorage.client import Client, Informer, WorkQueue
+from moorage.client.resources import CLUSTER_TRUST_BUNDLES
+from moorage.controllers.informers import wait_synced
+from moorage.controllers.patches import locked
+
+_HASH_BYTES = 12
+_KEY = ""
+
+
+def bundle_name(ca: str) -> str:
+    """Return the name of the bundle with that content."""
+    digest = hashlib.sha256(ca.encode()).digest()[:_HASH_BYTES]
+    return f"{API_SERVER_SERVING.replace('/', ':')}:{digest.hex()}"
+
+
+class TrustBundlePublisher:
+    """Keeps one bundle with the cluster's CA; `ca` is PEM text. There is a single key."""
+
+    def __init__(self, client: Client, ca: str, clock: Clock) -> None:
+        self._client = client
+        self._ca = ca
+        self._name = bundle_name(ca)
+        self._bundles = Informer(
+            client,
+            CLUSTER_TRUST_BUNDLES,
+            field_selector=f"spec.signerName={API_SERVER_SERVING}",
+            clock=clock,
+        )
+        self._queue: WorkQueue[str] = WorkQueue("trust bundle", clock=clock)
+        self._bundles.add_handler(self._bundle_changed)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._bundles.run())
+            await wait_synced(self._bundles)
+            self._queue.add(_KEY)
+            tasks.create_task(self._queue.run(self._reconcile))
+
+    def _bundle_changed(
+        self, before: ClusterTrustBundle | None, after: ClusterTrustBundle | None
+    ) -> None:
+        del before, after
+        self._queue.add(_KEY)
+
+    async def _reconcile(self, key: str) -> float | None:
+        del key
+        present = self._bundles.get(self._name)
+        if present is None:
+            await self._create()
+        elif present.spec.trust_bundle != self._ca:
+            await self._restore(present)
+        for bundle in list(self._bundles):
+            meta = bundle.metadata
+            if meta.name != self._name:
+                await self._delete(meta.name, meta.uid)
+        return None
+
+    async def _create(self) -> None:
+        body = {
+            "metadata": {"name": self._name},
+            "spec": {"signerName": API_SERVER_SERVING, "trustBundle": self._ca},
+        }
+        try:
+            await self._client.create(CLUSTER_TRUST_BUNDLES, body)
+        except AlreadyExistsError:
+            return  # Its event is on its way to us.
+
+    async def _restore(self, present: ClusterTrustBundle) -> None:
+        patch = {"metadata": locked(present.metadata), "spec": {"trustBundle": self._ca}}
+        try:
+            await self._client.patch(CLUSTER_TRUST_BUNDLES, self._name, patch)
+        except NotFoundError:
+            return  # Its deletion is on its way to us, and leads to a new one.
+
+    async def _delete(self, name: str, uid: str) -> None:
+        try:
+            await self._client.delete(CLUSTER_TRUST_BUNDLES, name, uid=uid)
+        except NotFoundError:
+            return  # Gone already, as wanted.
