@@ -1,4 +1,4 @@
-"""Durations as Go prints them, for messages that are fixed by Kubernetes."""
+"""Durations as Go prints them, in messages and fields that are fixed by Kubernetes."""
 
 from __future__ import annotations
 
