@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from moorage.api.autoscaling import HorizontalPodAutoscaler
 from moorage.api.configuration import ConfigMap, Secret, ServiceAccount
 from moorage.api.coordination import Lease
 from moorage.api.disruptions import PodDisruptionBudget
@@ -98,6 +99,10 @@ CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob", CronJob)
 POD_DISRUPTION_BUDGETS = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", PodDisruptionBudget
 )
+HORIZONTAL_POD_AUTOSCALERS = Resource(
+    "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler",
+    HorizontalPodAutoscaler,
+)  # fmt: skip
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", ResourceQuota)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", Lease)
 RUNTIME_CLASSES = Resource(

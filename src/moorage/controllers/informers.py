@@ -16,6 +16,7 @@ from moorage.client.resources import (
     DAEMON_SETS,
     DEPLOYMENTS,
     ENDPOINTS,
+    HORIZONTAL_POD_AUTOSCALERS,
     JOBS,
     NAMESPACES,
     POD_DISRUPTION_BUDGETS,
@@ -75,6 +76,7 @@ class Informers:
         self.jobs = self.make(JOBS, {NAMESPACE: _namespace})
         self.cron_jobs = self.make(CRON_JOBS)
         self.disruption_budgets = self.make(POD_DISRUPTION_BUDGETS, {NAMESPACE: _namespace})
+        self.horizontal_pod_autoscalers = self.make(HORIZONTAL_POD_AUTOSCALERS)
         self.resource_quotas = self.make(RESOURCE_QUOTAS, {NAMESPACE: _namespace})
         self.revisions = self.make(CONTROLLER_REVISIONS, {NAMESPACE: _namespace})
         self.claims = self.make(CLAIMS)
@@ -109,6 +111,7 @@ class Informers:
                 self.jobs,
                 self.cron_jobs,
                 self.disruption_budgets,
+                self.horizontal_pod_autoscalers,
                 self.resource_quotas,
                 self.revisions,
                 self.claims,
