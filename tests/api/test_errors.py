@@ -113,9 +113,15 @@ def test_field_errors_have_the_text_of_apimachinery(
 
 @pytest.mark.parametrize(("count", "more"), [(500, ""), (501, ", and 1 more")])
 def test_so_many_errors_are_shown(count: int, more: str) -> None:
-    refusal = InvalidError.of("Pod", "p", [FieldError.required("a")] * count)
+    refusal = InvalidError.of("Pod", "p", [FieldError.required(f"a{n}") for n in range(count)])
     assert refusal.message.endswith(f"Required value{more}]")
     assert len(refusal.errors) == len((refusal.details or {})["causes"]) == 500
+
+
+def test_an_error_that_is_found_twice_is_shown_once_and_has_two_causes() -> None:
+    refusal = InvalidError.of("Pod", "p", [FieldError.required("a")] * 2)
+    assert refusal.message == 'Pod "p" is invalid: a: Required value'
+    assert len((refusal.details or {})["causes"]) == 2
 
 
 def test_one_error_is_shown_without_brackets_and_as_a_cause() -> None:

@@ -28,5 +28,11 @@ def test_defaults_are_upstreams() -> None:
         "cron_job_workers": 5,
         "resource_quota_workers": 5,
         "garbage_workers": 10,
+        "autoscaler_workers": 5,
+        "autoscaler_period_s": 15.0,
+        "autoscaler_tolerance": 0.1,
+        "autoscaler_downscale_stabilization_s": 300.0,
+        "autoscaler_cpu_initialization_s": 300.0,
+        "autoscaler_initial_readiness_delay_s": 30.0,
         "namespace_workers": 5,
     }

@@ -167,6 +167,13 @@ BASES: dict[str, Obj] = {
         "metadata": {"name": "d"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": _LABELS}},
     },
+    "HorizontalPodAutoscaler": {
+        "metadata": {"name": "h"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+            "maxReplicas": 3,
+        },
+    },
     "Ingress": {
         "metadata": {"name": "i"},
         "spec": {

@@ -335,11 +335,11 @@ class InvalidError(StatusError):
             else ""
         )
         field_errors = field_errors[:_SHOWN_ERRORS]
-        shown = (
-            str(field_errors[0])
-            if len(field_errors) == 1
-            else f"[{', '.join(map(str, field_errors))}{more}]"
-        )
+        # One that is found twice is said once, though it has two causes.
+        texts = dict.fromkeys(map(str, field_errors))
+        shown = f"{', '.join(texts)}{more}"
+        if len(texts) > 1 or more:
+            shown = f"[{shown}]"
         details = _object_details(kind, group, name)
         details["causes"] = [Cause(e.kind, e.text, e.field).to_object() for e in field_errors]
         subject = qualified(kind, group)

@@ -29,7 +29,7 @@ from moorage.apiserver.connect import Connect
 from moorage.apiserver.custom_resources import CustomResources
 from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.discovery import DiscoveryHandler
-from moorage.apiserver.handler import Handler, Page, Subresources
+from moorage.apiserver.handler import Answer, Handler, Page, Subresources
 from moorage.apiserver.health import Health, version_reply
 from moorage.apiserver.node_agents import NodeTls
 from moorage.apiserver.oidc import IssuerPages
@@ -40,6 +40,7 @@ from moorage.apiserver.proxy import Proxy
 from moorage.apiserver.proxy.backends import service_authority
 from moorage.apiserver.quota_status import write_quota_used
 from moorage.apiserver.readers import Readers, bindable_kinds
+from moorage.apiserver.resource_metrics import ResourceMetrics
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.reviews import Reviews
 from moorage.apiserver.slots import SlotLimits
@@ -58,6 +59,8 @@ from moorage.registry.kinds import ALL_KINDS, STORED_KINDS
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
 from moorage.registry.kinds.customresourcedefinition import CUSTOM_RESOURCE_DEFINITION
+from moorage.registry.kinds.metrics import NODE_METRICS, POD_METRICS
+from moorage.registry.kinds.reviews import REVIEWS
 from moorage.registry.kinds.role import ROLE
 from moorage.registry.kinds.rolebinding import ROLE_BINDING
 from moorage.registry.listing import Lister
@@ -113,6 +116,7 @@ class Api:
     cache: WatchCache[Stored]
     connect: Connect
     proxy: Proxy
+    resource_metrics: ResourceMetrics
     worker: Worker
     evaluator: Evaluator
     webhooks: WebhookClient
@@ -187,6 +191,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     decoder = BodyDecoder(codec, worker)
     connect = Connect(objects, options.node_tls)
     proxy = Proxy(objects, options.node_tls)
+    resource_metrics = ResourceMetrics(readers, options.node_tls, clock)
     ready: set[str] = set()
     handler = Handler(
         resource_map=resource_map,
@@ -198,7 +203,9 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
             )
         ),
         watches=WatchStreams(cache, codec, clock, store.identity),
-        reviews=Reviews(decoder, authenticator, authorizer, resolver, clock),
+        unstored=_unstored(
+            Reviews(decoder, authenticator, authorizer, resolver, clock), resource_metrics
+        ),
         subresources=_subresources(
             resources,
             BindingSubresource(decoder, objects, clock),
@@ -221,7 +228,19 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         clock=clock,
     )
     store.listen(custom.on_changes)
-    return Api(handler, objects, cache, connect, proxy, worker, evaluator, webhooks, custom, ready)
+    return Api(
+        handler,
+        objects,
+        cache,
+        connect,
+        proxy,
+        resource_metrics,
+        worker,
+        evaluator,
+        webhooks,
+        custom,
+        ready,
+    )
 
 
 def _may_delete_unread(authorizer: Authorizer) -> MayDeleteUnread:
@@ -289,6 +308,14 @@ def _subresources(
         ("scale", "patch"): scale.patch,
     }
     return Subresources(own, shared)
+
+
+def _unstored(reviews: Reviews, metrics: ResourceMetrics) -> dict[str, dict[str, Answer]]:
+    return {
+        **{kind.resource: {"create": reviews.create} for kind in REVIEWS},
+        NODE_METRICS.resource: {"get": metrics.get_node, "list": metrics.list_nodes},
+        POD_METRICS.resource: {"get": metrics.get_pod, "list": metrics.list_pods},
+    }
 
 
 def _pages(

@@ -24,9 +24,13 @@ from moorage.apiserver.default_policy import (
     ROLES,
     SYSTEM,
 )
+from moorage.apiserver.default_policy.rules import READ, rule
 from moorage.registry.kind import Kind, Obj
+from moorage.registry.kinds.apiservice import API_SERVICE
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
+from moorage.registry.kinds.metrics import GROUP as METRICS_GROUP
+from moorage.registry.kinds.metrics import VERSION as METRICS_VERSION
 from moorage.registry.kinds.namespace import NAMESPACE
 from moorage.registry.kinds.priorityclass import PRIORITY_CLASS
 from moorage.registry.kinds.role import ROLE
@@ -60,7 +64,8 @@ async def bootstrap(objects: Objects, *, service_ip: str, secure_port: int) -> N
     await _create_all(objects, NAMESPACE, [_named(name) for name in SYSTEM_NAMESPACES])
     roles = [*(_role(name, rules) for name, rules in ROLES.items()), _node_role()]
     aggregated = [_aggregated_role(name) for name in AGGREGATED]
-    await _create_all(objects, CLUSTER_ROLE, [*roles, *aggregated])
+    await _create_all(objects, CLUSTER_ROLE, [*roles, *aggregated, _metrics_reader()])
+    await _create_all(objects, API_SERVICE, [_metrics_service()])
     await _restore_rules(objects, roles)
     await _create_all(
         objects,
@@ -176,6 +181,31 @@ def _aggregated_role(name: str) -> Obj:
         **_system_named(name),
         "aggregationRule": {"clusterRoleSelectors": selectors},
         "rules": rules,
+    }
+
+
+def _metrics_reader() -> Obj:
+    """Return the role that lets viewers read metrics, as metrics-server installs it."""
+    labels = {f"{_RBAC}/aggregate-to-{role}": "true" for role in AGGREGATED}
+    return {
+        **_named("system:aggregated-metrics-reader", labels=labels),
+        "rules": [rule(METRICS_GROUP, "pods nodes", READ)],
+    }
+
+
+def _metrics_service() -> Obj:
+    """Return the APIService of metrics, with metrics-server's priorities.
+
+    It has no service: this server answers. A metrics-server's that is there already stays.
+    """
+    return {
+        **_named(f"{METRICS_VERSION}.{METRICS_GROUP}"),
+        "spec": {
+            "group": METRICS_GROUP,
+            "version": METRICS_VERSION,
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+        },
     }
 
 

@@ -40,7 +40,6 @@ from moorage.apiserver.replies import (
     prettified,
 )
 from moorage.apiserver.resources import Resources
-from moorage.apiserver.reviews import Reviews
 from moorage.apiserver.routing import Target, is_true, parse_path, verb_of
 from moorage.apiserver.slots import SlotLimits, Slots, is_stream, share_of
 from moorage.apiserver.watch import WatchStreams
@@ -73,7 +72,10 @@ class Subresources:
 
 
 class Handler:
-    """The function behind the HTTP server."""
+    """The function behind the HTTP server.
+
+    `unstored` has the verbs of the kinds whose objects are not stored, by qualified plural.
+    """
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class Handler:
         authorizer: Authorizer,
         resources: Resources,
         watches: WatchStreams,
-        reviews: Reviews,
+        unstored: Mapping[str, Mapping[str, Answer]],
         subresources: Subresources,
         pages: Sequence[Page],
         slots: SlotLimits,
@@ -92,7 +94,7 @@ class Handler:
         self._resource_map = resource_map
         self._authenticator = authenticator
         self._authorizer = authorizer
-        self._reviews = reviews
+        self._unstored = unstored
         self._subresources = subresources
         self._pages = pages
         self._slots = Slots(slots)
@@ -225,7 +227,7 @@ class Handler:
         if verb not in kind.verbs or not _fits_path(call):
             raise MethodNotAllowedError
         if not kind.is_stored:
-            return self._reviews.create
+            return self._unstored[kind.resource][verb]
         return self._verbs[verb]
 
     def _page(self, http: web.BaseRequest) -> Reply:

@@ -76,6 +76,7 @@ class ApiServer:
             self.api.custom.load()
             await stack.enter_async_context(self.api.connect)
             await stack.enter_async_context(self.api.proxy)
+            await stack.enter_async_context(self.api.resource_metrics)
             await stack.enter_async_context(self.api.webhooks)
             await self._listen(stack)
             await bootstrap(

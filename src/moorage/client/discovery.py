@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -124,6 +125,21 @@ async def read_version(client: Client, api_version: str) -> tuple[ServedResource
         for entry in document.resources
         if "/" not in entry.name
     )
+
+
+async def preferred_versions(client: Client, group: str) -> tuple[str, ...]:
+    """Return the `apiVersion`s of a group, the preferred one first.
+
+    Raises NotFoundError when the server does not serve the group, and StatusError and
+    UnreachableError.
+    """
+    if not group:
+        return _decode(await client.request("GET", "/api"), _ApiVersions).versions
+    path = f"/apis/{quote(group, safe='')}"
+    described = _decode(await client.request("GET", path), _ApiGroup)
+    preferred = described.preferred_version.group_version
+    others = (entry.group_version for entry in described.versions)
+    return tuple(dict.fromkeys((*((preferred,) if preferred else ()), *others)))
 
 
 async def _try_version(client: Client, api_version: str) -> tuple[ServedResource, ...] | str:

@@ -19,6 +19,7 @@ from moorage.client.resources import (
     DAEMON_SETS,
     DEPLOYMENTS,
     ENDPOINTS,
+    HORIZONTAL_POD_AUTOSCALERS,
     JOBS,
     NAMESPACES,
     PERSISTENT_VOLUMES,
@@ -100,6 +101,7 @@ class Informers:
         self.jobs = self.make(JOBS, {NAMESPACE: _namespace})
         self.cron_jobs = self.make(CRON_JOBS)
         self.disruption_budgets = self.make(POD_DISRUPTION_BUDGETS, {NAMESPACE: _namespace})
+        self.horizontal_pod_autoscalers = self.make(HORIZONTAL_POD_AUTOSCALERS)
         self.resource_quotas = self.make(RESOURCE_QUOTAS, {NAMESPACE: _namespace})
         self.revisions = self.make(CONTROLLER_REVISIONS, {NAMESPACE: _namespace})
         self.claims = self.make(CLAIMS, {STORAGE_CLASS: _class_of_claim})
@@ -138,6 +140,7 @@ class Informers:
                 self.jobs,
                 self.cron_jobs,
                 self.disruption_budgets,
+                self.horizontal_pod_autoscalers,
                 self.resource_quotas,
                 self.revisions,
                 self.claims,

@@ -33,4 +33,10 @@ class ControllerOptions:
     cron_job_workers: int = 5
     resource_quota_workers: int = 5
     garbage_workers: int = 10
+    autoscaler_workers: int = 5
+    autoscaler_period_s: float = 15.0
+    autoscaler_tolerance: float = 0.1
+    autoscaler_downscale_stabilization_s: float = 300.0
+    autoscaler_cpu_initialization_s: float = 300.0
+    autoscaler_initial_readiness_delay_s: float = 30.0
     namespace_workers: int = 5

@@ -40,6 +40,10 @@ from moorage.controllers.endpoints.mirroring import COMPONENT as MIRRORING_COMPO
 from moorage.controllers.ephemeral_volumes import COMPONENT as EPHEMERAL_COMPONENT
 from moorage.controllers.ephemeral_volumes import EphemeralVolumeController
 from moorage.controllers.garbage.collector import COMPONENT as GARBAGE_COMPONENT
+from moorage.controllers.horizontalpodautoscalers import AutoscalerController
+from moorage.controllers.horizontalpodautoscalers.controller import (
+    COMPONENT as AUTOSCALER_COMPONENT,
+)
 from moorage.controllers.informers import Informers
 from moorage.controllers.jobs.controller import COMPONENT as JOB_COMPONENT
 from moorage.controllers.namespaces import NamespaceController
@@ -96,6 +100,9 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     job = jobs.JobController(client, informers, recorder(JOB_COMPONENT), clock)
     cron_job = cronjobs.CronJobController(client, informers, recorder(CRON_JOB_COMPONENT), clock)
     disruption = DisruptionController(client, informers, recorder(DISRUPTION_COMPONENT), clock)
+    autoscaler = AutoscalerController(
+        client, informers, recorder(AUTOSCALER_COMPONENT), options, clock
+    )
     namespaces = NamespaceController(client, informers, clock)
     mirroring = EndpointSliceMirroring(client, informers, recorder(MIRRORING_COMPONENT), clock)
     quotas = ResourceQuotaController(client, informers, clock)
@@ -128,6 +135,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         jobs.OrphanController(client, informers, clock).run(workers=options.job_workers),
         jobs.TtlAfterFinishedController(client, informers, clock).run(),
         disruption.run(),
+        autoscaler.run(workers=options.autoscaler_workers),
         quotas.run(workers=options.resource_quota_workers),
         StaleDisruptionController(client, informers, clock).run(),
         collector.run(workers=options.garbage_workers),

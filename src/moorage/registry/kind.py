@@ -197,7 +197,7 @@ class Kind:
     subresources: Mapping[str, Subresource] = field(default_factory=dict)
     scale_paths: ScalePaths = ScalePaths()
     is_stored: bool = True
-    """False for reviews, which are answered but never stored."""
+    """False for reviews and metrics, which are answered but never stored."""
     is_custom: bool = False
     """True for custom resources: items of their lists carry kind and apiVersion."""
     singular_name: str = ""

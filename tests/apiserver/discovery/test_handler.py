@@ -60,7 +60,7 @@ def test_groups_come_by_importance() -> None:
         "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io",
         "admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io",
         "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io", "resource.k8s.io",
-        "flowcontrol.apiserver.k8s.io", "storagemigration.k8s.io", "extensions",
+        "flowcontrol.apiserver.k8s.io", "storagemigration.k8s.io", "extensions", "metrics.k8s.io",
     ]  # fmt: skip
 
 

@@ -49,8 +49,7 @@ def selector(scope: str, operator: str, *values: str, **amounts: str) -> dict[st
         ({**hard(pods="1"), "spec.scopes": ["Sometimes"]},
          'spec.scopes: Invalid value: ["Sometimes"]: unsupported scope'),
         ({**hard(cpu="1", services="1"), "spec.scopes": ["BestEffort"]},
-         '[spec.scopes: Invalid value: ["BestEffort"]: unsupported scope applied to resource, '
-         'spec.scopes: Invalid value: ["BestEffort"]: unsupported scope applied to resource]'),
+         'spec.scopes: Invalid value: ["BestEffort"]: unsupported scope applied to resource'),
         ({**hard(pods="1"), "spec.scopes": ["BestEffort", "NotBestEffort"]},
          'spec.scopes: Invalid value: ["BestEffort","NotBestEffort"]: conflicting scopes'),
         ({**hard(pods="1"), "spec.scopes": ["Terminating", "NotTerminating"]},

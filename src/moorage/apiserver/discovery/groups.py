@@ -35,8 +35,9 @@ _PRIORITIES = {
     "resource.k8s.io": 16200,
     "flowcontrol.apiserver.k8s.io": 16100,
     "storagemigration.k8s.io": 15800,
-    # Last: `deployments` without a group must select the current API.
+    # Last: `deployments`, `pods` and `nodes` without a group must select the current API.
     "extensions": 100,
+    "metrics.k8s.io": 100,
 }
 _OTHERS = 1000
 _VERSION = re.compile(r"v(\d+)(?:(beta|alpha)(\d+))?")

@@ -14,8 +14,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from moorage.api.autoscaling import Scale
 from moorage.api.errors import NotFoundError
-from moorage.api.meta import Object, ObjectMeta, OwnerReference
+from moorage.api.meta import OwnerReference
 from moorage.client import Client, Resource
 from moorage.client.discovery import ServedResource, read_version
 from moorage.client.resources import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, PartialObject
@@ -34,15 +35,6 @@ _GROUPS = {
 
 class ScaleError(Exception):
     """It cannot be found how many pods there should be; the text says why."""
-
-
-class _ScaleSpec(Object, frozen=True):
-    replicas: int = 0
-
-
-class _Scale(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: _ScaleSpec = _ScaleSpec()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +115,7 @@ class ScaleFinder:
             )
         except NotFoundError:
             return None
-        scale = msgspec.json.decode(answer, type=_Scale)
+        scale = msgspec.json.decode(answer, type=Scale)
         return None if scale.metadata.uid != owner.uid else (owner.uid, scale.spec.replicas)
 
     async def _resource_of(self, owner: OwnerReference) -> tuple[Resource[PartialObject], bool]:

@@ -15,6 +15,7 @@ from datetime import datetime
 
 from moorage.api.clock import Clock
 from moorage.api.configuration import Secret
+from moorage.api.durations import format_duration
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.client.recorder import NORMAL, WARNING
@@ -30,7 +31,6 @@ from moorage.node.images.credentials import (
 from moorage.node.images.records import PullRecords
 from moorage.node.images.verification import Access, PullSecret, Verification
 from moorage.node.pod_facts.containers import Member
-from moorage.node.pod_facts.durations import format_duration
 from moorage.node.pod_facts.errors import SyncError
 from moorage.node.pod_facts.events import PodEvents
 from moorage.node.runtime.engine import Engine

@@ -12,12 +12,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from moorage.api.clock import parse_time
+from moorage.api.durations import format_duration
 from moorage.api.logs import Log
 from moorage.api.pods import Pod, PodStatus
 from moorage.client.recorder import WARNING
 from moorage.node.notifier import Notifier
 from moorage.node.pod_facts.containers import member
-from moorage.node.pod_facts.durations import format_duration
 from moorage.node.pod_facts.errors import SyncError, TeardownError
 from moorage.node.pod_facts.phases import PENDING, RUNNING
 from moorage.node.pod_facts.qos import pod_qos_class

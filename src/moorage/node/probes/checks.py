@@ -14,11 +14,11 @@ import grpc
 from grpc import aio
 
 from moorage.api.containers import GRPCAction, HTTPGetAction, Probe, TCPSocketAction
+from moorage.api.durations import format_duration
 from moorage.api.release import MAJOR, MINOR
 from moorage.cri import CriError
 from moorage.node.config.environment import static_environment
 from moorage.node.config.expansion import expand_all
-from moorage.node.pod_facts.durations import format_duration
 from moorage.node.pod_facts.labels import AnyContainer
 from moorage.node.probes.http import HttpClient, HttpFailure
 from moorage.node.probes.ports import resolve_port

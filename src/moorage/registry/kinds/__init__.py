@@ -30,6 +30,7 @@ from moorage.registry.kinds.ipaddress import IP_ADDRESS
 from moorage.registry.kinds.job import JOB
 from moorage.registry.kinds.lease import LEASE
 from moorage.registry.kinds.limitrange import LIMIT_RANGE
+from moorage.registry.kinds.metrics import METRICS
 from moorage.registry.kinds.mutatingadmissionpolicy import MUTATING_ADMISSION_POLICY
 from moorage.registry.kinds.mutatingadmissionpolicybinding import MUTATING_ADMISSION_POLICY_BINDING
 from moorage.registry.kinds.mutatingwebhookconfiguration import MUTATING_WEBHOOK_CONFIGURATION
@@ -135,5 +136,5 @@ STORED_KINDS: tuple[Kind, ...] = (
 )
 """Kinds whose objects are stored."""
 
-ALL_KINDS: tuple[Kind, ...] = (*STORED_KINDS, *REVIEWS)
-"""Kinds that are served, including reviews, whose objects are not stored."""
+ALL_KINDS: tuple[Kind, ...] = (*STORED_KINDS, *REVIEWS, *METRICS)
+"""Kinds that are served, including reviews and metrics, whose objects are not stored."""

@@ -1,4 +1,4 @@
-"""API definitions as published, plus API versions that the publication no longer has.
+"""API definitions as published, plus API versions that the publication does not have.
 
 Runs at build time only. The source is the `kubernetes-validate` package,
 whose JSON Schema marks nullable fields with type lists; this converts it back to OpenAPI.
@@ -26,7 +26,12 @@ def load_definitions() -> dict[str, Definition]:
     )
     published = json.loads(source.read_text())["$defs"]
     definitions = {name: _plain(definition) for name, definition in published.items()}
-    for add in (_add_node_v1beta1, _add_node_v1alpha1, _add_extensions_v1beta1):
+    for add in (
+        _add_node_v1beta1,
+        _add_node_v1alpha1,
+        _add_extensions_v1beta1,
+        _add_metrics_v1beta1,
+    ):
         add(definitions)
     return definitions
 
@@ -175,3 +180,81 @@ def _add_extensions_v1beta1(definitions: dict[str, Definition]) -> None:
 def copied(definitions: dict[str, Definition], name: str) -> Definition:
     """Return a deep copy of a definition, which may be changed."""
     return copy.deepcopy(definitions[name])
+
+
+_METRICS = "io.k8s.metrics.pkg.apis.metrics.v1beta1"
+_QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+
+
+def _text(description: str) -> Definition:
+    return {"description": description, "type": "string"}
+
+
+def _reference(name: str, description: str) -> Definition:
+    return {"description": description, "$ref": f"#/definitions/{name}"}
+
+
+def _add_metrics_v1beta1(definitions: dict[str, Definition]) -> None:
+    """Add metrics.k8s.io/v1beta1, which metrics-server publishes."""
+    usage = {
+        "description": "What was used: CPU on average over the window, memory at its end.",
+        "type": "object",
+        "additionalProperties": {"$ref": f"#/definitions/{_QUANTITY}"},
+    }
+    window = {
+        "timestamp": _reference(f"{META}.Time", "When the window ended."),
+        "window": _text("How long usage was measured, as a duration such as 15.2s."),
+    }
+    containers = {
+        "description": "The usage of each container of the pod.",
+        "type": "array",
+        "items": {"$ref": f"#/definitions/{_METRICS}.ContainerMetrics"},
+    }
+    definitions[f"{_METRICS}.ContainerMetrics"] = {
+        "description": "ContainerMetrics is the resource usage of a container.",
+        "properties": {"name": _text("The container's name."), "usage": usage},
+        "required": ["name", "usage"],
+        "type": "object",
+    }
+    for name, described, own in (
+        ("NodeMetrics", "a node", {"usage": usage}),
+        ("PodMetrics", "a pod", {"containers": containers}),
+    ):
+        definitions[f"{_METRICS}.{name}"] = {
+            "description": f"{name} is the resource usage of {described}.",
+            "properties": {
+                **_type_meta(),
+                "metadata": _reference(f"{META}.ObjectMeta", "Standard object's metadata."),
+                **window,
+                **own,
+            },
+            "required": ["timestamp", "window", *own],
+            "type": "object",
+            "x-kubernetes-group-version-kind": _group_version_kind(
+                "metrics.k8s.io", "v1beta1", name
+            ),
+        }
+        definitions[f"{_METRICS}.{name}List"] = {
+            "description": f"{name}List is a list of {name}.",
+            "properties": {
+                **_type_meta(),
+                "metadata": _reference(f"{META}.ListMeta", "Standard list metadata."),
+                "items": {
+                    "description": f"List of {name}.",
+                    "type": "array",
+                    "items": {"$ref": f"#/definitions/{_METRICS}.{name}"},
+                },
+            },
+            "required": ["items"],
+            "type": "object",
+            "x-kubernetes-group-version-kind": _group_version_kind(
+                "metrics.k8s.io", "v1beta1", f"{name}List"
+            ),
+        }
+
+
+def _type_meta() -> Definition:
+    return {
+        "apiVersion": _text("The version of this representation of the object."),
+        "kind": _text("The kind of object that this is."),
+    }

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.node.pod_facts.durations import format_duration
+from moorage.api.durations import format_duration
 
 
 @pytest.mark.parametrize(

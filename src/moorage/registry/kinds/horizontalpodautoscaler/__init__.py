@@ -1,0 +1,43 @@
+"""HorizontalPodAutoscalers. Source: autoscaling validation and strategy of Kubernetes 1.37."""
+
+from __future__ import annotations
+
+from moorage.registry.kind import Kind, PartRules, Served, Strategy, status_subresource
+from moorage.registry.kinds.horizontalpodautoscaler.columns import PRINTER
+from moorage.registry.kinds.horizontalpodautoscaler.conversion import from_v1, to_v1
+from moorage.registry.kinds.horizontalpodautoscaler.defaults import default_autoscaler
+from moorage.registry.kinds.horizontalpodautoscaler.validation import (
+    validate_autoscaler,
+    validate_autoscaler_status,
+    validate_autoscaler_update,
+)
+from moorage.registry.preparation import drop_status, keep_spec, keep_status
+
+_TYPES = "io.k8s.api.autoscaling"
+
+HORIZONTAL_POD_AUTOSCALER = Kind(
+    name="HorizontalPodAutoscaler",
+    plural="horizontalpodautoscalers",
+    served=(
+        Served(group="autoscaling", version="v2", type=f"{_TYPES}.v2.HorizontalPodAutoscaler"),
+        Served(
+            group="autoscaling",
+            version="v1",
+            type=f"{_TYPES}.v1.HorizontalPodAutoscaler",
+            to_storage=from_v1,
+            from_storage=to_v1,
+        ),
+    ),
+    short_names=("hpa",),
+    categories=("all",),
+    strategy=Strategy(
+        default=default_autoscaler,
+        prepare_create=drop_status,
+        prepare_update=keep_status,
+        validate=validate_autoscaler,
+        validate_update=validate_autoscaler_update,
+        parts={"status": PartRules(keep_spec, validate_autoscaler_status)},
+    ),
+    printer=PRINTER,
+    subresources=status_subresource(),
+)
