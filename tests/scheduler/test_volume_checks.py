@@ -251,7 +251,7 @@ def test_the_user_of_such_a_claim_is_preempted_on_its_own_node_only() -> None:
     assert [victim.key for victim in outcome.preemption.victims] == ["default/user"]
 
 
-def test_nobody_is_preempted_where_the_volume_is_not() -> None:
+def test_no_pod_is_preempted_where_the_volume_is_not() -> None:
     victim = a_pod("victim", cpu="4", node="n1", priority=1)
     made = state(a_node("n1"), a_node("n2", cpu="1"), bound(), a_volume(node="n2"), victim)
     outcome = decide(using("data", cpu="2", priority=9), made)

@@ -105,7 +105,7 @@ class VolumeCheck:
         return self._plan(node) or VolumePlan()
 
     def _in_use(self, node: NodeInfo) -> Rejection | None:
-        """The node's own pods are counted anew: preemption tries it without some of them."""
+        """The node's own pods are counted again: preemption tries it without some of them."""
         is_elsewhere = any(nodes - {node.name} for nodes in self.users.values())
         if is_elsewhere:
             return _IN_USE_ELSEWHERE
