@@ -412,7 +412,11 @@ async def test_a_pod_is_explained_from_all_that_the_api_knows(
     assert asked == [
         (
             (pod, ["node"], [pod], [kata]),
-            {"namespace_labels": {"shop": {"a": "b"}}, "filters_by_handler": False},
+            {
+                "namespace_labels": {"shop": {"a": "b"}},
+                "storage": None,
+                "filters_by_handler": False,
+            },
         )
     ]
     others = [(NODES,), (PODS,), (RUNTIME_CLASSES,), (NAMESPACES,)]

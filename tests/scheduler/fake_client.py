@@ -18,9 +18,12 @@ from moorage.client.resources import (
     EVENTS,
     NAMESPACES,
     NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
     PODS,
     RUNTIME_CLASSES,
+    STORAGE_CLASSES,
     Resource,
 )
 from moorage.client.rest import ObjectList, WatchEvent
@@ -141,11 +144,13 @@ class FakeClient:
         return None
 
     async def patch(
-        self, resource: Resource[Any], name: str, patch: Any, namespace: str, **_: Any
+        self, resource: Resource[Any], name: str, patch: Any, namespace: str = "", **_: Any
     ) -> Any:
         await asyncio.sleep(0)
         if resource is EVENTS:
             return None
+        if resource in (PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS):
+            return self._patch_storage(resource, name, patch, namespace)
         key = f"{namespace}/{name}"
         pod: Pod | None = self._objects[PODS.plural].get(key)
         if pod is None:
@@ -177,6 +182,22 @@ class FakeClient:
         if not self.keeps_victims:
             self._remove(resource, f"{namespace}/{name}")
 
+    def _patch_storage(self, resource: Resource[Any], name: str, patch: Any, namespace: str) -> Any:
+        """Merge annotations and specification, as the revision that the patch names allows."""
+        self.patches.append((name, patch))
+        obj = self._objects[resource.plural].get(f"{namespace}/{name}" if namespace else name)
+        if obj is None:
+            raise NotFoundError.of(resource.plural, name)
+        meta, changes = obj.metadata, patch["metadata"]
+        if (changes["uid"], changes["resourceVersion"]) != (meta.uid, meta.resource_version):
+            raise ConflictError("it has changed")
+        wire = msgspec.to_builtins(obj)
+        annotations = {**meta.annotations, **changes.get("annotations", {})}
+        wire["metadata"]["annotations"] = annotations
+        wire["spec"] |= patch.get("spec", {})
+        self._put(resource, msgspec.convert(wire, resource.type))
+        return self._objects[resource.plural][object_key(meta)]
+
     # storage
 
     def _put(self, resource: Resource[Any], obj: Any) -> None:
@@ -203,6 +224,13 @@ def _resource_of(obj: Object) -> Resource[Any]:
         return NODES
     kinds: dict[Any, Resource[Any]] = {
         resource.type: resource
-        for resource in (RUNTIME_CLASSES, NAMESPACES, POD_DISRUPTION_BUDGETS)
+        for resource in (
+            RUNTIME_CLASSES,
+            NAMESPACES,
+            POD_DISRUPTION_BUDGETS,
+            STORAGE_CLASSES,
+            PERSISTENT_VOLUMES,
+            PERSISTENT_VOLUME_CLAIMS,
+        )
     }
     return kinds[type(obj)]

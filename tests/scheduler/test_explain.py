@@ -6,8 +6,9 @@ import pytest
 
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
-from moorage.scheduler import explain
+from moorage.scheduler import StorageState, explain
 from moorage.scheduler.explain import Explanation, NodeVerdict, Objection
+from tests.claims.objects import a_claim, a_volume
 from tests.scheduler.objects import a_class, a_node, a_pod, anti_affinity, pod_affinity, spread
 
 
@@ -178,3 +179,20 @@ def test_labels_of_namespaces_count_for_affinity() -> None:
     assert not suitable(explain(pod, [a_node()], [db], []))
     labels = {"data": {"team": "a"}}
     assert suitable(explain(pod, [a_node()], [db], [], namespace_labels=labels)) == ("n1",)
+
+
+def test_volumes_are_explained_too() -> None:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    pod, storage = a_pod(volumes=volumes), StorageState()
+    blocked = explain(pod, [a_node()], [], [], storage=storage)
+    assert blocked.blocked_by is not None
+    assert blocked.summary == 'persistentvolumeclaim "data" not found'
+    assert "kubectl describe pvc" in blocked.blocked_by.remedy
+    done = {"pv.kubernetes.io/bind-completed": "yes"}
+    storage.set_claim(a_claim(volume="pv", annotations=done, phase="Bound"))
+    storage.set_volume(a_volume(node="n2"))
+    explanation = explain(pod, [a_node("n1"), a_node("n2")], [], [], storage=storage)
+    assert suitable(explanation) == ("n2",)
+    assert verdict(explanation.nodes, "n1") == {
+        "VolumeBinding": ("node(s) didn't match PersistentVolume's node affinity",)
+    }

@@ -12,7 +12,14 @@ from moorage.api.meta import ObjectMeta
 from moorage.api.namespaces import Namespace
 from moorage.api.pods import Pod
 from moorage.client import Client
-from moorage.client.resources import NAMESPACES, POD_DISRUPTION_BUDGETS, RUNTIME_CLASSES
+from moorage.client.resources import (
+    NAMESPACES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    POD_DISRUPTION_BUDGETS,
+    RUNTIME_CLASSES,
+    STORAGE_CLASSES,
+)
 from moorage.scheduler import SchedulerInformers, SchedulerOptions, run_scheduler
 from moorage.scheduler.trimming import TRIMMED_NODES, TRIMMED_PODS
 from tests.clocks import FakeClock
@@ -239,12 +246,13 @@ def test_informers_list_what_the_scheduler_decides_by() -> None:
     client, clock = cast("Client", a_client()), FakeClock()
     informers = SchedulerInformers.of(client, clock)
     assert [informer.resource for informer in informers.all] == [
-        NAMESPACES, RUNTIME_CLASSES, POD_DISRUPTION_BUDGETS, TRIMMED_NODES, TRIMMED_PODS
+        NAMESPACES, RUNTIME_CLASSES, POD_DISRUPTION_BUDGETS, STORAGE_CLASSES, PERSISTENT_VOLUMES,
+        PERSISTENT_VOLUME_CLAIMS, TRIMMED_NODES, TRIMMED_PODS,
     ]  # fmt: skip
     assert {id(informer._clock) for informer in informers.all} == {id(clock)}
     assert {id(informer._client) for informer in informers.all} == {id(client)}
     ended = "status.phase!=Succeeded,status.phase!=Failed"
-    assert [informer._field_selector for informer in informers.all] == ["", "", "", "", ended]
+    assert [informer._field_selector for informer in informers.all] == [*[""] * 7, ended]
 
 
 async def test_informers_can_be_shared() -> None:

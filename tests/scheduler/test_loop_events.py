@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -17,6 +17,7 @@ from moorage.scheduler.loop import Scheduler
 from moorage.scheduler.options import SchedulerOptions
 from moorage.scheduler.preemption import Preemption
 from moorage.scheduler.queue import Place
+from moorage.scheduler.volume_binding import VolumeBinder
 from tests.clocks import FakeClock
 from tests.scheduler.objects import a_class, a_node, a_pod, anti_affinity, pod_affinity
 
@@ -53,7 +54,8 @@ class Bench:
         informers: Any = SimpleNamespace(runtime_classes=SimpleNamespace(get=self.classes.get))
         hand: Any = self.hand
         calls: Any = None
-        self.scheduler = Scheduler(informers, hand, calls, SchedulerOptions(), self.clock)
+        binder = VolumeBinder(calls, self.clock, longest_wait_s=600.0)
+        self.scheduler = Scheduler(informers, hand, binder, calls, SchedulerOptions(), self.clock)
         self.state = self.scheduler._state
         self.queue = self.scheduler._queue
         for obj in objects:
@@ -66,7 +68,7 @@ class Bench:
     def attempt(self) -> None:
         """Try every pod that is active."""
         while (entry := self.queue.take()) is not None:
-            self.scheduler._attempt(entry)
+            self.scheduler._attempt(entry, cast("asyncio.TaskGroup", None))
 
     def place(self, name: str) -> Place | None:
         entry = self.queue.get(f"default/{name}")
@@ -310,7 +312,9 @@ async def test_others_have_a_turn_after_some_decisions() -> None:
 
     calls: Any = SimpleNamespace(room=room)
     bench.scheduler._calls = calls
-    deciding = asyncio.create_task(bench.scheduler._decide_for_ever())
+    deciding = asyncio.create_task(
+        bench.scheduler._decide_for_ever(cast("asyncio.TaskGroup", None))
+    )
     tried = []
     for _ in range(4):
         await asyncio.sleep(0)

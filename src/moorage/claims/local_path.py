@@ -11,6 +11,7 @@ import re
 
 from moorage.api.names import label_value_errors
 from moorage.api.persistent_volumes import PersistentVolume
+from moorage.claims.topology import HOSTNAME
 
 PROVISIONER = "runtime.moorage.dev/local-path"
 """Provisioner of the class, and the mark of its volumes."""
@@ -19,7 +20,6 @@ NODE_LABEL = "runtime.moorage.dev/node"
 """Label of a volume: the name of the node that has its directory."""
 FINALIZER = "runtime.moorage.dev/local-path"
 """Held by a volume until its node has removed the directory."""
-HOSTNAME = "kubernetes.io/hostname"
 
 _HANDLE = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

@@ -12,6 +12,7 @@ from moorage.api.node_affinity import matches_selector
 from moorage.api.nodes import Node
 from moorage.api.persistent_volumes import PersistentVolume, TopologySelectorTerm
 
+HOSTNAME = "kubernetes.io/hostname"
 _BETA = "failure-domain.beta.kubernetes.io/"
 _STABLE = "topology.kubernetes.io/"
 _ZONE_LABELS = (f"{_BETA}zone", f"{_BETA}region", f"{_STABLE}zone", f"{_STABLE}region")
@@ -25,6 +26,24 @@ def is_reachable(volume: PersistentVolume, node_labels: Mapping[str, str]) -> bo
         return True
     node = Node(metadata=ObjectMeta(labels=dict(node_labels)))
     return matches_selector(affinity.required, node)
+
+
+def only_hosts(volume: PersistentVolume) -> tuple[str, ...] | None:
+    """Return the hosts that alone can use the volume; None if its affinity says it otherwise.
+
+    Local volumes name their host and nothing else: they are then found by it.
+    """
+    affinity = volume.spec.node_affinity
+    terms = (
+        ()
+        if affinity is None or affinity.required is None
+        else (affinity.required.node_selector_terms)
+    )
+    if len(terms) != 1 or terms[0].match_fields or len(terms[0].match_expressions) != 1:
+        return None
+    (requirement,) = terms[0].match_expressions
+    is_host = requirement.key == HOSTNAME and requirement.operator == "In"
+    return tuple(dict.fromkeys(requirement.values)) if is_host else None
 
 
 def matches_topologies(

@@ -16,12 +16,22 @@ from moorage.api.conditions import is_ready
 from moorage.api.events import Event
 from moorage.api.pods import ContainerStateTerminated, ContainerStatus, Pod
 from moorage.api.runtime_classes import RuntimeClass
+from moorage.claims import pod_claims
 from moorage.client import Client
-from moorage.client.resources import EVENTS, NAMESPACES, NODES, PODS, RUNTIME_CLASSES
+from moorage.client.resources import (
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    RUNTIME_CLASSES,
+    STORAGE_CLASSES,
+)
 from moorage.handlers import Handler
 from moorage.node.pods.handler_records import DamagedRecordError, HandlerRecords
 from moorage.runtimeclass.handler import is_implicit
-from moorage.scheduler import Explanation, explain
+from moorage.scheduler import Explanation, StorageState, explain
 
 _MOST_EVENTS = 10
 _DEFAULT_HANDLER = "the node's default"
@@ -94,6 +104,7 @@ async def explain_pod(
         client.list(NAMESPACES),
         client.list(EVENTS, namespace, field_selector=f"involvedObject.uid={pod.metadata.uid}"),
     )
+    storage = await _storage_of(client, pod)
     explanation = explain(
         pod,
         nodes.items,
@@ -103,6 +114,7 @@ async def explain_pod(
             namespace_object.metadata.name: namespace_object.metadata.labels
             for namespace_object in namespaces.items
         },
+        storage=storage,
         filters_by_handler=filters_by_handler,
     )
     by_name = {class_.metadata.name: class_ for class_ in classes.items}
@@ -121,6 +133,25 @@ async def explain_pod(
         events=tuple(_event_words(event, now) for event in latest),
         remedies=tuple(dict.fromkeys(_remedies(pod, explanation, local_handlers))),
     )
+
+
+async def _storage_of(client: Client, pod: Pod) -> StorageState | None:
+    """Return claims, volumes and classes, or None if the pod has no claims."""
+    if not pod_claims(pod.metadata.name, pod.spec.volumes):
+        return None
+    claims, volumes, classes = await asyncio.gather(
+        client.list(PERSISTENT_VOLUME_CLAIMS, pod.metadata.namespace),
+        client.list(PERSISTENT_VOLUMES),
+        client.list(STORAGE_CLASSES),
+    )
+    storage = StorageState()
+    for claim in claims.items:
+        storage.set_claim(claim)
+    for volume in volumes.items:
+        storage.set_volume(volume)
+    for storage_class in classes.items:
+        storage.set_class(storage_class)
+    return storage
 
 
 async def _recorded(records: HandlerRecords | None, pod: Pod) -> str | None:

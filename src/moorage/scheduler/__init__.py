@@ -10,6 +10,7 @@ from moorage.scheduler.explain import Explanation, NodeVerdict, explain
 from moorage.scheduler.informers import SchedulerInformers
 from moorage.scheduler.loop import run_scheduler
 from moorage.scheduler.options import DEFAULT_SCHEDULER, SchedulerOptions
+from moorage.scheduler.storage_state import StorageState
 
 __all__ = [
     "DEFAULT_SCHEDULER",
@@ -17,6 +18,7 @@ __all__ = [
     "NodeVerdict",
     "SchedulerInformers",
     "SchedulerOptions",
+    "StorageState",
     "explain",
     "run_scheduler",
 ]

@@ -17,6 +17,7 @@ from moorage.client.informer import object_key
 from moorage.scheduler.disruption_budgets import DisruptionBudgets
 from moorage.scheduler.nodes import NodeInfo, Placed, offers_differ, placed
 from moorage.scheduler.query import PodQuery, QueryCache
+from moorage.scheduler.storage_state import StorageState
 
 ZONE = "topology.kubernetes.io/zone"
 _OVER = frozenset({"Succeeded", "Failed"})
@@ -30,10 +31,11 @@ def occupies_node(pod: Pod) -> bool:
 class ClusterState:
     """The nodes and their pods, assumed pods included. Not for concurrent use."""
 
-    def __init__(self, queries: QueryCache) -> None:
+    def __init__(self, queries: QueryCache, storage: StorageState | None = None) -> None:
         self._queries = queries
         self.nodes: dict[str, NodeInfo] = {}
         self.disruption_budgets = DisruptionBudgets()
+        self.storage = storage or StorageState()
         self.generation = 0
         self.zones: Counter[str] = Counter()
         self.image_spread: Counter[str] = Counter()

@@ -30,6 +30,7 @@ from moorage.scheduler.inter_pod_affinity import InterPodAffinity
 from moorage.scheduler.nodes import NodeInfo
 from moorage.scheduler.preemption import Preemption, preempt
 from moorage.scheduler.query import PodQuery
+from moorage.scheduler.volume_checks import Blocked, VolumeCheck, VolumePlan, check_volumes
 
 _PLANNED_NODES = 40_000
 """Limit of cached templates times nodes; each such entry takes some 200 bytes."""
@@ -78,10 +79,21 @@ class Cycle:
             return self._ruled_out(why, RUNTIME_HANDLER)
         if query.named_nodes is not None and not query.named_nodes:
             return self._ruled_out("pod affinity terms conflict", NODE_AFFINITY)
+        volumes = check_volumes(pod, state.storage, state.nodes)
+        if isinstance(volumes, Blocked):
+            return self._ruled_out(volumes.message, volumes.filter)
         plan = self._plan(pod, query)
         plan.refresh()
-        choice = self._nominated(pod, plan) or self._choose(pod, plan)
-        return choice if choice is not None else self._fail(pod, plan)
+        choice = self._nominated(pod, plan, volumes) or self._choose(pod, plan, volumes)
+        return choice if choice is not None else self._fail(pod, plan, volumes)
+
+    def volume_plan(self, pod: Pod, node_name: str) -> VolumePlan:
+        """Return what is to be bound before the pod, for the node that it has just been given."""
+        state = self._state
+        volumes = check_volumes(pod, state.storage, state.nodes)
+        if isinstance(volumes, VolumeCheck):
+            return volumes.plan(state.nodes[node_name])
+        return VolumePlan()
 
     # choosing
 
@@ -105,7 +117,9 @@ class Cycle:
             self._plans.move_to_end(key)
         return plan
 
-    def _nominated(self, pod: Pod, plan: EquivalenceCache) -> str | None:
+    def _nominated(
+        self, pod: Pod, plan: EquivalenceCache, volumes: VolumeCheck | None
+    ) -> str | None:
         """Return the pod's nominated node if the pod fits there now; None otherwise."""
         name = self._state.nomination_of(pod)
         if not name or name not in plan.local:
@@ -113,10 +127,12 @@ class Cycle:
         node = self._state.nodes[name]
         if plan.cross is not None and plan.cross.rejection(node) is not None:
             return None
+        if volumes is not None and volumes.rejection(node) is not None:
+            return None
         return name if self._is_free(pod, plan.query, name) else None
 
-    def _choose(self, pod: Pod, plan: EquivalenceCache) -> str | None:
-        is_free = self._freedom(pod, plan.query)
+    def _choose(self, pod: Pod, plan: EquivalenceCache, volumes: VolumeCheck | None) -> str | None:
+        is_free = self._freedom(pod, plan.query, volumes)
         cross = plan.cross
         if cross is None or not (cross.can_reject or cross.can_score):
             return plan.best(is_free)
@@ -166,10 +182,17 @@ class Cycle:
         best = [node.name for node, total in zip(sample, totals, strict=True) if total == highest]
         return self._rng.choice(best)
 
-    def _freedom(self, pod: Pod, query: PodQuery) -> Callable[[str], bool] | None:
-        if not self._state.has_nominations:
-            return None
-        return lambda name: self._is_free(pod, query, name)
+    def _freedom(
+        self, pod: Pod, query: PodQuery, volumes: VolumeCheck | None
+    ) -> Callable[[str], bool] | None:
+        """Return a check that a node is not kept for other pods and can use the pod's volumes."""
+        nodes, has_nominations = self._state.nodes, self._state.has_nominations
+        if volumes is None:
+            return (lambda name: self._is_free(pod, query, name)) if has_nominations else None
+        return lambda name: (
+            volumes.rejection(nodes[name]) is None
+            and (not has_nominations or self._is_free(pod, query, name))
+        )
 
     def _is_free(self, pod: Pod, query: PodQuery, name: str) -> bool:
         """Return whether the pod fits on the node together with the pods nominated to it."""
@@ -206,8 +229,8 @@ class Cycle:
         message = messages.unavailable_anywhere(count, why, conclusion)
         return Unschedulable(message, frozenset({filter_name}), ends_nomination=True)
 
-    def _fail(self, pod: Pod, plan: EquivalenceCache) -> Unschedulable:
-        memory = self._remembered(pod, plan)
+    def _fail(self, pod: Pod, plan: EquivalenceCache, volumes: VolumeCheck | None) -> Unschedulable:
+        memory = self._remembered(pod, plan, volumes)
         rejections = memory.rejections
         count = len(self._state.nodes)
         reasons, rejected_by = memory.reasons, memory.rejected_by
@@ -217,7 +240,7 @@ class Cycle:
         if known is not None and not is_nominated:
             conclusion = messages.after_preemption(known)
             return Unschedulable(messages.unavailable(count, reasons, conclusion), rejected_by)
-        outcome = preempt(pod, plan.query, self._state, plan.cross, rejections, self._rng)
+        outcome = preempt(pod, plan.query, self._state, plan.cross, rejections, self._rng, volumes)
         if isinstance(outcome, Preemption):
             return Unschedulable(
                 messages.unavailable(count, reasons), rejected_by, preemption=outcome
@@ -230,26 +253,35 @@ class Cycle:
             ends_nomination=outcome.is_hopeless,
         )
 
-    def _remembered(self, pod: Pod, plan: EquivalenceCache) -> Remembered:
-        """Return every node's rejection, cached per template until the cluster state changes."""
+    def _remembered(
+        self, pod: Pod, plan: EquivalenceCache, volumes: VolumeCheck | None
+    ) -> Remembered:
+        """Return every node's rejection, cached per template until the cluster state changes.
+
+        Nominations and claims are of one pod, not of its template.
+        """
         generation = self._state.generation
-        has_nominations = self._state.has_nominations
-        if (
-            plan.failure is not None
-            and plan.failure.generation == generation
-            and not has_nominations
-        ):
+        is_of_template = not self._state.has_nominations and volumes is None
+        if plan.failure is not None and plan.failure.generation == generation and is_of_template:
             return plan.failure
         memory = remember(
             generation,
-            {name: self._objection(pod, plan, node) for name, node in self._state.nodes.items()},
+            {
+                name: self._objection(pod, plan, node, volumes)
+                for name, node in self._state.nodes.items()
+            },
         )
-        plan.failure = None if has_nominations else memory
+        if volumes is None:
+            plan.failure = memory if is_of_template else None
         return memory
 
-    def _objection(self, pod: Pod, plan: EquivalenceCache, node: NodeInfo) -> Rejection:
+    def _objection(
+        self, pod: Pod, plan: EquivalenceCache, node: NodeInfo, volumes: VolumeCheck | None
+    ) -> Rejection:
         query = plan.query
         rejection = plan.standing(node).rejection or ports(query, node) or fit(query, node)
+        if rejection is None and volumes is not None:
+            rejection = volumes.rejection(node)
         if rejection is None and plan.cross is not None:
             rejection = plan.cross.rejection(node)
         if rejection is None:

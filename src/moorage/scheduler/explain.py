@@ -19,6 +19,8 @@ from moorage.scheduler.filters import Rejection
 from moorage.scheduler.inter_pod_affinity import InterPodAffinity
 from moorage.scheduler.nodes import NodeInfo
 from moorage.scheduler.query import PodQuery, QueryCache, make_query
+from moorage.scheduler.storage_state import StorageState
+from moorage.scheduler.volume_checks import Blocked, VolumeCheck, check_volumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +66,31 @@ def explain(
     runtime_classes: Iterable[RuntimeClass],
     *,
     namespace_labels: Mapping[str, Mapping[str, str]] | None = None,
+    storage: StorageState | None = None,
     filters_by_handler: bool = True,
 ) -> Explanation:
     """Run every filter on every node for this pod and return the results.
 
-    `pods` are all pods of the cluster; the pod itself is left out of them, so a running pod is
-    explained as if it were scheduled now.
+    `storage` has the claims, volumes and classes that the pod's volumes need; without it they are
+    not looked at. `pods` are all pods of the cluster; the pod itself is left out of them, so a
+    running pod is explained as if it were scheduled now.
     """
     handler, missing = _handler(pod, runtime_classes)
     query = make_query(pod, handler if filters_by_handler else None, missing)
     state = _state(pod, nodes, pods, namespace_labels or {})
+    volumes = None if storage is None else check_volumes(pod, storage, state.nodes)
+    checked = volumes if isinstance(volumes, VolumeCheck) else None
     cross = InterPodAffinity(pod, query, state)
     cross.refresh()
     verdicts = tuple(
-        NodeVerdict(name, tuple(_objections(query, node, cross)))
+        NodeVerdict(name, tuple(_objections(query, node, cross, checked)))
         for name, node in sorted(state.nodes.items())
     )
-    blocked = _blocked_by(pod, missing, has_nodes=bool(verdicts))
-    return Explanation(_summary(query, state, cross, blocked), blocked, handler, verdicts)
+    blocked = _blocked_by(
+        pod, missing, volumes if isinstance(volumes, Blocked) else None, has_nodes=bool(verdicts)
+    )
+    summary = _summary(query, state, cross, checked, blocked)
+    return Explanation(summary, blocked, handler, verdicts)
 
 
 def _handler(pod: Pod, runtime_classes: Iterable[RuntimeClass]) -> tuple[str | None, str]:
@@ -110,8 +119,15 @@ def _state(
     return state
 
 
-def _objections(query: PodQuery, node: NodeInfo, cross: InterPodAffinity) -> Iterable[Objection]:
-    for rejection in (*filters.local_rejections(query, node), *cross.rejections(node)):
+def _objections(
+    query: PodQuery, node: NodeInfo, cross: InterPodAffinity, volumes: VolumeCheck | None
+) -> Iterable[Objection]:
+    of_volumes = volumes.rejection(node) if volumes is not None else None
+    for rejection in (
+        *filters.local_rejections(query, node),
+        *((of_volumes,) if of_volumes is not None else ()),
+        *cross.rejections(node),
+    ):
         yield _objection(rejection, query, node)
 
 
@@ -120,7 +136,9 @@ def _objection(rejection: Rejection, query: PodQuery, node: NodeInfo) -> Objecti
     return Objection(rejection.filter, rejection.reasons, detail, _REMEDIES[rejection.filter])
 
 
-def _blocked_by(pod: Pod, missing: str, *, has_nodes: bool) -> Objection | None:
+def _blocked_by(
+    pod: Pod, missing: str, volumes: Blocked | None, *, has_nodes: bool
+) -> Objection | None:
     if pod.spec.scheduling_gates:
         gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
         return Objection(
@@ -133,19 +151,27 @@ def _blocked_by(pod: Pod, missing: str, *, has_nodes: bool) -> Objection | None:
             f"create the RuntimeClass {missing!r}, or name one that exists "
             "(kubectl get runtimeclass)",
         )  # fmt: skip
+    if volumes is not None:
+        return Objection(volumes.filter, (volumes.message,), "", _CLAIM_REMEDY)
     if not has_nodes:
         return Objection("NoNodes", (messages.NO_NODES,), "", _NO_NODE_REMEDY)
     return None
 
 
 def _summary(
-    query: PodQuery, state: ClusterState, cross: InterPodAffinity, blocked: Objection | None
+    query: PodQuery,
+    state: ClusterState,
+    cross: InterPodAffinity,
+    volumes: VolumeCheck | None,
+    blocked: Objection | None,
 ) -> str:
     count = len(state.nodes)
     if blocked is not None:
         return blocked.reasons[0]
     first = [
-        filters.local_rejection(query, node) or cross.rejection(node)
+        filters.local_rejection(query, node)
+        or (volumes.rejection(node) if volumes is not None else None)
+        or cross.rejection(node)
         for node in state.nodes.values()
     ]
     rejections = [rejection for rejection in first if rejection is not None]
@@ -193,6 +219,10 @@ def _ports_detail(query: PodQuery, node: NodeInfo) -> str:
 
 
 _NO_NODE_REMEDY = "stop the cluster, then `moor up` as root without --no-node"
+_CLAIM_REMEDY = (
+    "see why the claim is not bound: kubectl describe pvc; it needs a volume that fits, or a "
+    "storage class that makes one (kubectl get pv,storageclass)"
+)
 _DETAILS = {
     filters.TAINT_TOLERATION: _taint_detail,
     filters.RUNTIME_HANDLER: _handler_detail,
@@ -213,6 +243,11 @@ _REMEDIES = {
     filters.NODE_PORTS: "use another hostPort, or none",
     filters.NODE_RESOURCES_FIT: "lower the pod's requests (the class's overhead counts too), end "
     "other pods, or use a larger machine",
+    filters.VOLUME_BINDING: "the pod's volumes are on other nodes, or none of its class fits: see "
+    "kubectl get pv, and let the pod run where they are",
+    filters.VOLUME_RESTRICTIONS: "delete the pod that uses the claim, or use another access mode "
+    "than ReadWriteOncePod",
+    filters.VOLUME_ZONE: "the pod's volumes are in another zone: let the pod run there",
     filters.TOPOLOGY_SPREAD: "raise maxSkew, set whenUnsatisfiable to ScheduleAnyway, or add nodes "
     "in the emptier domains with the topology label",
     filters.INTER_POD_AFFINITY: "change the pod affinity rules, or where the pods they mean run",

@@ -13,6 +13,8 @@ from moorage.scheduler.filters import (
     NODE_PORTS,
     NODE_RESOURCES_FIT,
     TOPOLOGY_SPREAD,
+    VOLUME_FILTERS,
+    VOLUME_RESTRICTIONS,
     has_room,
     passes_static,
 )
@@ -21,6 +23,7 @@ from moorage.scheduler.query import PodQuery
 from moorage.scheduler.queue import Hint
 
 _LOOKS_AT_PODS = frozenset({INTER_POD_AFFINITY, TOPOLOGY_SPREAD})
+_LOOKS_AT_LABELS = _LOOKS_AT_PODS | VOLUME_FILTERS
 _WANTS_ROOM = frozenset({NODE_RESOURCES_FIT, NODE_PORTS})
 
 
@@ -31,7 +34,7 @@ def node_changed(before: NodeInfo | None, after: NodeInfo) -> Hint:
     def helps(query: PodQuery, rejected_by: frozenset[str]) -> bool:
         if NO_NODES_REASON in rejected_by:
             return True
-        if is_about_labels and rejected_by & _LOOKS_AT_PODS:
+        if is_about_labels and rejected_by & _LOOKS_AT_LABELS:
             return True
         return _newly_takes(query, before, after)
 
@@ -59,7 +62,7 @@ def room_freed(node: NodeInfo | None) -> Hint:
     """Return the hint for a pod that left its node or lowered its requests."""
 
     def helps(query: PodQuery, rejected_by: frozenset[str]) -> bool:
-        if rejected_by & _LOOKS_AT_PODS:
+        if rejected_by & _LOOKS_AT_PODS or VOLUME_RESTRICTIONS in rejected_by:
             return True
         if node is None or not rejected_by & _WANTS_ROOM:
             return False
@@ -76,6 +79,11 @@ def pod_placed() -> Hint:
 def class_changed(name: str) -> Hint:
     """Return the hint for a RuntimeClass created, or with a changed handler."""
     return lambda query, _: query.spec.runtime_class_name == name
+
+
+def storage_changed() -> Hint:
+    """Return the hint for a free volume, or a storage class that may provision where it did not."""
+    return lambda _, rejected_by: bool(rejected_by & VOLUME_FILTERS)
 
 
 def namespace_changed() -> Hint:

@@ -9,10 +9,18 @@ from moorage.api.clock import Clock
 from moorage.api.disruptions import PodDisruptionBudget
 from moorage.api.namespaces import Namespace
 from moorage.api.nodes import Node
+from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.client import Client, Informer
-from moorage.client.resources import NAMESPACES, POD_DISRUPTION_BUDGETS, RUNTIME_CLASSES
+from moorage.client.resources import (
+    NAMESPACES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    POD_DISRUPTION_BUDGETS,
+    RUNTIME_CLASSES,
+    STORAGE_CLASSES,
+)
 from moorage.scheduler.trimming import TRIMMED_NODES, TRIMMED_PODS
 
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
@@ -31,6 +39,9 @@ class SchedulerInformers:
     runtime_classes: Informer[RuntimeClass]
     namespaces: Informer[Namespace]
     disruption_budgets: Informer[PodDisruptionBudget]
+    claims: Informer[PersistentVolumeClaim]
+    volumes: Informer[PersistentVolume]
+    storage_classes: Informer[StorageClass]
 
     @classmethod
     def of(cls, client: Client, clock: Clock) -> SchedulerInformers:
@@ -41,6 +52,9 @@ class SchedulerInformers:
             runtime_classes=Informer(client, RUNTIME_CLASSES, clock=clock),
             namespaces=Informer(client, NAMESPACES, clock=clock),
             disruption_budgets=Informer(client, POD_DISRUPTION_BUDGETS, clock=clock),
+            claims=Informer(client, PERSISTENT_VOLUME_CLAIMS, clock=clock),
+            volumes=Informer(client, PERSISTENT_VOLUMES, clock=clock),
+            storage_classes=Informer(client, STORAGE_CLASSES, clock=clock),
         )
 
     @property
@@ -49,6 +63,9 @@ class SchedulerInformers:
             self.namespaces,
             self.runtime_classes,
             self.disruption_budgets,
+            self.storage_classes,
+            self.volumes,
+            self.claims,
             self.nodes,
             self.pods,
         )

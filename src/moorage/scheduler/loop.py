@@ -8,6 +8,7 @@ concurrently. Nothing polls.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from moorage.api.clock import Clock
 from moorage.api.disruptions import PodDisruptionBudget
@@ -30,6 +31,9 @@ from moorage.scheduler.options import SchedulerOptions
 from moorage.scheduler.preemption import Preemption
 from moorage.scheduler.query import PodQuery, QueryCache
 from moorage.scheduler.queue import Hint, SchedulingQueue, Waiting
+from moorage.scheduler.storage_events import StorageEvents
+from moorage.scheduler.volume_binding import VolumeBinder, VolumeBindingError
+from moorage.scheduler.volume_checks import VolumePlan
 
 log = Log(__name__)
 
@@ -57,7 +61,8 @@ async def run_scheduler(
     announcer = EventBuffer(recorder)
     calls = ApiDispatcher(options.workers)
     actions = Actions(client, announcer, calls, clock, name=options.name)
-    scheduler = Scheduler(followed, actions, calls, options, clock)
+    binder = VolumeBinder(client, clock, longest_wait_s=options.longest_volume_wait_s)
+    scheduler = Scheduler(followed, actions, binder, calls, options, clock)
     async with asyncio.TaskGroup() as tasks:
         for informer in own.all if own is not None else ():
             tasks.create_task(informer.run())
@@ -75,6 +80,7 @@ class Scheduler:
         self,
         informers: SchedulerInformers,
         actions: Actions,
+        binder: VolumeBinder,
         calls: ApiDispatcher,
         options: SchedulerOptions,
         clock: Clock,
@@ -85,7 +91,8 @@ class Scheduler:
         self._options = options
         self._clock = clock
         self._queries = QueryCache(filters_by_handler=options.filters_by_handler)
-        self._state = ClusterState(self._queries)
+        self._state = ClusterState(self._queries, binder.storage)
+        self._binder = binder
         self._cycle = Cycle(self._state)
         self._queue = SchedulingQueue(
             clock,
@@ -93,6 +100,7 @@ class Scheduler:
             longest_backoff_s=options.longest_backoff_s,
             longest_wait_s=options.longest_wait_s,
         )
+        self._storage = StorageEvents(self._queue, binder)
 
     async def run(self) -> None:
         """Block until the informers have synced, then schedule until cancelled."""
@@ -103,20 +111,23 @@ class Scheduler:
         informers.namespaces.add_handler(self._on_namespace)
         informers.runtime_classes.add_handler(self._on_class)
         informers.disruption_budgets.add_handler(self._on_disruption_budget)
+        informers.storage_classes.add_handler(self._storage.on_class)
+        informers.volumes.add_handler(self._storage.on_volume)
+        informers.claims.add_handler(self._storage.on_claim)
         informers.nodes.add_handler(self._on_node)
         informers.pods.add_handler(self._on_pod)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.run())
-            tasks.create_task(self._decide_for_ever())
+            tasks.create_task(self._decide_for_ever(tasks))
 
-    async def _decide_for_ever(self) -> None:
+    async def _decide_for_ever(self, tasks: asyncio.TaskGroup) -> None:
         decisions = 0
         while True:
             entry = self._queue.take()
             if entry is None:
                 await self._queue.wait()
                 continue
-            self._attempt(entry)
+            self._attempt(entry, tasks)
             decisions += 1
             if decisions % _DECISIONS_A_TURN == 0:
                 await asyncio.sleep(0)
@@ -124,22 +135,59 @@ class Scheduler:
 
     # decisions
 
-    def _attempt(self, entry: Waiting) -> None:
+    def _attempt(self, entry: Waiting, tasks: asyncio.TaskGroup) -> None:
         pod = entry.pod
         query = self._queries.of_waiting(pod, self._informers.runtime_classes.get)
         outcome = self._cycle.decide(pod, query)
         if isinstance(outcome, Unschedulable):
             self._give_up_for_now(entry, query, outcome)
         else:
-            self._place(entry, query, outcome)
+            plan = self._place(entry, query, outcome)
+            if plan:
+                tasks.create_task(self._bind_with_volumes(entry, outcome, plan))
+            else:
+                self._bind(entry, outcome)
 
-    def _place(self, entry: Waiting, query: PodQuery, node_name: str) -> None:
+    def _place(self, entry: Waiting, query: PodQuery, node_name: str) -> VolumePlan:
+        """Count the pod on its node; return and reserve what its claims need there."""
+        plan = self._cycle.volume_plan(entry.pod, node_name)
+        self._state.storage.reserve(plan.reserved, plan.selected, node_name)
         self._state.assume(entry.pod, query, node_name)
         self._wake(hints.pod_placed())
         self._end_nomination(entry.key, node_name)
+        return plan
+
+    def _bind(self, entry: Waiting, node_name: str) -> None:
         self._actions.bind(
             entry.pod, node_name, lambda message: self._not_bound(entry, node_name, message)
         )
+
+    async def _bind_with_volumes(self, entry: Waiting, node_name: str, plan: VolumePlan) -> None:
+        """Bind the claims, which may take a provisioner minutes, and then the pod."""
+
+        def node_labels() -> Mapping[str, str] | None:
+            node = self._state.nodes.get(node_name)
+            return None if node is None else node.labels
+
+        def is_wanted() -> bool:
+            return (
+                self._queue.get(entry.key) is entry
+                and entry.pod.metadata.deletion_timestamp is None
+            )
+
+        try:
+            if await self._binder.bind(plan, node_name, node_labels, is_wanted):
+                self._bind(entry, node_name)
+                return
+        except VolumeBindingError as error:
+            log.warning("volumes not bound", pod=entry.key, node=node_name, error=error)
+            self._not_bound(entry, node_name, str(error))
+            return
+        # The pod is being deleted, or is gone.
+        if self._state.forget(entry.key):
+            self._wake(hints.room_freed(self._state.nodes.get(node_name)))
+        if self._queue.get(entry.key) is entry:
+            self._queue.remove(entry.key)
 
     def _not_bound(self, entry: Waiting, node_name: str, message: str) -> None:
         """Release the node's resources after a failed binding and retry the pod with backoff."""
@@ -166,6 +214,7 @@ class Scheduler:
         else:
             self._report(entry, status.UNSCHEDULABLE, outcome.message)
         self._queue.park(entry, outcome.rejected_by, query)
+        self._storage.parked(entry, outcome.rejected_by)
 
     def _preempt(
         self, entry: Waiting, query: PodQuery, preemption: Preemption, message: str
@@ -283,6 +332,7 @@ class Scheduler:
     def _gone(self, pod: Pod) -> None:
         key = object_key(pod.metadata)
         self._queue.remove(key)
+        self._storage.pod_gone(key, pod)
         home = self._state.home_of(key)
         self._state.remove_pod(pod)
         for node_name in {home, self._state.withdraw(key)} - {None}:
@@ -332,6 +382,7 @@ class Scheduler:
         entry = self._queue.get(key)
         if entry is not None and self._state.is_assumed(key):
             entry.pod = pod
+            self._storage.pod_gone(key, pod)
         else:
             self._gone(pod)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -10,6 +10,7 @@ from moorage.api import quantity
 from moorage.api.nodes import Node, Taint
 from moorage.api.pods import Pod
 from moorage.api.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
+from moorage.claims import pod_claims
 from moorage.client.informer import object_key
 from moorage.scheduler.query import HostPort, PodQuery, amount
 
@@ -28,6 +29,12 @@ class Placed:
     def priority(self) -> int:
         return self.pod.spec.priority or 0
 
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """Return `namespace/name` of the claims that the pod uses."""
+        volumes = self.pod.spec.volumes
+        return tuple(claim_keys(self.pod)) if volumes else ()
+
 
 def placed(pod: Pod, query: PodQuery) -> Placed:
     return Placed(object_key(pod.metadata), pod, query)
@@ -42,6 +49,7 @@ class NodeInfo:
     __slots__ = (
         "affine",
         "allocatable",
+        "claims",
         "handlers",
         "hard_taints",
         "images",
@@ -68,6 +76,7 @@ class NodeInfo:
         self.affine: dict[str, Placed] = {}
         self.ports: dict[HostPort, int] = {}
         self.owners: dict[str, int] = {}
+        self.claims: dict[str, int] = {}
         self.set_node(node)
 
     def set_node(self, node: Node) -> None:
@@ -111,15 +120,24 @@ class NodeInfo:
             _tally(self.ports, port, sign)
         if query.owner_uid:
             _tally(self.owners, query.owner_uid, sign)
+        for key in pod.claims:
+            _tally(self.claims, key, sign)
 
     def copy(self) -> NodeInfo:
         """Return a copy on which changes can be tried."""
         other = NodeInfo.__new__(NodeInfo)
         for name in NodeInfo.__slots__:
             setattr(other, name, getattr(self, name))
-        for name in ("used", "pods", "affine", "ports", "owners"):
+        for name in ("used", "pods", "affine", "ports", "owners", "claims"):
             setattr(other, name, dict(getattr(self, name)))
         return other
+
+
+def claim_keys(pod: Pod) -> Iterator[str]:
+    """Yield `namespace/name` of the claims that the pod uses, those of ephemeral volumes too."""
+    meta = pod.metadata
+    for claim in pod_claims(meta.name, pod.spec.volumes):
+        yield f"{meta.namespace}/{claim.name}"
 
 
 def offers_differ(before: Node, after: Node) -> bool:

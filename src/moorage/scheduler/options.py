@@ -16,7 +16,8 @@ class SchedulerOptions:
     that report their runtime handlers and lack the pod's; kube-scheduler has no such filter.
     `workers` is the number of concurrent API calls (bindings, status patches, victims' deletions),
     `event_senders` that of concurrent event requests beside them: fewer, since a binding matters
-    more than its event.
+    more than its event. `longest_volume_wait_s` limits the time from a pod's placement until its
+    volumes are bound.
     """
 
     name: str = DEFAULT_SCHEDULER
@@ -26,3 +27,4 @@ class SchedulerOptions:
     first_backoff_s: float = 1.0
     longest_backoff_s: float = 10.0
     longest_wait_s: float = 300.0
+    longest_volume_wait_s: float = 600.0

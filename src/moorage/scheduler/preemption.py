@@ -18,6 +18,7 @@ from moorage.scheduler.filters import Rejection, local_rejection
 from moorage.scheduler.inter_pod_affinity import InterPodAffinity
 from moorage.scheduler.nodes import NodeInfo, Placed
 from moorage.scheduler.query import PodQuery
+from moorage.scheduler.volume_checks import VolumeCheck
 
 PREEMPTED = "PreemptionByScheduler"
 _CANDIDATE_SHARE = 10
@@ -55,6 +56,7 @@ def preempt(
     cross: InterPodAffinity | None,
     rejections: Mapping[str, Rejection],
     rng: random.Random,
+    volumes: VolumeCheck | None = None,
 ) -> Preemption | NoPreemption:
     """Return the candidate node with the lowest cost, or NoPreemption with the reason.
 
@@ -64,7 +66,7 @@ def preempt(
     if refusal:
         return NoPreemption(refusal)
     hopeful = [name for name, rejection in rejections.items() if rejection.is_resolvable]
-    preemptions, failed = _dry_run(pod, query, state, cross, hopeful, rng)
+    preemptions, failed = _dry_run(pod, query, state, cross, hopeful, rng, volumes)
     if preemptions:
         return min(preemptions, key=_cost)
     reasons = messages.histogram(failed)
@@ -109,6 +111,7 @@ def _dry_run(
     cross: InterPodAffinity | None,
     names: Sequence[str],
     rng: random.Random,
+    volumes: VolumeCheck | None = None,
 ) -> tuple[list[Preemption], list[Rejection]]:
     """Collect candidates, starting at a random node, until there are enough.
 
@@ -121,7 +124,7 @@ def _dry_run(
     enough = max(len(names) * _CANDIDATE_SHARE // 100, _FEWEST_CANDIDATES)
     start = rng.randrange(len(names))
     for name in (*names[start:], *names[:start]):
-        outcome = victims_on(pod, query, state, cross, state.nodes[name])
+        outcome = victims_on(pod, query, state, cross, state.nodes[name], volumes)
         if isinstance(outcome, Rejection):
             failed.append(outcome)
             continue
@@ -132,7 +135,12 @@ def _dry_run(
 
 
 def victims_on(
-    pod: Pod, query: PodQuery, state: ClusterState, cross: InterPodAffinity | None, node: NodeInfo
+    pod: Pod,
+    query: PodQuery,
+    state: ClusterState,
+    cross: InterPodAffinity | None,
+    node: NodeInfo,
+    volumes: VolumeCheck | None = None,
 ) -> Preemption | Rejection:
     """Return the pods to evict from this node, as few and unimportant as possible.
 
@@ -153,14 +161,14 @@ def victims_on(
     for victim in weaker:
         trial.remove(victim.key)
     try:
-        objection = _objection(query, trial, cross)
+        objection = _objection(query, trial, cross, volumes)
         if objection is not None:
             return objection
         protected = state.disruption_budgets.violated_by(weaker)
         victims: list[Placed] = []
         for victim in sorted(weaker, key=lambda entry: entry.key not in protected):
             trial.add(victim)
-            if _objection(query, trial, cross) is not None:
+            if _objection(query, trial, cross, volumes) is not None:
                 trial.remove(victim.key)
                 victims.append(victim)
         if not victims:
@@ -173,9 +181,14 @@ def victims_on(
 
 
 def _objection(
-    query: PodQuery, trial: NodeInfo, cross: InterPodAffinity | None
+    query: PodQuery,
+    trial: NodeInfo,
+    cross: InterPodAffinity | None,
+    volumes: VolumeCheck | None,
 ) -> Rejection | None:
     objection = local_rejection(query, trial)
+    if objection is None and volumes is not None:
+        objection = volumes.rejection(trial)
     if objection is not None or cross is None:
         return objection
     cross.put(trial.name, trial)

@@ -13,13 +13,12 @@ from moorage.claims.binding import claim_reference
 from moorage.claims.local_path import (
     DRIVER,
     FINALIZER,
-    HOSTNAME,
     NODE_LABEL,
     PROVISIONER,
     node_problem,
 )
 from moorage.claims.matching import FILESYSTEM
-from moorage.claims.topology import matches_topologies
+from moorage.claims.topology import HOSTNAME, matches_topologies
 from moorage.controllers.objects import Node
 
 _DELETE = "Delete"
