@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ipaddress
 import multiprocessing
 import os
 import shutil
@@ -414,6 +415,23 @@ def test_every_choice_is_a_setting(layout: Layout, monkeypatch: pytest.MonkeyPat
     credentials = Credentials(layout)
     authority = credentials.authority.certificate
     assert access == Access("two", "https://127.0.0.1:6500", authority, credentials.admin)
+
+
+def test_a_network_that_another_cluster_took_meanwhile_is_refused_at_a_restart(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = open_cluster(layout, Choices(node_name="n1"))
+    own = Route(made.bridge, ipaddress.IPv4Network(made.pod_network))
+    monkeypatch.setattr(creation, "host_routes", lambda: (own,))
+    open_cluster(layout, Choices())
+    other = Route("moor-another", own.network)
+    monkeypatch.setattr(creation, "host_routes", lambda: (own, other))
+    with pytest.raises(
+        SubnetTakenError, match=r"through moor-another; a cluster keeps its network"
+    ):
+        open_cluster(layout, Choices())
+    # A control plane alone has no pods, and another's engine its own network.
+    open_cluster(layout, Choices(has_node=False))
 
 
 @pytest.mark.parametrize(

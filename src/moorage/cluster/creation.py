@@ -14,7 +14,7 @@ from moorage.cluster.kubeconfig import Access, write
 from moorage.cluster.layout import Layout
 from moorage.cluster.locks import exclusive
 from moorage.cluster.network import bridge_name, choose_subnet, host_routes
-from moorage.cluster.network.subnet import check_subnet
+from moorage.cluster.network.subnet import SubnetTakenError, check_subnet
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import (
     DEFAULT_API_PORT,
@@ -144,6 +144,7 @@ def _decide(
     )
     if present is not None:
         check_engine_change(layout, present, settings)
+        _check_network(settings)
     require_port(settings.api_port, "127.0.0.1", "--api-port", reservations)
     if settings.has_node:
         require_port(settings.node_port, settings.node_ip, "--node-port", reservations)
@@ -201,6 +202,23 @@ def _changed_settings(present: Settings, choices: Choices) -> Settings:
     # host may have another address since the last start.
     present_parts = {"has_node": True, "without": ()}
     return msgspec.structs.replace(present, **present_parts | changes, node_ip=host_ip())
+
+
+def _check_network(settings: Settings) -> None:
+    """Raise SubnetTakenError if the network of an existing cluster is meanwhile used by another.
+
+    Both would have a bridge with the same address, and pods could not be reached.
+    """
+    if not settings.has_node or settings.cri:
+        return
+    try:
+        check_subnet(ipaddress.IPv4Network(settings.pod_network), host_routes(), settings.bridge)
+    except SubnetTakenError as error:
+        remedy = (
+            "a cluster keeps its network: remove what uses it (`moor down` for another cluster), "
+            "or start a new cluster with --data-dir"
+        )
+        raise SubnetTakenError(error.subnet, error.route, remedy) from error
 
 
 def _network(text: str) -> ipaddress.IPv4Network:

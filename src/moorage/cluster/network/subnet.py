@@ -41,13 +41,17 @@ class NoSubnetError(ClusterError):
 
 
 class SubnetTakenError(ClusterError):
-    """The network that was chosen for a cluster is in use on this host."""
+    """The network of a cluster is in use on this host by something else."""
 
-    def __init__(self, subnet: IPv4Network, route: Route) -> None:
+    def __init__(
+        self, subnet: IPv4Network, route: Route, remedy: str = "choose another with --pod-network"
+    ) -> None:
         super().__init__(
             f"the pod network {subnet} overlaps {route.network}, which this host reaches through "
-            f"{route.interface}; choose another with --pod-network"
+            f"{route.interface}; {remedy}"
         )
+        self.subnet = subnet
+        self.route = route
 
 
 def parse_routes(text: str) -> tuple[Route, ...]:
