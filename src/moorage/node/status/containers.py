@@ -127,11 +127,10 @@ def _from_memory(
     """Return the status of a container that the engine lacks: not yet created, or removed."""
     if old is not None and old.state.terminated is not None:
         return old
-    waiting = INITIALIZING if inputs.pod.spec.init_containers else CREATING
     status = ContainerStatus(
         name=container.name,
         image=container.image,
-        state=ContainerState(waiting=ContainerStateWaiting(reason=waiting)),
+        state=_not_started(inputs),
         volume_mounts=_mounts(inputs, container),
     )
     if old is None:
@@ -262,7 +261,14 @@ def _state(
             return ContainerState(terminated=_terminated(inputs, view))
     if view.state is State.UNKNOWN and old is not None and old.state.running is not None:
         return LOST
-    return ContainerState(waiting=ContainerStateWaiting())
+    # One that is created and not started yet waits as before: upstream gives no reason here, and
+    # few ever see it, as nothing announces the creation there.
+    return _not_started(inputs)
+
+
+def _not_started(inputs: StatusInputs) -> ContainerState:
+    reason = INITIALIZING if inputs.pod.spec.init_containers else CREATING
+    return ContainerState(waiting=ContainerStateWaiting(reason=reason))
 
 
 def _terminated(inputs: StatusInputs, view: ContainerView) -> ContainerStateTerminated:
