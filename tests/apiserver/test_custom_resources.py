@@ -502,7 +502,7 @@ async def test_schema_of_the_greatest_depth_is_served(server: Running) -> None:
         ({"group": "nodots"}, "should be a domain with at least one dot"),
         ({"scope": "Galaxy"}, 'spec.scope: Unsupported value: "Galaxy"'),
         ({"versions": []}, "must have exactly one version marked as storage version"),
-        ({"conversion": {"strategy": "Webhook"}}, "conversion webhooks are not called"),
+        ({"conversion": {"strategy": "Webhook"}}, "webhookClientConfig: Required value"),
     ],
 )
 async def test_definitions_are_validated(

@@ -14,9 +14,6 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from moorage.admission.webhooks import (
-    WebhookClient,
-)
 from moorage.api.clock import Clock
 from moorage.api.host_ports import Listener
 from moorage.api.quotas import ResourceQuota
@@ -71,9 +68,12 @@ from moorage.registry.schema import load_schema
 from moorage.registry.stored import Stored, StoredFactory
 from moorage.registry.worker import Worker
 from moorage.storage import Change, Store, WatchCache
+from moorage.webhooks import WebhookClient
 
 RUNTIME_CLASS_GATE = "RuntimeClass"
 _NODE_NAME_FIELD = 0
+_CONVERSION_S = 30.0
+"""How long a conversion webhook may take."""
 _RBAC_TABLES = tuple(
     f"{kind.table}/" for kind in (ROLE, ROLE_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING)
 )
@@ -219,6 +219,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         codec=codec,
         ownership=ownership,
         clock=clock,
+        post=partial(webhooks.post, timeout_s=_CONVERSION_S, announces_timeout=False),
     )
     store.listen(custom.on_changes)
     return Api(handler, objects, cache, connect, proxy, worker, evaluator, webhooks, custom, ready)

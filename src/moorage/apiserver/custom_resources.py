@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from moorage.api.clock import Clock, format_time
 from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.registry.codec import Codec
-from moorage.registry.custom.definition import CustomKind, kind_of
+from moorage.registry.custom.conversion import Post
+from moorage.registry.custom.definition import CustomKind, kinds_of
 from moorage.registry.custom.names import NameConflict, accepted_names
 from moorage.registry.custom.patterns import PatternError
 from moorage.registry.custom.printer_columns import PathError
+from moorage.registry.custom.versions import Conversions
 from moorage.registry.deletion import DeleteOptions
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.customresourcedefinition import CUSTOM_RESOURCE_DEFINITION
@@ -38,6 +41,18 @@ _RETRY_S = 1.0
 log = Log(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """What is served of a definition, and the part of the definition that it was made of."""
+
+    custom: CustomKind
+    form: Obj
+
+
+def _form(definition: Obj) -> Obj:
+    return {"spec": definition["spec"], "names": definition["status"].get("acceptedNames")}
+
+
 class CustomResources:
     """Follows the definitions in the store. Call `load` when the cache is loaded, then `run`."""
 
@@ -50,26 +65,38 @@ class CustomResources:
         codec: Codec,
         ownership: Ownership,
         clock: Clock,
+        post: Post,
     ) -> None:
+        """`post` calls conversion webhooks."""
         self._resource_map = resource_map
         self._objects = objects
         self._cache = cache
         self._codec = codec
         self._ownership = ownership
         self._clock = clock
-        self._served: dict[str, CustomKind] = {}
+        self._post = post
+        self._served: dict[str, _Served] = {}
+        self._conversions: Conversions
         self._changed: asyncio.Queue[str] = asyncio.Queue()
 
     def load(self) -> None:
         """Serve the definitions that are established, and look at all of them again in `run`."""
+        self._conversions = Conversions(asyncio.get_running_loop())
         for item in self._cache.scan(_PREFIX):
             definition = item.obj
             if is_established(definition):
                 try:
-                    self._serve(definition, kind_of(definition))
+                    self._serve(definition, self._kinds_of(definition))
                 except (PatternError, PathError, RecursionError) as error:
                     log.error("definition cannot be served", definition=item.name, error=error)
             self._changed.put_nowait(item.name)
+
+    def close(self) -> None:
+        """End the threads that wait for conversions."""
+        self._conversions.threads.shutdown(wait=False, cancel_futures=True)
+
+    def _kinds_of(self, definition: Obj) -> CustomKind:
+        return kinds_of(definition, self._conversions, self._post)
 
     def on_changes(self, changes: list[Change]) -> None:
         """Queue the definitions that changed. A listener of the store."""
@@ -110,7 +137,9 @@ class CustomResources:
         if is_established(definition):
             # Compiling a large schema takes long. Served before the condition is stored: clients
             # wait for it and create instances at once.
-            self._serve(definition, await asyncio.to_thread(kind_of, definition))
+            served = self._served.get(name)
+            if served is None or served.form != _form(definition):
+                self._serve(definition, await asyncio.to_thread(self._kinds_of, definition))
         if _summary(definition["status"]) != before:
             await self._write(definition, "status")
 
@@ -158,20 +187,21 @@ class CustomResources:
         name = definition["metadata"]["name"]
         before = self._served.get(name)
         if before is not None:
-            self._forget_types(before)
+            self._forget_types(before.custom)
         for type_ in custom.types:
             self._codec.add_custom(type_, custom.merge_types[type_.name])
-        self._served[name] = custom
-        self._resource_map.put_custom(name, custom.kind)
-        if before is not None and before.kind.served != custom.kind.served:
-            self._cache.finish_watches(custom.kind.prefix(""))
+        self._served[name] = _Served(custom, _form(definition))
+        self._resource_map.put_custom(name, custom.kinds)
+        if before is not None:
+            # Watches go on with what the definition says now, as upstream's do.
+            self._cache.finish_watches(custom.kinds[0].prefix(""))
 
     def _withdraw(self, name: str) -> None:
-        custom = self._served.pop(name, None)
-        if custom is not None:
+        served = self._served.pop(name, None)
+        if served is not None:
             self._resource_map.remove_custom(name)
-            self._forget_types(custom)
-            self._cache.finish_watches(custom.kind.prefix(""))
+            self._forget_types(served.custom)
+            self._cache.finish_watches(served.custom.kinds[0].prefix(""))
 
     def _forget_types(self, custom: CustomKind) -> None:
         for type_ in custom.types:
@@ -181,8 +211,8 @@ class CustomResources:
 
     async def _clean_up(self, definition: Obj) -> None:
         """Delete the instances; remove the finalizer when none remains, else look again later."""
-        kind = self._resource_map.custom(definition["metadata"]["name"])
-        if kind is not None and await self._delete_all(kind):
+        served = self._served.get(definition["metadata"]["name"])
+        if served is not None and await self._delete_all(served.custom.kinds[0]):
             await self._clock.sleep(_RETRY_S)
             self._changed.put_nowait(definition["metadata"]["name"])
             return

@@ -74,6 +74,7 @@ class ApiServer:
             stack.push_async_callback(self.api.evaluator.close)
             await self.api.cache.load()
             self.api.custom.load()
+            stack.callback(self.api.custom.close)
             await stack.enter_async_context(self.api.connect)
             await stack.enter_async_context(self.api.proxy)
             await stack.enter_async_context(self.api.webhooks)

@@ -165,7 +165,11 @@ class Codec:
     def to_storage(self, kind: Kind, served: Served, obj: Obj) -> Obj:
         """Convert a canonical object of a served version to the storage version, with defaults."""
         if served.to_storage is not None:
-            obj = self._normalizer.normalize(kind.storage.type, served.to_storage(obj))
+            obj = served.to_storage(obj)
+            if (custom := self._custom.get(kind.storage.type)) is not None:
+                custom.refit(obj)
+            else:
+                self._normalizer.normalize(kind.storage.type, obj)
         kind.strategy.default(obj)
         return obj
 

@@ -6,7 +6,7 @@ runs. Source: apimachinery `meta.RESTMapper`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from moorage.registry.kind import Kind, Served, by_resource
 
@@ -19,13 +19,18 @@ class ResourceMap:
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
         self._own = tuple(kinds)
-        self._custom: dict[str, Kind] = {}
+        self._custom: dict[str, tuple[Kind, ...]] = {}
         self.changes = 0
         self._index()
 
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        return (*self._own, *self._custom.values())
+    def resources(self) -> Iterator[tuple[Kind, Served]]:
+        """Yield every kind with each version that is served."""
+        for kind in self._own:
+            for served in kind.served:
+                if served.is_served:
+                    yield kind, served
+        for _, kind in self.custom_kinds():
+            yield kind, kind.storage
 
     def find(self, group: str, version: str, plural: str) -> tuple[Kind, Served] | None:
         """Return the kind and version that are served there."""
@@ -38,17 +43,16 @@ class ResourceMap:
     def has_group(self, group: str) -> bool:
         return group in self._groups
 
-    def custom(self, definition: str) -> Kind | None:
-        """Return the kind of a definition that is served, by the definition's name."""
-        return self._custom.get(definition)
+    def custom_kinds(self) -> Iterator[tuple[str, Kind]]:
+        """Yield the custom kinds, one for each served version, with their definition's name."""
+        for definition, kinds in self._custom.items():
+            for kind in kinds:
+                if kind.storage.is_served:
+                    yield definition, kind
 
-    def custom_kinds(self) -> tuple[tuple[str, Kind], ...]:
-        """Return the custom kinds that are served, each with its definition's name."""
-        return tuple(self._custom.items())
-
-    def put_custom(self, definition: str, kind: Kind) -> None:
-        """Serve the kind of a definition, or replace it."""
-        self._custom[definition] = kind
+    def put_custom(self, definition: str, kinds: tuple[Kind, ...]) -> None:
+        """Serve the kinds of a definition, one for each version, or replace them."""
+        self._custom[definition] = kinds
         self._changed()
 
     def remove_custom(self, definition: str) -> None:
@@ -63,7 +67,11 @@ class ResourceMap:
     def _index(self) -> None:
         # The API's own kinds last: no definition may replace one.
         self._places: dict[Place, tuple[Kind, Served]] = {
-            **by_resource(tuple(self._custom.values())),
+            **{_place(kind, kind.storage): (kind, kind.storage) for _, kind in self.custom_kinds()},
             **by_resource(self._own),
         }
         self._groups = {group for group, _, _ in self._places}
+
+
+def _place(kind: Kind, served: Served) -> Place:
+    return served.group, served.version, kind.plural

@@ -97,7 +97,8 @@ def _names(kind: Kind, served: Served) -> Document:
 
 
 def _storage_hash(kind: Kind) -> str:
-    text = f"{kind.storage.api_version}/{kind.name}"
+    version = kind.stored_version or kind.storage.version
+    text = f"{'/'.join(filter(None, (kind.group, version)))}/{kind.name}"
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:_HASH_BYTES]).decode()
 
 

@@ -7,7 +7,7 @@ kube-aggregator's `groupPriorityMinimum` table.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from moorage.registry.kind import Kind, Served
@@ -64,16 +64,12 @@ class Group:
     versions: tuple[Version, ...]
 
 
-def grouped(kinds: Sequence[Kind]) -> tuple[Group, ...]:
+def grouped(resources: Iterable[tuple[Kind, Served]]) -> tuple[Group, ...]:
     """Return the groups in order of priority; the core group is the first."""
     by_group: dict[str, dict[str, list[tuple[Kind, Served]]]] = {}
-    for kind in kinds:
-        for served in kind.served:
-            if not served.is_served:
-                continue
-            by_group.setdefault(served.group, {}).setdefault(served.version, []).append(
-                (kind, served)
-            )
+    for kind, served in resources:
+        versions = by_group.setdefault(served.group, {})
+        versions.setdefault(served.version, []).append((kind, served))
     groups = [
         Group(
             name,

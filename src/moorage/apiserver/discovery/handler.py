@@ -44,7 +44,7 @@ class DiscoveryHandler:
 
     def _encode(self) -> None:
         self._changes = self._resource_map.changes
-        groups = grouped(self._resource_map.kinds)
+        groups = grouped(self._resource_map.resources())
         core, named = groups[:1], groups[1:]
         self._plain: dict[str, bytes] = {
             "/api": _encoded(documents.core_versions(self._address)),

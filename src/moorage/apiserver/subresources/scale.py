@@ -35,7 +35,7 @@ class ScaleSubresource:
     patcher: Patcher
 
     async def get(self, call: Call) -> Reply:
-        item = self.objects.get(call.kind, call.namespace, call.target.name)
+        item = await self.objects.read(call.kind, call.namespace, call.target.name)
         paths, obj = call.kind.scale_paths, item.obj
         if call.kind.is_custom and _replicas(obj, paths.spec_replicas) is None:
             path = _dotted(paths.spec_replicas)

@@ -73,10 +73,9 @@ class CustomDocuments:
             definition = self._find(name)
             if definition is None:
                 continue
-            for served in kind.served:
-                if served.is_served:
-                    path = f"apis/{served.group}/{served.version}"
-                    versions.setdefault(path, []).append(_Version(definition, kind, served))
+            served = kind.storage
+            path = f"apis/{served.group}/{served.version}"
+            versions.setdefault(path, []).append(_Version(definition, kind, served))
         self._documents = {path: self._document(path, found) for path, found in versions.items()}
         return self._documents
 

@@ -9,7 +9,6 @@ from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
 from moorage.registry.kinds.customresourcedefinition.columns import is_established
-from moorage.registry.kinds.customresourcedefinition.unserved import unserved_errors
 from moorage.registry.kinds.customresourcedefinition.versions import (
     part_errors,
     schema_of,
@@ -35,7 +34,6 @@ def validate_definition(definition: Obj) -> list[FieldError]:
         *_stored_version_errors(definition),
         *_approval_errors(definition, None),
         *_unknown_field_errors(definition["spec"]),
-        *unserved_errors(definition),
     ]
 
 
@@ -53,7 +51,7 @@ def validate_definition_update(new: Obj, old: Obj) -> list[FieldError]:
     errors += _approval_errors(new, old)
     if not was.get("preserveUnknownFields"):
         errors += _unknown_field_errors(spec)
-    return [*errors, *unserved_errors(new)]
+    return errors
 
 
 def validate_definition_status(new: Obj, old: Obj) -> list[FieldError]:

@@ -1,0 +1,167 @@
+"""Versions and changed schemas of custom resources, without a webhook."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apiserver.server import Answer, Running, serving
+from tests.apiserver.test_custom_resources import CRDS, is_established, until
+
+Json = dict[str, Any]
+NAME = "things.example.com"
+MERGE = "application/merge-patch+json"
+V1 = "/apis/example.com/v1/namespaces/default/things"
+V2 = "/apis/example.com/v2/namespaces/default/things"
+INTEGER = {"type": "integer"}
+STRING = {"type": "string"}
+
+
+def version(name: str, spec: Json, *, is_stored: bool = False, **more: Any) -> Json:
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "properties": spec},
+            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        },
+    }
+    return {"name": name, "served": True, "storage": is_stored,
+            "schema": {"openAPIV3Schema": schema}, **more}  # fmt: skip
+
+
+def definition(*versions: Json) -> Json:
+    return {
+        "metadata": {"name": NAME},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "versions": list(versions),
+            "names": {"plural": "things", "kind": "Thing"},
+        },
+    }  # fmt: skip
+
+
+def thing(name: str = "a", api_version: str = "example.com/v1", **spec: Any) -> Json:
+    return {"apiVersion": api_version, "kind": "Thing", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Running]:
+    async with serving(tmp_path, runs=True) as running:
+        yield running
+
+
+async def define(server: Running, *versions: Json) -> None:
+    created = await server.ask("POST", CRDS, definition(*versions))
+    assert created.status == 201, created.text
+    await until(server, f"{CRDS}/{NAME}", is_established)
+
+
+async def redefine(server: Running, *versions: Json) -> None:
+    stored = (await server.ask("GET", f"{CRDS}/{NAME}")).json
+    stored["spec"]["versions"] = list(versions)
+    answer = await server.ask("PUT", f"{CRDS}/{NAME}", stored)
+    assert answer.status == 200, answer.text
+
+
+async def test_a_stored_object_gets_defaults_that_came_later(server: Running) -> None:
+    await define(server, version("v1", {"a": STRING, "old": STRING}, is_stored=True))
+    created = await server.ask("POST", V1, thing(a="1", old="x"))
+    revision = created.json["metadata"]["resourceVersion"]
+    await redefine(
+        server, version("v1", {"a": STRING, "b": {**INTEGER, "default": 7}}, is_stored=True)
+    )
+    read = await until(server, f"{V1}/a", lambda answer: "b" in answer.json["spec"])
+    assert read.json["spec"] == {"a": "1", "b": 7}
+    assert read.json["metadata"]["resourceVersion"] == revision
+    (item,) = (await server.ask("GET", V1)).json["items"]
+    assert item["spec"] == {"a": "1", "b": 7}
+    async with server.opened(f"{V1}?watch=1") as stream:
+        event = json.loads(await stream.content.readline())
+        assert event["object"]["spec"] == {"a": "1", "b": 7}
+        patched = await server.ask("PATCH", f"{V1}/a", {"spec": {"a": "2"}}, Content_Type=MERGE)
+        assert patched.json["spec"] == {"a": "2", "b": 7}
+        event = json.loads(await stream.content.readline())
+        assert event["object"]["spec"] == {"a": "2", "b": 7}
+
+
+async def test_versions_are_marked_again_after_a_restart(tmp_path: Path) -> None:
+    async with serving(tmp_path, runs=True) as server:
+        await define(server, version("v1", {"a": STRING}, is_stored=True))
+        await server.ask("POST", V1, thing(a="1"))
+    async with serving(tmp_path, runs=True) as server:
+        read = await server.ask("GET", f"{V1}/a")
+        assert (read.json["spec"], read.json["metadata"]["name"]) == ({"a": "1"}, "a")
+
+
+async def test_each_version_has_its_own_schema(server: Running) -> None:
+    v1 = version("v1", {"a": INTEGER}, is_stored=True)
+    v2 = version("v2", {"a": {**INTEGER, "maximum": 5}, "b": {**STRING, "default": "d"}})
+    await define(server, v1, v2)
+    assert (await server.ask("POST", V1, thing(a=9))).json["spec"] == {"a": 9}
+    refused = await server.ask("POST", V2, thing("b", "example.com/v2", a=9))
+    assert "spec.a in body should be less than or equal to 5" in refused.json["message"]
+    created = await server.ask("POST", V2, thing("b", "example.com/v2", a=1, b="x"))
+    # Stored as v1, whose schema has no b: so it is upstream.
+    assert created.json["spec"] == {"a": 1}
+    assert (await server.ask("GET", f"{V2}/a")).json["spec"] == {"a": 9}
+    strict = await server.ask("POST", f"{V1}?fieldValidation=Strict", thing("c", a=1, b="x"))
+    assert strict.status == 400
+    assert 'unknown field "spec.b"' in strict.json["message"]
+
+
+async def test_subresources_and_columns_are_those_of_the_version(server: Running) -> None:
+    paths = {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}
+    v1 = version("v1", {"n": INTEGER, "m": INTEGER}, is_stored=True, subresources={"status": {}})
+    v2 = version(
+        "v2", {"n": INTEGER, "m": INTEGER, "o": STRING}, subresources={"scale": paths},
+        additionalPrinterColumns=[{"name": "N", "type": "integer", "jsonPath": ".spec.n"}],
+        selectableFields=[{"jsonPath": ".spec.m"}],
+    )  # fmt: skip
+    await define(server, v1, v2)
+    await server.ask("POST", V1, thing(n=3, m=1))
+    assert (await server.ask("GET", f"{V1}/a/status")).status == 200
+    assert (await server.ask("GET", f"{V1}/a/scale")).status == 404
+    assert (await server.ask("GET", f"{V2}/a/status")).status == 404
+    assert (await server.ask("GET", f"{V2}/a/scale")).json["spec"] == {"replicas": 3}
+    for path, status, names in ((V2, 200, ["a"]), (V1, 400, None)):
+        selected = await server.ask("GET", f"{path}?fieldSelector=spec.m%3D1")
+        assert selected.status == status
+        if names:
+            assert [item["metadata"]["name"] for item in selected.json["items"]] == names
+
+    def parts(answer: Answer) -> list[str]:
+        return [entry["name"] for entry in answer.json["resources"]]
+
+    assert parts(await server.ask("GET", "/apis/example.com/v1")) == ["things", "things/status"]
+    assert parts(await server.ask("GET", "/apis/example.com/v2")) == ["things", "things/scale"]
+    hashes = {
+        (await server.ask("GET", f"/apis/example.com/{name}")).json["resources"][0][
+            "storageVersionHash"
+        ]
+        for name in ("v1", "v2")
+    }
+    assert len(hashes) == 1
+    # In v2 the status is a field like any other.
+    written = await server.ask("PATCH", f"{V2}/a", {"status": {"n": 2}}, Content_Type=MERGE)
+    assert written.json["status"] == {"n": 2}
+
+
+async def test_a_version_that_is_dropped_leaves_its_objects_unreadable(server: Running) -> None:
+    v1, v2 = version("v1", {}, is_stored=True), version("v2", {})
+    await define(server, v1, v2)
+    await server.ask("POST", V1, thing())
+    await redefine(server, {**v1, "storage": False}, {**v2, "storage": True})
+    stored = (await server.ask("GET", f"{CRDS}/{NAME}")).json
+    stored["status"]["storedVersions"] = ["v2"]
+    assert (await server.ask("PUT", f"{CRDS}/{NAME}/status", stored)).status == 200
+    await redefine(server, {**v2, "storage": True})
+    lost = await until(server, f"{V2}/a", lambda answer: answer.status == 500)
+    says = "request to convert CR from an invalid group/version: example.com/v1"
+    assert lost.json["message"] == says
+    assert (await server.ask("GET", V2)).json["message"] == says
+    deleted = await server.ask("DELETE", f"{V2}/a")
+    assert deleted.status == 200
+    assert (await server.ask("GET", V2)).json["items"] == []
