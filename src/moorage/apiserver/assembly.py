@@ -50,6 +50,7 @@ from moorage.apiserver.watch import WatchStreams
 from moorage.cel.evaluator import Evaluator
 from moorage.registry.codec import Codec
 from moorage.registry.custom.openapi import CustomDocuments
+from moorage.registry.custom.swagger import Swagger
 from moorage.registry.kind import Kind
 from moorage.registry.kinds import ALL_KINDS, STORED_KINDS
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
@@ -298,6 +299,7 @@ def _pages(
 ) -> list[Page]:
     documents = Documents()
     find = partial(objects.find, CUSTOM_RESOURCE_DEFINITION, "")
+    custom = CustomDocuments(resource_map, find, documents)
     health = Health(
         live={"ping": lambda: True},
         ready={name: partial(operator.contains, ready, name) for name in READINESS},
@@ -306,6 +308,6 @@ def _pages(
         lambda http: health.reply(http.path, http.query),
         lambda http: version_reply() if http.path.rstrip("/") == "/version" else None,
         DiscoveryHandler(resource_map, urlsplit(options.public_url).netloc),
-        OpenApiPages(documents, CustomDocuments(resource_map, find, documents).by_path),
+        OpenApiPages(documents, custom.by_path, Swagger(documents, custom)),
         IssuerPages(signer, options.public_url),
     ]

@@ -51,7 +51,7 @@ from moorage.registry.resource_map import ResourceMap
 from moorage.serving import is_proven, prove
 
 Answer = Callable[[Call], Awaitable[Reply | web.StreamResponse]]
-Page = Callable[[web.BaseRequest], Reply | None]
+Page = Callable[[web.BaseRequest], Reply | Awaitable[Reply] | None]
 """Serves a path outside the resources; returns None for paths of other pages."""
 
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -149,7 +149,7 @@ class Handler:
         if http.method == "CONNECT":
             raise MethodNotAllowedError
         if not target.is_resource:
-            return self._page(http)
+            return await self._page(http)
         if not self._resource_map.has_group(target.group):
             return not_found_page()
         kind, served = self._kind(target)
@@ -228,11 +228,11 @@ class Handler:
             return self._reviews.create
         return self._verbs[verb]
 
-    def _page(self, http: web.BaseRequest) -> Reply:
+    async def _page(self, http: web.BaseRequest) -> Reply:
         for page in self._pages:
             reply = page(http)
             if reply is not None:
-                return reply
+                return reply if isinstance(reply, Reply) else await reply
         parts = [part for part in http.path.split("/") if part]
         if len(parts) >= 3 and parts[0] == "apis" and self._resource_map.has_group(parts[1]):
             raise NotFoundError.no_such_resource()
