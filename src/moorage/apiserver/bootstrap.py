@@ -21,6 +21,8 @@ from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
 from moorage.registry.kinds.namespace import NAMESPACE
 from moorage.registry.kinds.priorityclass import PRIORITY_CLASS
+from moorage.registry.kinds.role import ROLE
+from moorage.registry.kinds.rolebinding import ROLE_BINDING
 from moorage.registry.kinds.service import SERVICE
 from moorage.registry.objects import Objects
 from moorage.registry.rbac import uncovered
@@ -33,6 +35,8 @@ _WRITE = ("create", "delete", "deletecollection", "patch", "update")
 _EVERYONE = "system:authenticated"
 _RBAC = "rbac.authorization.k8s.io"
 _DRA = "resource.k8s.io"
+_SYSTEM = "kube-system"
+_TRUST = "extension-apiserver-authentication"
 _AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 _BOOTSTRAPPING = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 
@@ -219,6 +223,8 @@ async def bootstrap(objects: Objects, *, service_ip: str, secure_port: int) -> N
         ],
     )  # fmt: skip
     await _create_all(objects, SERVICE, [_api_service(service_ip, secure_port)], "default")
+    await _create_all(objects, ROLE, [_trust_reader()], _SYSTEM)
+    await _create_all(objects, ROLE_BINDING, [_trust_readers()], _SYSTEM)
 
 
 async def _create_all(
@@ -318,6 +324,21 @@ def _binding(name: str, role: str, subject_kind: str, *subjects: str) -> Obj:
         "subjects": [
             {"apiGroup": _RBAC, "kind": subject_kind, "name": subject} for subject in subjects
         ],
+    }
+
+
+def _trust_reader() -> Obj:
+    """Return the role by which extension servers read how to authenticate requests."""
+    rule = {**_rule("core", "configmaps", _READ), "resourceNames": [_TRUST]}
+    return {**_system_named(f"{_TRUST}-reader"), "rules": [rule]}
+
+
+def _trust_readers() -> Obj:
+    users = ("system:kube-controller-manager", "system:kube-scheduler")
+    return {
+        **_system_named(f"system::{_TRUST}-reader"),
+        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": f"{_TRUST}-reader"},
+        "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": user} for user in users],
     }
 
 

@@ -54,6 +54,22 @@ Answer = Callable[[Call], Awaitable[Reply | web.StreamResponse]]
 Page = Callable[[web.BaseRequest], Reply | Awaitable[Reply] | None]
 """Serves a path outside the resources; returns None for paths of other pages."""
 
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """An authorized request that an extension server may have to answer."""
+
+    http: web.BaseRequest
+    user: User
+    target: Target
+    verb: str
+    share: str
+    audit_id: str
+
+
+Elsewhere = Callable[[Foreign], Awaitable[Reply | web.StreamResponse] | None]
+"""Passes a request on; returns None for one that is answered here."""
+
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 log = Log(__name__)
@@ -88,7 +104,10 @@ class Handler:
         pages: Sequence[Page],
         slots: SlotLimits,
         bodies: BodyLimits,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
+        """`elsewhere` passes requests on that this server does not answer itself."""
+        self._elsewhere = elsewhere
         self._resource_map = resource_map
         self._authenticator = authenticator
         self._authorizer = authorizer
@@ -148,6 +167,10 @@ class Handler:
         self._authorizer.check(user, action, selector)
         if http.method == "CONNECT":
             raise MethodNotAllowedError
+        if self._elsewhere is not None:
+            passed_on = self._elsewhere(Foreign(http, user, target, verb, share, audit_id))
+            if passed_on is not None:
+                return await passed_on
         if not target.is_resource:
             return await self._page(http)
         if not self._resource_map.has_group(target.group):

@@ -6,7 +6,7 @@ runs. Source: apimachinery `meta.RESTMapper`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from moorage.registry.kind import Kind, Served, by_resource
 
@@ -21,7 +21,12 @@ class ResourceMap:
         self._own = tuple(kinds)
         self._custom: dict[str, tuple[Kind, ...]] = {}
         self.changes = 0
+        self._listeners: list[Callable[[], None]] = []
         self._index()
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call a function after each change of the custom kinds."""
+        self._listeners.append(listener)
 
     def resources(self) -> Iterator[tuple[Kind, Served]]:
         """Yield every kind with each version that is served."""
@@ -39,6 +44,10 @@ class ResourceMap:
     def is_own(self, group: str, plural: str) -> bool:
         """Return whether the API itself has a resource of that name, in any version."""
         return any(kind.plural == plural and kind.group == group for kind in self._own)
+
+    def has_version(self, group: str, version: str) -> bool:
+        """Return whether any resource is served in a version of a group."""
+        return (group, version) in self._versions
 
     def has_group(self, group: str) -> bool:
         return group in self._groups
@@ -63,6 +72,8 @@ class ResourceMap:
     def _changed(self) -> None:
         self.changes += 1
         self._index()
+        for listener in self._listeners:
+            listener()
 
     def _index(self) -> None:
         # The API's own kinds last: no definition may replace one.
@@ -70,7 +81,8 @@ class ResourceMap:
             **{_place(kind, kind.storage): (kind, kind.storage) for _, kind in self.custom_kinds()},
             **by_resource(self._own),
         }
-        self._groups = {group for group, _, _ in self._places}
+        self._versions = {(group, version) for group, version, _ in self._places}
+        self._groups = {group for group, _ in self._versions}
 
 
 def _place(kind: Kind, served: Served) -> Place:

@@ -119,6 +119,12 @@ def aggregated(groups: Sequence[Group], version: str) -> Document:
 
 
 def _discovered_version(described: Version) -> Document:
+    if (foreign := described.foreign) is not None:
+        return {
+            "version": foreign.version,
+            "resources": list(foreign.resources),
+            "freshness": "Current" if foreign.is_current else "Stale",
+        }
     return {
         "version": described.version,
         "resources": [_discovered(kind, served) for kind, served in described.resources],
