@@ -165,3 +165,100 @@ async def test_a_version_that_is_dropped_leaves_its_objects_unreadable(server: R
     deleted = await server.ask("DELETE", f"{V2}/a")
     assert deleted.status == 200
     assert (await server.ask("GET", V2)).json["items"] == []
+
+
+async def test_a_definition_that_ends_refuses_new_objects(server: Running) -> None:
+    await define(server, version("v1", {}, is_stored=True))
+    held = thing()
+    held["metadata"]["finalizers"] = ["example.com/held"]
+    assert (await server.ask("POST", V1, held)).status == 201
+    await server.ask("DELETE", f"{CRDS}/{NAME}")
+
+    def terminating(answer: Answer) -> tuple[str, str]:
+        return next(
+            (entry["status"], entry["reason"]) for entry in answer.json["status"]["conditions"]
+            if entry["type"] == "Terminating"
+        )  # fmt: skip
+
+    await until(
+        server, f"{CRDS}/{NAME}",
+        lambda answer: terminating(answer) == ("True", "InstanceDeletionInProgress"),
+    )  # fmt: skip
+    refused = await server.ask("POST", V1, thing("b"))
+    assert (refused.status, refused.json["message"]) == (
+        403, 'things.example.com "b" is forbidden: create not allowed while custom resource '
+             "definition is terminating",
+    )  # fmt: skip
+    patch = {"metadata": {"finalizers": None}}
+    assert (await server.ask("PATCH", f"{V1}/a", patch, Content_Type=MERGE)).status == 200
+    await until(server, f"{CRDS}/{NAME}", lambda answer: answer.status == 404)
+
+
+async def test_a_group_of_kubernetes_says_whether_it_is_approved(server: Running) -> None:
+    body = definition(version("v1", {}, is_stored=True))
+    body["spec"]["group"] = "x.k8s.io"
+    reason = "unapproved, a test"
+    body["metadata"] = {
+        "name": "things.x.k8s.io", "annotations": {"api-approved.kubernetes.io": reason},
+    }  # fmt: skip
+    assert (await server.ask("POST", CRDS, body)).status == 201
+    found = await until(server, f"{CRDS}/things.x.k8s.io", is_established_though_unapproved)
+    (condition,) = [
+        entry for entry in found.json["status"]["conditions"]
+        if entry["type"] == "KubernetesAPIApprovalPolicyConformant"
+    ]  # fmt: skip
+    assert (condition["status"], condition["reason"], condition["message"]) == (
+        "False", "UnapprovedAnnotation", f'not approved: "{reason}"',
+    )  # fmt: skip
+
+
+def is_established_though_unapproved(answer: Answer) -> bool:
+    conditions = answer.json.get("status", {}).get("conditions", [])
+    return any(entry["type"] == "Established" for entry in conditions)
+
+
+async def test_versions_of_any_name_are_discovered_last(server: Running) -> None:
+    await define(server, version("latest", {}, is_stored=True), version("v1", {}))
+    group = (await server.ask("GET", "/apis/example.com")).json
+    assert [entry["version"] for entry in group["versions"]] == ["v1", "latest"]
+
+
+async def test_metadata_of_embedded_resources_is_checked(server: Running) -> None:
+    embedded = {
+        "type": "object", "x-kubernetes-embedded-resource": True,
+        "x-kubernetes-preserve-unknown-fields": True,
+    }  # fmt: skip
+    await define(server, version("v1", {"template": embedded}, is_stored=True))
+    template = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "odd": 1}, "spec": {"x": 1},
+    }  # fmt: skip
+    created = await server.ask("POST", V1, thing(template=template))
+    assert created.status == 201, created.text
+    assert created.json["spec"]["template"] == {**template, "metadata": {"name": "p"}}
+    assert "spec.template.metadata.odd" in created.headers["Warning"]
+    strict = await server.ask("POST", f"{V1}?fieldValidation=Strict", thing("b", template=template))
+    assert 'unknown field "spec.template.metadata.odd"' in strict.json["message"]
+    wrong = {**template, "metadata": {"labels": 7}}
+    assert (await server.ask("POST", V1, thing("c", template=wrong))).status == 400
+
+
+async def test_a_patch_of_a_scale_needs_replicas_once(server: Running) -> None:
+    paths = {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}
+    await define(
+        server, version("v1", {"n": INTEGER}, is_stored=True, subresources={"scale": paths})
+    )
+    await server.ask("POST", V1, thing())
+    nothing = await server.ask("PATCH", f"{V1}/a/scale", {"metadata": {}}, Content_Type=MERGE)
+    assert (nothing.status, nothing.json["message"]) == (
+        400, 'the spec replicas field ".spec.n" cannot be empty',
+    )  # fmt: skip
+    assert (await server.ask("GET", f"{V1}/a")).json["spec"] == {}
+    scaled = await server.ask(
+        "PATCH", f"{V1}/a/scale", {"spec": {"replicas": 3}}, Content_Type=MERGE
+    )
+    assert scaled.json["spec"] == {"replicas": 3}
+    again = await server.ask("PATCH", f"{V1}/a/scale", {"metadata": {}}, Content_Type=MERGE)
+    assert again.json["spec"] == {"replicas": 3}
+    zero = await server.ask("PATCH", f"{V1}/a/scale", {"spec": {"replicas": 0}}, Content_Type=MERGE)
+    assert zero.status == 200, zero.text
+    assert (await server.ask("GET", f"{V1}/a")).json["spec"] == {"n": 0}

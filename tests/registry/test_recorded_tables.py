@@ -23,7 +23,7 @@ from moorage.registry.openapi.build import generate_openapi
 from moorage.registry.schema.build import generate_schema
 from tests.recording import assert_recorded, digest
 
-_OF_CUSTOM_KINDS = frozenset({"is_remote", "stored_version", "view"})
+_OF_CUSTOM_KINDS = frozenset({"is_remote", "refuses_new", "stored_version", "view"})
 
 
 def _function(function: Callable[..., Any] | None) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from moorage.api.clock import Clock, format_time
 from moorage.api.errors import ConflictError, NotFoundError, StatusError
@@ -25,6 +25,12 @@ from moorage.registry.deletion import DeleteOptions
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.customresourcedefinition import CUSTOM_RESOURCE_DEFINITION
 from moorage.registry.kinds.customresourcedefinition.columns import is_established
+from moorage.registry.kinds.customresourcedefinition.conditions import (
+    APPROVAL_CONDITION,
+    approval_condition,
+    remove_condition,
+    set_condition,
+)
 from moorage.registry.kinds.customresourcedefinition.deletion import CLEANUP
 from moorage.registry.objects import Objects
 from moorage.registry.ownership import Ownership
@@ -37,6 +43,7 @@ _USER = User(name="system:apiserver", groups=(SYSTEM_MASTERS,))
 _USER_AGENT = "apiextensions"
 _PREFIX = CUSTOM_RESOURCE_DEFINITION.prefix("")
 _RETRY_S = 1.0
+_TERMINATING = "create not allowed while custom resource definition is terminating"
 
 log = Log(__name__)
 
@@ -156,6 +163,11 @@ class CustomResources:
         stored = _stored_versions(definition)
         status["storedVersions"] = stored
         conditions = status.setdefault("conditions", [])
+        approval = approval_condition(definition)
+        if approval is None:
+            remove_condition(conditions, APPROVAL_CONDITION)
+        else:
+            set_condition(conditions, APPROVAL_CONDITION, *approval, now)
         if conflict is None:
             set_condition(
                 conditions, "NamesAccepted", "True", "NoConflicts", "no conflicts found", now
@@ -211,22 +223,37 @@ class CustomResources:
 
     async def _clean_up(self, definition: Obj) -> None:
         """Delete the instances; remove the finalizer when none remains, else look again later."""
-        served = self._served.get(definition["metadata"]["name"])
-        if served is not None and await self._delete_all(served.custom.kinds[0]):
-            await self._clock.sleep(_RETRY_S)
-            self._changed.put_nowait(definition["metadata"]["name"])
-            return
+        name = definition["metadata"]["name"]
         now = format_time(self._clock.now())
+        served = self._served.get(name)
+        if served is not None:
+            self._refuse_new(name, served.custom)
+            if set_condition(
+                definition["status"]["conditions"], "Terminating", "True",
+                "InstanceDeletionInProgress", "CustomResource deletion is in progress", now,
+            ):  # fmt: skip
+                # The change brings the definition back here.
+                await self._write(definition, "status")
+                return
+            if await self._delete_all(served.custom.kinds[0]):
+                await self._clock.sleep(_RETRY_S)
+                self._changed.put_nowait(name)
+                return
         set_condition(
             definition["status"]["conditions"], "Terminating", "False",
             "InstanceDeletionCompleted", "removed all instances", now,
         )  # fmt: skip
         await self._write(definition, "status")
-        name = definition["metadata"]["name"]
         fresh = self._objects.get(CUSTOM_RESOURCE_DEFINITION, "", name).obj
         finalizers = fresh["metadata"].get("finalizers", [])
         fresh["metadata"]["finalizers"] = [entry for entry in finalizers if entry != CLEANUP]
         await self._write(fresh, "")
+
+    def _refuse_new(self, name: str, custom: CustomKind) -> None:
+        """Serve the kinds of a definition that ends without creation."""
+        kinds = tuple(replace(kind, refuses_new=_TERMINATING) for kind in custom.kinds)
+        if self._resource_map.custom(name) != kinds:
+            self._resource_map.put_custom(name, kinds)
 
     async def _delete_all(self, kind: Kind) -> bool:
         """Delete every instance of a kind; return whether some remain, held by finalizers."""
@@ -246,20 +273,6 @@ class CustomResources:
         await self._objects.update(
             _request(), kind, kind.storage, "", name, lambda _: definition, subresource=subresource
         )
-
-
-def set_condition(
-    conditions: list[Obj], type_: str, status: str, reason: str, message: str, now: str
-) -> None:
-    """Set the condition of a type; its transition time changes with its status alone."""
-    fresh = {"type": type_, "status": status, "reason": reason, "message": message}
-    for condition in conditions:
-        if condition["type"] == type_:
-            if condition["status"] != status:
-                condition["lastTransitionTime"] = now
-            condition |= fresh
-            return
-    conditions.append({**fresh, "lastTransitionTime": now})
 
 
 def _request() -> Request:

@@ -252,6 +252,8 @@ class Kind:
     """Names that a custom resource definition chose; by default from `name`."""
     view: View | None = None
     stored_version: str = ""
+    refuses_new: str = ""
+    """Why no object may be created, empty if it may."""
 
     @property
     def storage(self) -> Served:

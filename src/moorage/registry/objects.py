@@ -154,6 +154,9 @@ class Objects:
     ) -> Stored:
         """Create an object and return it as stored. Raises StatusError for every refusal."""
         meta = obj["metadata"]
+        if kind.refuses_new:
+            name = meta.get("name", "")
+            raise ForbiddenError.of(kind.plural, name, kind.refuses_new, group=kind.group)
         if meta.get("resourceVersion"):
             raise StatusError("resourceVersion should not be set on objects to be created")
         _place_in_namespace(kind, meta, namespace)

@@ -52,6 +52,10 @@ class ResourceMap:
     def has_group(self, group: str) -> bool:
         return group in self._groups
 
+    def custom(self, definition: str) -> tuple[Kind, ...]:
+        """Return the kinds of a definition, none if it is not served."""
+        return self._custom.get(definition, ())
+
     def custom_kinds(self) -> Iterator[tuple[str, Kind]]:
         """Yield the custom kinds, one for each served version, with their definition's name."""
         for definition, kinds in self._custom.items():

@@ -61,7 +61,13 @@ class ScaleSubresource:
 
         def make_new(old: Obj | None) -> Obj:
             assert old is not None
-            return _scaled(old, change(scale_of(old, paths)), paths)
+            scale = change(scale_of(old, paths))
+            is_set = _replicas(old, paths.spec_replicas) is not None
+            if call.kind.is_custom and not is_set and "replicas" not in scale.get("spec", {}):
+                raise BadRequestError(
+                    f"the spec replicas field {_dotted(paths.spec_replicas)} cannot be empty"
+                )
+            return _scaled(old, scale, paths)
 
         updated = await self.objects.update(
             request,

@@ -15,7 +15,7 @@ from moorage.api.errors import BadRequestError, FieldError, InvalidError
 from moorage.registry.custom.defaulting import remove_nulls, set_defaults
 from moorage.registry.custom.pruning import prune
 from moorage.registry.custom.rules import Rule
-from moorage.registry.custom.structure import Structure
+from moorage.registry.custom.structure import Structure, has_embedded
 from moorage.registry.kind import Obj
 
 _DIGEST_CHARS = 16
@@ -29,6 +29,7 @@ class CustomType:
         self.kind = kind
         self.group = group
         self.structure = structure
+        self.has_embedded = has_embedded(structure)
         self.digest = _digest(structure)
         """Differs between structures: what fits one may not fit the other."""
         self._rule = rule
