@@ -262,3 +262,17 @@ async def test_a_patch_of_a_scale_needs_replicas_once(server: Running) -> None:
     zero = await server.ask("PATCH", f"{V1}/a/scale", {"spec": {"replicas": 0}}, Content_Type=MERGE)
     assert zero.status == 200, zero.text
     assert (await server.ask("GET", f"{V1}/a")).json["spec"] == {"n": 0}
+
+
+async def test_an_update_may_keep_what_a_new_schema_forbids(server: Running) -> None:
+    await define(server, version("v1", {"a": INTEGER, "b": INTEGER}, is_stored=True))
+    await server.ask("POST", V1, thing(a=9))
+    await redefine(
+        server, version("v1", {"a": {**INTEGER, "maximum": 5}, "b": INTEGER}, is_stored=True)
+    )
+    await until(server, "/openapi/v2", lambda answer: '"maximum":5' in answer.text)
+    assert (await server.ask("POST", V1, thing("b", a=9))).status == 422
+    kept = await server.ask("PATCH", f"{V1}/a", {"spec": {"b": 1}}, Content_Type=MERGE)
+    assert kept.status == 200, kept.text
+    refused = await server.ask("PATCH", f"{V1}/a", {"spec": {"a": 8}}, Content_Type=MERGE)
+    assert refused.status == 422

@@ -163,11 +163,6 @@ class CustomResources:
         stored = _stored_versions(definition)
         status["storedVersions"] = stored
         conditions = status.setdefault("conditions", [])
-        approval = approval_condition(definition)
-        if approval is None:
-            remove_condition(conditions, APPROVAL_CONDITION)
-        else:
-            set_condition(conditions, APPROVAL_CONDITION, *approval, now)
         if conflict is None:
             set_condition(
                 conditions, "NamesAccepted", "True", "NoConflicts", "no conflicts found", now
@@ -186,6 +181,11 @@ class CustomResources:
                     conditions, "Established", "False", "NotAccepted",
                     "not all names are accepted", now,
                 )  # fmt: skip
+        approval = approval_condition(definition)
+        if approval is None:
+            remove_condition(conditions, APPROVAL_CONDITION)
+        else:
+            set_condition(conditions, APPROVAL_CONDITION, *approval, now)
 
     def _others(self, definition: Obj) -> Iterable[Obj]:
         """Return the other definitions of the same group."""

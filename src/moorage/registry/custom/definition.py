@@ -18,6 +18,7 @@ from moorage.registry.custom.conversion import Converter, Post
 from moorage.registry.custom.decoding import CustomType
 from moorage.registry.custom.expressions import expressions_of
 from moorage.registry.custom.printer_columns import PathError, printer_of
+from moorage.registry.custom.ratcheting import ratcheted
 from moorage.registry.custom.rules import compile_rules
 from moorage.registry.custom.structure import compile_structure
 from moorage.registry.custom.types import types_of
@@ -197,8 +198,8 @@ def _strategy(
         return storage.errors(obj)
 
     def validate_update(new: Obj, old: Obj) -> list[FieldError]:
-        del old
-        return storage.errors(new)
+        errors = storage.errors(new)
+        return ratcheted(errors, new, old, storage.structure, storage.errors) if errors else []
 
     ignored = ("metadata", "status") if has_status else ("metadata",)
     return Strategy(
