@@ -13,6 +13,7 @@ import msgspec
 
 from moorage.api.errors import BadRequestError, FieldError, InvalidError
 from moorage.registry.custom.defaulting import remove_nulls, set_defaults
+from moorage.registry.custom.fitting import compile_fits
 from moorage.registry.custom.pruning import prune
 from moorage.registry.custom.rules import Rule
 from moorage.registry.custom.structure import Structure, has_embedded
@@ -33,6 +34,8 @@ class CustomType:
         self.digest = _digest(structure)
         """Differs between structures: what fits one may not fit the other."""
         self._rule = rule
+        self._fits = compile_fits(structure, completes=True)
+        self._fits_partially = compile_fits(structure, completes=False)
 
     def fit(self, obj: Obj, *, completes: bool = True) -> list[str]:
         """Prune an object in place and set its defaults; return an error per unknown field.
@@ -40,6 +43,8 @@ class CustomType:
         `completes` is false for a configuration that is applied, which gets no defaults. Raises
         InvalidError for a value that is no object or list where the structure has one.
         """
+        if (self._fits if completes else self._fits_partially)(obj):
+            return []
         if not _has_containers(obj, self.structure):
             raise self._invalid(obj)
         unknown = prune(obj, self.structure)
