@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import ipaddress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from moorage.apiserver.aggregation import FrontProxy
 from moorage.apiserver.assembly import ApiOptions
 from moorage.apiserver.node_agents import NodeTls
 from moorage.apiserver.server import ServerOptions
 from moorage.cluster.certificates import Authority, Subject
 from moorage.serving import Limits
+
+
+def front_proxy(directory: Path, client_authority: Path) -> FrontProxy:
+    """A front proxy with an authority of its own, as a cluster has it."""
+    authority = Authority(directory / "front-proxy", datetime.now(UTC))
+    pair = authority.issue("client", Subject("front-proxy-client"))
+    return FrontProxy(pair.certificate, pair.key, authority.pair.certificate, client_authority)
 
 
 def loopback_options(
@@ -29,6 +38,7 @@ def loopback_options(
         "public_url": f"https://127.0.0.1:{port}",
         "service_network": ipaddress.IPv4Network("10.96.0.0/16"),
         "node_tls": NodeTls(pair.certificate, pair.key, ca),
+        "front_proxy": front_proxy(directory, ca),
         **more,
     }
     return server_options, ApiOptions(**api_fields)

@@ -502,7 +502,7 @@ async def test_schema_of_the_greatest_depth_is_served(server: Running) -> None:
         ({"group": "nodots"}, "should be a domain with at least one dot"),
         ({"scope": "Galaxy"}, 'spec.scope: Unsupported value: "Galaxy"'),
         ({"versions": []}, "must have exactly one version marked as storage version"),
-        ({"conversion": {"strategy": "Webhook"}}, "conversion webhooks are not called"),
+        ({"conversion": {"strategy": "Webhook"}}, "webhookClientConfig: Required value"),
     ],
 )
 async def test_definitions_are_validated(
@@ -532,3 +532,39 @@ async def test_schemas_are_validated(server: Running, schema: dict[str, Any], sa
     refused = await server.ask("POST", CRDS, definition(versions=[version]))
     assert refused.status == 422, refused.text
     assert says in refused.json["message"]
+
+
+async def test_kinds_are_in_the_swagger_document_while_they_are_served(server: Running) -> None:
+    before = await server.ask("GET", "/openapi/v2")
+    definitions = before.json["definitions"]
+    tab_schema = definitions["com.example.stable.v1.CronTab"]
+    assert tab_schema["properties"].keys() == {"apiVersion", "kind", "metadata", "spec", "status"}
+    assert tab_schema["properties"]["metadata"]["$ref"].startswith("#/definitions/")
+    free = tab_schema["properties"]["spec"]["properties"]["free"]
+    assert free == {"x-kubernetes-preserve-unknown-fields": True}
+    items = definitions["com.example.stable.v1.CronTabList"]["properties"]["items"]["items"]
+    assert items == {"$ref": "#/definitions/com.example.stable.v1.CronTab"}
+    assert (
+        "/apis/stable.example.com/v1/namespaces/{namespace}/crontabs/{name}"
+        in (before.json["paths"])
+    )
+    references = set(re.findall(r'"#/definitions/([^"]+)"', before.text))
+    assert references <= definitions.keys()
+    same = await server.ask("GET", "/openapi/v2", If_None_Match=before.headers["Etag"])
+    assert same.status == 304
+    await server.ask("DELETE", f"{CRDS}/crontabs.stable.example.com")
+    after = await until(server, "/openapi/v2", lambda answer: "CronTab" not in answer.text)
+    assert after.headers["Etag"] != before.headers["Etag"]
+
+
+async def test_a_kind_without_schema_has_an_open_definition(server: Running) -> None:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "opens", "kind": "Open"}
+    body = definition(names=names, versions=[version])
+    body["metadata"]["name"] = "opens.stable.example.com"
+    await server.ask("POST", CRDS, body)
+    found = await until(server, "/openapi/v2", lambda answer: "v1.Open" in answer.text)
+    schema = found.json["definitions"]["com.example.stable.v1.Open"]
+    del schema["x-kubernetes-group-version-kind"]
+    assert schema == {"type": "object"}

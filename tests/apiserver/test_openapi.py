@@ -25,7 +25,7 @@ _PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 def _reply(path: str, **headers: str) -> Reply:
     header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
     reply = _PAGES(make_mocked_request("GET", path, headers=header_fields))
-    assert reply is not None
+    assert isinstance(reply, Reply)
     return reply
 
 

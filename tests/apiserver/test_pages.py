@@ -78,7 +78,7 @@ def test_the_version_is_text_throughout_and_numbers_where_clients_count() -> Non
 def ask(path: str, **headers: str) -> Reply:
     header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
     reply = PAGES(make_mocked_request("GET", path, headers=header_fields))
-    assert reply is not None
+    assert isinstance(reply, Reply)
     return reply
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from moorage.admission.webhooks import client
 from moorage.linux.child import Child
+from moorage.webhooks import client
 from tests.apiserver.server import Answer, Running, serving
 from tests.apiserver.webhook_server import (
     ADMISSION,

@@ -23,6 +23,8 @@ from moorage.registry.openapi.build import generate_openapi
 from moorage.registry.schema.build import generate_schema
 from tests.recording import assert_recorded, digest
 
+_OF_CUSTOM_KINDS = frozenset({"is_remote", "refuses_new", "stored_version", "view"})
+
 
 def _function(function: Callable[..., Any] | None) -> str | None:
     if function is None:
@@ -39,13 +41,17 @@ def _value(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_value(item) for item in value]
     if hasattr(value, "__dataclass_fields__"):
-        return {field.name: _value(getattr(value, field.name)) for field in fields(value)}
+        return {
+            field.name: _value(getattr(value, field.name))
+            for field in fields(value)
+            if field.name not in _OF_CUSTOM_KINDS
+        }
     return value
 
 
 def _declaration(kind: Kind) -> dict[str, Any]:
     shown = {field.name: _value(getattr(kind, field.name)) for field in fields(kind)
-             if field.name not in ("printer", "strategy")}  # fmt: skip
+             if field.name not in ("printer", "strategy", *_OF_CUSTOM_KINDS)}  # fmt: skip
     plain = Strategy()
     rules = {field.name: _value(getattr(kind.strategy, field.name))
              for field in fields(kind.strategy)

@@ -17,20 +17,19 @@ OWN = _kind("Own")
 def test_custom_kinds_come_and_go() -> None:
     resources, custom = ResourceMap((OWN,)), _kind("Custom", "c.io")
     assert not resources.has_group("c.io")
-    resources.put_custom("customs.c.io", custom)
+    resources.put_custom("customs.c.io", (custom,))
     assert resources.find("c.io", "v1", "customs") == (custom, custom.served[0])
-    assert (resources.kinds, resources.changes) == ((OWN, custom), 1)
-    assert resources.custom("customs.c.io") is custom
+    assert ([kind for kind, _ in resources.resources()], resources.changes) == ([OWN, custom], 1)
     resources.remove_custom("customs.c.io")
     assert resources.find("c.io", "v1", "customs") is None
-    assert (resources.kinds, resources.changes) == ((OWN,), 2)
+    assert ([kind for kind, _ in resources.resources()], resources.changes) == ([OWN], 2)
     resources.remove_custom("customs.c.io")
     assert resources.changes == 2
 
 
 def test_custom_kind_never_replaces_one_of_the_api() -> None:
     resources = ResourceMap((OWN,))
-    resources.put_custom("owns.a.io", _kind("Own"))
+    resources.put_custom("owns.a.io", (_kind("Own"),))
     assert resources.find("a.io", "v1", "owns") == (OWN, OWN.served[0])
     assert resources.is_own("a.io", "owns")
     assert not resources.is_own("a.io", "others")
@@ -38,6 +37,6 @@ def test_custom_kind_never_replaces_one_of_the_api() -> None:
 
 def test_version_that_is_not_served_is_not_found() -> None:
     resources = ResourceMap((OWN,))
-    resources.put_custom("hiddens.c.io", _kind("Hidden", "c.io", is_served=False))
+    resources.put_custom("hiddens.c.io", (_kind("Hidden", "c.io", is_served=False),))
     assert resources.find("c.io", "v1", "hiddens") is None
     assert not resources.has_group("c.io")

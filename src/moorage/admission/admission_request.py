@@ -5,7 +5,8 @@ Source: API docs `AdmissionRequest`; apiserver `admission/plugin/cel`, `webhook/
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 from moorage.cel.messages import PolicyInput
 from moorage.registry.kind import Obj, Served
@@ -48,6 +49,28 @@ def input_of(attributes: Attributes, served: Served, namespace: Obj | None) -> P
         old_object=versioned(attributes.kind.name, served, attributes.old),
         namespace=None if namespace is None else _namespace(namespace),
     )
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+async def in_version(
+    attributes: Attributes,
+    served: Served,
+    step: Callable[P, R],
+    /,
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> R:
+    """Run a step that sees a write in a served version; in a thread where that asks a webhook.
+
+    Raises what the step raises, StatusError for an object that cannot be converted.
+    """
+    view = attributes.kind.view
+    if view is None or not served.is_remote:
+        return step(*args, **kwargs)
+    return await view.run(step, *args, **kwargs)
 
 
 def versioned(kind: str, served: Served, obj: Obj | None) -> Obj | None:

@@ -44,7 +44,6 @@ from moorage.admission.webhooks import (
     Dispatch,
     MutatingWebhooks,
     ValidatingWebhooks,
-    WebhookClient,
 )
 from moorage.api.clock import Clock
 from moorage.api.host_ports import Listener
@@ -61,6 +60,7 @@ from moorage.registry.resource_map import ResourceMap
 from moorage.registry.stored import Stored
 from moorage.registry.worker import Worker
 from moorage.storage import Store, WatchCache
+from moorage.webhooks import WebhookClient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,21 +6,30 @@ collaborators.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import operator
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from moorage.admission.webhooks import (
-    WebhookClient,
-)
+from aiohttp import web
+
 from moorage.api.clock import Clock
 from moorage.api.host_ports import Listener
 from moorage.api.quotas import ResourceQuota
 from moorage.apiserver.admission_plugins import AdmissionPlugins
+from moorage.apiserver.aggregation import (
+    Availability,
+    Backends,
+    ExtensionDiscovery,
+    ExtensionProxy,
+    Extensions,
+    FrontProxy,
+    LocalServices,
+)
 from moorage.apiserver.authentication import Authenticator, TokenSigner, TokenVerifier
 from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.authorization import Authorizer, NodeAuthorizer
@@ -29,7 +38,7 @@ from moorage.apiserver.connect import Connect
 from moorage.apiserver.custom_resources import CustomResources
 from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.discovery import DiscoveryHandler
-from moorage.apiserver.handler import Answer, Handler, Page, Subresources
+from moorage.apiserver.handler import Answer, Elsewhere, Foreign, Handler, Page, Subresources
 from moorage.apiserver.health import Health, version_reply
 from moorage.apiserver.node_agents import NodeTls
 from moorage.apiserver.oidc import IssuerPages
@@ -40,10 +49,12 @@ from moorage.apiserver.proxy import Proxy
 from moorage.apiserver.proxy.backends import service_authority
 from moorage.apiserver.quota_status import write_quota_used
 from moorage.apiserver.readers import Readers, bindable_kinds
+from moorage.apiserver.replies import Reply
 from moorage.apiserver.resource_metrics import ResourceMetrics
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.reviews import Reviews
-from moorage.apiserver.slots import SlotLimits
+from moorage.apiserver.routing import group_version_of
+from moorage.apiserver.slots import SlotLimits, is_stream
 from moorage.apiserver.subresources import (
     BindingSubresource,
     EvictionSubresource,
@@ -54,6 +65,7 @@ from moorage.apiserver.watch import WatchStreams
 from moorage.cel.evaluator import Evaluator
 from moorage.registry.codec import Codec
 from moorage.registry.custom.openapi import CustomDocuments
+from moorage.registry.custom.swagger import Swagger
 from moorage.registry.kind import Kind
 from moorage.registry.kinds import ALL_KINDS, STORED_KINDS
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
@@ -74,9 +86,12 @@ from moorage.registry.schema import load_schema
 from moorage.registry.stored import Stored, StoredFactory
 from moorage.registry.worker import Worker
 from moorage.storage import Change, Store, WatchCache
+from moorage.webhooks import WebhookClient
 
 RUNTIME_CLASS_GATE = "RuntimeClass"
 _NODE_NAME_FIELD = 0
+_CONVERSION_S = 30.0
+"""How long a conversion webhook may take."""
 _RBAC_TABLES = tuple(
     f"{kind.table}/" for kind in (ROLE, ROLE_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING)
 )
@@ -86,7 +101,8 @@ _RBAC_TABLES = tuple(
 class ApiOptions:
     """Options of an API server. Paths are of PEM files.
 
-    `public_url` is the URL of the server for pods; `node_tls` the credentials for node agents;
+    `public_url` is the URL of the server for pods; `node_tls` the credentials for node agents,
+    `front_proxy` those for extension servers;
     `listeners` the ports of this host that pods may not claim.
     """
 
@@ -95,6 +111,7 @@ class ApiOptions:
     public_url: str
     service_network: ipaddress.IPv4Network
     node_tls: NodeTls
+    front_proxy: FrontProxy
     static_tokens: tuple[StaticToken, ...] = ()
     allows_anonymous: bool = False
     listeners: tuple[Listener, ...] = ()
@@ -121,8 +138,27 @@ class Api:
     evaluator: Evaluator
     webhooks: WebhookClient
     custom: CustomResources
+    aggregation: Aggregation
     ready: set[str]
     """Names of the conditions that are ready; `/readyz` requires `READINESS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """The parts of aggregation that run beside the handler."""
+
+    backends: Backends
+    discovery: ExtensionDiscovery
+    availability: Availability
+    local: LocalServices
+    front_proxy: FrontProxy
+
+    async def run(self) -> None:
+        """Follow the extension servers until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.discovery.run())
+            tasks.create_task(self.availability.run())
+            tasks.create_task(self.local.run())
 
 
 READINESS = ("bootstrap",)
@@ -158,7 +194,11 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     async def write_used(quota: ResourceQuota, used: dict[str, str]) -> None:
         await write_quota_used(objects, quota, used)
 
-    webhooks = WebhookClient(partial(service_authority, readers))
+    resolve = partial(service_authority, readers)
+    webhooks = WebhookClient(resolve)
+    backends = Backends(options.front_proxy, resolve)
+    extensions = Extensions(cache, resource_map)
+    discovery = ExtensionDiscovery(extensions, backends, clock)
     admission = AdmissionPlugins(
         store=store,
         cache=cache,
@@ -215,10 +255,25 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
             connect,
             proxy,
         ),
-        pages=_pages(ready, signer, options, resource_map, objects),
+        pages=_pages(ready, signer, options, resource_map, objects, discovery),
         slots=options.slots,
         bodies=options.bodies,
+        elsewhere=_elsewhere(extensions, ExtensionProxy(backends)),
     )
+    aggregation = Aggregation(
+        backends,
+        discovery,
+        Availability(objects, backends, clock),
+        LocalServices(objects, resource_map),
+        options.front_proxy,
+    )
+    for changed in (
+        extensions.changed,
+        discovery.changed,
+        aggregation.availability.changed,
+        aggregation.local.changed,
+    ):
+        store.listen(changed)
     custom = CustomResources(
         resource_map=resource_map,
         objects=objects,
@@ -226,6 +281,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         codec=codec,
         ownership=ownership,
         clock=clock,
+        post=partial(webhooks.post, timeout_s=_CONVERSION_S, announces_timeout=False),
     )
     store.listen(custom.on_changes)
     return Api(
@@ -239,8 +295,26 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         evaluator,
         webhooks,
         custom,
+        aggregation,
         ready,
     )
+
+
+def _elsewhere(extensions: Extensions, proxy: ExtensionProxy) -> Elsewhere:
+    def passed_on(request: Foreign) -> Awaitable[Reply | web.StreamResponse] | None:
+        extension = extensions.find(*group_version_of(request.target))
+        if extension is None:
+            return None
+        return proxy.answer(
+            request.http,
+            request.user,
+            extension,
+            request.share,
+            request.audit_id,
+            is_stream=is_stream(request.verb, request.target.subresource),
+        )
+
+    return passed_on
 
 
 def _may_delete_unread(authorizer: Authorizer) -> MayDeleteUnread:
@@ -324,9 +398,11 @@ def _pages(
     options: ApiOptions,
     resource_map: ResourceMap,
     objects: Objects,
+    discovery: ExtensionDiscovery,
 ) -> list[Page]:
     documents = Documents()
     find = partial(objects.find, CUSTOM_RESOURCE_DEFINITION, "")
+    custom = CustomDocuments(resource_map, find, documents)
     health = Health(
         live={"ping": lambda: True},
         ready={name: partial(operator.contains, ready, name) for name in READINESS},
@@ -334,7 +410,7 @@ def _pages(
     return [
         lambda http: health.reply(http.path, http.query),
         lambda http: version_reply() if http.path.rstrip("/") == "/version" else None,
-        DiscoveryHandler(resource_map, urlsplit(options.public_url).netloc),
-        OpenApiPages(documents, CustomDocuments(resource_map, find, documents).by_path),
+        DiscoveryHandler(resource_map, urlsplit(options.public_url).netloc, discovery.versions),
+        OpenApiPages(documents, custom.by_path, Swagger(documents, custom)),
         IssuerPages(signer, options.public_url),
     ]

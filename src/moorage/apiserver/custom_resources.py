@@ -9,19 +9,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from moorage.api.clock import Clock, format_time
 from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.registry.codec import Codec
-from moorage.registry.custom.definition import CustomKind, kind_of
+from moorage.registry.custom.conversion import Post
+from moorage.registry.custom.definition import CustomKind, kinds_of
 from moorage.registry.custom.names import NameConflict, accepted_names
 from moorage.registry.custom.patterns import PatternError
 from moorage.registry.custom.printer_columns import PathError
+from moorage.registry.custom.versions import Conversions
 from moorage.registry.deletion import DeleteOptions
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.customresourcedefinition import CUSTOM_RESOURCE_DEFINITION
 from moorage.registry.kinds.customresourcedefinition.columns import is_established
+from moorage.registry.kinds.customresourcedefinition.conditions import (
+    APPROVAL_CONDITION,
+    approval_condition,
+    remove_condition,
+    set_condition,
+)
 from moorage.registry.kinds.customresourcedefinition.deletion import CLEANUP
 from moorage.registry.objects import Objects
 from moorage.registry.ownership import Ownership
@@ -34,8 +43,21 @@ _USER = User(name="system:apiserver", groups=(SYSTEM_MASTERS,))
 _USER_AGENT = "apiextensions"
 _PREFIX = CUSTOM_RESOURCE_DEFINITION.prefix("")
 _RETRY_S = 1.0
+_TERMINATING = "create not allowed while custom resource definition is terminating"
 
 log = Log(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """What is served of a definition, and the part of the definition that it was made of."""
+
+    custom: CustomKind
+    form: Obj
+
+
+def _form(definition: Obj) -> Obj:
+    return {"spec": definition["spec"], "names": definition["status"].get("acceptedNames")}
 
 
 class CustomResources:
@@ -50,26 +72,38 @@ class CustomResources:
         codec: Codec,
         ownership: Ownership,
         clock: Clock,
+        post: Post,
     ) -> None:
+        """`post` calls conversion webhooks."""
         self._resource_map = resource_map
         self._objects = objects
         self._cache = cache
         self._codec = codec
         self._ownership = ownership
         self._clock = clock
-        self._served: dict[str, CustomKind] = {}
+        self._post = post
+        self._served: dict[str, _Served] = {}
+        self._conversions: Conversions
         self._changed: asyncio.Queue[str] = asyncio.Queue()
 
     def load(self) -> None:
         """Serve the definitions that are established, and look at all of them again in `run`."""
+        self._conversions = Conversions(asyncio.get_running_loop())
         for item in self._cache.scan(_PREFIX):
             definition = item.obj
             if is_established(definition):
                 try:
-                    self._serve(definition, kind_of(definition))
+                    self._serve(definition, self._kinds_of(definition))
                 except (PatternError, PathError, RecursionError) as error:
                     log.error("definition cannot be served", definition=item.name, error=error)
             self._changed.put_nowait(item.name)
+
+    def close(self) -> None:
+        """End the threads that wait for conversions."""
+        self._conversions.threads.shutdown(wait=False, cancel_futures=True)
+
+    def _kinds_of(self, definition: Obj) -> CustomKind:
+        return kinds_of(definition, self._conversions, self._post)
 
     def on_changes(self, changes: list[Change]) -> None:
         """Queue the definitions that changed. A listener of the store."""
@@ -110,7 +144,9 @@ class CustomResources:
         if is_established(definition):
             # Compiling a large schema takes long. Served before the condition is stored: clients
             # wait for it and create instances at once.
-            self._serve(definition, await asyncio.to_thread(kind_of, definition))
+            served = self._served.get(name)
+            if served is None or served.form != _form(definition):
+                self._serve(definition, await asyncio.to_thread(self._kinds_of, definition))
         if _summary(definition["status"]) != before:
             await self._write(definition, "status")
 
@@ -145,6 +181,11 @@ class CustomResources:
                     conditions, "Established", "False", "NotAccepted",
                     "not all names are accepted", now,
                 )  # fmt: skip
+        approval = approval_condition(definition)
+        if approval is None:
+            remove_condition(conditions, APPROVAL_CONDITION)
+        else:
+            set_condition(conditions, APPROVAL_CONDITION, *approval, now)
 
     def _others(self, definition: Obj) -> Iterable[Obj]:
         """Return the other definitions of the same group."""
@@ -158,20 +199,21 @@ class CustomResources:
         name = definition["metadata"]["name"]
         before = self._served.get(name)
         if before is not None:
-            self._forget_types(before)
+            self._forget_types(before.custom)
         for type_ in custom.types:
             self._codec.add_custom(type_, custom.merge_types[type_.name])
-        self._served[name] = custom
-        self._resource_map.put_custom(name, custom.kind)
-        if before is not None and before.kind.served != custom.kind.served:
-            self._cache.finish_watches(custom.kind.prefix(""))
+        self._served[name] = _Served(custom, _form(definition))
+        self._resource_map.put_custom(name, custom.kinds)
+        if before is not None:
+            # Watches go on with what the definition says now, as upstream's do.
+            self._cache.finish_watches(custom.kinds[0].prefix(""))
 
     def _withdraw(self, name: str) -> None:
-        custom = self._served.pop(name, None)
-        if custom is not None:
+        served = self._served.pop(name, None)
+        if served is not None:
             self._resource_map.remove_custom(name)
-            self._forget_types(custom)
-            self._cache.finish_watches(custom.kind.prefix(""))
+            self._forget_types(served.custom)
+            self._cache.finish_watches(served.custom.kinds[0].prefix(""))
 
     def _forget_types(self, custom: CustomKind) -> None:
         for type_ in custom.types:
@@ -181,22 +223,37 @@ class CustomResources:
 
     async def _clean_up(self, definition: Obj) -> None:
         """Delete the instances; remove the finalizer when none remains, else look again later."""
-        kind = self._resource_map.custom(definition["metadata"]["name"])
-        if kind is not None and await self._delete_all(kind):
-            await self._clock.sleep(_RETRY_S)
-            self._changed.put_nowait(definition["metadata"]["name"])
-            return
+        name = definition["metadata"]["name"]
         now = format_time(self._clock.now())
+        served = self._served.get(name)
+        if served is not None:
+            self._refuse_new(name, served.custom)
+            if set_condition(
+                definition["status"]["conditions"], "Terminating", "True",
+                "InstanceDeletionInProgress", "CustomResource deletion is in progress", now,
+            ):  # fmt: skip
+                # The change brings the definition back here.
+                await self._write(definition, "status")
+                return
+            if await self._delete_all(served.custom.kinds[0]):
+                await self._clock.sleep(_RETRY_S)
+                self._changed.put_nowait(name)
+                return
         set_condition(
             definition["status"]["conditions"], "Terminating", "False",
             "InstanceDeletionCompleted", "removed all instances", now,
         )  # fmt: skip
         await self._write(definition, "status")
-        name = definition["metadata"]["name"]
         fresh = self._objects.get(CUSTOM_RESOURCE_DEFINITION, "", name).obj
         finalizers = fresh["metadata"].get("finalizers", [])
         fresh["metadata"]["finalizers"] = [entry for entry in finalizers if entry != CLEANUP]
         await self._write(fresh, "")
+
+    def _refuse_new(self, name: str, custom: CustomKind) -> None:
+        """Serve the kinds of a definition that ends without creation."""
+        kinds = tuple(replace(kind, refuses_new=_TERMINATING) for kind in custom.kinds)
+        if self._resource_map.custom(name) != kinds:
+            self._resource_map.put_custom(name, kinds)
 
     async def _delete_all(self, kind: Kind) -> bool:
         """Delete every instance of a kind; return whether some remain, held by finalizers."""
@@ -216,20 +273,6 @@ class CustomResources:
         await self._objects.update(
             _request(), kind, kind.storage, "", name, lambda _: definition, subresource=subresource
         )
-
-
-def set_condition(
-    conditions: list[Obj], type_: str, status: str, reason: str, message: str, now: str
-) -> None:
-    """Set the condition of a type; its transition time changes with its status alone."""
-    fresh = {"type": type_, "status": status, "reason": reason, "message": message}
-    for condition in conditions:
-        if condition["type"] == type_:
-            if condition["status"] != status:
-                condition["lastTransitionTime"] = now
-            condition |= fresh
-            return
-    conditions.append({**fresh, "lastTransitionTime": now})
 
 
 def _request() -> Request:

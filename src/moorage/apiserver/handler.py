@@ -50,8 +50,24 @@ from moorage.registry.resource_map import ResourceMap
 from moorage.serving import is_proven, prove
 
 Answer = Callable[[Call], Awaitable[Reply | web.StreamResponse]]
-Page = Callable[[web.BaseRequest], Reply | None]
+Page = Callable[[web.BaseRequest], Reply | Awaitable[Reply] | None]
 """Serves a path outside the resources; returns None for paths of other pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """An authorized request that an extension server may have to answer."""
+
+    http: web.BaseRequest
+    user: User
+    target: Target
+    verb: str
+    share: str
+    audit_id: str
+
+
+Elsewhere = Callable[[Foreign], Awaitable[Reply | web.StreamResponse] | None]
+"""Passes a request on; returns None for one that is answered here."""
 
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
@@ -90,7 +106,10 @@ class Handler:
         pages: Sequence[Page],
         slots: SlotLimits,
         bodies: BodyLimits,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
+        """`elsewhere` passes requests on that this server does not answer itself."""
+        self._elsewhere = elsewhere
         self._resource_map = resource_map
         self._authenticator = authenticator
         self._authorizer = authorizer
@@ -150,8 +169,12 @@ class Handler:
         self._authorizer.check(user, action, selector)
         if http.method == "CONNECT":
             raise MethodNotAllowedError
+        if self._elsewhere is not None:
+            passed_on = self._elsewhere(Foreign(http, user, target, verb, share, audit_id))
+            if passed_on is not None:
+                return await passed_on
         if not target.is_resource:
-            return self._page(http)
+            return await self._page(http)
         if not self._resource_map.has_group(target.group):
             return not_found_page()
         kind, served = self._kind(target)
@@ -230,11 +253,11 @@ class Handler:
             return self._unstored[kind.resource][verb]
         return self._verbs[verb]
 
-    def _page(self, http: web.BaseRequest) -> Reply:
+    async def _page(self, http: web.BaseRequest) -> Reply:
         for page in self._pages:
             reply = page(http)
             if reply is not None:
-                return reply
+                return reply if isinstance(reply, Reply) else await reply
         parts = [part for part in http.path.split("/") if part]
         if len(parts) >= 3 and parts[0] == "apis" and self._resource_map.has_group(parts[1]):
             raise NotFoundError.no_such_resource()

@@ -1,13 +1,13 @@
 """OpenAPI endpoints `/openapi/v2` and `/openapi/v3`, for `kubectl apply`, `diff` and `explain`.
 
 Documents are sent as stored on disk, compressed, to clients that accept gzip. v3 is JSON; v2 is
-also protobuf, the only form that clients older than v3 request. Custom resources are in v3.
+also protobuf, the only form that clients older than v3 request. Custom resources are in both.
 Source: KEP-2896 (OpenAPI v3), API docs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from email.utils import formatdate
 from time import time
 
@@ -17,6 +17,7 @@ from aiohttp import web
 from moorage.apiserver.negotiation import accepts_gzip
 from moorage.apiserver.replies import JSON, Reply, text_reply
 from moorage.registry.custom.openapi import CustomDocument
+from moorage.registry.custom.swagger import Swagger, SwaggerDocument
 from moorage.registry.openapi import Document, Documents
 
 _ROOT = "/openapi/v3"
@@ -27,24 +28,27 @@ _PROTOBUF_ASKED = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
-_Document = Document | CustomDocument
+_Document = Document | CustomDocument | SwaggerDocument
 
 
 class OpenApiPages:
     """Serves the OpenAPI paths; None for any other.
 
     `custom` returns the documents of custom resources by path; they replace those of `documents`.
+    `swagger` is the v2 document with them.
     """
 
     def __init__(
         self,
         documents: Documents | None = None,
         custom: Callable[[], Mapping[str, CustomDocument]] = dict,
+        swagger: Swagger | None = None,
     ) -> None:
         self._documents = documents or Documents()
         self._custom = custom
+        self._joined = swagger
 
-    def __call__(self, http: web.BaseRequest) -> Reply | None:
+    def __call__(self, http: web.BaseRequest) -> Reply | Awaitable[Reply] | None:
         path = http.path.rstrip("/")
         if path == "/openapi/v2":
             return self._swagger(http)
@@ -78,11 +82,25 @@ class OpenApiPages:
             headers = {"Cache-Control": "public, immutable", "Expires": expires}
         return _sent(http, document, headers)
 
-    def _swagger(self, http: web.BaseRequest) -> Reply:
-        headers = {"Cache-Control": "no-cache, private"}
-        if _accepted(http) & {_PROTOBUF_ASKED, _PROTOBUF}:
-            return _written(http, self._documents.swagger_protobuf, _PROTOBUF, headers)
-        return _sent(http, self._documents.swagger, headers)
+    def _swagger(self, http: web.BaseRequest) -> Reply | Awaitable[Reply]:
+        is_protobuf = bool(_accepted(http) & {_PROTOBUF_ASKED, _PROTOBUF})
+        if self._joined is not None:
+            return _joined(http, self._joined, is_protobuf=is_protobuf)
+        documents = self._documents
+        own = documents.swagger_protobuf if is_protobuf else documents.swagger
+        return _swagger_reply(http, own, is_protobuf=is_protobuf)
+
+
+async def _joined(http: web.BaseRequest, swagger: Swagger, *, is_protobuf: bool) -> Reply:
+    document = await swagger.document(is_protobuf=is_protobuf)
+    return _swagger_reply(http, document, is_protobuf=is_protobuf)
+
+
+def _swagger_reply(http: web.BaseRequest, document: _Document, *, is_protobuf: bool) -> Reply:
+    headers = {"Cache-Control": "no-cache, private"}
+    if is_protobuf:
+        return _written(http, document, _PROTOBUF, headers)
+    return _sent(http, document, headers)
 
 
 def _accepted(http: web.BaseRequest) -> set[str]:

@@ -28,7 +28,7 @@ from moorage.apiserver.call import Call
 from moorage.apiserver.options import write_request
 from moorage.apiserver.routing import is_true
 from moorage.registry.codec import Codec, Media
-from moorage.registry.kind import Obj
+from moorage.registry.kind import Kind, Obj, Served
 from moorage.registry.objects import Objects, Updated
 from moorage.registry.ownership import Ownership
 from moorage.registry.patch import (
@@ -52,6 +52,8 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
+_BOOKKEEPING = frozenset({"finalizers", "ownerReferences", "resourceVersion", "uid"})
+
 Change = Callable[[Obj], Obj]
 """An object of the patched version → the patched object."""
 
@@ -69,25 +71,41 @@ class Patcher:
         """Patch an object, or a subresource that is written like the object."""
         if _media(call) == APPLY_PATCH:
             return await self._apply(call, subresource)
-        request, change = await self.prepare(
-            call, call.kind.name, call.served.api_version, call.served.type
-        )
+        kind, served = self._kind(call)
+        request, change = await self.prepare(call, kind.name, served.api_version, served.type)
 
         def make_new(old: Obj | None) -> Obj:
             assert old is not None
-            versioned = self.codec.from_storage(call.served, old)
-            new = self.codec.to_storage(call.kind, call.served, change(versioned))
+            versioned = self.codec.from_storage(served, old)
+            new = self.codec.to_storage(kind, served, change(versioned))
             _check_unchanged_name(new, call.target.name)
             return new
 
         updated = await self.objects.update(
             request,
-            *call.place,
+            kind,
+            served,
+            call.namespace,
+            call.target.name,
             make_new,
             subresource=subresource,
             is_patch=True,
         )
         return request, updated
+
+    def _kind(self, call: Call) -> tuple[Kind, Served]:
+        """Return the kind in whose version an object is patched: nearly always that of the URL.
+
+        Finalizers and owners are the same in all versions of a custom resource. A patch of these
+        alone is made in the version it is stored in, so that garbage collection and the end of a
+        namespace do not depend on a conversion webhook.
+        """
+        view = call.kind.view
+        if view is not None and view.is_remote and _is_bookkeeping(call.body):
+            item = self.objects.find(call.kind, call.namespace, call.target.name)
+            if item is not None and (kept := view.kept(item)) is not None:
+                return kept, kept.storage
+        return call.kind, call.served
 
     async def prepare(
         self, call: Call, name: str, api_version: str, type_name: str
@@ -209,6 +227,16 @@ class Patcher:
             field = decoded.complaints[0].partition('"')[2].rstrip('"')
             raise _untyped(call, f".{field}: field not declared in schema")
         return decoded.obj
+
+
+def _is_bookkeeping(body: bytes) -> bool:
+    """Return whether a merge patch changes nothing but finalizers and owners."""
+    try:
+        patch = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return False
+    metadata = patch.get("metadata") if isinstance(patch, dict) and len(patch) == 1 else None
+    return isinstance(metadata, dict) and metadata.keys() <= _BOOKKEEPING
 
 
 def _excess(obj: Any) -> str:

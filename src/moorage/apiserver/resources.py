@@ -18,9 +18,10 @@ from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Representation
 from moorage.apiserver.options import delete_options, int_option, write_request
 from moorage.apiserver.patching import Patcher
-from moorage.apiserver.replies import Reply, formed
+from moorage.apiserver.replies import Reply, formed, success
 from moorage.apiserver.representations import list_bytes, object_bytes
 from moorage.registry.codec import Codec
+from moorage.registry.custom.conversion import ConversionError
 from moorage.registry.kind import Obj
 from moorage.registry.listing import Lister, ListOptions, parse_revision, wait_fresh
 from moorage.registry.objects import Objects
@@ -47,7 +48,11 @@ class Resources:
         wanted = parse_revision(call.query.get("resourceVersion", ""))
         if wanted > self.lister.cache.revision:
             await wait_fresh(self.lister.cache, wanted)
-        item = self.objects.get(call.kind, call.namespace, call.target.name)
+        # Metadata is shown as it is stored: it needs no conversion of a custom resource.
+        if form.as_ == PARTIAL:
+            item = self.objects.get(call.kind, call.namespace, call.target.name)
+        else:
+            item = await self.objects.read(call.kind, call.namespace, call.target.name)
         body = object_bytes(self.codec, call.kind, call.served, item, form, call.query)
         return await self._formed(call, body, form)
 
@@ -66,6 +71,7 @@ class Resources:
             continue_=query.get("continue", ""),
             resource_version=query.get("resourceVersion", ""),
             match=query.get("resourceVersionMatch", ""),
+            needs_metadata_only=form.as_ == PARTIAL_LIST,
         )
         listed = await self.lister.page(call.kind, call.namespace, options)
         body = list_bytes(self.codec, call.kind, call.served, listed, form, query)
@@ -106,9 +112,12 @@ class Resources:
         return await self._written(call, request, updated.item, 201 if updated.is_created else 200)
 
     async def patch(self, call: Call, subresource: str = "") -> Reply:
-        call.form(TABLE, PARTIAL)
+        form = call.form(TABLE, PARTIAL)
         request, updated = await self.patcher.patch(call, subresource)
-        return await self._written(call, request, updated.item, 201 if updated.is_created else 200)
+        item = updated.item
+        if call.kind.view is not None and form.as_ != PARTIAL:
+            (item,) = await call.kind.view.see([item])
+        return await self._written(call, request, item, 201 if updated.is_created else 200)
 
     async def delete(self, call: Call) -> Reply:
         """Answer DELETE of one object, with a Status or the object, as the kind's strategy says."""
@@ -119,7 +128,17 @@ class Resources:
         deleted = await self.objects.delete(request, *call.place, options)
         if deleted.is_gone and not call.kind.strategy.returns_deleted:
             return formed(_success(call, deleted.item), form)
-        return await self._written(call, request, deleted.item, 200)
+        item = deleted.item
+        if call.kind.view is not None and form.as_ != PARTIAL:
+            try:
+                (item,) = await call.kind.view.see([item])
+            except ConversionError as error:
+                # It is deleted all the same; to say otherwise would stop what waits for it.
+                request.warn(error.message)
+                reply = formed(_success(call, item), form)
+                reply.warnings = request.warnings
+                return reply
+        return await self._written(call, request, item, 200)
 
     async def delete_collection(self, call: Call) -> Reply:
         """Answer DELETE of a collection with the list of matched objects, as they were."""
@@ -136,6 +155,14 @@ class Resources:
         deleted = await self.objects.delete_collection(
             request, call.kind, call.served, call.namespace, selection, options
         )
+        if call.kind.view is not None and form.as_ != PARTIAL_LIST:
+            try:
+                deleted = await call.kind.view.see(deleted)
+            except ConversionError as error:
+                request.warn(error.message)
+                reply = success(200)
+                reply.warnings = request.warnings
+                return reply
         listed = self.lister.as_listed(deleted)
         body = list_bytes(self.codec, call.kind, call.served, listed, form, call.query)
         return await self._formed(call, body, form, is_compressible=True)

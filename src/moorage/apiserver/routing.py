@@ -71,6 +71,16 @@ def _resource_target(path: str, group: str, version: str, parts: list[str]) -> T
     )
 
 
+def group_version_of(target: Target) -> tuple[str, str]:
+    """Return the group and version that a path begins with, empty if it is not below one."""
+    if target.is_resource:
+        return target.group, target.version
+    parts = [part for part in target.path.split("/") if part]
+    if len(parts) == 3 and parts[0] == "apis":
+        return parts[1], parts[2]
+    return "", ""
+
+
 def is_true(query: Mapping[str, str], key: str) -> bool:
     """Return a query boolean: absent, `0` and `false` are false, all else (even empty) is true.
 

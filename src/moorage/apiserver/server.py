@@ -18,6 +18,7 @@ from aiohttp import web
 
 from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
+from moorage.apiserver.aggregation import write_trust
 from moorage.apiserver.assembly import READINESS, Api, ApiOptions, assemble
 from moorage.apiserver.bootstrap import bootstrap
 from moorage.apiserver.compaction import keep_compacting, keep_expiring_events
@@ -74,10 +75,12 @@ class ApiServer:
             stack.push_async_callback(self.api.evaluator.close)
             await self.api.cache.load()
             self.api.custom.load()
+            stack.callback(self.api.custom.close)
             await stack.enter_async_context(self.api.connect)
             await stack.enter_async_context(self.api.proxy)
             await stack.enter_async_context(self.api.resource_metrics)
             await stack.enter_async_context(self.api.webhooks)
+            await stack.enter_async_context(self.api.aggregation.backends)
             await self._listen(stack)
             await bootstrap(
                 self.api.objects,
@@ -88,6 +91,8 @@ class ApiServer:
             await write_own_endpoints(
                 self.api.objects, public.hostname or "", public.port or self._options.port
             )
+            await write_trust(self.api.objects, self._api_options.front_proxy)
+            await self.api.aggregation.local.create_own()
             self.api.ready.update(READINESS)
             log.info(
                 "ready",
@@ -107,6 +112,7 @@ class ApiServer:
             tasks.create_task(keep_compacting(self._store, self._clock))
             tasks.create_task(keep_expiring_events(self.api.objects, self.api.cache, self._clock))
             tasks.create_task(self.api.custom.run())
+            tasks.create_task(self.api.aggregation.run())
 
     async def _listen(self, stack: AsyncExitStack) -> None:
         server = web.Server(self.api.handler, handler_cancellation=True)

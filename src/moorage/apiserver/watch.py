@@ -13,7 +13,7 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any, Protocol
 
 import msgspec
@@ -28,13 +28,14 @@ from moorage.apiserver.options import int_option
 from moorage.apiserver.replies import JSON
 from moorage.apiserver.representations import decoded_object, include_object, partial
 from moorage.apiserver.routing import is_true
+from moorage.apiserver.watch_feed import ConvertedFeed, Feed, Frame, PlainFeed
 from moorage.apiserver.watch_socket import WatchSocket
 from moorage.registry.codec import Codec
 from moorage.registry.columns.table import bookmark_table, row_table
-from moorage.registry.kind import Kind, Served
+from moorage.registry.kind import Kind, Served, View
 from moorage.registry.selection import select
 from moorage.registry.stored import Stored
-from moorage.registry.watching import ADDED, Watch, WatchOptions, close_watch, open_watch
+from moorage.registry.watching import Watch, WatchOptions, close_watch
 from moorage.storage import WatchCache, WatcherOverflowError
 from moorage.streaming.upgrade import WEBSOCKET, upgrade_of
 
@@ -45,8 +46,6 @@ _LONGEST_S = 24 * 3600
 _WRITE_BYTES = 64 * 1024
 _OVERFLOW_GRACE_S = 10.0
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
-
-Frame = Callable[[str, Stored], bytes]
 
 
 class EventSink(Protocol):
@@ -86,9 +85,9 @@ class WatchStreams:
         asked_s = int_option(call.query, "timeoutSeconds")
         timeout_s = min(max(asked_s, 0), _LONGEST_S) or random.randint(*_DEFAULT_TIMEOUT_S)
         deadline = self._clock.monotonic() + timeout_s
-        frame = self._frame_of(call, form)
+        feed = self._feed(call, form, options)
         try:
-            watch = open_watch(self._cache, call.kind, call.namespace, options, frame)
+            watch = feed.open(self._cache, call.kind, call.namespace)
         except ExpiredError as error:
             # Clients expect 200 and the error as an event in the stream.
             return await self._refuse(call, error)
@@ -97,7 +96,7 @@ class WatchStreams:
         response, sink = self._sink(call)
         try:
             await sink.open()
-            await sink.carry(self._stream(sink, call, watch, options, form, frame, deadline))
+            await sink.carry(self._stream(sink, call, watch, feed, form, deadline))
             await sink.close()
         except (ConnectionResetError, WatcherOverflowError):
             pass  # Disconnected by either side; the client lists and watches again.
@@ -115,18 +114,41 @@ class WatchStreams:
         response.headers[STORE_HEADER] = self._identity
         return response, _Body(response, call.http)
 
+    def _feed(self, call: Call, form: Representation, options: WatchOptions) -> Feed[Any]:
+        frame = self._frame_of(call, form)
+        view = call.kind.view
+        if view is None or form.as_ == PARTIAL:
+            return PlainFeed(options, frame)
+        if view.is_remote:
+            return ConvertedFeed(options, frame, view)
+        return PlainFeed(options, _seen_frames(frame, view))
+
     async def _stream(
         self,
         sink: EventSink,
         call: Call,
-        watch: Watch[bytes],
-        options: WatchOptions,
+        watch: Watch[Any],
+        feed: Feed[Any],
         form: Representation,
-        frame: Frame,
         deadline: float,
     ) -> None:
-        # One frame at a time: else each watcher would hold all of a large collection in memory.
-        await sink.write(frame(ADDED, item) for item in watch.initial)
+        """Send events until the watch ends; one that cannot be converted ends it with an error."""
+        try:
+            await self._send(sink, call, watch, feed, form, deadline)
+        except StatusError as error:
+            await sink.write((_error_frame(error),))
+
+    async def _send(
+        self,
+        sink: EventSink,
+        call: Call,
+        watch: Watch[Any],
+        feed: Feed[Any],
+        form: Representation,
+        deadline: float,
+    ) -> None:
+        async for frames in feed.initial(watch):
+            await sink.write(frames)
         if watch.ends_initial_events:
             end = self._bookmark(call, form, watch.revision, is_end_of_initial=True)
             await sink.write((end,))
@@ -142,11 +164,11 @@ class WatchStreams:
                 None if is_due else _WRITE_BYTES,
             )
             revision = self._cache.revision
-            await sink.write(batch)
+            await sink.write(await feed.frames(batch))
             if watcher.is_finished and not batch:
                 return
             if is_due:
-                if options.allows_bookmarks:
+                if feed.options.allows_bookmarks:
                     await sink.write((self._bookmark(call, form, revision),))
                 is_last = now >= last_bookmark
                 next_bookmark = math.inf if is_last else min(now + _BOOKMARK_S, last_bookmark)
@@ -155,8 +177,7 @@ class WatchStreams:
     async def _refuse(self, call: Call, error: StatusError) -> web.StreamResponse:
         response, sink = self._sink(call)
         await sink.open()
-        event = {"type": "ERROR", "object": error.to_object()}
-        await sink.write((msgspec.json.encode(event) + b"\n",))
+        await sink.write((_error_frame(error),))
         await sink.close()
         return response
 
@@ -262,6 +283,22 @@ class _FrameMaker:
             return self._last
 
         return frame
+
+
+def _seen_frames(frame: Frame, view: View) -> Frame:
+    """Return the frames of custom resources that are converted without a webhook."""
+
+    def seen(type_: str, item: Stored) -> bytes:
+        try:
+            return frame(type_, view.see_now(item))
+        except StatusError as error:
+            return _error_frame(error)
+
+    return seen
+
+
+def _error_frame(error: StatusError) -> bytes:
+    return msgspec.json.encode({"type": "ERROR", "object": error.to_object()}) + b"\n"
 
 
 async def _write(response: web.StreamResponse, frames: Iterable[bytes]) -> None:

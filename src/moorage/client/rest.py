@@ -232,6 +232,7 @@ class Client:
             body=msgspec.json.encode(patch),
             content_type=kind.value,
             query={"fieldManager": field_manager, "force": "true" if force else ""},
+            accept=_accept(resource),
         )
         return self._decode(resource, body)
 
@@ -260,7 +261,10 @@ class Client:
             "preconditions": _present(preconditions) or None,
         }
         await self.request(
-            "DELETE", resource.path(namespace, name), body=msgspec.json.encode(_present(options))
+            "DELETE",
+            resource.path(namespace, name),
+            body=msgspec.json.encode(_present(options)),
+            accept=_accept(resource),
         )
 
     async def delete_collection(
@@ -268,7 +272,10 @@ class Client:
     ) -> None:
         """Delete every matching object of a collection."""
         await self.request(
-            "DELETE", resource.path(namespace), query={"labelSelector": label_selector}
+            "DELETE",
+            resource.path(namespace),
+            query={"labelSelector": label_selector},
+            accept=_accept(resource, is_list=True),
         )
 
     async def watch(

@@ -35,6 +35,9 @@ class Credentials:
         self.node_server = self.named("node-server")
         self.node_client = self.named("apiserver-node-client")
         """The API server's client certificate for node agents."""
+        self.front_proxy_authority = Pair.named(layout.front_proxy, "ca")
+        self.front_proxy = Pair.named(layout.front_proxy, "client")
+        """The API server's client certificate for extension servers, of an authority of its own."""
 
     @property
     def signing_key(self) -> Path:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from moorage.cluster.certificates import Authority, Subject
 from moorage.cluster.layout import Layout
-from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
+from moorage.cluster.names import CLUSTER_DOMAIN, FRONT_PROXY_NAME, NODE_CLIENT_NAME
 from moorage.cluster.settings import Settings
 
 _SERVICE_NAMES = (
@@ -28,10 +28,13 @@ def prepare(layout: Layout, settings: Settings, *, is_new: bool) -> None:
 
     Raises AuthorityError for damaged files of the authority, LostKeyError for missing ones.
     """
-    authority = Authority(layout.pki, datetime.now(UTC), is_new=is_new)
+    now = datetime.now(UTC)
+    authority = Authority(layout.pki, now, is_new=is_new)
     for file_name, subject in _subjects(settings).items():
         authority.issue(file_name, subject)
     authority.signing_key()
+    # Extension servers read the authority from a ConfigMap: a new one takes nothing from anyone.
+    Authority(layout.front_proxy, now).issue("client", Subject(FRONT_PROXY_NAME))
 
 
 def _subjects(settings: Settings) -> dict[str, Subject]:

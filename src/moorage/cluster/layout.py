@@ -33,6 +33,11 @@ class Layout:
         return self.root / f"{part}.kubeconfig"
 
     @property
+    def front_proxy(self) -> Path:
+        """The directory of the authority that extension servers trust."""
+        return self.pki / "front-proxy"
+
+    @property
     def pki(self) -> Path:
         """Certificates and keys."""
         return self.root / "pki"

@@ -17,6 +17,7 @@ import msgspec
 
 from moorage.api.errors import BadRequestError, UnsupportedMediaTypeError
 from moorage.registry.custom.decoding import CustomType, check_custom_type
+from moorage.registry.custom.structure import Structure
 from moorage.registry.custom.types import OBJECT_META
 from moorage.registry.kind import Kind, Obj, Served
 from moorage.registry.schema.decode import JsonDecoder, json_name, parse_json, repeated_fields
@@ -157,7 +158,42 @@ class Codec:
         obj.pop("kind", None)
         obj.pop("apiVersion", None)
         obj |= head
-        return Decoded(obj, [*complaints, *custom.fit(obj, completes=completes)])
+        complaints += custom.fit(obj, completes=completes)
+        if custom.has_embedded:
+            complaints += self._fit_embedded(obj, custom.structure, "")
+        return Decoded(obj, complaints)
+
+    def _fit_embedded(self, value: Any, structure: Structure, path: str) -> list[str]:
+        """Fit the metadata of embedded resources in place; return an error per unknown field.
+
+        Raises DecodeError for a field of the wrong type.
+        """
+        complaints: list[str] = []
+        if isinstance(value, list) and structure.items is not None:
+            for index, item in enumerate(value):
+                complaints += self._fit_embedded(item, structure.items, f"{path}[{index}]")
+        if not isinstance(value, dict):
+            return complaints
+        if structure.is_embedded:
+            complaints += self._fit_resource(value, path)
+        for name, member in value.items():
+            inner = structure.properties.get(name) or structure.values
+            if inner is not None:
+                at = f"{path}.{name}" if path else name
+                complaints += self._fit_embedded(member, inner, at)
+        return complaints
+
+    def _fit_resource(self, resource: Obj, path: str) -> list[str]:
+        for name in ("apiVersion", "kind"):
+            if name in resource and not isinstance(resource[name], str):
+                shown = json_name(resource[name])
+                raise DecodeError(f"{path}.{name}: Invalid value: {shown}: must be a string")
+        if "metadata" not in resource:
+            return []
+        head, complaints = self._json.check(_RESOURCE.name, {"metadata": resource["metadata"]})
+        self._partial_normalizer.normalize(_RESOURCE.name, head)
+        resource |= head
+        return [text.replace('"metadata', f'"{path}.metadata', 1) for text in complaints]
 
     def normalize(self, type_name: str, obj: Obj) -> Obj:
         return self._normalizer.normalize(type_name, obj)
@@ -165,7 +201,11 @@ class Codec:
     def to_storage(self, kind: Kind, served: Served, obj: Obj) -> Obj:
         """Convert a canonical object of a served version to the storage version, with defaults."""
         if served.to_storage is not None:
-            obj = self._normalizer.normalize(kind.storage.type, served.to_storage(obj))
+            obj = served.to_storage(obj)
+            if (custom := self._custom.get(kind.storage.type)) is not None:
+                custom.refit(obj)
+            else:
+                self._normalizer.normalize(kind.storage.type, obj)
         kind.strategy.default(obj)
         return obj
 

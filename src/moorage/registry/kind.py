@@ -9,11 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.registry.expressions import Expressions
+
+if TYPE_CHECKING:
+    from moorage.registry.stored import Stored
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 Obj = dict[str, Any]
 """An object in canonical form (`registry.schema.normalize`), in its kind's storage version."""
@@ -32,7 +38,8 @@ class Served:
     `to_storage` and `from_storage` convert objects; None where only the apiVersion differs.
     `field_aliases` maps this version's field labels to the stored one's. `warning` is sent with
     every response. `is_served`: whether requests may name the version; a definition can turn one
-    off that stored objects still have.
+    off that stored objects still have. `is_remote`: the conversions wait for a webhook and are
+    called in a thread.
     """
 
     group: str
@@ -43,6 +50,7 @@ class Served:
     field_aliases: Mapping[str, str] = field(default_factory=dict)
     warning: str = ""
     is_served: bool = True
+    is_remote: bool = False
 
     @property
     def api_version(self) -> str:
@@ -180,9 +188,52 @@ class Strategy:
     """Returns whether anything besides `metadata.finalizers` blocks the removal of an object."""
 
 
+class View(Protocol):
+    """How the stored objects of a custom resource are seen in one of its versions, and written.
+
+    `is_remote`: seeing may wait for a webhook.
+    """
+
+    @property
+    def is_remote(self) -> bool: ...
+
+    @property
+    def mark(self) -> str:
+        """Return the mark of objects that fit the version."""
+
+    def fits(self, item: Stored) -> bool:
+        """Return whether an object is seen as it is stored."""
+
+    def is_current(self, item: Stored) -> bool:
+        """Return whether an object is stored as it would be written now."""
+
+    def see_now(self, item: Stored) -> Stored:
+        """Return an object in the version. Only where `is_remote` is false, or if it fits."""
+
+    async def see(self, items: Sequence[Stored]) -> list[Stored]:
+        """Return objects in the version. Raises StatusError if one cannot be converted."""
+
+    async def value_of(self, obj: Obj) -> bytes:
+        """Return the bytes to store for an object of the version. Raises as `see`."""
+
+    async def run(self, step: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a step that may call the conversions of `Kind.served`, where it may wait."""
+
+    def kept(self, item: Stored) -> Kind | None:
+        """Return the kind in the version in which an object is stored, which writes it in that.
+
+        None for a version that is no longer in the definition. For work that must go on when
+        objects cannot be converted.
+        """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One kind of object. Store keys of its objects start with `table`."""
+    """One kind of object. Store keys of its objects start with `table`.
+
+    A custom resource has a kind for each version, with `view`, the version itself the first of
+    `served`, and `stored_version` the one that new objects are stored in.
+    """
 
     name: str
     plural: str
@@ -203,6 +254,10 @@ class Kind:
     singular_name: str = ""
     list_name: str = ""
     """Names that a custom resource definition chose; by default from `name`."""
+    view: View | None = None
+    stored_version: str = ""
+    refuses_new: str = ""
+    """Why no object may be created, empty if it may."""
 
     @property
     def storage(self) -> Served:

@@ -24,7 +24,7 @@ from moorage.api.errors import (
     StatusError,
 )
 from moorage.api.numbers import parse_uint
-from moorage.registry.kind import Kind
+from moorage.registry.kind import Kind, View
 from moorage.registry.selection import EVERYTHING, Selection
 from moorage.registry.stored import Stored, StoredFactory
 from moorage.storage import CompactedError, Damage, Store, StoreBrokenError, WatchCache
@@ -40,13 +40,18 @@ _AT_PRESENT = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """Options of a list. `resource_version` and `match` are the raw query values."""
+    """Options of a list. `resource_version` and `match` are the raw query values.
+
+    `needs_metadata_only`: the rest of the objects is not shown, so custom resources are not
+    converted for it.
+    """
 
     selection: Selection = EVERYTHING
     limit: int = 0
     continue_: str = ""
     resource_version: str = ""
     match: str = ""
+    needs_metadata_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,51 +85,55 @@ class Lister:
         _check(options)
         prefix = kind.prefix(namespace)
         if options.continue_:
-            return await self._next_page(prefix, options)
+            return await self._next_page(kind, prefix, options)
         wanted = parse_revision(options.resource_version, is_list=True)
         if wanted > self.cache.revision:
             await wait_fresh(self.cache, wanted)
         is_exact = options.match == EXACT or (wanted and options.limit and not options.match)
         if is_exact and wanted != self.cache.revision:
-            return await self._page_at(prefix, wanted, "", options)
+            return await self._page_at(kind, prefix, wanted, "", options)
         limit = options.limit if options.resource_version != "0" else 0
-        return self._page_now(prefix, "", options.selection, limit)
+        return await self._page_now(kind, prefix, "", options, limit)
 
     def as_listed(self, items: list[Stored]) -> Listed:
         """Return already selected items as a list at the present revision."""
         return Listed(items, self.cache.revision)
 
-    async def _next_page(self, prefix: str, options: ListOptions) -> Listed:
+    async def _next_page(self, kind: Kind, prefix: str, options: ListOptions) -> Listed:
         token = _decode_token(options.continue_)
         after = prefix + token.start
         if token.rv in (_AT_PRESENT, self.cache.revision):
-            return self._page_now(prefix, after, options.selection, options.limit)
-        return await self._page_at(prefix, token.rv, after, options)
+            return await self._page_now(kind, prefix, after, options, options.limit)
+        return await self._page_at(kind, prefix, token.rv, after, options)
 
-    def _page_now(self, prefix: str, after: str, selection: Selection, limit: int) -> Listed:
+    async def _page_now(
+        self, kind: Kind, prefix: str, after: str, options: ListOptions, limit: int
+    ) -> Listed:
+        selection = options.selection
         items = self.cache.scan(prefix)
         damage = self.cache.damage_under(prefix)
+        revision = self.cache.revision
         if after:
             items = [item for item in items if item.key > after]
         if not selection.is_everything:
-            items = [item for item in items if selection.matches(item)]
-        revision = self.cache.revision
+            items = await selected_of(_view(kind, options), items, selection)
         if not limit or len(items) <= limit:
-            return Listed(items, revision, damage=damage)
-        return self._cut(prefix, items[:limit], len(items) - limit, revision, selection, damage)
+            return Listed(await _seen(kind, items, options), revision, damage=damage)
+        page = await _seen(kind, items[:limit], options)
+        return self._cut(prefix, page, len(items) - limit, revision, selection, damage)
 
     async def _page_at(
-        self, prefix: str, revision: int, after: str, options: ListOptions
+        self, kind: Kind, prefix: str, revision: int, after: str, options: ListOptions
     ) -> Listed:
         try:
-            return await self._read_page(prefix, revision, after, options)
+            return await self._read_page(kind, prefix, revision, after, options)
         except CompactedError as error:
             raise _expired(prefix, after, options) from error
         except StoreBrokenError as error:
             raise InternalError.of(f"the list could not be read: {error}") from error
 
     async def _read_page(
-        self, prefix: str, revision: int, after: str, options: ListOptions
+        self, kind: Kind, prefix: str, revision: int, after: str, options: ListOptions
     ) -> Listed:
         items: list[Stored] = []
         damage: list[Damage] = []
@@ -132,14 +141,13 @@ class Lister:
         position, has_more = after, True
         while has_more and (not limit or len(items) <= limit):
             page = await self.store.range(prefix, revision=revision, after=position, limit=_CHUNK)
-            for entry in page.entries:
-                item = self.factory(entry.key, entry.revision, entry.value)
-                if selection.matches(item):
-                    items.append(item)
+            read = [self.factory(entry.key, entry.revision, entry.value) for entry in page.entries]
+            items += await selected_of(_view(kind, options), read, selection)
             damage += page.damage
             position, has_more = page.last, page.has_more
         if not limit or len(items) <= limit:
-            return Listed(items, revision, damage=damage)
+            return Listed(await _seen(kind, items, options), revision, damage=damage)
+        items = [*await _seen(kind, items[:limit], options), *items[limit:]]
         remaining = await self._count_after(prefix, revision, items[limit - 1].key, selection)
         return self._cut(prefix, items[:limit], remaining, revision, selection, damage)
 
@@ -168,6 +176,32 @@ class Lister:
         # remainingItemCount is unset with selectors: each remaining object would need matching.
         known = remaining if selection.is_everything else None
         return Listed(items, revision, token, known, damage)
+
+
+def _view(kind: Kind, options: ListOptions) -> View | None:
+    return None if options.needs_metadata_only else kind.view
+
+
+async def _seen(kind: Kind, items: list[Stored], options: ListOptions) -> list[Stored]:
+    """Return items as the kind's version has them. Raises StatusError."""
+    view = _view(kind, options)
+    return items if view is None else await view.see(items)
+
+
+async def selected_of(view: View | None, items: list[Stored], selection: Selection) -> list[Stored]:
+    """Return the selected items. Raises StatusError for one that cannot be converted.
+
+    A selection applies to objects as a version has them: its fields are that version's, and a
+    conversion may change labels. They are converted in pieces, of which only the selected objects
+    are kept.
+    """
+    if view is None or not (view.is_remote or selection.checks):
+        return [item for item in items if selection.matches(item)]
+    selected: list[Stored] = []
+    for start in range(0, len(items), _CHUNK):
+        seen = await view.see(items[start : start + _CHUNK])
+        selected += [item for item in seen if selection.matches(item)]
+    return selected
 
 
 def parse_revision(text: str, *, is_list: bool = False) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, ParamSpec, Protocol, TypeVar
 
 from moorage.api import names
 from moorage.api.clock import Clock, format_time
@@ -36,6 +36,7 @@ from moorage.registry import deletion
 from moorage.registry.deletion import UNREAD_OPTION, Action, DeleteOptions
 from moorage.registry.expressions import Expressions, evaluate
 from moorage.registry.kind import Kind, Obj, PartRules, Served
+from moorage.registry.listing import selected_of
 from moorage.registry.ownership import Ownership
 from moorage.registry.request import Attributes, Request, User
 from moorage.registry.selection import Selection
@@ -46,6 +47,9 @@ from moorage.storage import RevisionConflictError, Store, StoreBrokenError, Watc
 
 MAX_OBJECT_BYTES: Final = 3 * 1024 * 1024
 """Limit on the JSON. etcd accepts 1.5 MiB of protobuf, which is about half the size."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _GENERATE_TRIES = 8
 _UPDATE_TRIES = 16
@@ -120,8 +124,18 @@ class Objects:
         """Return the present objects of a namespace, of all for `""`, in the order of keys."""
         return self._cache.scan(kind.prefix(namespace))
 
+    async def read(self, kind: Kind, namespace: str, name: str) -> Stored:
+        """Return the present object as the kind's version has it.
+
+        Raises as `get`, and StatusError for one that cannot be converted.
+        """
+        return await _seen(kind, self.get(kind, namespace, name))
+
     def get(self, kind: Kind, namespace: str, name: str) -> Stored:
-        """Return the present object. Raises NotFoundError, or InternalError if it is damaged."""
+        """Return the present object as it is stored.
+
+        Raises NotFoundError, or InternalError if it is damaged.
+        """
         item = self.find(kind, namespace, name)
         if item is None:
             self._check_readable(kind.key(namespace, name))
@@ -140,6 +154,9 @@ class Objects:
     ) -> Stored:
         """Create an object and return it as stored. Raises StatusError for every refusal."""
         meta = obj["metadata"]
+        if kind.refuses_new:
+            name = meta.get("name", "")
+            raise ForbiddenError.of(kind.plural, name, kind.refuses_new, group=kind.group)
         if meta.get("resourceVersion"):
             raise StatusError("resourceVersion should not be set on objects to be created")
         _place_in_namespace(kind, meta, namespace)
@@ -189,14 +206,14 @@ class Objects:
         key = kind.key(namespace, name)
         if self._cache.get(key) is not None:
             raise AlreadyExistsError.of(kind.plural, name, group=kind.group)
-        value = _value_of(obj)
+        value = await _value_of(kind, obj)
         if request.is_dry_run:
-            return Stored.unsaved(key, value)
+            return Stored.unsaved(key, to_value(obj), _mark(kind))
         try:
             revision = await self._put(key, value, 0)
         except RevisionConflictError as conflict:
             raise AlreadyExistsError.of(kind.plural, name, group=kind.group) from conflict
-        return self._as_written(key, revision, value)
+        return await _seen(kind, self._as_written(key, revision, value))
 
     async def update(
         self,
@@ -228,7 +245,7 @@ class Objects:
                 if authorize_create is None:
                     raise NotFoundError.of(kind.plural, name, group=kind.group)
                 authorize_create()
-                created = await self._worker.run(request, make_new, None)
+                created = await self._step(request, kind, make_new, None)
                 # A request with a UID refers to a deleted object, not to a new one.
                 _check_uid(kind, name, created["metadata"], {})
                 created["metadata"].pop("resourceVersion", None)
@@ -239,15 +256,16 @@ class Objects:
                 except AlreadyExistsError:
                     continue  # Created concurrently: this is an update now.
                 return Updated(item, is_created=True)
+            existing = await _seen(kind, existing)
             request.is_large = request.is_large or len(existing.tail) > LARGE_OBJECT_BYTES
             old = existing.obj
-            new = await self._worker.run(request, make_new, existing.obj)
+            new = await self._step(request, kind, make_new, existing.obj)
             must_match = _check_revision(kind, name, new, existing)
             try:
                 _keep_system_fields(kind, namespace, name, new, old)
                 if not is_applied:
-                    await self._worker.run(
-                        request, self._ownership.on_update,
+                    await self._step(
+                        request, kind, self._ownership.on_update,
                         request, kind, served, new, old, subresource,
                     )  # fmt: skip
                 item = await self._replace(
@@ -296,18 +314,40 @@ class Objects:
         await self._admission.validate(attributes)
         if not subresource:
             await self._worker.run(request, _warn, request, kind.strategy.warn, new, old)
-        if self._ownership.is_same(new, old):
+        if self._ownership.is_same(new, old) and self._is_current(kind, existing):
             return existing
-        value = _value_of(new)
+        value = await _value_of(kind, new)
         if request.is_dry_run:
-            return self._factory(existing.key, existing.revision, value)
+            return self._factory(existing.key, existing.revision, to_value(new, _mark(kind)))
         if deletion.is_over(kind, new):
             await self._remove(existing, value)
-            return self._factory(existing.key, existing.revision, value)
+            return self._factory(existing.key, existing.revision, to_value(new, _mark(kind)))
         # Needed while an object is being deleted: status updates and the removal of finalizers.
         ends = "deletionTimestamp" in old["metadata"]
         revision = await self._put(existing.key, value, existing.revision, may_use_reserve=ends)
-        return self._as_written(existing.key, revision, value)
+        return await _seen(kind, self._as_written(existing.key, revision, value))
+
+    def _is_current(self, kind: Kind, existing: Stored) -> bool:
+        """Return whether an object is stored as it would be written, in the storage version.
+
+        An update that changes nothing moves a custom resource there, which storage migrations use.
+        """
+        stored = self._cache.get(existing.key)
+        return kind.view is None or stored is None or kind.view.is_current(stored)
+
+    async def _step(
+        self,
+        request: Request,
+        kind: Kind,
+        step: Callable[P, R],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R:
+        """Run a step of an update, off the loop if it is large or may ask a conversion webhook."""
+        if kind.view is not None and kind.view.is_remote:
+            return await kind.view.run(step, *args, **kwargs)
+        return await self._worker.run(request, step, *args, **kwargs)
 
     async def _raise_if_invalid(
         self, attributes: Attributes, expressions: Expressions | None, errors: list[FieldError]
@@ -333,11 +373,16 @@ class Objects:
         name: str,
         options: DeleteOptions,
     ) -> Deleted:
-        """Start or finish the deletion of an object."""
+        """Start or finish the deletion of an object, and return it as it is stored.
+
+        A custom resource is deleted in the version it is stored in, so that a conversion webhook
+        that fails stops neither this nor the end of its namespace or definition.
+        """
         if options.ignores_read_errors:
             return await self._delete_unread(request, kind, namespace, name)
         for _ in range(_UPDATE_TRIES):
             existing = self.get(kind, namespace, name)
+            kind, served = _as_kept(kind, served, existing)
             obj = existing.obj
             deletion.check_preconditions(kind, obj, options)
             attributes = Attributes(
@@ -386,7 +431,7 @@ class Objects:
         decision = deletion.decide(kind, obj, options, self._clock.now())
         if decision.action is Action.KEEP:
             return Deleted(existing, is_gone=False)
-        value = to_value(decision.obj)
+        value = to_value(decision.obj, existing.mark)
         is_gone = decision.action is not Action.UPDATE
         if request.is_dry_run:
             return Deleted(self._factory(existing.key, existing.revision, value), is_gone)
@@ -409,15 +454,15 @@ class Objects:
         options: DeleteOptions,
     ) -> list[Stored]:
         """Delete the selected objects. Returns them as they were before."""
-        selected = [
-            item for item in self._cache.scan(kind.prefix(namespace)) if selection.matches(item)
-        ]
-        for item in selected:
+        items = self._cache.scan(kind.prefix(namespace))
+        if not selection.is_everything:
+            items = await selected_of(kind.view, items, selection)
+        for item in items:
             try:
                 await self.delete(request, kind, served, item.namespace, item.name, options)
             except NotFoundError:
                 continue
-        return selected
+        return items
 
     def _check_readable(self, key: str) -> None:
         """Raise InternalError if the object under a key cannot be read."""
@@ -478,17 +523,43 @@ def _warn(
         request.warn(sentence)
 
 
-def _value_of(obj: Obj) -> bytes:
+async def _value_of(kind: Kind, obj: Obj) -> bytes:
     """Return the bytes to store. Drops the managed fields if they make the object too large.
 
-    As upstream. Raises TooLargeError.
+    As upstream. Raises TooLargeError, and StatusError for an object that cannot be converted.
     """
-    value = to_value(obj)
+    value = await _converted_value(kind, obj)
     if len(value) > MAX_OBJECT_BYTES and obj["metadata"].pop("managedFields", None):
-        value = to_value(obj)
+        value = await _converted_value(kind, obj)
     if len(value) > MAX_OBJECT_BYTES:
         raise TooLargeError.limit(MAX_OBJECT_BYTES)
     return value
+
+
+async def _converted_value(kind: Kind, obj: Obj) -> bytes:
+    return to_value(obj) if kind.view is None else await kind.view.value_of(obj)
+
+
+def _mark(kind: Kind) -> str:
+    return "" if kind.view is None else kind.view.mark
+
+
+async def _seen(kind: Kind, item: Stored) -> Stored:
+    """Return a stored object as the kind's version has it. Raises StatusError."""
+    if kind.view is None or kind.view.fits(item):
+        return item
+    (seen,) = await kind.view.see([item])
+    return seen
+
+
+def _as_kept(kind: Kind, served: Served, item: Stored) -> tuple[Kind, Served]:
+    """Return the kind of the version an object is stored in, and the request's version of it."""
+    if kind.view is None or kind.view.fits(item):
+        return kind, served
+    kept = kind.view.kept(item)
+    if kept is None:
+        return kind, served
+    return kept, next(one for one in kept.served if one.version == served.version)
 
 
 def _place_in_namespace(kind: Kind, meta: Obj, namespace: str) -> None:

@@ -121,11 +121,19 @@ class Ownership:
         )
 
     def _versions(self, kind: Kind, acting: Served) -> Callable[[str], Version | None]:
+        known: dict[str, Version | None] = {}
+
         def version(api_version: str) -> Version | None:
-            for served in kind.served:
-                if served.api_version == api_version:
-                    return Version(served.type, self._converter(acting, served))
-            return None
+            if api_version not in known:
+                known[api_version] = next(
+                    (
+                        Version(served.type, self._converter(acting, served))
+                        for served in kind.served
+                        if served.api_version == api_version
+                    ),
+                    None,
+                )
+            return known[api_version]
 
         return version
 
@@ -133,9 +141,15 @@ class Ownership:
         if acting is other or (acting.to_storage is None and other.from_storage is None):
             return None
 
+        # Several entries may have the version, and a conversion may ask a webhook. The object is
+        # kept with its conversion, so that no other can take its identity.
+        known: dict[int, tuple[Obj, Obj]] = {}
+
         def convert(obj: Obj) -> Obj:
-            stored = obj if acting.to_storage is None else acting.to_storage(obj)
-            return self._in_version(other, stored)
+            if id(obj) not in known:
+                stored = obj if acting.to_storage is None else acting.to_storage(obj)
+                known[id(obj)] = obj, self._in_version(other, stored)
+            return known[id(obj)][1]
 
         return convert
 

@@ -6,7 +6,7 @@ runs. Source: apimachinery `meta.RESTMapper`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from moorage.registry.kind import Kind, Served, by_resource
 
@@ -19,13 +19,23 @@ class ResourceMap:
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
         self._own = tuple(kinds)
-        self._custom: dict[str, Kind] = {}
+        self._custom: dict[str, tuple[Kind, ...]] = {}
         self.changes = 0
+        self._listeners: list[Callable[[], None]] = []
         self._index()
 
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        return (*self._own, *self._custom.values())
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call a function after each change of the custom kinds."""
+        self._listeners.append(listener)
+
+    def resources(self) -> Iterator[tuple[Kind, Served]]:
+        """Yield every kind with each version that is served."""
+        for kind in self._own:
+            for served in kind.served:
+                if served.is_served:
+                    yield kind, served
+        for _, kind in self.custom_kinds():
+            yield kind, kind.storage
 
     def find(self, group: str, version: str, plural: str) -> tuple[Kind, Served] | None:
         """Return the kind and version that are served there."""
@@ -35,20 +45,27 @@ class ResourceMap:
         """Return whether the API itself has a resource of that name, in any version."""
         return any(kind.plural == plural and kind.group == group for kind in self._own)
 
+    def has_version(self, group: str, version: str) -> bool:
+        """Return whether any resource is served in a version of a group."""
+        return (group, version) in self._versions
+
     def has_group(self, group: str) -> bool:
         return group in self._groups
 
-    def custom(self, definition: str) -> Kind | None:
-        """Return the kind of a definition that is served, by the definition's name."""
-        return self._custom.get(definition)
+    def custom(self, definition: str) -> tuple[Kind, ...]:
+        """Return the kinds of a definition, none if it is not served."""
+        return self._custom.get(definition, ())
 
-    def custom_kinds(self) -> tuple[tuple[str, Kind], ...]:
-        """Return the custom kinds that are served, each with its definition's name."""
-        return tuple(self._custom.items())
+    def custom_kinds(self) -> Iterator[tuple[str, Kind]]:
+        """Yield the custom kinds, one for each served version, with their definition's name."""
+        for definition, kinds in self._custom.items():
+            for kind in kinds:
+                if kind.storage.is_served:
+                    yield definition, kind
 
-    def put_custom(self, definition: str, kind: Kind) -> None:
-        """Serve the kind of a definition, or replace it."""
-        self._custom[definition] = kind
+    def put_custom(self, definition: str, kinds: tuple[Kind, ...]) -> None:
+        """Serve the kinds of a definition, one for each version, or replace them."""
+        self._custom[definition] = kinds
         self._changed()
 
     def remove_custom(self, definition: str) -> None:
@@ -59,11 +76,18 @@ class ResourceMap:
     def _changed(self) -> None:
         self.changes += 1
         self._index()
+        for listener in self._listeners:
+            listener()
 
     def _index(self) -> None:
         # The API's own kinds last: no definition may replace one.
         self._places: dict[Place, tuple[Kind, Served]] = {
-            **by_resource(tuple(self._custom.values())),
+            **{_place(kind, kind.storage): (kind, kind.storage) for _, kind in self.custom_kinds()},
             **by_resource(self._own),
         }
-        self._groups = {group for group, _, _ in self._places}
+        self._versions = {(group, version) for group, version, _ in self._places}
+        self._groups = {group for group, _ in self._versions}
+
+
+def _place(kind: Kind, served: Served) -> Place:
+    return served.group, served.version, kind.plural

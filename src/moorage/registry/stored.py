@@ -3,10 +3,15 @@
 The value under a key is the object's JSON without kind, apiVersion and resourceVersion, metadata
 first: `{"metadata":{…},…}`. The revision is known only after the commit, so it is inserted once,
 when the item is created; GET, LIST and WATCH send the same bytes after a short prefix.
+
+A custom resource has a mark before that, `{"@":"v1.3f…","metadata":…}`: the version that it is
+stored in and a digest of the structure it was fitted to. No client can write one: what a body holds
+comes after the metadata.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from operator import attrgetter
@@ -18,6 +23,9 @@ from moorage.registry.kind import Kind, Obj, SelectableField
 
 _HEAD = b'"metadata":{"resourceVersion":"'
 _VALUE_HEAD = b'{"metadata":{'
+_MARK_HEAD = b'{"@":"'
+_REVISION = "resourceVersion"
+_ENVELOPE = frozenset(("apiVersion", "kind", "metadata"))
 # Memory of two short strings and their dict entry.
 _LABEL_BYTES = 250
 
@@ -26,10 +34,11 @@ class Stored:
     """One object at one revision, immutable and shared by all readers.
 
     `tail` is the object's JSON after its opening brace, from `"metadata"` to the closing brace.
-    `fields` holds the values of the kind's selectable fields, in the kind's order.
+    `fields` holds the values of the kind's selectable fields, in the kind's order; `mark` is empty
+    but for custom resources.
     """
 
-    __slots__ = ("fields", "key", "labels", "revision", "tail")
+    __slots__ = ("fields", "key", "labels", "mark", "revision", "tail")
 
     def __init__(
         self,
@@ -38,17 +47,19 @@ class Stored:
         tail: bytes,
         labels: Mapping[str, str],
         fields: tuple[str, ...],
+        mark: str = "",
     ) -> None:
         self.key = key
         self.revision = revision
         self.tail = tail
         self.labels = labels
         self.fields = fields
+        self.mark = mark
 
     @classmethod
-    def unsaved(cls, key: str, value: bytes) -> Stored:
+    def unsaved(cls, key: str, value: bytes, mark: str = "") -> Stored:
         """Return an object that a dry run did not store: it has no resourceVersion."""
-        return cls(key, 0, value[1:], {}, ())
+        return cls(key, 0, value[1:], {}, (), mark)
 
     @property
     def size(self) -> int:
@@ -74,22 +85,30 @@ class Stored:
         """Return the same object at another revision, as in a DELETED event."""
         rest = self.tail[len(_HEAD) + len(str(self.revision)) :]
         tail = _HEAD + str(revision).encode() + rest
-        return Stored(self.key, revision, tail, self.labels, self.fields)
+        return Stored(self.key, revision, tail, self.labels, self.fields, self.mark)
+
+    def seen_as(self, obj: Obj, mark: str) -> Stored:
+        """Return the same object with other content: as another version has it."""
+        metadata = {key: value for key, value in obj["metadata"].items() if key != _REVISION}
+        rest = {key: value for key, value in obj.items() if key not in _ENVELOPE}
+        shown = {"metadata": {_REVISION: str(self.revision), **metadata}, **rest}
+        labels = metadata.get("labels") or _NO_LABELS
+        tail = msgspec.json.encode(shown)[1:]
+        return Stored(self.key, self.revision, tail, labels, (), mark)
 
     @property
     def value(self) -> bytes:
-        """Return the bytes as stored, without the revision."""
+        """Return the bytes as stored, without the revision and the mark."""
         skipped = len(_HEAD) + len(str(self.revision)) + len(b'",')
         return _VALUE_HEAD + self.tail[skipped:]
 
 
-def to_value(obj: Obj) -> bytes:
+def to_value(obj: Obj, mark: str = "") -> bytes:
     """Return the bytes to store for an object. Its metadata must not be empty."""
-    metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
-    rest = {
-        key: value for key, value in obj.items() if key not in ("metadata", "kind", "apiVersion")
-    }
-    return msgspec.json.encode({"metadata": metadata, **rest})
+    metadata = {key: value for key, value in obj["metadata"].items() if key != _REVISION}
+    rest = {key: value for key, value in obj.items() if key not in _ENVELOPE}
+    value = msgspec.json.encode({"metadata": metadata, **rest})
+    return b'%b%b",%b' % (_MARK_HEAD, mark.encode(), value[1:]) if mark else value
 
 
 def from_value(value: bytes) -> Obj:
@@ -112,8 +131,13 @@ class StoredFactory:
         """
         reader = self._heads.get(key.partition("/")[0], self._plain)
         labels, fields = reader.read(value)
-        tail = b'%b%d",%b' % (_HEAD, revision, value[len(_VALUE_HEAD) :])
-        return Stored(key, revision, tail, labels, fields)
+        start, mark = len(_VALUE_HEAD), ""
+        if value.startswith(_MARK_HEAD):
+            end = value.index(b'"', len(_MARK_HEAD))
+            mark = sys.intern(value[len(_MARK_HEAD) : end].decode())
+            start = end + len(_VALUE_HEAD) + 1
+        tail = b'%b%d",%b' % (_HEAD, revision, value[start:])
+        return Stored(key, revision, tail, labels, fields, mark)
 
 
 _NO_LABELS: Mapping[str, str] = {}

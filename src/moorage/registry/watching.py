@@ -6,12 +6,12 @@ content. Source: API concepts "Efficient detection of changes", KEP-3157 (initia
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from moorage.api.errors import ExpiredError, FieldError, InvalidError
-from moorage.registry.kind import Kind
+from moorage.api.errors import ExpiredError, FieldError, InvalidError, StatusError
+from moorage.registry.kind import Kind, View
 from moorage.registry.listing import EXACT, NOT_OLDER_THAN, parse_revision, too_large
 from moorage.registry.selection import EVERYTHING, Selection
 from moorage.registry.stored import Stored
@@ -35,6 +35,23 @@ class WatchOptions:
     match: str = ""
     allows_bookmarks: bool = False
     sends_initial_events: bool | None = None
+
+
+class StoredEvent:
+    """An event of a watch whose objects are converted when they are sent.
+
+    Its length is the size of the objects, which count for the queue.
+    """
+
+    __slots__ = ("before", "item", "type")
+
+    def __init__(self, type_: str, item: Stored, before: Stored | None = None) -> None:
+        self.type = type_
+        self.item = item
+        self.before = before
+
+    def __len__(self) -> int:
+        return self.item.size + (0 if self.before is None else self.before.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +80,36 @@ def open_watch(
     Raises ExpiredError for a revision before the window, ServerTimeoutError for initial events at
     a revision above the present one, InvalidError for conflicting options.
     """
+    selection = options.selection
+    see = _seer(kind, selection)
+    return _opened(
+        cache, kind, namespace, options,
+        _selector(selection, see, encode), lambda item: selection.matches(see(item)),
+    )  # fmt: skip
+
+
+def open_stored_watch(
+    cache: WatchCache[Stored], kind: Kind, namespace: str, options: WatchOptions
+) -> Watch[StoredEvent]:
+    """Start a watch of all objects as they are stored; `seen_events` converts and selects.
+
+    For custom resources whose conversion may wait for a webhook. Raises as `open_watch`.
+    """
+
+    def select(event: CacheEvent[Stored]) -> StoredEvent:
+        return StoredEvent(event.type, event.item, event.before)
+
+    return _opened(cache, kind, namespace, options, select, lambda _: True)
+
+
+def _opened(
+    cache: WatchCache[Stored],
+    kind: Kind,
+    namespace: str,
+    options: WatchOptions,
+    select: Callable[[CacheEvent[Stored]], W | None],
+    matches: Callable[[Stored], bool],
+) -> Watch[W]:
     _check(options)
     wanted = parse_revision(options.resource_version)
     wants_present = options.sends_initial_events or (
@@ -75,14 +122,10 @@ def open_watch(
     if options.sends_initial_events is False and not options.resource_version:
         after = cache.revision
     try:
-        watcher = cache.watch(prefix, after, _selector(options.selection, encode))
+        watcher = cache.watch(prefix, after, select)
     except CompactedError as error:
         raise ExpiredError(f"too old resource version: {after} ({error.compacted})") from error
-    present = (
-        [item for item in cache.scan(prefix) if options.selection.matches(item)]
-        if wants_present
-        else []
-    )
+    present = [item for item in cache.scan(prefix) if matches(item)] if wants_present else []
     return Watch(
         present,
         cache.revision,
@@ -92,27 +135,76 @@ def open_watch(
     )
 
 
+def _seer(kind: Kind, selection: Selection) -> Callable[[Stored], Stored]:
+    """Return how a selection looks at an object: at fields as the kind's version has them."""
+    view = kind.view
+    if view is None or not selection.checks:
+        return lambda item: item
+
+    def see(item: Stored) -> Stored:
+        try:
+            return view.see_now(item)
+        except StatusError:
+            # The frame of the event says why.
+            return item
+
+    return see
+
+
+async def seen_events(
+    view: View, selection: Selection, events: Sequence[StoredEvent]
+) -> list[tuple[str, Stored]]:
+    """Return the events of a selection as the kind's version has them.
+
+    Raises StatusError for an object that cannot be converted.
+    """
+    items = [event.item for event in events]
+    if selection.is_everything:
+        seen = await view.see(items)
+        return [(event.type, item) for event, item in zip(events, seen, strict=True)]
+    seen = await view.see(items)
+    befores = iter(await view.see([event.before for event in events if event.before is not None]))
+    selected: list[tuple[str, Stored]] = []
+    for event, item in zip(events, seen, strict=True):
+        before = None if event.before is None else next(befores)
+        kept = _selected(selection, event.type, item, before)
+        if kept is not None:
+            selected.append(kept)
+    return selected
+
+
 def close_watch(cache: WatchCache[Stored], watch: Watch[W]) -> None:
     cache.unwatch(watch.prefix, watch.watcher)
 
 
-def _selector(selection: Selection, encode: Encode[W]) -> Callable[[CacheEvent[Stored]], W | None]:
+def _selector(
+    selection: Selection, see: Callable[[Stored], Stored], encode: Encode[W]
+) -> Callable[[CacheEvent[Stored]], W | None]:
     if selection.is_everything:
         return lambda event: encode(event.type, event.item)
 
     def select(event: CacheEvent[Stored]) -> W | None:
-        was_in = event.before is not None and selection.matches(event.before)
-        is_in = event.type != DELETED and selection.matches(event.item)
-        if is_in:
-            return encode(MODIFIED if was_in else ADDED, event.item)
-        if not was_in:
-            return None
-        if event.type == DELETED:
-            return encode(DELETED, event.item)
-        assert event.before is not None
-        return encode(DELETED, event.before.at(event.revision))
+        before = None if event.before is None else see(event.before)
+        kept = _selected(selection, event.type, see(event.item), before)
+        return None if kept is None else encode(*kept)
 
     return select
+
+
+def _selected(
+    selection: Selection, type_: str, item: Stored, before: Stored | None
+) -> tuple[str, Stored] | None:
+    """Return the event that the watchers of a selection see, None if they see none."""
+    was_in = before is not None and selection.matches(before)
+    is_in = type_ != DELETED and selection.matches(item)
+    if is_in:
+        return MODIFIED if was_in else ADDED, item
+    if not was_in:
+        return None
+    if type_ == DELETED:
+        return DELETED, item
+    assert before is not None
+    return DELETED, before.at(item.revision)
 
 
 def _check(options: WatchOptions) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from moorage.apiserver.discovery import documents
 from moorage.apiserver.discovery.groups import grouped
 from moorage.registry.kinds import ALL_KINDS
+from moorage.registry.resource_map import ResourceMap
 from tests.recording import assert_recorded
 
 
 def test_what_is_discovered() -> None:
-    groups = grouped(ALL_KINDS)
+    groups = grouped(ResourceMap(ALL_KINDS).resources())
     table = {"/api": documents.core_versions("host:1"), "/apis": documents.group_list(groups)}
     for group in groups:
         root = f"/apis/{group.name}" if group.name else "/api"

@@ -6,6 +6,7 @@ import pytest
 
 from moorage.apiserver.discovery.groups import grouped, is_former_home
 from moorage.registry.kind import Kind, Served
+from moorage.registry.resource_map import ResourceMap
 
 
 def _kind(name: str, *places: tuple[str, str]) -> Kind:
@@ -24,20 +25,24 @@ KINDS = (
 
 
 def test_known_groups_come_first_and_the_former_one_last() -> None:
-    assert [group.name for group in grouped(KINDS)] == [
+    assert [group.name for group in grouped(ResourceMap(KINDS).resources())] == [
         "", "apps", "discovery.k8s.io", "a.io", "z.io", "extensions",
     ]  # fmt: skip
 
 
 def test_versions_are_by_maturity_and_resources_by_name() -> None:
-    (group,) = [candidate for candidate in grouped(KINDS) if candidate.name == "a.io"]
+    (group,) = [
+        candidate
+        for candidate in grouped(ResourceMap(KINDS).resources())
+        if candidate.name == "a.io"
+    ]
     assert [version.version for version in group.versions] == ["v2", "v1", "v1beta1", "v1alpha1"]
     first = group.versions[1]
     assert first.group_version == "a.io/v1"
     assert [(kind.name, served.version) for kind, served in first.resources] == [
         ("Ant", "v1"), ("Bee", "v1"),
     ]  # fmt: skip
-    assert grouped(KINDS)[0].versions[0].group_version == "v1"
+    assert grouped(ResourceMap(KINDS).resources())[0].versions[0].group_version == "v1"
 
 
 @pytest.mark.parametrize(("index", "expected"), [(0, False), (1, True)])

@@ -129,10 +129,3 @@ def test_row(spec: Obj, conditions: list[Obj], cells: list[Any]) -> None:
 
 def test_columns() -> None:
     assert columns("APIService") == "Name Service Available Age |"
-
-
-def test_a_service_that_is_not_asked_is_warned_about() -> None:
-    assert KINDS["APIService"].strategy.warn({"metadata": {}, "spec": {}}, None) == []
-    assert KINDS["APIService"].strategy.warn({"metadata": {}, "spec": {"service": {}}}, None) == [
-        "Moorage stores this object, but does not pass requests on to its service yet"
-    ]

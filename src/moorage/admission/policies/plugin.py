@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from moorage.admission.admission_request import input_of, is_shown
+from moorage.admission.admission_request import in_version, input_of, is_shown
 from moorage.admission.chain import ANY, CREATE, DELETE, UPDATE, Scope
 from moorage.admission.matching import matched_version, namespace_of
 from moorage.admission.policies.params import ParamError, ParamSource, collect_params
@@ -115,10 +115,11 @@ class ValidatingPolicies:
         if not params:
             return iter(())
         namespace = self._namespace(attributes.namespace) if attributes.namespace else None
+        given = await in_version(attributes, served, input_of, attributes, served, namespace)
         results = await self._evaluator.policy_results(
             f"{metadata['uid']}/{metadata['generation']}",
             spec,
-            input_of(attributes, served, namespace),
+            given,
             params,
         )
         return (decision for result in results for decision in result.decisions)

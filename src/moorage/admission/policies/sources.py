@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from moorage.admission.policies.params import ParamError
+from moorage.api.errors import StatusError
 from moorage.registry.kind import Kind, Obj, Served
 from moorage.registry.kinds.validatingadmissionpolicy import VALIDATING_ADMISSION_POLICY
 from moorage.registry.kinds.validatingadmissionpolicybinding import (
@@ -64,19 +66,29 @@ class CachedParams:
 
     def kind_of(self, api_version: str, kind: str) -> tuple[Kind, Served] | None:
         """Return the kind and version that are served under these names."""
-        for candidate in self._resource_map.kinds:
-            if candidate.name != kind or not candidate.is_stored:
-                continue
-            for served in candidate.served:
-                if served.api_version == api_version and served.is_served:
-                    return candidate, served
+        for candidate, served in self._resource_map.resources():
+            if candidate.name == kind and served.api_version == api_version:
+                return (candidate, served) if candidate.is_stored else None
         return None
 
     def find(self, kind: Kind, namespace: str, name: str) -> Obj | None:
-        """Return an object as stored, None if there is none."""
+        """Return an object, None if there is none. Raises ParamError."""
         item = self._cache.get(kind.key(namespace, name))
-        return None if item is None else item.obj
+        return None if item is None else _seen(kind, item)
 
     def all(self, kind: Kind, namespace: str) -> list[Obj]:
-        """Return the objects of a namespace as stored; of a cluster-scoped kind all."""
-        return [item.obj for item in self._cache.scan(kind.prefix(namespace))]
+        """Return the objects of a namespace; of a cluster-scoped kind all. Raises ParamError."""
+        return [_seen(kind, item) for item in self._cache.scan(kind.prefix(namespace))]
+
+
+def _seen(kind: Kind, item: Stored) -> Obj:
+    """Return an object: of built-in kinds as stored, of custom ones in the kind's version.
+
+    Raises ParamError for one that a webhook would have to convert.
+    """
+    if kind.view is None:
+        return item.obj
+    try:
+        return kind.view.see_now(item).obj
+    except StatusError as error:
+        raise ParamError(f"{kind.name} {item.name!r} cannot be used: {error.message}") from error

@@ -4,13 +4,12 @@
                                    ├─▶ matching       rules and selectors
                                    ├─▶ cel.Evaluator  match conditions
                                    ├─▶ review.py      the AdmissionReview that is sent and answered
-                                   └─▶ client.py      HTTPS
+                                   └─▶ moorage.webhooks   HTTPS
     sources.py                    the configurations, decoded when they change
 
 Source: API docs "Dynamic Admission Control"; apiserver `admission/plugin/webhook`.
 """
 
-from moorage.admission.webhooks.client import WebhookClient
 from moorage.admission.webhooks.dispatch import Dispatch
 from moorage.admission.webhooks.mutating import MutatingWebhooks
 from moorage.admission.webhooks.sources import CachedWebhooks
@@ -21,5 +20,4 @@ __all__ = [
     "Dispatch",
     "MutatingWebhooks",
     "ValidatingWebhooks",
-    "WebhookClient",
 ]

@@ -12,10 +12,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from moorage.admission.admission_request import input_of
+from moorage.admission.admission_request import in_version, input_of
 from moorage.admission.matching import matched_version
 from moorage.admission.refusal import refused
-from moorage.admission.webhooks.client import CallError, WebhookClient
 from moorage.admission.webhooks.review import (
     VERSIONS,
     Response,
@@ -34,6 +33,7 @@ from moorage.api.errors import (
 from moorage.cel.evaluator import BusyError, Evaluator, LimitError
 from moorage.registry.kind import Obj, Served
 from moorage.registry.request import Attributes
+from moorage.webhooks import CallError, WebhookClient
 
 DEADLINE_S = 60.0
 """How long all webhooks of one phase may take together."""
@@ -85,7 +85,7 @@ class Dispatch:
         # A policy that denies always does so exactly when its conditions hold.
         policy = {"matchConditions": conditions, "validations": [{"expression": "false"}]}
         namespace = self._namespace(attributes.namespace) if attributes.namespace else None
-        given = input_of(attributes, served, namespace)
+        given = await in_version(attributes, served, input_of, attributes, served, namespace)
         try:
             results = await self._evaluator.policy_results(webhook.uid, policy, given, [None])
         except LimitError as error:
@@ -128,9 +128,12 @@ class Dispatch:
         if not versions:
             raise CallError("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
         uid = str(uuid.uuid4())
+        review = await in_version(
+            attributes, served, review_of, versions[0], uid, attributes, served
+        )
         body = await self._client.post(
             fields["clientConfig"],
-            review_of(versions[0], uid, attributes, served),
+            review,
             fields.get("timeoutSeconds") or _TIMEOUT_S,
         )
         return response_of(body, versions[0], uid, is_mutating=is_mutating)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Sequence
 
 import msgspec
 
-from moorage.admission.admission_request import is_shown, versioned
+from moorage.admission.admission_request import in_version, is_shown, versioned
 from moorage.admission.chain import ANY, CREATE, DELETE, UPDATE, Scope
 from moorage.admission.webhooks.dispatch import Dispatch, WebhookSource, failed
 from moorage.admission.webhooks.review import Response, ReviewError
@@ -104,7 +104,12 @@ class MutatingWebhooks:
             )
         request = attributes.request
         request.is_large = request.is_large or len(response.patch or "") > LARGE_OBJECT_BYTES
-        new = await self._worker.run(request, self._patched, attributes, served, operations)
+        if served.is_remote:
+            new = await in_version(
+                attributes, served, self._patched, attributes, served, operations
+            )
+        else:
+            new = await self._worker.run(request, self._patched, attributes, served, operations)
         is_changed = bool(new != obj)
         obj.clear()
         obj.update(new)

@@ -97,7 +97,8 @@ def _names(kind: Kind, served: Served) -> Document:
 
 
 def _storage_hash(kind: Kind) -> str:
-    text = f"{kind.storage.api_version}/{kind.name}"
+    version = kind.stored_version or kind.storage.version
+    text = f"{'/'.join(filter(None, (kind.group, version)))}/{kind.name}"
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:_HASH_BYTES]).decode()
 
 
@@ -118,6 +119,12 @@ def aggregated(groups: Sequence[Group], version: str) -> Document:
 
 
 def _discovered_version(described: Version) -> Document:
+    if (foreign := described.foreign) is not None:
+        return {
+            "version": foreign.version,
+            "resources": list(foreign.resources),
+            "freshness": "Current" if foreign.is_current else "Stale",
+        }
     return {
         "version": described.version,
         "resources": [_discovered(kind, served) for kind, served in described.resources],

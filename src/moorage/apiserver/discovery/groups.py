@@ -7,8 +7,9 @@ kube-aggregator's `groupPriorityMinimum` table.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from moorage.registry.kind import Kind, Served
 
@@ -40,17 +41,38 @@ _PRIORITIES = {
     "metrics.k8s.io": 100,
 }
 _OTHERS = 1000
-_VERSION = re.compile(r"v(\d+)(?:(beta|alpha)(\d+))?")
+_VERSION_PRIORITIES = {
+    ("", "v1"): 1, ("autoscaling", "v2"): 30, ("flowcontrol.apiserver.k8s.io", "v1"): 21,
+    ("resource.k8s.io", "v1"): 21, ("storagemigration.k8s.io", "v1"): 15,
+}  # fmt: skip
+_STAGE_PRIORITIES = {"": 15, "beta": 9, "alpha": 1}
+_VERSION = re.compile(r"v([1-9]\d*)(?:(beta|alpha)([1-9]\d*))?")
 _STAGES = ("", "beta", "alpha")
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
-    """A group-version and the kinds it serves, by plural name."""
+class ForeignVersion:
+    """A group-version of an extension server: its resources in the aggregated form.
+
+    `is_current`: whether the server has answered lately.
+    """
 
     group: str
     version: str
-    resources: tuple[tuple[Kind, Served], ...]
+    resources: tuple[dict[str, Any], ...]
+    is_current: bool
+    group_priority: int
+    version_priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A group-version and what it serves: kinds, by plural name, or resources of an extension."""
+
+    group: str
+    version: str
+    resources: tuple[tuple[Kind, Served], ...] = ()
+    foreign: ForeignVersion | None = None
 
     @property
     def group_version(self) -> str:
@@ -65,43 +87,80 @@ class Group:
     versions: tuple[Version, ...]
 
 
-def grouped(kinds: Sequence[Kind]) -> tuple[Group, ...]:
+def group_priority(group: str) -> int:
+    """Return the `groupPriorityMinimum` of one of the API's own groups."""
+    return _PRIORITIES.get(group, _OTHERS)
+
+
+def version_priority(group: str, version: str) -> int:
+    """Return the `versionPriority` of a version of one of the API's own groups."""
+    match = _VERSION.fullmatch(version)
+    stage = "" if match is None else match.group(2) or ""
+    return _VERSION_PRIORITIES.get((group, version), _STAGE_PRIORITIES[stage])
+
+
+def grouped(
+    resources: Iterable[tuple[Kind, Served]], foreign: Iterable[ForeignVersion] = ()
+) -> tuple[Group, ...]:
     """Return the groups in order of priority; the core group is the first."""
     by_group: dict[str, dict[str, list[tuple[Kind, Served]]]] = {}
-    for kind in kinds:
-        for served in kind.served:
-            if not served.is_served:
-                continue
-            by_group.setdefault(served.group, {}).setdefault(served.version, []).append(
-                (kind, served)
-            )
+    priorities: dict[str, int] = {}
+    extensions: dict[str, list[ForeignVersion]] = {}
+    for version in foreign:
+        extensions.setdefault(version.group, []).append(version)
+        priority = max(version.group_priority, priorities.get(version.group, 0))
+        priorities[version.group] = priority
+    for kind, served in resources:
+        versions = by_group.setdefault(served.group, {})
+        versions.setdefault(served.version, []).append((kind, served))
     groups = [
-        Group(
-            name,
-            tuple(
-                Version(
-                    name, version, tuple(sorted(resources, key=lambda resource: resource[0].plural))
-                )
-                for version, resources in sorted(versions.items(), key=lambda item: _age(item[0]))
-            ),
-        )
-        for name, versions in by_group.items()
+        Group(name, tuple(_versions(name, by_group.get(name, {}), extensions.get(name, ()))))
+        for name in [*by_group, *(name for name in extensions if name not in by_group)]
     ]
-    return tuple(
-        sorted(groups, key=lambda group: (-_PRIORITIES.get(group.name, _OTHERS), group.name))
-    )
+
+    def order(group: Group) -> tuple[int, str]:
+        own = _PRIORITIES.get(group.name, _OTHERS) if group.name in by_group else 0
+        return -max(own, priorities.get(group.name, 0)), group.name
+
+    return tuple(sorted(groups, key=order))
 
 
-def _age(version: str) -> tuple[int, int, int]:
+def _versions(
+    group: str,
+    own: Mapping[str, list[tuple[Kind, Served]]],
+    foreign: Iterable[ForeignVersion],
+) -> list[Version]:
+    """Return the versions of a group in order of priority, the preferred one first."""
+    ranked = [
+        (
+            0,
+            Version(group, version, tuple(sorted(found, key=lambda resource: resource[0].plural))),
+        )
+        for version, found in own.items()
+    ]
+    # Local versions are in the order of their names alone, unless an extension joins them.
+    ranked += [(one.version_priority, Version(group, one.version, foreign=one)) for one in foreign]
+    is_mixed = any(version.foreign for _, version in ranked)
+    custom = 100 if is_mixed else 0
+    return [
+        version
+        for _, version in sorted(
+            ranked, key=lambda entry: (-(entry[0] or custom), _age(entry[1].version))
+        )
+    ]
+
+
+def _age(version: str) -> tuple[int, int, int, str]:
     """Return the sort key of a version: stable, beta, alpha; in each the highest number first.
 
-    Source: API docs "Version priority" of CustomResourceDefinitions.
+    Other names follow, in alphabetical order. Source: API docs "Version priority" of
+    CustomResourceDefinitions.
     """
     match = _VERSION.fullmatch(version)
     if match is None:
-        raise ValueError(f"not an API version: {version}")
+        return len(_STAGES), 0, 0, version
     major, stage, minor = match.groups()
-    return _STAGES.index(stage or ""), -int(major), -int(minor or 0)
+    return _STAGES.index(stage or ""), -int(major), -int(minor or 0), ""
 
 
 def is_former_home(kind: Kind, served: Served) -> bool:

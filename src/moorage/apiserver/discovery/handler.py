@@ -6,6 +6,7 @@ Source: API docs "Discovery API"; KEP-3352 for the aggregated form and its negot
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -14,7 +15,7 @@ from aiohttp import web
 from moorage.api.errors import NotAcceptableError
 from moorage.apiserver.discovery import documents
 from moorage.apiserver.discovery.documents import Document
-from moorage.apiserver.discovery.groups import grouped
+from moorage.apiserver.discovery.groups import ForeignVersion, grouped
 from moorage.apiserver.negotiation import negotiate
 from moorage.apiserver.replies import Reply, formed
 from moorage.registry.resource_map import ResourceMap
@@ -37,14 +38,22 @@ class DiscoveryHandler:
     The documents are encoded when they are first requested after a change of the served kinds.
     """
 
-    def __init__(self, resource_map: ResourceMap, address: str) -> None:
+    def __init__(
+        self,
+        resource_map: ResourceMap,
+        address: str,
+        foreign: Callable[[], Sequence[ForeignVersion]] = tuple,
+    ) -> None:
+        """`foreign` returns what extension servers serve; their own paths are passed on to them."""
         self._resource_map = resource_map
         self._address = address
-        self._encode()
+        self._foreign = foreign
+        self._encode(foreign())
 
-    def _encode(self) -> None:
+    def _encode(self, foreign: Sequence[ForeignVersion]) -> None:
         self._changes = self._resource_map.changes
-        groups = grouped(self._resource_map.kinds)
+        self._encoded_foreign = foreign
+        groups = grouped(self._resource_map.resources(), foreign)
         core, named = groups[:1], groups[1:]
         self._plain: dict[str, bytes] = {
             "/api": _encoded(documents.core_versions(self._address)),
@@ -55,6 +64,8 @@ class DiscoveryHandler:
             if group.name:
                 self._plain[root] = _encoded(documents.group(group))
             for version in group.versions:
+                if version.foreign is not None:
+                    continue
                 self._plain[f"{root}/{version.version}"] = _encoded(
                     documents.resource_list(version)
                 )
@@ -65,8 +76,9 @@ class DiscoveryHandler:
         }
 
     def __call__(self, http: web.BaseRequest) -> Reply | None:
-        if self._changes != self._resource_map.changes:
-            self._encode()
+        foreign = self._foreign()
+        if self._changes != self._resource_map.changes or foreign != self._encoded_foreign:
+            self._encode(foreign)
         path = http.path.rstrip("/")
         plain = self._plain.get(path)
         if plain is None:

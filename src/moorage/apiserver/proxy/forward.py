@@ -7,7 +7,6 @@ Source: apimachinery `util/proxy` of Kubernetes 1.37.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Self
 from urllib.parse import SplitResult, urlsplit, urlunsplit
@@ -27,27 +26,16 @@ from moorage.apiserver.proxy.backends import (
     pod_backend,
     service_backend,
 )
+from moorage.apiserver.proxy.headers import copied_headers, request_headers, switching_headers
 from moorage.apiserver.replies import TEXT, Reply
 from moorage.registry.objects import Objects
 from moorage.streaming.deadlines import Deadlines
 from moorage.streaming.dial import Refused, Upstream, dial
 from moorage.streaming.pipe import join
 from moorage.streaming.takeover import HandledResponse, take_over
-from moorage.streaming.upgrade import SUBPROTOCOL, AnswerHead, offered_subprotocols, upgrade_of
+from moorage.streaming.upgrade import SUBPROTOCOL, offered_subprotocols, upgrade_of
 
 _CONNECT_S = 30.0
-_HOP_BY_HOP = frozenset({
-    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
-    "te", "trailer", "transfer-encoding", "upgrade",
-})  # fmt: skip
-_KEPT_BACK = frozenset({"authorization", "expect", "sec-websocket-protocol"})
-_KEPT_BACK_PREFIXES = ("impersonate-", "x-remote-")
-_CORS = frozenset({
-    "access-control-allow-credentials", "access-control-allow-headers",
-    "access-control-allow-methods", "access-control-allow-origin",
-})  # fmt: skip
-"""Headers of answers that would open the API server to pages of other origins."""
-
 _DECLARED = (
     "User-Agent", "Accept", "Accept-Encoding", "Content-Type",
 )  # fmt: skip
@@ -112,7 +100,7 @@ class Proxy:
         self, call: Call, backend: Backend, prefix: str, path: str
     ) -> web.StreamResponse:
         http = call.http
-        headers = CIMultiDict(_request_headers(call, prefix + path))
+        headers = CIMultiDict(request_headers(call.http, prefix + path))
         headers["Host"] = http.host
         try:
             async with self._http.request(
@@ -137,7 +125,7 @@ class Proxy:
         url = _url(call, backend, path)
         lines = [
             (name, value)
-            for name, value in _request_headers(call, call.target.path)
+            for name, value in request_headers(call.http, call.target.path)
             if name.lower() != "content-length"
         ]
         if subprotocols := offered_subprotocols(call.http):
@@ -148,7 +136,7 @@ class Proxy:
                 if isinstance(answer, Refused):
                     content_type = answer.head.headers.get("Content-Type", TEXT)
                     return Reply(answer.body, answer.head.status, content_type)
-                client = await take_over(call.http, protocol, _switching_headers(answer.head))
+                client = await take_over(call.http, protocol, switching_headers(answer.head))
                 async with client:
                     await join(client, answer.connection, self._deadlines)
         except OSError as error:
@@ -182,45 +170,13 @@ def _url(call: Call, backend: Backend, path: str) -> str:
     return f"{backend.scheme}://{backend.authority}{path or '/'}" + (f"?{query}" if query else "")
 
 
-def _request_headers(call: Call, uri: str) -> Iterator[tuple[str, str]]:
-    """Yield the headers to pass on: neither those of this connection nor credentials."""
-    http = call.http
-    named = {
-        name.strip().lower()
-        for line in http.headers.getall("Connection", ())
-        for name in line.split(",")
-    }
-    forwarded_for = []
-    for name, value in http.headers.items():
-        lower = name.lower()
-        if lower == "x-forwarded-for":
-            forwarded_for.append(value)
-        elif not (
-            lower in _HOP_BY_HOP or lower in named or lower in _KEPT_BACK or lower == "host"
-            or lower.startswith(_KEPT_BACK_PREFIXES)
-        ):  # fmt: skip
-            yield name, value
-    peer = http.transport.get_extra_info("peername") if http.transport else None
-    yield "X-Forwarded-For", ", ".join([*forwarded_for, *([peer[0]] if peer else ())])
-    yield "X-Forwarded-Host", http.host
-    yield "X-Forwarded-Proto", http.scheme
-    yield "X-Forwarded-Uri", uri
-
-
-def _switching_headers(head: AnswerHead) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (name, value) for name, value in head.headers.items() if name.lower() not in _HOP_BY_HOP
-    )
-
-
 async def _copied(
     call: Call, answer: aiohttp.ClientResponse, backend: Backend, prefix: str
 ) -> web.StreamResponse:
     """Copy a backend's answer to the client."""
     response = web.StreamResponse(status=answer.status, reason=answer.reason)
-    for name, value in answer.headers.items():
-        if name.lower() not in _HOP_BY_HOP | _CORS:
-            response.headers.add(name, value)
+    for name, value in copied_headers(answer.headers):
+        response.headers.add(name, value)
     if location := answer.headers.get("Location"):
         response.headers["Location"] = moved(location, call.http, backend, prefix)
     response.headers["Audit-Id"] = call.audit_id

@@ -35,7 +35,7 @@ class ScaleSubresource:
     patcher: Patcher
 
     async def get(self, call: Call) -> Reply:
-        item = self.objects.get(call.kind, call.namespace, call.target.name)
+        item = await self.objects.read(call.kind, call.namespace, call.target.name)
         paths, obj = call.kind.scale_paths, item.obj
         if call.kind.is_custom and _replicas(obj, paths.spec_replicas) is None:
             path = _dotted(paths.spec_replicas)
@@ -61,7 +61,13 @@ class ScaleSubresource:
 
         def make_new(old: Obj | None) -> Obj:
             assert old is not None
-            return _scaled(old, change(scale_of(old, paths)), paths)
+            scale = change(scale_of(old, paths))
+            is_set = _replicas(old, paths.spec_replicas) is not None
+            if call.kind.is_custom and not is_set and "replicas" not in scale.get("spec", {}):
+                raise BadRequestError(
+                    f"the spec replicas field {_dotted(paths.spec_replicas)} cannot be empty"
+                )
+            return _scaled(old, scale, paths)
 
         updated = await self.objects.update(
             request,

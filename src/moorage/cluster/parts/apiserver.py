@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from moorage.api.host_ports import Listener
+from moorage.apiserver.aggregation import FrontProxy
 from moorage.apiserver.assembly import ApiOptions
 from moorage.apiserver.node_agents import NodeTls
 from moorage.apiserver.server import ApiServer, ServerOptions
@@ -29,7 +30,7 @@ async def run(layout: Layout, settings: Settings) -> None:
     raise_descriptor_limit()
     credentials = Credentials(layout)
     own, authority = credentials.api_server, credentials.authority.certificate
-    node_client = credentials.node_client
+    node_client, front_proxy = credentials.node_client, credentials.front_proxy
     make_private(layout.database.parent)
     options = ServerOptions(
         database=layout.database,
@@ -47,6 +48,12 @@ async def run(layout: Layout, settings: Settings) -> None:
         public_url=f"https://{settings.pod_facing_address}:{settings.api_port}",
         service_network=ipaddress.IPv4Network(settings.service_network),
         node_tls=NodeTls(node_client.certificate, node_client.key, authority),
+        front_proxy=FrontProxy(
+            certificate=front_proxy.certificate,
+            key=front_proxy.key,
+            authority=credentials.front_proxy_authority.certificate,
+            client_authority=authority,
+        ),
         listeners=(*settings.listeners, *listeners),
         gates=settings.gates,
     )

@@ -6,14 +6,20 @@ fields and with defaults; value validation comes later, with the other rules of 
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
+import msgspec
+
 from moorage.api.errors import BadRequestError, FieldError, InvalidError
-from moorage.registry.custom.defaulting import set_defaults
+from moorage.registry.custom.defaulting import remove_nulls, set_defaults
+from moorage.registry.custom.fitting import compile_fits
 from moorage.registry.custom.pruning import prune
 from moorage.registry.custom.rules import Rule
-from moorage.registry.custom.structure import Structure
+from moorage.registry.custom.structure import Structure, has_embedded
 from moorage.registry.kind import Obj
+
+_DIGEST_CHARS = 16
 
 
 class CustomType:
@@ -24,7 +30,12 @@ class CustomType:
         self.kind = kind
         self.group = group
         self.structure = structure
+        self.has_embedded = has_embedded(structure)
+        self.digest = _digest(structure)
+        """Differs between structures: what fits one may not fit the other."""
         self._rule = rule
+        self._fits = compile_fits(structure, completes=True)
+        self._fits_partially = compile_fits(structure, completes=False)
 
     def fit(self, obj: Obj, *, completes: bool = True) -> list[str]:
         """Prune an object in place and set its defaults; return an error per unknown field.
@@ -32,12 +43,24 @@ class CustomType:
         `completes` is false for a configuration that is applied, which gets no defaults. Raises
         InvalidError for a value that is no object or list where the structure has one.
         """
+        if (self._fits if completes else self._fits_partially)(obj):
+            return []
         if not _has_containers(obj, self.structure):
             raise self._invalid(obj)
         unknown = prune(obj, self.structure)
         if completes:
             set_defaults(obj, self.structure)
         return [f'unknown field "{path}"' for path in unknown]
+
+    def prune(self, obj: Obj) -> None:
+        """Remove in place what the structure does not specify, of an object that was converted."""
+        prune(obj, self.structure)
+        remove_nulls(obj, self.structure)
+
+    def refit(self, obj: Obj) -> None:
+        """Prune an object that was stored, in place, and set its defaults."""
+        prune(obj, self.structure)
+        set_defaults(obj, self.structure)
 
     def errors(self, obj: Obj) -> list[FieldError]:
         """Return the errors of an object's values."""
@@ -49,6 +72,11 @@ class CustomType:
         metadata = obj.get("metadata")
         name = metadata.get("name", "") if isinstance(metadata, dict) else ""
         return InvalidError.of(self.kind, name, self.errors(obj), group=self.group)
+
+
+def _digest(structure: Structure) -> str:
+    text = msgspec.json.encode(structure, order="deterministic")
+    return hashlib.sha256(text).hexdigest()[:_DIGEST_CHARS]
 
 
 def _has_containers(value: Any, structure: Structure) -> bool:

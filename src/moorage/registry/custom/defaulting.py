@@ -16,6 +16,22 @@ def set_defaults(obj: dict[str, Any], structure: Structure) -> None:
     _default(obj, structure)
 
 
+def remove_nulls(value: Any, structure: Structure) -> None:
+    """Remove in place the nulls of fields that are neither nullable nor have a default."""
+    if isinstance(value, dict):
+        for name in list(value):
+            inner = structure.properties.get(name) or structure.values
+            if inner is None:
+                continue
+            if value[name] is not None or inner.is_nullable or inner.has_default:
+                remove_nulls(value[name], inner)
+            else:
+                del value[name]
+    elif isinstance(value, list) and structure.items is not None:
+        for item in value:
+            remove_nulls(item, structure.items)
+
+
 def _default(value: Any, structure: Structure) -> None:
     if isinstance(value, dict):
         _default_object(value, structure)

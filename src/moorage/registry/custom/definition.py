@@ -1,22 +1,28 @@
-"""Kinds of custom resource definitions: a stored definition becomes a `Kind` that can be served.
+"""Kinds of custom resource definitions: a stored definition becomes kinds that can be served.
 
-Source: API docs "Extend the Kubernetes API with CustomResourceDefinitions"; strategies of
-apiextensions `registry/customresource` of Kubernetes 1.37.
+Each version is a kind of its own, since schema, subresources, columns and selectable fields are the
+version's; their objects are in one table. Source: API docs "Extend the Kubernetes API with
+CustomResourceDefinitions"; strategies of apiextensions `registry/customresource` of Kubernetes
+1.37.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from moorage.api.errors import FieldError
+from moorage.registry.custom.conversion import Converter, Post
 from moorage.registry.custom.decoding import CustomType
 from moorage.registry.custom.expressions import expressions_of
 from moorage.registry.custom.printer_columns import PathError, printer_of
+from moorage.registry.custom.ratcheting import ratcheted
 from moorage.registry.custom.rules import compile_rules
 from moorage.registry.custom.structure import compile_structure
 from moorage.registry.custom.types import types_of
+from moorage.registry.custom.versions import Conversions, Versions, VersionView
 from moorage.registry.expressions import Expressions
 from moorage.registry.kind import (
     ALL_VERBS,
@@ -41,53 +47,86 @@ _ANY_OBJECT: Obj = {"type": "object", "x-kubernetes-preserve-unknown-fields": Tr
 
 @dataclass(frozen=True, slots=True)
 class CustomKind:
-    """A kind with the types of its versions, and the merge types of each by the type's name."""
+    """The kinds of a definition, one for each version, that of the storage version first.
 
-    kind: Kind
+    `merge_types` has those of each type by the type's name.
+    """
+
+    kinds: tuple[Kind, ...]
     types: tuple[CustomType, ...]
     merge_types: dict[str, tuple[Type, ...]]
 
 
-def kind_of(definition: Obj) -> CustomKind:
-    """Return the kind of a definition whose names are accepted.
+def kinds_of(definition: Obj, conversions: Conversions, post: Post) -> CustomKind:
+    """Return the kinds of a definition whose names are accepted.
 
     Raises PatternError for what the validation of definitions refuses.
     """
+    spec, metadata = definition["spec"], definition["metadata"]
+    described = sorted(spec["versions"], key=lambda version: not version["storage"])
+    types = {version["name"]: _type(definition, version) for version in described}
+    storage = described[0]["name"]
+    is_remote = spec.get("conversion", {}).get("strategy") == "Webhook"
+    stored = definition.get("status", {}).get("storedVersions", ())
+    versions = Versions(
+        group=spec["group"],
+        identity=f"{metadata.get('uid', '')}/{metadata.get('generation', 0)}",
+        types=types,
+        storage=storage,
+        unmarked=stored[0] if stored else storage,
+        converter=Converter(definition, post) if is_remote else None,
+        conversions=conversions,
+    )
+    for version in described:
+        versions.kinds[version["name"]] = _kind(definition, described, version, versions)
+    merge_types = {
+        type_.name: tuple(types_of(type_.name, type_.structure)) for type_ in types.values()
+    }
+    return CustomKind(tuple(versions.kinds.values()), tuple(types.values()), merge_types)
+
+
+def _kind(definition: Obj, described: list[Obj], own: Obj, versions: Versions) -> Kind:
+    """Return the kind of one version of a definition."""
     spec, names = definition["spec"], definition["status"]["acceptedNames"]
-    group = spec["group"]
-    versions = _storage_first(spec["versions"])
-    types = tuple(_type(definition, version) for version in versions)
-    storage = versions[0]
-    has_status = "status" in storage.get("subresources", {})
-    kind = Kind(
+    type_ = versions.types[own["name"]]
+    others = [version for version in described if version is not own]
+    has_status = "status" in own.get("subresources", {})
+    return Kind(
         name=names["kind"],
         plural=names["plural"],
-        served=tuple(
-            _served(group, version, type_) for version, type_ in zip(versions, types, strict=True)
+        served=(
+            _served(spec["group"], own, type_),
+            *(_other(spec["group"], own["name"], version, versions) for version in others),
         ),
         is_namespaced=spec["scope"] == "Namespaced",
         short_names=tuple(names.get("shortNames", ())),
         categories=tuple(names.get("categories", ())),
         verbs=ALL_VERBS,
-        strategy=_strategy(types[0], expressions_of(_schema(storage)), has_status=has_status),
-        printer=_printer(storage),
-        subresources=_subresources(storage),
-        scale_paths=_scale_paths(storage),
+        strategy=_strategy(type_, expressions_of(_schema(own)), has_status=has_status),
+        printer=_printer(own),
+        subresources=_subresources(own),
+        scale_paths=_scale_paths(own),
         selectable=tuple(
             SelectableField(field["jsonPath"].removeprefix("."), _field_names(field["jsonPath"]))
-            for field in storage.get("selectableFields", ())
+            for field in own.get("selectableFields", ())
         ),
         is_custom=True,
         singular_name=names.get("singular", ""),
         list_name=names.get("listKind", ""),
-    )
-    return CustomKind(
-        kind, types, {type_.name: tuple(types_of(type_.name, type_.structure)) for type_ in types}
+        view=VersionView(versions, own["name"]),
+        stored_version=versions.storage,
     )
 
 
-def _storage_first(versions: Iterable[Obj]) -> list[Obj]:
-    return sorted(versions, key=lambda version: not version["storage"])
+def _other(group: str, own: str, version: Obj, versions: Versions) -> Served:
+    """Return another version with its conversions from and to the kind's own."""
+    name = version["name"]
+    return replace(
+        _served(group, version, versions.types[name]),
+        from_storage=partial(versions.convert_in_thread, own, name),
+        to_storage=partial(versions.convert_in_thread, name, own),
+        is_remote=versions.converter is not None,
+    )
 
 
 def _type(definition: Obj, version: Obj) -> CustomType:
@@ -159,8 +198,8 @@ def _strategy(
         return storage.errors(obj)
 
     def validate_update(new: Obj, old: Obj) -> list[FieldError]:
-        del old
-        return storage.errors(new)
+        errors = storage.errors(new)
+        return ratcheted(errors, new, old, storage.structure, storage.errors) if errors else []
 
     ignored = ("metadata", "status") if has_status else ("metadata",)
     return Strategy(

@@ -68,23 +68,27 @@ class CustomDocuments:
 
     def by_path(self) -> dict[str, CustomDocument]:
         """Return the documents of now."""
-        versions: dict[str, list[_Version]] = {}
-        for name, kind in self._resource_map.custom_kinds():
-            definition = self._find(name)
-            if definition is None:
-                continue
-            for served in kind.served:
-                if served.is_served:
-                    path = f"apis/{served.group}/{served.version}"
-                    versions.setdefault(path, []).append(_Version(definition, kind, served))
+        versions: dict[str, list[Version]] = {}
+        for version in self.versions():
+            path = f"apis/{version.served.group}/{version.served.version}"
+            versions.setdefault(path, []).append(version)
         self._documents = {path: self._document(path, found) for path, found in versions.items()}
         return self._documents
 
-    def _document(self, path: str, versions: list[_Version]) -> CustomDocument:
-        own = self._own.v3.get(path)
+    def versions(self) -> list[Version]:
+        """Return the versions that are served now."""
+        found = ((self._find(name), kind) for name, kind in self._resource_map.custom_kinds())
+        return [Version(definition, kind, kind.storage) for definition, kind in found if definition]
+
+    def digest(self, own: Document | None, versions: list[Version]) -> str:
+        """Return the hash of a document of versions, and of the API's own at that path."""
         parts = [own.hash] if own else []
-        parts += [f"{item.definition.name}@{item.definition.revision}" for item in versions]
-        digest = hashlib.sha512("\n".join(parts).encode()).hexdigest().upper()
+        parts += [f"{item.type}@{item.definition.revision}" for item in versions]
+        return hashlib.sha512("\n".join(parts).encode()).hexdigest().upper()
+
+    def _document(self, path: str, versions: list[Version]) -> CustomDocument:
+        own = self._own.v3.get(path)
+        digest = self.digest(own, versions)
         known = self._documents.get(path)
         if known is not None and known.hash == digest:
             return known
@@ -92,7 +96,9 @@ class CustomDocuments:
 
 
 @dataclass(frozen=True, slots=True)
-class _Version:
+class Version:
+    """A version that is served, and the definition as stored."""
+
     definition: Stored
     kind: Kind
     served: Served
@@ -111,8 +117,15 @@ class _Version:
                 return schema
         return {}
 
+    def names(self, kind: str) -> Obj:
+        """Return what a schema says of the kind that it is of, or of its list."""
+        names = {"group": self.served.group, "kind": kind, "version": self.served.version}
+        selectable = [{"fieldPath": field.label} for field in self.kind.selectable]
+        said: Obj = {"x-kubernetes-group-version-kind": [names]}
+        return said | ({"x-kubernetes-selectable-fields": selectable} if selectable else {})
 
-def _written(versions: list[_Version], own: Document | None, documents: Documents) -> bytes:
+
+def _written(versions: list[Version], own: Document | None, documents: Documents) -> bytes:
     document: Obj = {"paths": {}, "components": {"schemas": {}}}
     if own is not None:
         document = msgspec.json.decode(own.text())
@@ -131,11 +144,13 @@ def _written(versions: list[_Version], own: Document | None, documents: Document
     )
 
 
-def _schemas(version: _Version, documents: Documents) -> Obj:
+def _schemas(version: Version, documents: Documents) -> Obj:
     """Return the schemas of a kind and of its list."""
-    common = _common_properties(documents)
-    schema = _with_resource_fields(version.schema(), common)
-    schema["properties"] = {**schema.get("properties", {}), **common}
+    common = common_properties(documents)
+    schema: Obj = version.schema()
+    if schema:
+        schema = _with_resource_fields(schema, common)
+        schema["properties"] = {**schema.get("properties", {}), **common}
     listed = {
         "description": f"{version.kind.list_kind} is a list of {version.kind.name}",
         "type": "object",
@@ -147,14 +162,9 @@ def _schemas(version: _Version, documents: Documents) -> Obj:
         },
     }
     return {
-        version.type: {"type": "object", **schema, **_names(version, version.kind.name)},
-        f"{version.type}List": {**listed, **_names(version, version.kind.list_kind)},
+        version.type: {"type": "object", **schema, **version.names(version.kind.name)},
+        f"{version.type}List": {**listed, **version.names(version.kind.list_kind)},
     }
-
-
-def _names(version: _Version, kind: str) -> Obj:
-    names = {"group": version.served.group, "kind": kind, "version": version.served.version}
-    return {"x-kubernetes-group-version-kind": [names]}
 
 
 def _reference(type_: str) -> Obj:
@@ -168,13 +178,14 @@ def _with_resource_fields(schema: Any, common: Obj) -> Any:
     if not isinstance(schema, dict):
         return schema
     copied = {
-        key: value
-        if key in ("default", "enum", "example")
-        else _with_resource_fields(value, common)
+        key: value if key in _VALUES else _with_resource_fields(value, common)
         for key, value in schema.items()
     }
     if copied.get("x-kubernetes-embedded-resource") is True:
         copied["properties"] = {**copied.get("properties", {}), **common}
+        required = copied.get("required", [])
+        missing = [name for name in ("kind", "apiVersion") if name not in required]
+        copied["required"] = [*required, *missing]
     return copied
 
 
@@ -194,7 +205,7 @@ def _shared(documents: Documents) -> Obj:
     return {name: value for name, value in _own_schemas(documents).items() if name != _MODEL}
 
 
-def _common_properties(documents: Documents) -> Obj:
+def common_properties(documents: Documents) -> Obj:
     """Return apiVersion, kind and metadata as they are documented of any kind."""
     model: Obj = _own_schemas(documents)[_MODEL]
     return model

@@ -41,6 +41,12 @@ class Structure:
     map_type: str = "granular"
 
 
+def has_embedded(structure: Structure) -> bool:
+    """Return whether there are embedded resources anywhere in a structure."""
+    below = [*structure.properties.values(), structure.items, structure.values]
+    return structure.is_embedded or any(has_embedded(inner) for inner in below if inner)
+
+
 ANYTHING = Structure(is_open=True)
 """The structure of a value that is not specified inside an open one."""
 

@@ -26,7 +26,6 @@ _PORT = 443
 _HIGHEST_GROUP_PRIORITY = 20000
 _HIGHEST_VERSION_PRIORITY = 1000
 _STATUSES = ("True", "False", "Unknown")
-_NOT_PROXIED = "Moorage stores this object, but does not pass requests on to its service yet"
 
 
 def default_api_service(api_service: Obj) -> None:
@@ -48,12 +47,6 @@ def prepare_api_service_create(api_service: Obj) -> None:
             "message": "Local APIServices are always available",
         }
         api_service["status"]["conditions"] = [condition]
-
-
-def warn_about_api_service(new: Obj, old: Obj | None) -> list[str]:
-    """Return the warning that requests are not passed on to a service."""
-    del old
-    return [_NOT_PROXIED] if "service" in new.get("spec", {}) else []
 
 
 def validate_api_service(api_service: Obj) -> list[FieldError]:
@@ -185,7 +178,6 @@ API_SERVICE = Kind(
         prepare_create=prepare_api_service_create,
         prepare_update=keep_status,
         validate=validate_api_service,
-        warn=warn_about_api_service,
         validate_update=validate_api_service_update,
         parts={"status": PartRules(keep_all_but_status, validate_api_service_status)},
         name_errors=names.path_segment_errors,

@@ -8,6 +8,7 @@ and fields that Kubernetes' documents use are supported. Source: the field numbe
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ class Field(NamedTuple):
 
 Fields = Mapping[str, Field]
 
-_LENGTH_DELIMITED, _VARINT = 2, 0
+_LENGTH_DELIMITED, _VARINT, _FIXED64 = 2, 0, 1
 
 
 def encode_swagger(document: dict[str, Any]) -> bytes:
@@ -56,6 +57,19 @@ def _boolean(value: bool) -> bytes:
     return _varint(int(value))
 
 
+def _integer(value: int) -> bytes:
+    return _varint(int(value) & _MOST_64_BITS)
+
+
+def _number(value: float) -> bytes:
+    return struct.pack("<d", value)
+
+
+_MOST_64_BITS = 2**64 - 1
+_WIRE_TYPES: Mapping[Encode, int] = {_boolean: _VARINT, _integer: _VARINT, _number: _FIXED64}
+"""Encoders whose values are not length-delimited."""
+
+
 def _message(fields: Fields, value: Mapping[str, Any]) -> bytes:
     """Encode an object whose keys are fields; `x-…` keys are its extensions, field `x-`."""
     out = bytearray()
@@ -64,8 +78,8 @@ def _message(fields: Fields, value: Mapping[str, Any]) -> bytes:
             out += _delimited(fields["x-"].number, _named(key, _any(content)))
             continue
         field = fields[key]
-        if field.encode is _boolean:
-            out += _varint(field.number << 3 | _VARINT) + _boolean(content)
+        if (wire_type := _WIRE_TYPES.get(field.encode)) is not None:
+            out += _varint(field.number << 3 | wire_type) + field.encode(content)
             continue
         for item in content if field.is_repeated else (content,):
             out += _delimited(field.number, field.encode(item))
@@ -111,18 +125,40 @@ def _type(value: str | Iterable[str]) -> bytes:
     return b"".join(_delimited(1, name.encode()) for name in names)
 
 
+_DOCS: Fields = {"description": Field(1, _text), "url": Field(2, _text)}
+
+
+def _external_docs(value: Mapping[str, Any]) -> bytes:
+    return _message(_DOCS, value)
+
+
 _SCHEMA: dict[str, Field] = {
     "$ref": Field(1, _text),
     "format": Field(2, _text),
     "title": Field(3, _text),
     "description": Field(4, _text),
     "default": Field(5, _any),
+    "multipleOf": Field(6, _number),
+    "maximum": Field(7, _number),
+    "exclusiveMaximum": Field(8, _boolean),
+    "minimum": Field(9, _number),
+    "exclusiveMinimum": Field(10, _boolean),
+    "maxLength": Field(11, _integer),
+    "minLength": Field(12, _integer),
+    "pattern": Field(13, _text),
+    "maxItems": Field(14, _integer),
+    "minItems": Field(15, _integer),
+    "uniqueItems": Field(16, _boolean),
+    "maxProperties": Field(17, _integer),
+    "minProperties": Field(18, _integer),
     "enum": Field(20, _any, is_repeated=True),
     "additionalProperties": Field(21, _additional),
     "type": Field(22, _type),
     "items": Field(23, _wrapped_schema),
     "allOf": Field(24, _schema, is_repeated=True),
     "properties": Field(25, _map_of(_schema)),
+    "externalDocs": Field(29, _external_docs),
+    "example": Field(30, _any),
     "required": Field(19, _text, is_repeated=True),
     "x-": Field(31, _any),
 }

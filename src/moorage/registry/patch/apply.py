@@ -7,6 +7,7 @@ Source: KEP-555, API docs "Server-Side Apply".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from moorage.api.errors import Cause, ConflictError
@@ -28,6 +29,7 @@ from moorage.registry.patch.managed import (
     ManagedFields,
     Manager,
     arranged,
+    fields_changed_in,
     owned_fields,
 )
 from moorage.registry.patch.merge_schema import (
@@ -65,12 +67,17 @@ def apply(
     before = EMPTY
     others: ManagedFields = []
     for entry in entries:
-        if Manager.of(entry) == change.manager:
+        if Manager.of(entry).is_applier(change.manager):
             before = entry.get("fieldsV1", EMPTY)
         else:
             others.append(entry)
     changed, _ = changes(merge_schema, type_name, live, merged)
-    others = _settle_conflicts(others, owned_fields(changed, change.ignored), force=force)
+    own_changed = owned_fields(changed, change.ignored)
+
+    def changed_in(api_version: str) -> Tree:
+        return fields_changed_in(change, api_version, live, merged, own_changed)
+
+    others = _settle_conflicts(others, changed_in, force=force)
     dropped = difference(before, stated)
     if dropped:
         kept: Tree = stated
@@ -86,7 +93,9 @@ def _own_entry(change: Change, entries: ManagedFields, stated: Tree, *, is_chang
     """Return the applier's entry. Its time is that of the last apply that changed the object."""
     if is_changed:
         return change.manager.entry(stated, change.now)
-    earlier = next((entry for entry in entries if Manager.of(entry) == change.manager), EMPTY)
+    earlier = next(
+        (entry for entry in entries if Manager.of(entry).is_applier(change.manager)), EMPTY
+    )
     return change.manager.entry(stated, earlier.get("time", ""))
 
 
@@ -97,12 +106,18 @@ def _first_entries(change: Change, live: Map) -> ManagedFields:
     return [manager.entry(owned_fields(fields, EMPTY), change.now)]
 
 
-def _settle_conflicts(entries: ManagedFields, changed: Tree, *, force: bool) -> ManagedFields:
+def _settle_conflicts(
+    entries: ManagedFields, changed_in: Callable[[str], Tree], *, force: bool
+) -> ManagedFields:
+    """Return the entries of other managers, without what an apply takes from them.
+
+    `changed_in` returns the changed fields as a version has them.
+    """
     settled: ManagedFields = []
     conflicts: list[tuple[Manager, Tree]] = []
     for entry in entries:
         fields = entry.get("fieldsV1", EMPTY)
-        common = intersection(fields, changed)
+        common = intersection(fields, changed_in(entry.get("apiVersion", "")))
         if not common:
             settled.append(entry)
             continue

@@ -7,7 +7,7 @@ updated by comparing the objects in that version. Source: KEP-555, API docs "Ser
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from moorage.registry.patch.compare import changes
@@ -54,6 +54,10 @@ class Manager:
             entry.get("apiVersion", ""),
             entry.get("subresource", ""),
         )
+
+    def is_applier(self, other: Manager) -> bool:
+        """Return whether both are one manager that applies, which may come by any version."""
+        return replace(self, api_version="") == replace(other, api_version="")
 
     def entry(self, fields: Tree, time: str) -> Entry:
         """Return the managedFields entry of this manager for a set of fields."""
@@ -146,6 +150,20 @@ def _lost_in(
             change, version.type_name, version.convert(old), version.convert(new)
         )
     return union(changed, removed)
+
+
+def fields_changed_in(change: Change, api_version: str, old: Map, new: Map, changed: Tree) -> Tree:
+    """Return the fields that a write changes, as a version has them: none of one not served.
+
+    `changed` are those of the request's version.
+    """
+    version = change.versions(api_version)
+    if version is None:
+        return EMPTY
+    if version.convert is None:
+        return changed
+    fields, _ = _difference(change, version.type_name, version.convert(old), version.convert(new))
+    return fields
 
 
 def _difference(change: Change, type_name: str, old: Map, new: Map) -> tuple[Tree, Tree]:

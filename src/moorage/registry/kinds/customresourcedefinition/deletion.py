@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from moorage.registry.kind import Obj
 from moorage.registry.kinds.customresourcedefinition.columns import is_established
+from moorage.registry.kinds.customresourcedefinition.conditions import set_condition
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 """Finalizer that stands until every instance is deleted."""
@@ -13,9 +14,16 @@ def mark_definition_deleted(definition: Obj) -> None:
     """Hold an established definition until its instances are deleted."""
     if not is_established(definition):
         return
-    finalizers = definition["metadata"].setdefault("finalizers", [])
+    metadata = definition["metadata"]
+    finalizers = metadata.setdefault("finalizers", [])
     if CLEANUP not in finalizers:
         finalizers.append(CLEANUP)
+    conditions = definition["status"].setdefault("conditions", [])
+    set_condition(
+        conditions, "Terminating", "True", "InstanceDeletionPending",
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+        metadata["deletionTimestamp"],
+    )  # fmt: skip
 
 
 def is_definition_held(definition: Obj) -> bool:

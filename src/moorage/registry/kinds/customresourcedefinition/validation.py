@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
+from moorage.registry.kinds.customresourcedefinition.approval import approval_errors
 from moorage.registry.kinds.customresourcedefinition.columns import is_established
-from moorage.registry.kinds.customresourcedefinition.unserved import unserved_errors
 from moorage.registry.kinds.customresourcedefinition.versions import (
     part_errors,
     schema_of,
@@ -22,8 +21,6 @@ from moorage.registry.validation.webhook_client import ca_bundle_errors, client_
 _SCOPES = ("Cluster", "Namespaced")
 _STRATEGIES = ("None", "Webhook")
 _REVIEW_VERSIONS = ("v1", "v1beta1")
-_APPROVAL = "api-approved.kubernetes.io"
-_APPROVAL_HELP = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 
 def validate_definition(definition: Obj) -> list[FieldError]:
@@ -33,9 +30,8 @@ def validate_definition(definition: Obj) -> list[FieldError]:
         *_spec_errors(definition["spec"], permits_any_bundle=True),
         *_status_errors(definition),
         *_stored_version_errors(definition),
-        *_approval_errors(definition, None),
+        *approval_errors(definition, None),
         *_unknown_field_errors(definition["spec"]),
-        *unserved_errors(definition),
     ]
 
 
@@ -50,10 +46,10 @@ def validate_definition_update(new: Obj, old: Obj) -> list[FieldError]:
     errors += _changed(spec.get("names", {}), was.get("names", {}), "plural", "names.")
     errors += _status_errors(new)
     errors += _stored_version_errors(new)
-    errors += _approval_errors(new, old)
+    errors += approval_errors(new, old)
     if not was.get("preserveUnknownFields"):
         errors += _unknown_field_errors(spec)
-    return [*errors, *unserved_errors(new)]
+    return errors
 
 
 def validate_definition_status(new: Obj, old: Obj) -> list[FieldError]:
@@ -250,36 +246,3 @@ def _unknown_field_errors(spec: Obj) -> list[FieldError]:
             "spec.versions[*].schema instead",
         )
     ]
-
-
-def _approval_errors(new: Obj, old: Obj | None) -> list[FieldError]:
-    """Return the error of a definition in a group of Kubernetes without approval."""
-    group = f".{new['spec'].get('group', '')}"
-    if not group.endswith((".k8s.io", ".kubernetes.io")):
-        return []
-    approval = new["metadata"].get("annotations", {}).get(_APPROVAL, "")
-    state = _approval_state(approval)
-    if old is not None:
-        before = old["metadata"].get("annotations", {}).get(_APPROVAL, "")
-        if _approval_state(before) == state:
-            return []
-    path = f"metadata.annotations[{_APPROVAL}]"
-    required = f'protected groups must have approval annotation "{_APPROVAL}"'
-    if state == "missing":
-        return [FieldError.required(path, f"{required}, {_APPROVAL_HELP}")]
-    if state == "invalid":
-        detail = f'{required} with either a URL or a reason starting with "unapproved"'
-        return [FieldError.invalid(path, approval, f"{detail}, {_APPROVAL_HELP}")]
-    return []
-
-
-def _approval_state(approval: str) -> str:
-    if not approval:
-        return "missing"
-    if approval.startswith("unapproved"):
-        return "bypassed"
-    try:
-        url = urlsplit(approval)
-    except ValueError:
-        return "invalid"
-    return "approved" if url.scheme and url.netloc else "invalid"

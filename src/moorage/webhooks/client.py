@@ -26,6 +26,7 @@ MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 _CONTEXTS = 64
 _SHOWN_BYTES = 256
 _JSON = "application/json"
+_USER_AGENT = "kube-apiserver-admission"
 _REFUSALS = {
     401: "the server has asked for the client to provide credentials",
     403: "the server does not allow access to the requested resource",
@@ -75,12 +76,20 @@ class WebhookClient:
     async def __aexit__(self, *_: object) -> None:
         await self._http.close()
 
-    async def post(self, config: dict[str, Any], body: bytes, timeout_s: int) -> bytes:
+    async def post(
+        self,
+        config: dict[str, Any],
+        body: bytes,
+        timeout_s: float,
+        *,
+        announces_timeout: bool = True,
+    ) -> bytes:
         """Post JSON to the webhook of a `WebhookClientConfig` and return the answer's body.
 
+        `announces_timeout`: the URL has the timeout, as that of admission webhooks.
         Raises CallError, also when it takes longer than the timeout.
         """
-        shown = _shown_url(config, timeout_s)
+        shown = _shown_url(config, f"timeout={timeout_s}s" if announces_timeout else "")
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._post(self._target(config, shown), config, body)
@@ -96,7 +105,7 @@ class WebhookClient:
             data=body,
             headers={
                 "Host": target.authority, "Accept": _JSON, "Accept-Encoding": "identity",
-                "Content-Type": _JSON, "User-Agent": "kube-apiserver-admission",
+                "Content-Type": _JSON, "User-Agent": _USER_AGENT,
             },
             ssl=self._context(config.get("caBundle", "")),
             server_hostname=target.host,
@@ -137,15 +146,15 @@ class WebhookClient:
         return context
 
 
-def _shown_url(config: dict[str, Any], timeout_s: int) -> str:
-    """Return the URL of a webhook as errors show it, with the timeout that the webhook may take."""
+def _shown_url(config: dict[str, Any], query: str) -> str:
+    """Return the URL of a webhook as errors show it."""
     service = config.get("service")
     if service is None:
         parts = urlsplit(str(config.get("url", "")))
     else:
         host = f"{service['name']}.{service['namespace']}.svc:{service.get('port', 443)}"
         parts = urlsplit(f"https://{host}/{service.get('path', '').removeprefix('/')}")
-    url: str = urlunsplit(parts._replace(query=f"timeout={timeout_s}s"))
+    url: str = urlunsplit(parts._replace(query=query))
     return url
 
 

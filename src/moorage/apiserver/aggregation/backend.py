@@ -1,0 +1,116 @@
+"""Connections to extension servers: where they are, their TLS, and bounded requests of our own."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import aiohttp
+from yarl import URL
+
+from moorage.api.errors import StatusError
+from moorage.apiserver.aggregation.front_proxy import FrontProxy, user_headers
+from moorage.apiserver.aggregation.services import Extension
+from moorage.registry.request import SYSTEM_MASTERS, User
+
+MAX_BYTES = 8 * 1024 * 1024
+"""Limit on an answer that this server reads itself: discovery, OpenAPI."""
+
+_CONNECT_S = 30.0
+_CONTEXTS = 64
+_AUTO_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+_AGGREGATOR = User(name="system:kube-aggregator", groups=(SYSTEM_MASTERS,))
+
+Resolve = Callable[[str, str, int], str]
+"""Returns the `HOST:PORT` behind a service, by namespace, name and port. Raises StatusError."""
+
+
+class FetchError(Exception):
+    """An extension server did not answer a request of ours as it must."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """An answer, read whole."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class Backends:
+    """Connects to extension servers. `async with` holds the connections."""
+
+    def __init__(self, front_proxy: FrontProxy, resolve: Resolve) -> None:
+        self._front_proxy = front_proxy
+        self._resolve = resolve
+        self._contexts: OrderedDict[tuple[bytes, bool], ssl.SSLContext] = OrderedDict()
+        self.http: aiohttp.ClientSession
+
+    async def __aenter__(self) -> Self:
+        self.http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
+            auto_decompress=False,
+            skip_auto_headers=_AUTO_HEADERS,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.http.close()
+
+    def url(self, extension: Extension, path_and_query: str) -> str:
+        """Return the URL of a path on one of the ready endpoints. Raises StatusError."""
+        authority = self._resolve(extension.namespace, extension.service, extension.port)
+        return f"https://{authority}{path_and_query}"
+
+    def context(self, extension: Extension) -> ssl.SSLContext:
+        """Return the TLS context for an extension. Raises ValueError, OSError."""
+        key = (extension.bundle, extension.is_insecure)
+        context = self._contexts.pop(key, None)
+        if context is None:
+            context = self._front_proxy.context(extension.bundle, is_insecure=extension.is_insecure)
+            if len(self._contexts) >= _CONTEXTS:
+                self._contexts.popitem(last=False)
+        self._contexts[key] = context
+        return context
+
+    async def fetch(
+        self, extension: Extension, path: str, timeout_s: float, headers: Mapping[str, str]
+    ) -> Fetched:
+        """Get a document as the aggregator itself. Raises FetchError, which names the URL."""
+        url = path
+        try:
+            url = self.url(extension, path)
+            async with (
+                asyncio.timeout(timeout_s),
+                self.http.get(
+                    URL(url, encoded=True),
+                    headers=[*user_headers(_AGGREGATOR), *headers.items()],
+                    ssl=self.context(extension),
+                    server_hostname=extension.server_name,
+                    allow_redirects=False,
+                ) as answer,
+            ):
+                content_type = answer.headers.get("Content-Type", "")
+                return Fetched(answer.status, content_type, await _bounded(answer.content))
+        except TimeoutError as error:
+            raise FetchError(f'Get "{url}": context deadline exceeded') from error
+        except StatusError as error:
+            raise FetchError(error.message) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise FetchError(f'Get "{url}": {str(error) or type(error).__name__}') from error
+
+
+async def _bounded(content: aiohttp.StreamReader) -> bytes:
+    read = bytearray()
+    async for piece in content.iter_any():
+        read += piece
+        if len(read) > MAX_BYTES:
+            raise ValueError(f"the answer has more than {MAX_BYTES} bytes")
+    return bytes(read)

@@ -1,0 +1,231 @@
+"""Discovery of extension servers: what they serve, asked once a minute and after changes.
+
+A server that does not answer keeps what it last said, marked as stale. What it says is copied field
+by field, within bounds. Source: kube-aggregator `handler_discovery`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from moorage.api.clock import Clock
+from moorage.apiserver.aggregation.backend import Backends, Fetched, FetchError
+from moorage.apiserver.aggregation.services import Extension, Extensions
+from moorage.apiserver.discovery.groups import ForeignVersion
+from moorage.registry.kind import Obj
+from moorage.registry.kinds.apiservice import API_SERVICE
+from moorage.storage import Change
+
+_TABLE = API_SERVICE.prefix("")
+_EVERY_S = 60.0
+_RETRY_S = 5.0
+_ANSWER_S = 5.0
+_AT_A_TIME = 8
+_RESOURCES = 2000
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
+_ACCEPT = ", ".join([_AGGREGATED.format("v2"), _AGGREGATED.format("v2beta1"), "application/json"])
+_OK = 200
+
+
+class _Kind(msgspec.Struct, omit_defaults=False):
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class _Subresource(msgspec.Struct, rename="camel"):
+    subresource: str
+    response_kind: _Kind | None = None
+    verbs: list[str] = []
+
+
+class _Resource(msgspec.Struct, rename="camel"):
+    resource: str
+    response_kind: _Kind | None = None
+    scope: str = ""
+    singular_resource: str = ""
+    verbs: list[str] = []
+    short_names: list[str] = []
+    categories: list[str] = []
+    subresources: list[_Subresource] = []
+
+
+class _Version(msgspec.Struct):
+    version: str
+    resources: list[_Resource] = []
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+
+
+class _Group(msgspec.Struct):
+    metadata: _Metadata
+    versions: list[_Version] = []
+
+
+class _Groups(msgspec.Struct):
+    items: list[_Group] = []
+
+
+class _Entry(msgspec.Struct, rename="camel"):
+    name: str
+    singular_name: str = ""
+    namespaced: bool = False
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+    verbs: list[str] = []
+    short_names: list[str] = []
+    categories: list[str] = []
+
+
+class _Entries(msgspec.Struct):
+    resources: list[_Entry] = []
+
+
+class ExtensionDiscovery:
+    """What extensions serve, for the discovery documents. Give `changed` to the store."""
+
+    def __init__(self, extensions: Extensions, backends: Backends, clock: Clock) -> None:
+        self._extensions = extensions
+        self._backends = backends
+        self._clock = clock
+        self._known: dict[str, list[Obj]] = {}
+        self._stale: set[str] = set()
+        self._asked: dict[str, float] = {}
+        self._wake = asyncio.Event()
+        self._room = asyncio.Semaphore(_AT_A_TIME)
+
+    def changed(self, changes: Iterable[Change]) -> None:
+        """Ask again soon if an APIService is among the changes."""
+        if any(change.key.startswith(_TABLE) for change in changes):
+            self._asked.clear()
+            self._wake.set()
+
+    def versions(self) -> Sequence[ForeignVersion]:
+        """Return the versions that extensions serve, as far as it is known."""
+        return [
+            ForeignVersion(
+                extension.group,
+                extension.version,
+                tuple(self._known.get(extension.name, ())),
+                is_current=extension.name in self._known and extension.name not in self._stale,
+                group_priority=extension.group_priority,
+                version_priority=extension.version_priority,
+            )
+            for extension in self._extensions.all()
+            if extension.group
+        ]
+
+    async def run(self) -> None:
+        """Ask the extensions there are, until cancelled."""
+        while True:
+            self._wake.clear()
+            extensions = self._extensions.all()
+            names = {extension.name for extension in extensions}
+            for name in self._known.keys() - names:
+                del self._known[name]
+            self._stale &= names
+            now = self._clock.monotonic()
+            due = [one for one in extensions if self._asked.get(one.name, -_EVERY_S) <= now]
+            await asyncio.gather(*(self._ask(extension) for extension in due))
+            wait_s = _EVERY_S if not extensions else _RETRY_S
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _ask(self, extension: Extension) -> None:
+        async with self._room:
+            try:
+                if not extension.is_available:
+                    raise FetchError("service unavailable")
+                self._known[extension.name] = await self._resources(extension)
+                self._stale.discard(extension.name)
+                wait_s = _EVERY_S
+            except FetchError:
+                self._stale.add(extension.name)
+                wait_s = _RETRY_S
+        self._asked[extension.name] = self._clock.monotonic() + wait_s
+
+    async def _resources(self, extension: Extension) -> list[Obj]:
+        """Return the resources of an extension, in the aggregated form. Raises FetchError."""
+        headers = {"Accept": _ACCEPT}
+        answer = await self._backends.fetch(extension, "/apis", _ANSWER_S, headers)
+        if answer.status == _OK and "as=APIGroupDiscoveryList" in answer.content_type:
+            return _from_groups(answer, extension)
+        headers = {"Accept": "application/json"}
+        answer = await self._backends.fetch(extension, extension.path, _ANSWER_S, headers)
+        if answer.status != _OK:
+            raise FetchError(f"{extension.path} answered {answer.status}")
+        return _from_entries(answer)
+
+
+def _from_groups(answer: Fetched, extension: Extension) -> list[Obj]:
+    try:
+        groups = msgspec.json.decode(answer.body, type=_Groups).items
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise FetchError(f"not a discovery document: {error}") from error
+    resources = [
+        resource
+        for group in groups
+        for version in group.versions
+        for resource in version.resources
+        if group.metadata.name == extension.group and version.version == extension.version
+    ]
+    return [_shown(resource) for resource in resources[:_RESOURCES]]
+
+
+def _from_entries(answer: Fetched) -> list[Obj]:
+    """Return the resources of an APIResourceList, in the aggregated form."""
+    try:
+        entries = msgspec.json.decode(answer.body, type=_Entries).resources[:_RESOURCES]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise FetchError(f"not a list of resources: {error}") from error
+    found: dict[str, _Resource] = {}
+    for entry in entries:
+        name, _, part = entry.name.partition("/")
+        kind = _Kind(entry.group, entry.version, entry.kind)
+        if part:
+            if name in found:
+                found[name].subresources.append(_Subresource(part, kind, entry.verbs))
+            continue
+        found[name] = _Resource(
+            resource=name,
+            response_kind=kind,
+            scope="Namespaced" if entry.namespaced else "Cluster",
+            singular_resource=entry.singular_name,
+            verbs=entry.verbs,
+            short_names=entry.short_names,
+            categories=entry.categories,
+            subresources=[],
+        )
+    return [_shown(resource) for resource in found.values()]
+
+
+def _shown(resource: _Resource) -> Obj:
+    shown: Obj = {
+        "resource": resource.resource,
+        "responseKind": msgspec.to_builtins(resource.response_kind or _Kind()),
+        "scope": resource.scope,
+        "singularResource": resource.singular_resource,
+        "verbs": resource.verbs,
+    }
+    for key, names in (("shortNames", resource.short_names), ("categories", resource.categories)):
+        if names:
+            shown[key] = names
+    if resource.subresources:
+        shown["subresources"] = [
+            {
+                "subresource": part.subresource,
+                "responseKind": msgspec.to_builtins(part.response_kind or _Kind()),
+                "verbs": part.verbs,
+            }
+            for part in resource.subresources
+        ]
+    return shown
