@@ -169,7 +169,6 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         write_used=write_used,
         clock=clock,
         listeners=options.listeners,
-        service_network=options.service_network,
         has_runtime_classes=options.is_enabled(RUNTIME_CLASS_GATE),
     ).chain()
     objects = Objects(

@@ -129,6 +129,7 @@ ROLES: dict[str, list[Obj]] = {
         _signer_rule("sign", *_SIGNERS),
         _signer_rule("attest", certificates.API_SERVER_SERVING),
         _rule(certificates.GROUP, "clustertrustbundles", "create"),
+        _rule("networking.k8s.io", "ipaddresses", "create"),
         _path_rule("/api /api/* /apis /apis/*"),
         *_REVIEWS,
     ],

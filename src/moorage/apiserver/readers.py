@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable
 
 from moorage.api.configuration import ServiceAccount
@@ -14,11 +15,13 @@ from moorage.api.priorities import PriorityClass
 from moorage.api.quotas import LimitRange, ResourceQuota
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.service_networks import DEFAULT_NAME, IPAddress, ServiceCIDR
 from moorage.api.services import Service
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
 from moorage.registry.kinds.ingressclass import INGRESS_CLASS
+from moorage.registry.kinds.ipaddress import IP_ADDRESS
 from moorage.registry.kinds.limitrange import LIMIT_RANGE
 from moorage.registry.kinds.namespace import NAMESPACE
 from moorage.registry.kinds.node import NODE
@@ -31,6 +34,7 @@ from moorage.registry.kinds.runtimeclass import RUNTIME_CLASS
 from moorage.registry.kinds.secret import SECRET
 from moorage.registry.kinds.service import SERVICE
 from moorage.registry.kinds.serviceaccount import SERVICE_ACCOUNT
+from moorage.registry.kinds.servicecidr import SERVICE_CIDR
 from moorage.registry.stored import Stored
 from moorage.registry.typed import TypedReader
 from moorage.storage import WatchCache
@@ -46,6 +50,8 @@ class Readers:
         self.namespaces = TypedReader(cache, NAMESPACE, Namespace)
         self.accounts = TypedReader(cache, SERVICE_ACCOUNT, ServiceAccount)
         self.services = TypedReader(cache, SERVICE, Service)
+        self._service_cidrs = TypedReader(cache, SERVICE_CIDR, ServiceCIDR)
+        self._addresses = TypedReader(cache, IP_ADDRESS, IPAddress)
         self.nodes = TypedReader(cache, NODE, Node)
         self.classes = TypedReader(cache, RUNTIME_CLASS, RuntimeClass)
         self.priorities = TypedReader(cache, PRIORITY_CLASS, PriorityClass)
@@ -77,6 +83,17 @@ class Readers:
     def find_namespace(self, name: str) -> Obj | None:
         item = self._cache.get(NAMESPACE.key("", name))
         return None if item is None else item.obj
+
+    def service_networks(self) -> list[ipaddress.IPv4Network]:
+        """Return the IPv4 networks of cluster IPs, the cluster's own first."""
+        usable = [cidr for cidr in self._service_cidrs.all() if cidr.is_usable]
+        usable.sort(key=lambda cidr: cidr.metadata.name != DEFAULT_NAME)
+        networks = [network for cidr in usable for network in cidr.networks]
+        return [network for network in networks if isinstance(network, ipaddress.IPv4Network)]
+
+    def claimed_addresses(self) -> list[str]:
+        """Return the addresses that others than services have."""
+        return [one.metadata.name for one in self._addresses.all() if not one.is_managed]
 
     def quotas_of(self, namespace: str) -> list[ResourceQuota]:
         return list(self._quotas.all(namespace))

@@ -23,6 +23,7 @@ from moorage.apiserver.bootstrap import bootstrap
 from moorage.apiserver.compaction import keep_compacting, keep_expiring_events
 from moorage.apiserver.own_endpoints import write_own_endpoints
 from moorage.apiserver.pki import server_context
+from moorage.apiserver.service_network import write_service_network
 from moorage.linux.descriptors import descriptor_limit
 from moorage.serving import Acceptor, Limits
 from moorage.storage import SqliteStore
@@ -78,6 +79,9 @@ class ApiServer:
             await stack.enter_async_context(self.api.proxy)
             await stack.enter_async_context(self.api.webhooks)
             await self._listen(stack)
+            await write_service_network(
+                self.api.objects, self._api_options.service_network, self._clock
+            )
             await bootstrap(
                 self.api.objects,
                 service_ip=str(self._api_options.service_network[1]),

@@ -17,6 +17,7 @@ from moorage.client.resources import (
     DAEMON_SETS,
     DEPLOYMENTS,
     ENDPOINTS,
+    IP_ADDRESSES,
     JOBS,
     NAMESPACES,
     POD_DISRUPTION_BUDGETS,
@@ -24,6 +25,7 @@ from moorage.client.resources import (
     REPLICATION_CONTROLLERS,
     RESOURCE_QUOTAS,
     RUNTIME_CLASSES,
+    SERVICE_CIDRS,
     SERVICES,
     STATEFUL_SETS,
 )
@@ -87,6 +89,8 @@ class Informers:
         self.leases = self.make(LEASES)
         self.cluster_roles = self.make(CLUSTER_ROLES)
         self.certificate_requests = self.make(CERTIFICATE_SIGNING_REQUESTS)
+        self.service_cidrs = self.make(SERVICE_CIDRS)
+        self.ip_addresses = self.make(IP_ADDRESSES)
 
     def make(
         self,
@@ -122,6 +126,8 @@ class Informers:
                 self.leases,
                 self.cluster_roles,
                 self.certificate_requests,
+                self.service_cidrs,
+                self.ip_addresses,
             )
         )
 

@@ -47,6 +47,7 @@ from moorage.controllers.replicasets.controller import COMPONENT as REPLICA_SET_
 from moorage.controllers.replicasets.controller import REPLICATION_COMPONENT
 from moorage.controllers.resourcequotas import ResourceQuotaController
 from moorage.controllers.role_aggregation import RoleAggregationController
+from moorage.controllers.servicecidrs import IPAddressController, ServiceCIDRController
 from moorage.controllers.statefulsets.controller import COMPONENT as STATEFUL_SET_COMPONENT
 
 
@@ -126,6 +127,8 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         CertificateCleaner(client, informers, clock).run(),
         PodCertificateRequestCleaner(client, clock).run(),
         TrustBundlePublisher(client, options.cluster_ca, clock).run(),
+        ServiceCIDRController(client, informers, clock).run(),
+        IPAddressController(client, informers, clock).run(),
         lifecycle.run(),
         evictions.run(),
         PodGarbageCollector(client, informers, options, clock).run(),
