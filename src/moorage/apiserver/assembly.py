@@ -23,6 +23,7 @@ from moorage.api.quotas import ResourceQuota
 from moorage.apiserver.admission_plugins import AdmissionPlugins
 from moorage.apiserver.authentication import Authenticator, TokenSigner, TokenVerifier
 from moorage.apiserver.authentication.authenticator import StaticToken
+from moorage.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from moorage.apiserver.authorization import Authorizer, NodeAuthorizer
 from moorage.apiserver.bodies import BodyLimits
 from moorage.apiserver.connect import Connect
@@ -145,6 +146,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     authenticator = Authenticator(
         static_tokens=options.static_tokens,
         verifier=verifier,
+        bootstrap_tokens=BootstrapTokens(readers.system_secret, clock),
         allows_anonymous=options.allows_anonymous,
         clock=clock,
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 
-from moorage.api.configuration import ServiceAccount
+import msgspec
+
+from moorage.api.configuration import Secret, ServiceAccount
 from moorage.api.errors import NotFoundError
 from moorage.api.ingress_classes import IngressClass
 from moorage.api.namespaces import Namespace
@@ -83,6 +85,11 @@ class Readers:
     def find_namespace(self, name: str) -> Obj | None:
         item = self._cache.get(NAMESPACE.key("", name))
         return None if item is None else item.obj
+
+    def system_secret(self, name: str) -> Secret | None:
+        """Return a Secret of `kube-system`."""
+        item = self.find(SECRET, "kube-system", name)
+        return None if item is None else msgspec.convert(item.obj, Secret)
 
     def service_networks(self) -> list[ipaddress.IPv4Network]:
         """Return the IPv4 networks of cluster IPs, the cluster's own first."""

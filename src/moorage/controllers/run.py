@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from moorage.api.bootstrap_tokens import SECRET_TYPE
 from moorage.api.clock import Clock
-from moorage.client import Client, EventRecorder, Resource
+from moorage.client import Client, EventRecorder, Informer, Resource
+from moorage.client.resources import SECRETS
 from moorage.controllers import (
     cronjobs,
     daemonsets,
@@ -22,6 +24,7 @@ from moorage.controllers.accounts import (
     RootCaController,
     TokenSecretController,
 )
+from moorage.controllers.bootstraptokens import BootstrapSigner, TokenCleaner
 from moorage.controllers.certificates import (
     CertificateCleaner,
     CertificateController,
@@ -103,7 +106,11 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     evictions = nodes.TaintEvictionController(
         client, informers, recorder(EVICTION_COMPONENT), clock
     )
+    tokens = Informer(client, SECRETS, field_selector=f"type={SECRET_TYPE}", clock=clock)
     loops = [
+        tokens.run(),
+        TokenCleaner(client, tokens, clock).run(),
+        BootstrapSigner(client, tokens, clock).run(),
         replica_sets.run(workers=options.replica_set_workers),
         replication.run(workers=options.replication_controller_workers),
         deployment.run(workers=options.deployment_workers),
