@@ -50,6 +50,7 @@ from moorage.apiserver.subresources import (
     ScaleSubresource,
     TokenSubresource,
 )
+from moorage.apiserver.token_uses import TokenUses
 from moorage.apiserver.watch import WatchStreams
 from moorage.cel.evaluator import Evaluator
 from moorage.registry.codec import Codec
@@ -118,6 +119,7 @@ class Api:
     evaluator: Evaluator
     webhooks: WebhookClient
     custom: CustomResources
+    token_uses: TokenUses
     ready: set[str]
     """Names of the conditions that are ready; `/readyz` requires `READINESS`."""
 
@@ -141,12 +143,17 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     signing_key = load_signing_key(options.signing_key)
     signer = TokenSigner(signing_key, options.issuer, (options.issuer,), clock)
     verifier = TokenVerifier(
-        signer.public_key, options.issuer, signer.audiences, readers.uid_of, clock
+        signer.public_key,
+        options.issuer,
+        signer.audiences,
+        readers.uid_of,
+        clock,
+        (token_uses := TokenUses(readers.secret, clock)).is_usable,
     )
     authenticator = Authenticator(
         static_tokens=options.static_tokens,
         verifier=verifier,
-        bootstrap_tokens=BootstrapTokens(readers.system_secret, clock),
+        bootstrap_tokens=BootstrapTokens(partial(readers.secret, "kube-system"), clock),
         allows_anonymous=options.allows_anonymous,
         clock=clock,
     )
@@ -222,7 +229,19 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         clock=clock,
     )
     store.listen(custom.on_changes)
-    return Api(handler, objects, cache, connect, proxy, worker, evaluator, webhooks, custom, ready)
+    return Api(
+        handler,
+        objects,
+        cache,
+        connect,
+        proxy,
+        worker,
+        evaluator,
+        webhooks,
+        custom,
+        token_uses,
+        ready,
+    )
 
 
 def _may_delete_unread(authorizer: Authorizer) -> MayDeleteUnread:

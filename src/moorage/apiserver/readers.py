@@ -86,9 +86,8 @@ class Readers:
         item = self._cache.get(NAMESPACE.key("", name))
         return None if item is None else item.obj
 
-    def system_secret(self, name: str) -> Secret | None:
-        """Return a Secret of `kube-system`."""
-        item = self.find(SECRET, "kube-system", name)
+    def secret(self, namespace: str, name: str) -> Secret | None:
+        item = self.find(SECRET, namespace, name)
         return None if item is None else msgspec.convert(item.obj, Secret)
 
     def service_networks(self) -> list[ipaddress.IPv4Network]:
