@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 from moorage.api.bootstrap_tokens import SECRET_TYPE
@@ -21,6 +22,7 @@ from moorage.controllers import (
 )
 from moorage.controllers.accounts import (
     DefaultAccountController,
+    LegacyTokenCleaner,
     RootCaController,
     TokenSecretController,
 )
@@ -128,6 +130,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         DefaultAccountController(client, informers, clock).run(),
         RootCaController(client, informers, options.cluster_ca, clock).run(),
         TokenSecretController(client, informers, options.cluster_ca, clock).run(),
+        LegacyTokenCleaner(client, timedelta(seconds=options.legacy_token_unused_s), clock).run(),
         CertificateController(
             client, informers, options.cluster_ca, options.cluster_ca_key, clock
         ).run(),
