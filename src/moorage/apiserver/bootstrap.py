@@ -210,6 +210,9 @@ BINDINGS: dict[str, tuple[str, ...]] = {
     "system:service-account-issuer-discovery": (
         "system:service-account-issuer-discovery", "Group", "system:serviceaccounts",
     ),
+    "system:cluster-trust-bundle-discovery": (
+        "system:cluster-trust-bundle-discovery", "Group", "system:serviceaccounts",
+    ),
     "system:monitoring": ("system:monitoring", "Group", "system:monitoring"),
     "system:kube-scheduler": ("system:kube-scheduler", "User", "system:kube-scheduler"),
     "system:kube-controller-manager": (
