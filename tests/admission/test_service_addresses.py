@@ -28,7 +28,11 @@ class Services:
     def __init__(self, network: ipaddress.IPv4Network = NETWORK) -> None:
         self.network = network
         self.stored: list[Service] = []
-        self.plugin = ServiceAddresses(lambda: self.stored, network)
+        self.networks = [network]
+        self.claimed: list[str] = []
+        self.plugin = ServiceAddresses(
+            lambda: self.stored, lambda: self.networks, lambda: self.claimed
+        )
         self.running: list[Attributes] = []
 
     def store(self, **spec: Any) -> None:
@@ -69,6 +73,28 @@ def test_addresses_are_given_out_once_even_before_they_are_stored(count: int) ->
     services = Services(ipaddress.IPv4Network("10.0.0.0/27"))
     given_out = [services.admit({"type": "ClusterIP"})["clusterIP"] for _ in range(count)]
     assert len(set(given_out)) == count
+
+
+def test_a_second_network_is_used_when_the_first_is_full() -> None:
+    services = Services(ipaddress.IPv4Network("10.0.0.0/30"))
+    services.networks.append(ipaddress.IPv4Network("10.1.0.0/30"))
+    assert [services.admit({})["clusterIP"] for _ in range(2)] == ["10.0.0.2", "10.1.0.2"]
+    assert services.admit({"clusterIP": "10.1.0.1"})["clusterIP"] == "10.1.0.1"
+
+
+def test_addresses_of_others_are_not_given_out() -> None:
+    services = Services(ipaddress.IPv4Network("10.0.0.0/30"))
+    services.claimed.append("10.0.0.2")
+    with pytest.raises(InvalidError, match="range is full"):
+        services.admit({})
+    with pytest.raises(InvalidError, match="provided IP is already allocated"):
+        services.admit({"clusterIP": "10.0.0.2"})
+
+
+@pytest.mark.parametrize("address", ["10.96.0.0", "10.96.0.255"])
+def test_a_networks_own_addresses_are_no_services(address: str) -> None:
+    with pytest.raises(InvalidError, match="does not match the current range"):
+        Services().admit({"clusterIP": address})
 
 
 def test_full_address_range_is_an_error() -> None:
@@ -119,7 +145,7 @@ def test_a_chosen_address_is_claimed() -> None:
     [
         (
             "10.97.0.1",
-            "the provided IP is not in the valid range. The range of valid IPs is 10.96.0.0/24",
+            "the provided network does not match the current range",
         ),
         ("fd00::1", "must be a valid IPv4 address"),
         ("nonsense", "must be a valid IPv4 address"),

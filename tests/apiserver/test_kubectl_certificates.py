@@ -23,20 +23,24 @@ def ask(
 ) -> str:
     """Create a request; its name is returned."""
     name = f"r-{uuid.uuid4().hex[:8]}"
-    body = {
+    body = request_body(name, request, signer, *(usages or ("client auth",)))
+    how = ("--as", user, "--as-group", "system:nodes") if user else ()
+    cluster.kubectl("create", "-f", "-", *how, stdin=json.dumps(body))
+    return name
+
+
+def request_body(name: str, request: bytes, signer: str, *usages: str) -> dict[str, Any]:
+    return {
         "apiVersion": "certificates.k8s.io/v1",
         "kind": "CertificateSigningRequest",
         "metadata": {"name": name},
         "spec": {
             "request": encoded(request),
             "signerName": signer,
-            "usages": usages or ("client auth",),
+            "usages": usages,
             "expirationSeconds": 3600,
         },
     }
-    how = ("--as", user, "--as-group", "system:nodes") if user else ()
-    cluster.kubectl("create", "-f", "-", *how, stdin=json.dumps(body))
-    return name
 
 
 def certificate_of(cluster: RunningCluster, name: str) -> bytes:
@@ -105,6 +109,50 @@ def test_a_node_agent_gets_its_client_certificate_without_people(
     condition = control_plane.get("csr", name)["status"]["conditions"][0]
     assert condition["reason"] == "AutoApproved"
     control_plane.kubectl("delete", "clusterrolebinding", "renewals")
+
+
+def test_a_new_node_agent_joins_with_a_bootstrap_token(control_plane: RunningCluster) -> None:
+    token_id, key = "0a1b2c", "0123456789abcdef"
+    literals = {
+        "token-id": token_id,
+        "token-secret": key,
+        "usage-bootstrap-authentication": "true",
+        "expiration": "2099-01-01T00:00:00Z",
+    }
+    control_plane.kubectl(
+        "create", "secret", "generic", f"bootstrap-token-{token_id}", "-n", "kube-system",
+        "--type=bootstrap.kubernetes.io/token",
+        *(f"--from-literal={name}={value}" for name, value in literals.items()),
+    )  # fmt: skip
+    agents = "system:bootstrappers"
+    approval = "system:certificates.k8s.io:certificatesigningrequests:nodeclient"
+    roles = {"bootstrap": "system:node-bootstrapper", "approval": approval}
+    for name, role in roles.items():
+        control_plane.kubectl(
+            "create", "clusterrolebinding", name, f"--clusterrole={role}", f"--group={agents}"
+        )
+    server = control_plane.kubectl("config", "view", "--raw", "-o", "json").stdout
+    cluster = json.loads(server)["clusters"][0]["cluster"]
+    authority = base64.b64decode(cluster["certificate-authority-data"])
+    path = control_plane.data_dir / "bootstrap-ca.crt"
+    path.write_bytes(authority)
+    agent = "system:node:n9"
+    body = request_body(
+        "join", request_pem(agent, "system:nodes"), f"{CLIENT}-kubelet",
+        "digital signature", "client auth",
+    )  # fmt: skip
+    control_plane.kubectl(
+        "--kubeconfig=/dev/null", f"--server={cluster['server']}",
+        f"--certificate-authority={path}", f"--token={token_id}.{key}", "create", "-f", "-",
+        stdin=json.dumps(body),
+    )  # fmt: skip
+    certificate = x509.load_pem_x509_certificate(certificate_of(control_plane, "join"))
+    assert certificate.subject.rfc4514_string() == f"CN={agent},O=system:nodes"
+    spec = control_plane.get("csr", "join")["spec"]
+    assert spec["username"] == f"system:bootstrap:{token_id}"
+    assert agents in spec["groups"]
+    for name in roles:
+        control_plane.kubectl("delete", "clusterrolebinding", name)
 
 
 def test_a_serving_certificate_is_no_way_in(control_plane: RunningCluster, tmp_path: Path) -> None:

@@ -218,7 +218,12 @@ async def test_a_secret_gets_token_ca_namespace_and_the_accounts_uid(world: Worl
         (asked,) = client.asked("request")
         assert json.loads(asked.more["body"]) == {
             "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
-            "spec": {"expirationSeconds": 2**32},
+            "spec": {
+                "expirationSeconds": 2**32,
+                "boundObjectRef": {
+                    "kind": "Secret", "apiVersion": "v1", "name": "s", "uid": "s",
+                },
+            },
         }  # fmt: skip
         (listed,) = client.asked("list", SECRETS)
         assert listed.more["field_selector"] == "type=kubernetes.io/service-account-token"

@@ -19,6 +19,7 @@ def test_defaults_are_upstreams() -> None:
         "unhealthy_zone_share": 0.55,
         "terminated_pods_kept": 12_500,
         "orphan_pod_quarantine_s": 40.0,
+        "legacy_token_unused_s": 8760 * 3600.0,
         "replica_set_workers": 5,
         "replication_controller_workers": 5,
         "deployment_workers": 5,

@@ -235,6 +235,11 @@ BASES: dict[str, Obj] = {
             "expirationSeconds": 600,
         },
     },
+    "ServiceCIDR": {"metadata": {"name": "c"}, "spec": {"cidrs": ["10.0.0.0/24"]}},
+    "IPAddress": {
+        "metadata": {"name": "10.0.0.1"},
+        "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "s"}},
+    },
     "ClusterTrustBundle": {
         "metadata": {"name": "b"},
         "spec": {"trustBundle": certificate_pem("ca", is_authority=True).decode()},

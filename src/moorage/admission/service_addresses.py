@@ -1,7 +1,8 @@
 """Service address allocation: cluster IPs and node ports.
 
-Addresses in use are read from the existing services. An allocated address is also reserved until
-its service is stored or refused. Source: API docs "Service ClusterIP allocation".
+Addresses are of the networks in ready ServiceCIDRs. Those in use are read from the existing
+services, and from IPAddresses that stand for no service. An allocated address is also reserved
+until its service is stored or refused. Source: API docs "Service ClusterIP allocation", KEP-1880.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import partial
 
 from moorage.admission.chain import CREATE, UPDATE, Scope
 from moorage.api.errors import FieldError, InvalidError
+from moorage.api.service_networks import holds
 from moorage.api.services import Service
 from moorage.registry.kind import Obj
 from moorage.registry.request import Attributes
@@ -26,7 +28,8 @@ _TRIES = 100
 class ServiceAddresses:
     """Allocates cluster IPs and node ports, and checks those that a service requests.
 
-    `every` returns all services. `network` is the cluster IP range.
+    `every` returns all services, `networks` those of cluster IPs, `claimed` the addresses that
+    others than services have.
     """
 
     name = "ServiceAddresses"
@@ -36,10 +39,12 @@ class ServiceAddresses:
     def __init__(
         self,
         every: Callable[[], Iterable[Service]],
-        network: ipaddress.IPv4Network,
+        networks: Callable[[], Iterable[ipaddress.IPv4Network]],
+        claimed: Callable[[], Iterable[str]],
     ) -> None:
         self._every = every
-        self._network = network
+        self._networks = networks
+        self._claimed = claimed
         self._reserved: dict[str | int, Attributes] = {}
         self.mutate = self._admit
 
@@ -69,11 +74,9 @@ class ServiceAddresses:
     def _claim_ip(self, attributes: Attributes, wanted: str) -> None:
         problem = ""
         try:
-            if ipaddress.IPv4Address(wanted) not in self._network:
-                problem = (
-                    "the provided IP is not in the valid range. The range of valid IPs is "
-                    f"{self._network}"
-                )
+            address = ipaddress.IPv4Address(wanted)
+            if not any(holds(network, address) for network in self._networks()):
+                problem = "the provided network does not match the current range"
         except ValueError:
             problem = "must be a valid IPv4 address"
         if not problem and wanted in self._used_ips(attributes):
@@ -87,13 +90,13 @@ class ServiceAddresses:
 
     def _free_ip(self, attributes: Attributes) -> str:
         used = self._used_ips(attributes)
-        # Exclude the network address, the last one, and the first, which is the API server's.
-        numbers = range(2, self._network.num_addresses - 1)
-        for number in _random_then_all(numbers):
-            candidate = str(self._network[number])
-            if candidate not in used:
-                self._reserve(attributes, candidate)
-                return candidate
+        for network in self._networks():
+            # Exclude the network address, the last one, and the first, which is the API server's.
+            for number in _random_then_all(range(2, network.num_addresses - 1)):
+                candidate = str(network[number])
+                if candidate not in used:
+                    self._reserve(attributes, candidate)
+                    return candidate
         raise InvalidError.of(
             "Service",
             "",
@@ -145,7 +148,7 @@ class ServiceAddresses:
 
     def _used_ips(self, attributes: Attributes) -> set[str | int]:
         return self._reserved_by_others(attributes).union(
-            *(service.spec.cluster_ips for service in self._every())
+            self._claimed(), *(service.spec.cluster_ips for service in self._every())
         )
 
     def _used_ports(self, attributes: Attributes) -> set[str | int]:

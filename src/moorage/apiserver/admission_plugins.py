@@ -5,7 +5,6 @@ Source: `RecommendedPluginOrder` of `kubeapiserver/options`.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -80,7 +79,6 @@ class AdmissionPlugins:
     write_used: WriteUsed
     clock: Clock
     listeners: Iterable[Listener]
-    service_network: ipaddress.IPv4Network
     has_runtime_classes: bool = True
 
     def chain(self) -> AdmissionChain:
@@ -123,7 +121,9 @@ class AdmissionPlugins:
         return [
             CertificateRequester(self.clock),
             PodCertificateSigning(self.authorizer.is_allowed, self.clock),
-            ServiceAddresses(readers.services.all, self.service_network),
+            ServiceAddresses(
+                readers.services.all, readers.service_networks, readers.claimed_addresses
+            ),
             HostPortAdmission(self.listeners, readers.nodes.all),
             RbacEscalation(self.resolver, self.authorizer.is_allowed),
         ]

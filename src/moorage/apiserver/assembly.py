@@ -32,6 +32,7 @@ from moorage.apiserver.aggregation import (
 )
 from moorage.apiserver.authentication import Authenticator, TokenSigner, TokenVerifier
 from moorage.apiserver.authentication.authenticator import StaticToken
+from moorage.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from moorage.apiserver.authorization import Authorizer, NodeAuthorizer
 from moorage.apiserver.bodies import BodyLimits
 from moorage.apiserver.connect import Connect
@@ -61,6 +62,7 @@ from moorage.apiserver.subresources import (
     ScaleSubresource,
     TokenSubresource,
 )
+from moorage.apiserver.token_uses import TokenUses
 from moorage.apiserver.watch import WatchStreams
 from moorage.cel.evaluator import Evaluator
 from moorage.registry.codec import Codec
@@ -139,6 +141,7 @@ class Api:
     webhooks: WebhookClient
     custom: CustomResources
     aggregation: Aggregation
+    token_uses: TokenUses
     ready: set[str]
     """Names of the conditions that are ready; `/readyz` requires `READINESS`."""
 
@@ -180,11 +183,17 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     signing_key = load_signing_key(options.signing_key)
     signer = TokenSigner(signing_key, options.issuer, (options.issuer,), clock)
     verifier = TokenVerifier(
-        signer.public_key, options.issuer, signer.audiences, readers.uid_of, clock
+        signer.public_key,
+        options.issuer,
+        signer.audiences,
+        readers.uid_of,
+        clock,
+        (token_uses := TokenUses(readers.secret, clock)).is_usable,
     )
     authenticator = Authenticator(
         static_tokens=options.static_tokens,
         verifier=verifier,
+        bootstrap_tokens=BootstrapTokens(partial(readers.secret, "kube-system"), clock),
         allows_anonymous=options.allows_anonymous,
         clock=clock,
     )
@@ -213,7 +222,6 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         write_used=write_used,
         clock=clock,
         listeners=options.listeners,
-        service_network=options.service_network,
         has_runtime_classes=options.is_enabled(RUNTIME_CLASS_GATE),
     ).chain()
     objects = Objects(
@@ -296,6 +304,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         webhooks,
         custom,
         aggregation,
+        token_uses,
         ready,
     )
 

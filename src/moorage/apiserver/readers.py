@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable
 
-from moorage.api.configuration import ServiceAccount
+import msgspec
+
+from moorage.api.configuration import Secret, ServiceAccount
 from moorage.api.errors import NotFoundError
 from moorage.api.ingress_classes import IngressClass
 from moorage.api.namespaces import Namespace
@@ -15,11 +18,13 @@ from moorage.api.priorities import PriorityClass
 from moorage.api.quotas import LimitRange, ResourceQuota
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.service_networks import DEFAULT_NAME, IPAddress, ServiceCIDR
 from moorage.api.services import Service
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
 from moorage.registry.kinds.ingressclass import INGRESS_CLASS
+from moorage.registry.kinds.ipaddress import IP_ADDRESS
 from moorage.registry.kinds.limitrange import LIMIT_RANGE
 from moorage.registry.kinds.namespace import NAMESPACE
 from moorage.registry.kinds.node import NODE
@@ -32,6 +37,7 @@ from moorage.registry.kinds.runtimeclass import RUNTIME_CLASS
 from moorage.registry.kinds.secret import SECRET
 from moorage.registry.kinds.service import SERVICE
 from moorage.registry.kinds.serviceaccount import SERVICE_ACCOUNT
+from moorage.registry.kinds.servicecidr import SERVICE_CIDR
 from moorage.registry.kinds.storageclass import STORAGE_CLASS
 from moorage.registry.stored import Stored
 from moorage.registry.typed import TypedReader
@@ -48,6 +54,8 @@ class Readers:
         self.namespaces = TypedReader(cache, NAMESPACE, Namespace)
         self.accounts = TypedReader(cache, SERVICE_ACCOUNT, ServiceAccount)
         self.services = TypedReader(cache, SERVICE, Service)
+        self._service_cidrs = TypedReader(cache, SERVICE_CIDR, ServiceCIDR)
+        self._addresses = TypedReader(cache, IP_ADDRESS, IPAddress)
         self.nodes = TypedReader(cache, NODE, Node)
         self.classes = TypedReader(cache, RUNTIME_CLASS, RuntimeClass)
         self.priorities = TypedReader(cache, PRIORITY_CLASS, PriorityClass)
@@ -80,6 +88,21 @@ class Readers:
     def find_namespace(self, name: str) -> Obj | None:
         item = self._cache.get(NAMESPACE.key("", name))
         return None if item is None else item.obj
+
+    def secret(self, namespace: str, name: str) -> Secret | None:
+        item = self.find(SECRET, namespace, name)
+        return None if item is None else msgspec.convert(item.obj, Secret)
+
+    def service_networks(self) -> list[ipaddress.IPv4Network]:
+        """Return the IPv4 networks of cluster IPs, the cluster's own first."""
+        usable = [cidr for cidr in self._service_cidrs.all() if cidr.is_usable]
+        usable.sort(key=lambda cidr: cidr.metadata.name != DEFAULT_NAME)
+        networks = [network for cidr in usable for network in cidr.networks]
+        return [network for network in networks if isinstance(network, ipaddress.IPv4Network)]
+
+    def claimed_addresses(self) -> list[str]:
+        """Return the addresses that others than services have."""
+        return [one.metadata.name for one in self._addresses.all() if not one.is_managed]
 
     def quotas_of(self, namespace: str) -> list[ResourceQuota]:
         return list(self._quotas.all(namespace))

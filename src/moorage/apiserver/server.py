@@ -24,6 +24,8 @@ from moorage.apiserver.bootstrap import bootstrap
 from moorage.apiserver.compaction import keep_compacting, keep_expiring_events
 from moorage.apiserver.own_endpoints import write_own_endpoints
 from moorage.apiserver.pki import server_context
+from moorage.apiserver.service_network import write_service_network
+from moorage.apiserver.token_uses import start_tracking
 from moorage.linux.descriptors import descriptor_limit
 from moorage.serving import Acceptor, Limits
 from moorage.storage import SqliteStore
@@ -82,11 +84,15 @@ class ApiServer:
             await stack.enter_async_context(self.api.webhooks)
             await stack.enter_async_context(self.api.aggregation.backends)
             await self._listen(stack)
+            await write_service_network(
+                self.api.objects, self._api_options.service_network, self._clock
+            )
             await bootstrap(
                 self.api.objects,
                 service_ip=str(self._api_options.service_network[1]),
                 secure_port=self._options.port,
             )
+            await start_tracking(self.api.objects, self._clock)
             public = urlsplit(self._api_options.public_url)
             await write_own_endpoints(
                 self.api.objects, public.hostname or "", public.port or self._options.port
@@ -107,12 +113,13 @@ class ApiServer:
         await self._stack.aclose()
 
     async def run(self) -> None:
-        """Compact the store, expire events and serve custom resources until cancelled."""
+        """Compact the store, expire events, serve custom resources, note uses of tokens."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(keep_compacting(self._store, self._clock))
             tasks.create_task(keep_expiring_events(self.api.objects, self.api.cache, self._clock))
             tasks.create_task(self.api.custom.run())
             tasks.create_task(self.api.aggregation.run())
+            tasks.create_task(self.api.token_uses.run(self.api.objects))
 
     async def _listen(self, stack: AsyncExitStack) -> None:
         server = web.Server(self.api.handler, handler_cancellation=True)

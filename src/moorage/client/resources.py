@@ -25,6 +25,7 @@ from moorage.api.priorities import PriorityClass
 from moorage.api.quotas import ResourceQuota
 from moorage.api.rbac import ClusterRole
 from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.service_networks import IPAddress, ServiceCIDR
 from moorage.api.services import Endpoints, Service
 from moorage.api.workloads import (
     ControllerRevision,
@@ -127,6 +128,12 @@ PRIORITY_CLASSES = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", PriorityClass,
     is_namespaced=False,
 )  # fmt: skip
+SERVICE_CIDRS = Resource(
+    "networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR", ServiceCIDR, is_namespaced=False
+)
+IP_ADDRESSES = Resource(
+    "networking.k8s.io", "v1", "ipaddresses", "IPAddress", IPAddress, is_namespaced=False
+)
 CERTIFICATE_SIGNING_REQUESTS = Resource(
     "certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest",
     CertificateSigningRequest, is_namespaced=False,

@@ -20,6 +20,7 @@ from moorage.client.resources import (
     DEPLOYMENTS,
     ENDPOINTS,
     HORIZONTAL_POD_AUTOSCALERS,
+    IP_ADDRESSES,
     JOBS,
     NAMESPACES,
     PERSISTENT_VOLUMES,
@@ -28,6 +29,7 @@ from moorage.client.resources import (
     REPLICATION_CONTROLLERS,
     RESOURCE_QUOTAS,
     RUNTIME_CLASSES,
+    SERVICE_CIDRS,
     SERVICES,
     STATEFUL_SETS,
     STORAGE_CLASSES,
@@ -116,6 +118,8 @@ class Informers:
         self.leases = self.make(LEASES)
         self.cluster_roles = self.make(CLUSTER_ROLES)
         self.certificate_requests = self.make(CERTIFICATE_SIGNING_REQUESTS)
+        self.service_cidrs = self.make(SERVICE_CIDRS)
+        self.ip_addresses = self.make(IP_ADDRESSES)
 
     def make(
         self,
@@ -155,6 +159,8 @@ class Informers:
                 self.leases,
                 self.cluster_roles,
                 self.certificate_requests,
+                self.service_cidrs,
+                self.ip_addresses,
             )
         )
 

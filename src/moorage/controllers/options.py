@@ -24,6 +24,7 @@ class ControllerOptions:
     unhealthy_zone_share: float = 0.55
     terminated_pods_kept: int = 12_500
     orphan_pod_quarantine_s: float = 40.0
+    legacy_token_unused_s: float = 365 * 24 * 3600.0
     replica_set_workers: int = 5
     replication_controller_workers: int = 5
     deployment_workers: int = 5

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
+from moorage.api.bootstrap_tokens import SECRET_TYPE
 from moorage.api.clock import Clock
-from moorage.client import Client, EventRecorder, Resource
+from moorage.client import Client, EventRecorder, Informer, Resource
+from moorage.client.resources import SECRETS
 from moorage.controllers import (
     cronjobs,
     daemonsets,
@@ -19,9 +22,11 @@ from moorage.controllers import (
 )
 from moorage.controllers.accounts import (
     DefaultAccountController,
+    LegacyTokenCleaner,
     RootCaController,
     TokenSecretController,
 )
+from moorage.controllers.bootstraptokens import BootstrapSigner, TokenCleaner
 from moorage.controllers.certificates import (
     CertificateCleaner,
     CertificateController,
@@ -57,6 +62,7 @@ from moorage.controllers.replicasets.controller import COMPONENT as REPLICA_SET_
 from moorage.controllers.replicasets.controller import REPLICATION_COMPONENT
 from moorage.controllers.resourcequotas import ResourceQuotaController
 from moorage.controllers.role_aggregation import RoleAggregationController
+from moorage.controllers.servicecidrs import IPAddressController, ServiceCIDRController
 from moorage.controllers.statefulsets.controller import COMPONENT as STATEFUL_SET_COMPONENT
 from moorage.controllers.storage_protection import (
     AttributesClassProtectionController,
@@ -124,7 +130,11 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     evictions = nodes.TaintEvictionController(
         client, informers, recorder(EVICTION_COMPONENT), clock
     )
+    tokens = Informer(client, SECRETS, field_selector=f"type={SECRET_TYPE}", clock=clock)
     loops = [
+        tokens.run(),
+        TokenCleaner(client, tokens, clock).run(),
+        BootstrapSigner(client, tokens, clock).run(),
         replica_sets.run(workers=options.replica_set_workers),
         replication.run(workers=options.replication_controller_workers),
         deployment.run(workers=options.deployment_workers),
@@ -143,12 +153,15 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         DefaultAccountController(client, informers, clock).run(),
         RootCaController(client, informers, options.cluster_ca, clock).run(),
         TokenSecretController(client, informers, options.cluster_ca, clock).run(),
+        LegacyTokenCleaner(client, timedelta(seconds=options.legacy_token_unused_s), clock).run(),
         CertificateController(
             client, informers, options.cluster_ca, options.cluster_ca_key, clock
         ).run(),
         CertificateCleaner(client, informers, clock).run(),
         PodCertificateRequestCleaner(client, clock).run(),
         TrustBundlePublisher(client, options.cluster_ca, clock).run(),
+        ServiceCIDRController(client, informers, clock).run(),
+        IPAddressController(client, informers, clock).run(),
         lifecycle.run(),
         evictions.run(),
         PodGarbageCollector(client, informers, options, clock).run(),

@@ -11,14 +11,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from moorage.api.configuration import Secret
 from moorage.api.errors import BadRequestError, ForbiddenError, UnauthorizedError
 from moorage.apiserver.authentication import Authenticator
 from moorage.apiserver.authentication.authenticator import StaticToken, websocket_token
+from moorage.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from moorage.apiserver.authentication.certificates import user_of_certificate
 from moorage.apiserver.authentication.impersonation import impersonated
 from moorage.cluster.certificates import Authority, Subject
 from moorage.registry.rbac import Action
 from moorage.registry.request import User
+from tests.api.test_bootstrap_tokens import TOKEN, secret
 from tests.apiserver.authentication.test_tokens import Tokens
 
 
@@ -33,9 +36,11 @@ class Door:
 
     def __init__(self, *, allows_anonymous: bool = False) -> None:
         self.tokens = Tokens()
+        self.secrets: dict[str, Secret] = {}
         self.authenticator = Authenticator(
             static_tokens=(StaticToken("s3cret", "alice", ("dev",), "1"),),
             verifier=self.tokens.verifier,
+            bootstrap_tokens=BootstrapTokens(self.secrets.get, self.tokens.clock),
             allows_anonymous=allows_anonymous,
             clock=self.tokens.clock,
         )
@@ -84,6 +89,27 @@ def test_request_without_credentials_is_rejected_or_anonymous(
         door.user(authorization)
     user = Door(allows_anonymous=True).user(authorization)
     assert user == User("system:anonymous", groups=("system:unauthenticated",))
+
+
+def test_a_bootstrap_token_is_its_secrets_user(door: Door) -> None:
+    door.secrets["bootstrap-token-07401b"] = secret(auth_extra_groups="system:bootstrappers:a")
+    user = door.user(f"Bearer {TOKEN}")
+    groups = ("system:bootstrappers", "system:bootstrappers:a", "system:authenticated")
+    assert user == User("system:bootstrap:07401b", groups=groups)
+    with pytest.raises(UnauthorizedError):
+        door.user(f"Bearer {TOKEN[:-1]}0")
+    with pytest.raises(UnauthorizedError):
+        door.user("Bearer 07401c.f395accd246ae52d")
+
+
+def test_a_bootstrap_token_is_for_the_api_alone(door: Door) -> None:
+    door.secrets["bootstrap-token-07401b"] = secret()
+    own = door.tokens.verifier.audiences
+    for asked, matched in ((None, own), (own, own), (("vault", *own), own)):
+        found = door.authenticator.user_of_token(TOKEN, asked)
+        assert found is not None
+        assert found[1] == matched
+    assert door.authenticator.user_of_token(TOKEN, ("vault",)) is None
 
 
 def test_a_token_is_remembered_for_a_short_while(door: Door) -> None:

@@ -95,7 +95,8 @@ def test_kinds_that_need_a_revision_on_update() -> None:
         "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
         "mutatingwebhookconfigurations", "validatingadmissionpolicies",
         "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
-        "storageversionmigrations", "devicetaintrules",
+        "storageversionmigrations", "devicetaintrules", "clustertrustbundles",
+        "podcertificaterequests",
     }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from moorage.api.clock import Clock
 from moorage.api.errors import UnauthorizedError
+from moorage.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from moorage.apiserver.authentication.certificates import user_of_certificate
 from moorage.apiserver.authentication.service_accounts import TokenVerifier
 from moorage.registry.request import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
@@ -44,6 +45,7 @@ class Authenticator:
         *,
         static_tokens: tuple[StaticToken, ...],
         verifier: TokenVerifier,
+        bootstrap_tokens: BootstrapTokens,
         allows_anonymous: bool,
         clock: Clock,
     ) -> None:
@@ -55,6 +57,7 @@ class Authenticator:
             for entry in static_tokens
         }
         self._verifier = verifier
+        self._bootstrap_tokens = bootstrap_tokens
         self._allows_anonymous = allows_anonymous
         self._clock = clock
         self._verified: OrderedDict[str, tuple[float, User]] = OrderedDict()
@@ -87,6 +90,11 @@ class Authenticator:
         static = self._static.get(_digest(token))
         if static is not None:
             return static, self._verifier.audiences if audiences is None else audiences
+        bootstrapper = self._bootstrap_tokens.user_of(token)
+        if bootstrapper is not None:
+            own = self._verifier.audiences
+            matched = tuple(one for one in own if audiences is None or one in audiences)
+            return (bootstrapper, matched) if matched else None
         return self._verifier.verify(token, audiences)
 
     def _user_of_token(self, token: str) -> User:

@@ -33,6 +33,8 @@ _COORDINATE_BYTES = 32
 
 FindUid = Callable[[str, str, str], str | None]
 """(plural, namespace, name) → the UID of the present object, or None."""
+IsSecretUsable = Callable[[str, str], bool]
+"""(namespace, name) → whether the token in a Secret may be used; it is noted that it is."""
 
 
 def service_account_user(namespace: str, name: str) -> str:
@@ -141,7 +143,9 @@ class TokenVerifier:
         audiences: Sequence[str],
         find_uid: FindUid,
         clock: Clock,
+        is_secret_usable: IsSecretUsable = lambda *_: True,
     ) -> None:
+        self._is_secret_usable = is_secret_usable
         self._key = key
         self._issuer = issuer
         self.audiences = tuple(audiences)
@@ -161,6 +165,11 @@ class TokenVerifier:
         accepted = self.audiences if audiences is None else tuple(audiences)
         matched = tuple(audience for audience in accepted if audience in claims.get("aud", ()))
         if not matched:
+            return None
+        about = claims[_CLAIM]
+        if "secret" in about and not self._is_secret_usable(
+            about.get("namespace", ""), about["secret"].get("name", "")
+        ):
             return None
         return _user(claims), matched
 

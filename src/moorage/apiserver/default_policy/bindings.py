@@ -16,6 +16,7 @@ _BINDINGS: dict[str, tuple[str, ...]] = {
     "system:basic-user": (_EVERYONE,),
     "system:public-info-viewer": (_EVERYONE, f"Group {UNAUTHENTICATED}"),
     "system:service-account-issuer-discovery": ("Group system:serviceaccounts",),
+    "system:cluster-trust-bundle-discovery": ("Group system:serviceaccounts",),
     "system:monitoring": ("Group system:monitoring",),
     "system:kube-scheduler": ("User system:kube-scheduler",),
     "system:volume-scheduler": ("User system:kube-scheduler",),

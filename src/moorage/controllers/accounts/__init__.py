@@ -2,6 +2,12 @@
 
 from moorage.controllers.accounts.default_account import DefaultAccountController
 from moorage.controllers.accounts.root_ca import RootCaController
+from moorage.controllers.accounts.token_cleaner import LegacyTokenCleaner
 from moorage.controllers.accounts.token_secrets import TokenSecretController
 
-__all__ = ["DefaultAccountController", "RootCaController", "TokenSecretController"]
+__all__ = [
+    "DefaultAccountController",
+    "LegacyTokenCleaner",
+    "RootCaController",
+    "TokenSecretController",
+]

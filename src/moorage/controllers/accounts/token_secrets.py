@@ -16,6 +16,7 @@ import msgspec
 from moorage.api.clock import Clock
 from moorage.api.configuration import Secret
 from moorage.api.errors import NotFoundError
+from moorage.api.token_secrets import ACCOUNT_NAME, ACCOUNT_UID, TYPE
 from moorage.client import Client, Informer, WorkQueue
 from moorage.client.informer import object_key
 from moorage.client.resources import SECRETS, PartialObject
@@ -23,9 +24,6 @@ from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import SERVICE_ACCOUNTS
 from moorage.controllers.patches import locked
 
-TYPE = "kubernetes.io/service-account-token"
-ACCOUNT_NAME = "kubernetes.io/service-account.name"
-ACCOUNT_UID = "kubernetes.io/service-account.uid"
 LONGEST_S = 2**32
 """Longest lifetime that can be requested for a token, about 136 years."""
 
@@ -121,19 +119,28 @@ class TokenSecretController:
         meta = secret.metadata
         data = wanted_data(secret.data, meta.namespace, self._ca)
         if not secret.data.get("token"):
-            data["token"] = _encoded(await self._token(account))
+            data["token"] = _encoded(await self._token(account, secret))
         if not data and meta.annotations.get(ACCOUNT_UID) == account.metadata.uid:
             return
         annotations = {ACCOUNT_UID: account.metadata.uid}
         patch = {"metadata": {**locked(meta), "annotations": annotations}, "data": data}
         await self._client.patch(SECRETS, meta.name, patch, meta.namespace)
 
-    async def _token(self, account: PartialObject) -> str:
-        meta = account.metadata
+    async def _token(self, account: PartialObject, secret: Secret) -> str:
+        """Return a token that ends with the secret."""
+        meta, own = account.metadata, secret.metadata
         body = {
             "kind": "TokenRequest",
             "apiVersion": "authentication.k8s.io/v1",
-            "spec": {"expirationSeconds": LONGEST_S},
+            "spec": {
+                "expirationSeconds": LONGEST_S,
+                "boundObjectRef": {
+                    "kind": "Secret",
+                    "apiVersion": "v1",
+                    "name": own.name,
+                    "uid": own.uid,
+                },
+            },
         }
         path = SERVICE_ACCOUNTS.path(meta.namespace, meta.name, "token")
         answer = await self._client.request("POST", path, body=msgspec.json.encode(body))

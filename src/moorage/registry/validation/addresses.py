@@ -70,6 +70,24 @@ def ip_errors(address: str, path: str, known: Container[str] = ()) -> list[Field
     return []
 
 
+def strict_ip_details(address: str) -> list[str]:
+    """Return what is wrong with an address that has to be in its canonical form."""
+    if errors := ip_errors(address, ""):
+        return [error.text.partition(": ")[2].partition(": ")[2] for error in errors]
+    canonical = str(parse_ip(address))
+    return [] if address == canonical else [f'must be in canonical form ("{canonical}")']
+
+
+def strict_cidr_errors(value: str, path: str) -> list[FieldError]:
+    """Return the errors of a CIDR value that has to be in its canonical form."""
+    if errors := cidr_errors(value, path):
+        return errors
+    canonical = str(ipaddress.ip_network(value))
+    if value == canonical:
+        return []
+    return [FieldError.invalid(path, value, f'must be in canonical form ("{canonical}")')]
+
+
 def cidr_errors(value: str, path: str, known: Container[str] = ()) -> list[FieldError]:
     """Return the errors of a CIDR value at a field path. Those in `known` were there before."""
     if value in known:

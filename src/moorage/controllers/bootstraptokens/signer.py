@@ -1,0 +1,113 @@
+"""Bootstrap signer: signs ConfigMap `cluster-info` in `kube-public` with each bootstrap token.
+
+A machine that knows a token can so trust the cluster's address and authority in it. There is
+nothing to do without that ConfigMap, which is the administrator's to create. Source:
+kube-controller-manager `bootstrap-signer-controller` of Kubernetes 1.37; RFC 7515 appendix F
+(detached content).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+import msgspec
+
+from moorage.api.bootstrap_tokens import NAMESPACE, signing_token
+from moorage.api.clock import Clock
+from moorage.api.configuration import ConfigMap, Secret
+from moorage.api.errors import NotFoundError
+from moorage.client import Client, Informer, WorkQueue
+from moorage.client.resources import CONFIG_MAPS
+from moorage.controllers.informers import wait_synced
+from moorage.controllers.patches import locked
+
+INFO_NAMESPACE, INFO_NAME = "kube-public", "cluster-info"
+_CONTENT = "kubeconfig"
+_SIGNATURE_PREFIX = "jws-kubeconfig-"
+_KEY = ""
+
+
+def detached_signature(content: str, token_id: str, key: str) -> str:
+    """Return a compact JWS of the content without the content."""
+    header = _base64url(msgspec.json.encode({"alg": "HS256", "kid": token_id}))
+    signed = f"{header}.{_base64url(content.encode())}"
+    digest = hmac.digest(key.encode(), signed.encode(), hashlib.sha256)
+    return f"{header}..{_base64url(digest)}"
+
+
+def signatures(content: str, tokens: Iterable[Secret], now: datetime) -> dict[str, str]:
+    """Return the signature of each token that signs, by its key in the ConfigMap."""
+    pairs = (signing_token(secret, now) for secret in tokens)
+    return {
+        f"{_SIGNATURE_PREFIX}{pair[0]}": detached_signature(content, *pair)
+        for pair in pairs
+        if pair is not None
+    }
+
+
+def changes(data: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the merge patch of the data that leads to exactly the wanted signatures."""
+    present = {key: value for key, value in data.items() if key.startswith(_SIGNATURE_PREFIX)}
+    removed = dict.fromkeys(present.keys() - wanted.keys())
+    added = {key: value for key, value in wanted.items() if present.get(key) != value}
+    return {**removed, **added}
+
+
+class BootstrapSigner:
+    """Keeps the signatures. `tokens` is an informer of the bootstrap tokens, run by the caller."""
+
+    def __init__(self, client: Client, tokens: Informer[Secret], clock: Clock) -> None:
+        self._client = client
+        self._tokens = tokens
+        self._clock = clock
+        self._info = Informer(
+            client, CONFIG_MAPS, field_selector=f"metadata.name={INFO_NAME}", clock=clock
+        )
+        self._queue: WorkQueue[str] = WorkQueue("bootstrap signer", clock=clock)
+        self._tokens.add_handler(self._token_changed)
+        self._info.add_handler(self._info_changed)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._info.run())
+            await wait_synced(self._tokens, self._info)
+            tasks.create_task(self._queue.run(self._reconcile))
+
+    def _token_changed(self, before: Secret | None, after: Secret | None) -> None:
+        either = after or before
+        assert either is not None
+        if either.metadata.namespace == NAMESPACE:
+            self._queue.add(_KEY)
+
+    def _info_changed(self, before: ConfigMap | None, after: ConfigMap | None) -> None:
+        either = after or before
+        assert either is not None
+        if either.metadata.namespace == INFO_NAMESPACE:
+            self._queue.add(_KEY)
+
+    async def _reconcile(self, key: str) -> float | None:
+        del key
+        info = self._info.get(INFO_NAME, INFO_NAMESPACE)
+        if info is None or _CONTENT not in info.data:
+            return None
+        # A token that expires is deleted by the cleaner, which leads here.
+        tokens = [secret for secret in self._tokens if secret.metadata.namespace == NAMESPACE]
+        wanted = signatures(info.data[_CONTENT], tokens, self._clock.now())
+        data = changes(info.data, wanted)
+        if data:
+            patch = {"metadata": locked(info.metadata), "data": data}
+            try:
+                await self._client.patch(CONFIG_MAPS, INFO_NAME, patch, INFO_NAMESPACE)
+            except NotFoundError:
+                return None  # It was deleted meanwhile.
+        return None
+
+
+def _base64url(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()

@@ -1,0 +1,158 @@
+"""ServiceCIDR controller: readiness, and no deletion while services have addresses of a network.
+
+Source: KEP-1880, kube-controller-manager `service-cidr-controller` of Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from datetime import timedelta
+
+import msgspec
+
+from moorage.api.clock import Clock, format_time, parse_time
+from moorage.api.errors import NotFoundError
+from moorage.api.meta import Condition
+from moorage.api.service_networks import (
+    READY,
+    Address,
+    IPAddress,
+    Network,
+    ServiceCIDR,
+    holds,
+)
+from moorage.client import Client, PatchType, WorkQueue
+from moorage.client.resources import SERVICE_CIDRS
+from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.patches import status_patch
+
+FINALIZER = "networking.k8s.io/service-cidr-finalizer"
+_GRACE = timedelta(seconds=10)
+"""Time in which every API server sees the deletion and gives out no more addresses."""
+
+_IS_READY = ("True", "", "Kubernetes Service CIDR is ready")
+_IS_BLOCKED = (
+    "False",
+    "Terminating",
+    "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new "
+    "ServiceCIDR",
+)
+
+
+def is_deletable(
+    service_cidr: ServiceCIDR, every: Iterable[ServiceCIDR], addresses: Iterable[IPAddress]
+) -> bool:
+    """Return whether no service's address is left without a network if this ServiceCIDR goes."""
+    name = service_cidr.metadata.name
+    others = [
+        network for other in every if other.metadata.name != name for network in other.networks
+    ]
+    orphaned = [
+        network
+        for network in service_cidr.networks
+        if not any(_contains(other, network) for other in others)
+    ]
+    if not orphaned:
+        return True
+    return not any(
+        _is_held(address, orphaned) and not _is_held(address, others)
+        for address in (
+            ipaddress.ip_address(one.metadata.name) for one in addresses if one.is_managed
+        )
+    )
+
+
+def _contains(larger: Network, network: Network) -> bool:
+    if larger.version != network.version:
+        return False
+    return network.network_address in larger and larger.prefixlen <= network.prefixlen
+
+
+def _is_held(address: Address, networks: Iterable[Network]) -> bool:
+    return any(holds(network, address) for network in networks)
+
+
+class ServiceCIDRController:
+    """Keeps finalizer and condition of ServiceCIDRs. Keys are their names."""
+
+    def __init__(self, client: Client, informers: Informers, clock: Clock) -> None:
+        self._client = client
+        self._service_cidrs = informers.service_cidrs
+        self._addresses = informers.ip_addresses
+        self._clock = clock
+        self._queue: WorkQueue[str] = WorkQueue("service cidrs", clock=clock)
+        self._service_cidrs.add_handler(self._service_cidr_changed)
+        self._addresses.add_handler(self._address_changed)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        await wait_synced(self._service_cidrs, self._addresses)
+        await self._queue.run(self._reconcile)
+
+    def _service_cidr_changed(self, before: ServiceCIDR | None, after: ServiceCIDR | None) -> None:
+        if after is not None:
+            self._queue.add(after.metadata.name)
+        if before is None or after is None:
+            self._add_deleted()
+
+    def _address_changed(self, before: IPAddress | None, after: IPAddress | None) -> None:
+        del before
+        if after is None:
+            self._add_deleted()
+
+    def _add_deleted(self) -> None:
+        """Queue what is being deleted: another network or one address less may allow it now."""
+        for service_cidr in self._service_cidrs:
+            if service_cidr.metadata.deletion_timestamp is not None:
+                self._queue.add(service_cidr.metadata.name)
+
+    async def _reconcile(self, name: str) -> float | None:
+        service_cidr = self._service_cidrs.get(name)
+        if service_cidr is None:
+            return None
+        try:
+            if service_cidr.metadata.deletion_timestamp is not None:
+                return await self._finish(service_cidr, service_cidr.metadata.deletion_timestamp)
+            if FINALIZER not in service_cidr.metadata.finalizers:
+                await self._patch_finalizers(service_cidr, "finalizers")
+                return None  # Its event leads to the condition.
+            await self._set_condition(service_cidr, *_IS_READY)
+        except NotFoundError:
+            return None  # It is gone.
+        return None
+
+    async def _finish(self, service_cidr: ServiceCIDR, since: str) -> float | None:
+        if FINALIZER not in service_cidr.metadata.finalizers:
+            return None
+        if not is_deletable(service_cidr, self._service_cidrs, self._addresses):
+            await self._set_condition(service_cidr, *_IS_BLOCKED)
+            return None
+        left_s = (parse_time(since) + _GRACE - self._clock.now()).total_seconds()
+        if left_s > 0:
+            return left_s
+        await self._patch_finalizers(service_cidr, "$deleteFromPrimitiveList/finalizers")
+        return None
+
+    async def _patch_finalizers(self, service_cidr: ServiceCIDR, field: str) -> None:
+        meta = service_cidr.metadata
+        patch = {"metadata": {"uid": meta.uid, field: [FINALIZER]}}
+        await self._client.patch(SERVICE_CIDRS, meta.name, patch, kind=PatchType.STRATEGIC)
+
+    async def _set_condition(
+        self, service_cidr: ServiceCIDR, status: str, reason: str, message: str
+    ) -> None:
+        present = service_cidr.ready
+        wanted = (status, reason, message)
+        if present is not None and (present.status, present.reason, present.message) == wanted:
+            return
+        condition = Condition(
+            type=READY, status=status, reason=reason, message=message,
+            last_transition_time=format_time(self._clock.now()),
+        )  # fmt: skip
+        others = tuple(one for one in service_cidr.status.conditions if one.type != READY)
+        after = msgspec.structs.replace(service_cidr.status, conditions=(*others, condition))
+        patch = status_patch(service_cidr.metadata, service_cidr.status, after)
+        await self._client.patch(
+            SERVICE_CIDRS, service_cidr.metadata.name, patch, subresource="status"
+        )
