@@ -164,6 +164,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         evaluator=evaluator,
         webhooks=webhooks,
         codec=codec,
+        merge_schema=ownership.merge_schema,
         worker=worker,
         resource_map=resource_map,
         write_used=write_used,

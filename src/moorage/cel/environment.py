@@ -11,7 +11,17 @@ from functools import cache
 
 from cel_expr_python import cel
 
-from moorage.cel.library import addresses, lists, quantities, regex, urls
+from moorage.cel.library import (
+    addresses,
+    authorization,
+    formats,
+    json_patches,
+    lists,
+    quantities,
+    regex,
+    semver,
+    urls,
+)
 from moorage.cel.library.declaring import CelType, declare
 from moorage.cel.library.opaque import POOL
 
@@ -21,12 +31,15 @@ extensions:
 - name: optional
 - name: strings
 - name: sets
+- name: lists
 - name: math
 - name: two-var-comprehensions
 - name: bindings
 """
 _ENVIRONMENTS = 256
-_LIBRARIES = (addresses, lists, quantities, regex, urls)
+_LIBRARIES = (
+    addresses, authorization, formats, json_patches, lists, quantities, regex, semver, urls,
+)  # fmt: skip
 
 
 @cache

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.admission.admission_request import request_of, versioned
+from moorage.admission.admission_request import request_of, shown
 from moorage.api.errors import StatusError
 from moorage.registry.kind import Served
 from moorage.registry.request import Attributes
@@ -79,12 +79,11 @@ _decoder = msgspec.json.Decoder(_Review)
 
 def review_of(version: str, uid: str, attributes: Attributes, served: Served) -> bytes:
     """Return the AdmissionReview of a write, with its objects in a served version."""
-    name = attributes.kind.name
     request = {
         "uid": uid,
         **request_of(attributes, served),
-        "object": versioned(name, served, attributes.obj),
-        "oldObject": versioned(name, served, attributes.old),
+        "object": shown(attributes, served, attributes.obj),
+        "oldObject": shown(attributes, served, attributes.old),
         "options": _options(attributes),
     }
     return msgspec.json.encode(
