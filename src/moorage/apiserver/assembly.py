@@ -186,8 +186,8 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     )
     patcher = Patcher(codec, worker, objects, ownership)
     decoder = BodyDecoder(codec, worker)
-    connect = Connect(objects, options.node_tls)
-    proxy = Proxy(objects, options.node_tls)
+    connect = Connect(objects, admission, options.node_tls)
+    proxy = Proxy(objects, admission, options.node_tls)
     ready: set[str] = set()
     handler = Handler(
         resource_map=resource_map,
@@ -202,8 +202,8 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         reviews=Reviews(decoder, authenticator, authorizer, resolver, clock),
         subresources=_subresources(
             resources,
-            BindingSubresource(decoder, objects, clock),
-            EvictionSubresource(decoder, objects, clock),
+            BindingSubresource(decoder, objects, admission, clock),
+            EvictionSubresource(decoder, objects, admission, clock),
             ScaleSubresource(decoder, objects, patcher),
             TokenSubresource(decoder, objects, admission, signer, bindable_kinds()),
             connect,

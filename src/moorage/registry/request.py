@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from moorage.registry.kind import Kind, Obj, Served
+from moorage.registry.kind import Kind, Obj, Served, Subresource
 
 SYSTEM_MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
@@ -108,6 +108,16 @@ class Form:
     type: str = ""
     show: Callable[[Obj], Obj] = _same
     put: Callable[[Obj, Obj], Obj] = _replaced
+
+    @classmethod
+    def of(cls, subresource: Subresource) -> Form:
+        """Return the form that the bodies or options of a subresource have."""
+        return cls(
+            kind=subresource.kind,
+            group=subresource.group,
+            version=subresource.version or "v1",
+            type=subresource.type,
+        )
 
     @property
     def api_version(self) -> str:

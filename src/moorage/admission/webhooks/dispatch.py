@@ -118,6 +118,8 @@ class Dispatch:
         except ReviewError as error:
             failed(webhook, f"received invalid webhook response: {error}")
             return None
+        for key, value in (response.audit_annotations or {}).items():
+            attributes.request.annotate(f"{webhook.name}/{key}", value)
         for warning in response.warnings or ():
             attributes.request.warn(warning)
         if not response.allowed:

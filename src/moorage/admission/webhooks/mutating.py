@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Sequence
 import msgspec
 
 from moorage.admission.admission_request import is_shown
-from moorage.admission.chain import ANY, CREATE, DELETE, UPDATE, Scope
+from moorage.admission.chain import ANY, CONNECT, CREATE, DELETE, UPDATE, Scope
 from moorage.admission.patched import Patching
 from moorage.admission.webhooks.dispatch import Dispatch, WebhookSource, failed
 from moorage.admission.webhooks.review import Response, ReviewError
@@ -24,12 +24,15 @@ from moorage.registry.patch.json_patch import MAX_OPERATIONS, apply_json_patch
 from moorage.registry.request import Attributes, Reinvocation, Turn
 from moorage.registry.worker import LARGE_OBJECT_BYTES
 
+_MUTATION = "mutation.webhook.admission.k8s.io/"
+"""Prefix of audit annotations about calls: whether they changed the object."""
+
 
 class MutatingWebhooks:
     """Lets the webhooks that select a write change it."""
 
     name = "MutatingAdmissionWebhook"
-    scope = Scope.of([ANY], [CREATE, UPDATE, DELETE], [ANY])
+    scope = Scope.of([ANY], [CREATE, UPDATE, DELETE, CONNECT], [ANY])
     validate = None
 
     def __init__(self, source: WebhookSource, dispatch: Dispatch, patching: Patching) -> None:
@@ -53,24 +56,40 @@ class MutatingWebhooks:
         if state.is_second and turn.last != attributes.obj:
             turn.call_candidates_again()
         async with self._dispatch.deadline():
-            for webhook in webhooks:
+            for index, webhook in enumerate(webhooks):
                 if not state.is_second or webhook.uid in turn.again:
-                    await self._ask(webhook, attributes, state, turn)
+                    place = f"round_{int(state.is_second)}_index_{index}"
+                    await self._ask(webhook, attributes, state, turn, place)
         turn.last = copy.deepcopy(attributes.obj)
 
     async def _ask(
-        self, webhook: Webhook, attributes: Attributes, state: Reinvocation, turn: Turn
+        self,
+        webhook: Webhook,
+        attributes: Attributes,
+        state: Reinvocation,
+        turn: Turn,
+        place: str,
     ) -> None:
-        """Call a webhook if it selects the write, and apply its patch."""
+        """Call a webhook if it selects the write, and apply its patch.
+
+        `place` is that of the call, in the audit annotations.
+        """
         served = self._dispatch.selects(webhook, attributes)
         if served is None:
             return
         if not await self._dispatch.meets_conditions(webhook, attributes, served):
             return
         response = await self._dispatch.call(webhook, attributes, served, is_mutating=True)
-        if response is not None and await self._apply(webhook, attributes, served, response):
-            turn.call_candidates_again()
-            state.is_needed = True
+        if response is None:
+            attributes.request.annotate(f"failed-open.{_MUTATION}{place}", webhook.name)
+        else:
+            is_changed = await self._apply(webhook, attributes, served, response)
+            said = {"configuration": webhook.configuration, "webhook": webhook.name}
+            value = msgspec.json.encode({**said, "mutated": is_changed}).decode()
+            attributes.request.annotate(_MUTATION + place, value)
+            if is_changed:
+                turn.call_candidates_again()
+                state.is_needed = True
         if webhook.fields.get("reinvocationPolicy") == "IfNeeded":
             turn.candidates.add(webhook.uid)
 

@@ -59,6 +59,7 @@ class Response(msgspec.Struct, rename="camel"):
     patch: str | None = None
     patch_type: str | None = None
     warnings: list[str] | None = None
+    audit_annotations: dict[str, str] | None = None
 
     def operations(self) -> bytes:
         """Return the JSON of the patch, empty for none. Raises ReviewError."""
@@ -91,11 +92,15 @@ def review_of(version: str, uid: str, attributes: Attributes, served: Served) ->
     )
 
 
-def _options(attributes: Attributes) -> dict[str, Any]:
+def _options(attributes: Attributes) -> dict[str, Any] | None:
+    """Return the options of the operation; a connection's are its object."""
     request = attributes.request
+    if attributes.operation not in _OPTIONS:
+        return None
     options: dict[str, Any] = {
         "kind": _OPTIONS[attributes.operation],
         "apiVersion": "meta.k8s.io/v1",
+        **attributes.options,
     }
     if request.is_dry_run:
         options["dryRun"] = ["All"]
