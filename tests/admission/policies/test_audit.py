@@ -48,7 +48,7 @@ async def evaluator() -> AsyncIterator[Evaluator]:
         yield running
 
 
-def nobody(user: User, action: Action, selector: FieldSelector) -> Any:
+def deny_all(user: User, action: Action, selector: FieldSelector) -> Any:
     del user, action, selector
     return Verdict(is_allowed=False)
 
@@ -56,7 +56,7 @@ def nobody(user: User, action: Action, selector: FieldSelector) -> Any:
 async def annotations(evaluator: Evaluator, policies: Policies) -> dict[str, str]:
     attributes = write(obj=pod())
     selection = Selection(policies, lambda _: None)
-    plugin = ValidatingPolicies(selection, FakeSource(), evaluator, nobody)
+    plugin = ValidatingPolicies(selection, FakeSource(), evaluator, deny_all)
     enforcing = plugin.validate(attributes)
     assert enforcing is not None
     await enforcing

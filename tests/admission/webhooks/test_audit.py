@@ -23,7 +23,7 @@ from moorage.cluster.certificates import Authority
 from moorage.registry.codec import Codec
 from moorage.registry.schema import load_schema
 from moorage.registry.worker import Worker
-from tests.admission.policies.test_audit import nobody
+from tests.admission.policies.test_audit import deny_all
 from tests.admission.writes import pod, write
 from tests.apiserver.webhook_server import WebhookServer, patched, webhooks
 
@@ -53,7 +53,7 @@ async def dispatch() -> AsyncIterator[Dispatch]:
         raise AssertionError("webhooks are reached by URL here")
 
     async with Evaluator() as evaluator, WebhookClient(no_service) as client:
-        yield Dispatch(client, evaluator, lambda _: None, nobody)
+        yield Dispatch(client, evaluator, lambda _: None, deny_all)
 
 
 def source(hooks: WebhookServer, *paths: str) -> Source:
