@@ -33,12 +33,12 @@ from moorage.api.errors import (
     StatusError,
 )
 from moorage.api.numbers import parse_int
+from moorage.apiserver.admitting import admit_connection
 from moorage.apiserver.call import Call
 from moorage.apiserver.node_agents import NodeTls, agent_url
 from moorage.apiserver.replies import TEXT, Reply
 from moorage.apiserver.routing import is_true
 from moorage.apiserver.slots import share_of
-from moorage.apiserver.subresources.admitting import admit_connection
 from moorage.registry.kind import Obj
 from moorage.registry.kinds.node import NODE
 from moorage.registry.objects import Admission, Objects

@@ -153,6 +153,8 @@ def shown_error(source: str, offset: int, message: str) -> str:
 
 def rewrite(expression: str, *, has_constructions: bool = False) -> Rewritten:
     """Return an expression as the library takes it. Raises ConstructionError."""
+    if not has_constructions and not any(name in expression for name in _RENAMED):
+        return Rewritten(expression, expression, ())
     output = _Output()
     brackets: list[_Bracket] = []
     tokens = list(_tokens(expression))

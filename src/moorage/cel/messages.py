@@ -8,11 +8,15 @@ import msgspec
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What is wrong with a rule of a schema. `path` starts at the schema: `.properties[a]…`."""
+    """What is wrong with a rule of a schema. `path` starts at the schema: `.properties[a]…`.
+
+    `is_cost`: the rule, or the schema with an empty path, costs too much; there is no value then.
+    """
 
     path: str
     value: Any
     detail: str
+    is_cost: bool = False
 
 
 class Violation(msgspec.Struct, frozen=True):

@@ -35,7 +35,8 @@ from moorage.cel.messages import (
 from moorage.cel.mutations import CompiledMutations
 from moorage.cel.policies import CompiledPolicy, policy_problems
 from moorage.cel.program import CompileError
-from moorage.cel.schema_rules import compile_schema, schema_problems, violations_of
+from moorage.cel.schema_checks import schema_problems
+from moorage.cel.schema_rules import compile_schema, violations_of
 from moorage.linux.parent_death import die_with_parent
 
 MEMORY_BYTES = 512 << 20

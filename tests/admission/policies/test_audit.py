@@ -53,7 +53,7 @@ def deny_all(user: User, action: Action, selector: FieldSelector) -> Any:
     return Verdict(is_allowed=False)
 
 
-async def annotations(evaluator: Evaluator, policies: Policies) -> dict[str, str]:
+async def annotated(evaluator: Evaluator, policies: Policies) -> dict[str, str]:
     attributes = write(obj=pod())
     selection = Selection(policies, lambda _: None)
     plugin = ValidatingPolicies(selection, FakeSource(), evaluator, deny_all)
@@ -69,7 +69,7 @@ async def test_annotations_are_named_by_their_policy(evaluator: Evaluator) -> No
         {"key": "none", "valueExpression": "null"},
     ]
     policies = Policies({"auditAnnotations": listed}, {}, {})
-    assert await annotations(evaluator, policies) == {"p/name": "is p"}
+    assert await annotated(evaluator, policies) == {"p/name": "is p"}
 
 
 async def test_values_of_several_parameters_are_joined(evaluator: Evaluator) -> None:
@@ -79,13 +79,13 @@ async def test_values_of_several_parameters_are_joined(evaluator: Evaluator) -> 
     }
     reference = {"namespace": "a", "selector": {}, "parameterNotFoundAction": "Deny"}
     policies = Policies(spec, {"paramRef": reference}, {"paramRef": reference})
-    assert await annotations(evaluator, policies) == {"p/k": "one, two"}
+    assert await annotated(evaluator, policies) == {"p/k": "one, two"}
 
 
 async def test_a_binding_may_audit_what_does_not_hold(evaluator: Evaluator) -> None:
     spec = {"validations": [{"expression": "true"}, {"expression": "false", "message": "no"}]}
     policies = Policies(spec, {"validationActions": ["Audit", "Warn"]})
-    ((key, value),) = (await annotations(evaluator, policies)).items()
+    ((key, value),) = (await annotated(evaluator, policies)).items()
     assert key == "validation.policy.admission.k8s.io/validation_failure"
     assert json.loads(value) == [
         {
@@ -99,9 +99,9 @@ async def test_an_annotation_without_a_value_fails_by_policy(evaluator: Evaluato
     listed = [{"key": "k", "valueExpression": "object.absent"}]
     actions = {"validationActions": ["Deny"]}
     with pytest.raises(StatusError, match="no such key: absent"):
-        await annotations(evaluator, Policies({"auditAnnotations": listed}, actions))
+        await annotated(evaluator, Policies({"auditAnnotations": listed}, actions))
     ignoring = Policies({"auditAnnotations": listed, "failurePolicy": "Ignore"}, actions)
-    assert await annotations(evaluator, ignoring) == {}
+    assert await annotated(evaluator, ignoring) == {}
 
 
 def test_annotations_are_bounded() -> None:

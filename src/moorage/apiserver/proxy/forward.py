@@ -18,6 +18,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from moorage.api.errors import BadRequestError, InternalError, UnavailableError
+from moorage.apiserver.admitting import admit_connection
 from moorage.apiserver.call import Call
 from moorage.apiserver.node_agents import NodeTls, agent_url
 from moorage.apiserver.proxy.backends import (
@@ -28,7 +29,6 @@ from moorage.apiserver.proxy.backends import (
     service_backend,
 )
 from moorage.apiserver.replies import TEXT, Reply
-from moorage.apiserver.subresources.admitting import admit_connection
 from moorage.registry.objects import Admission, Objects
 from moorage.streaming.deadlines import Deadlines
 from moorage.streaming.dial import Refused, Upstream, dial

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from moorage.api.clock import Clock, format_time
 from moorage.api.errors import BadRequestError, ConflictError, InvalidError, StatusError
+from moorage.apiserver.admitting import admit_body
 from moorage.apiserver.call import Call
 from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.options import write_request
 from moorage.apiserver.replies import Reply, success
-from moorage.apiserver.subresources.admitting import admit_body
 from moorage.apiserver.subresources.pod_conditions import set_pod_condition
 from moorage.registry.kind import Obj
 from moorage.registry.objects import Admission, Objects

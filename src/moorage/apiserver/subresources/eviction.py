@@ -33,11 +33,11 @@ from moorage.api.errors import (
     TooManyRequestsError,
 )
 from moorage.api.pods import Pod
+from moorage.apiserver.admitting import admit_body
 from moorage.apiserver.call import Call
 from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.options import delete_options, write_request
 from moorage.apiserver.replies import Reply, success
-from moorage.apiserver.subresources.admitting import admit_body
 from moorage.apiserver.subresources.pod_conditions import set_pod_condition
 from moorage.registry.deletion import UNREAD_OPTION, DeleteOptions, check_preconditions
 from moorage.registry.kind import Obj

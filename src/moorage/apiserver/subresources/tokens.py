@@ -18,12 +18,12 @@ from moorage.api.errors import (
     InvalidError,
     NotFoundError,
 )
+from moorage.apiserver.admitting import admit_body
 from moorage.apiserver.authentication.service_accounts import BoundObject, TokenSigner
 from moorage.apiserver.call import Call
 from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.options import write_request
 from moorage.apiserver.replies import Reply, formed
-from moorage.apiserver.subresources.admitting import admit_body
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.objects import Admission, Objects
 

@@ -27,7 +27,10 @@ _NAMES = (
 _WELL_KNOWN = (duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
 
 
-def _make_pool() -> descriptor_pool.DescriptorPool:
+def make_pool(
+    *others: descriptor_pb2.FileDescriptorProto,
+) -> descriptor_pool.DescriptorPool:
+    """Return the message types that expressions know, and those of other files."""
     pool = descriptor_pool.DescriptorPool()
     for module in _WELL_KNOWN:
         pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
@@ -44,12 +47,12 @@ def _make_pool() -> descriptor_pool.DescriptorPool:
             type=descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
             label=descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL,
         )
-    for file in files.values():
+    for file in (*files.values(), *others):
         pool.AddSerializedFile(file.SerializeToString())
     return pool
 
 
-POOL = _make_pool()
+POOL = make_pool()
 """The message types that expressions know."""
 
 
