@@ -218,3 +218,48 @@ async def test_ten_policies_decide_in_the_order_of_their_names(server: Running) 
         assert (await server.ask("POST", BINDINGS, body)).status == 201
     denied = await add(server)
     assert denied.json["message"].endswith("denied request: 0")
+
+
+async def test_expressions_ask_the_authorizer_of_the_server(server: Running) -> None:
+    await enforce(
+        server,
+        {
+            "expression": "authorizer.group('apps').resource('deployments').namespace('default')"
+            ".check('create').allowed() && authorizer.path('/healthz').check('get').allowed()"
+            " && authorizer.requestResource.check('delete').allowed()"
+        },
+        {
+            "expression": "!authorizer.serviceAccount('default', 'default').group('')"
+            ".resource('secrets').namespace('default').check('get').allowed()",
+            "message": "may not",
+        },
+    )
+    assert (await add(server)).status == 201
+
+
+async def test_a_policy_denies_by_what_the_user_may_do(server: Running) -> None:
+    await enforce(
+        server,
+        {
+            "expression": "authorizer.serviceAccount('default', 'sa').group('').resource("
+            "request.resource.resource).namespace(request.namespace).check('create').allowed()",
+            "messageExpression": "'sa: ' + authorizer.serviceAccount('default', 'sa').group('')"
+            ".resource('configmaps').check('create').reason()",
+        },
+    )
+    denied = await add(server)
+    assert denied.status == 422
+    assert denied.json["message"].split("denied request: ")[1].startswith(("sa:", "failed"))
+    role = {
+        "metadata": {"name": "r"},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}],
+    }
+    binding = {
+        "metadata": {"name": "r"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
+        "subjects": [{"kind": "ServiceAccount", "name": "sa", "namespace": "default"}],
+    }
+    rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    assert (await server.ask("POST", f"{rbac}/roles", role)).status == 201
+    assert (await server.ask("POST", f"{rbac}/rolebindings", binding)).status == 201
+    assert (await add(server)).status == 201

@@ -26,7 +26,7 @@ def ruled(*rules: dict[str, Any], **more: Any) -> dict[str, Any]:
             "cronSpec": {"type": "string", "maxLength": 20},
             "replicas": COUNT,
             "least": {"type": "integer", "default": 1},
-            "many": {"type": "array", "items": COUNT},
+            "many": {"type": "array", "items": COUNT, "maxItems": 1000},
         },
         "x-kubernetes-validations": list(rules),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -426,6 +427,84 @@ async def test_a_webhook_that_is_silent_times_out(server: Running, hooks: Webhoo
         'Internal error occurred: failed calling webhook "silent.hooks.example": failed to call '
         f'webhook: Post "{hooks.url}/silent?timeout=1s": context deadline exceeded'
     )
+
+
+async def test_an_answer_byte_by_byte_ends_with_the_timeout(
+    server: Running, hooks: WebhookServer
+) -> None:
+    async def drip() -> AsyncIterator[bytes]:
+        never = asyncio.Event()
+        while True:
+            yield b" "
+            # A pause between bytes, as short as the connection allows.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.02):
+                    await never.wait()
+
+    hooks.answers["drip"] = lambda _: web.Response(body=drip())
+    await configure(server, hooks, MUTATING, {"path": "drip", "timeoutSeconds": 1})
+    refused = await add(server)
+    assert refused.status == 500
+    assert "context deadline exceeded" in refused.json["message"]
+
+
+@pytest.mark.parametrize(
+    ("head", "text"),
+    [
+        ({"kind": "Pod"}, "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview"),
+        ({"apiVersion": "admission.k8s.io/v2"}, "got admission.k8s.io/v2, Kind=AdmissionReview"),
+    ],
+)
+async def test_an_answer_of_another_kind_is_no_answer(
+    server: Running, hooks: WebhookServer, head: dict[str, str], text: str
+) -> None:
+    def lie(request: dict[str, Any]) -> bytes:
+        review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", **head}
+        return json.dumps({**review, "response": {"uid": request["uid"], **ALLOWED}}).encode()
+
+    hooks.answers["lie"] = lie
+    await configure(server, hooks, VALIDATING, {"path": "lie"})
+    refused = await add(server)
+    assert refused.status == 500
+    assert text in refused.json["message"]
+
+
+async def test_a_patch_of_too_many_operations_is_not_applied(
+    server: Running, hooks: WebhookServer
+) -> None:
+    hooks.answers["many"] = lambda _: patched(*[put("a", "b")] * 10_001)
+    await configure(server, hooks, MUTATING, {"path": "many"})
+    refused = await add(server)
+    assert refused.status == 500
+    assert "more than 10000 operations" in refused.json["message"]
+
+
+async def test_an_object_that_copies_of_itself_fill_is_refused(
+    server: Running, hooks: WebhookServer
+) -> None:
+    doubling = [{"op": "copy", "from": "/data", "path": f"/data/x{index}"} for index in range(40)]
+    hooks.answers["double"] = lambda _: patched(*doubling)
+    await configure(server, hooks, MUTATING, {"path": "double"})
+    assert (await add(server)).status == 500
+    assert (await server.ask("DELETE", f"{MUTATING}/c")).status == 200
+    assert (await add(server)).status == 201
+
+
+async def test_a_webhook_that_writes_what_it_is_asked_about_ends_with_its_timeout(
+    server: Running, hooks: WebhookServer
+) -> None:
+    """Each call of the webhook makes the write that it is called for again."""
+
+    async def loop(request: dict[str, Any]) -> dict[str, Any]:
+        depth = len(request["name"])
+        if depth < 30:
+            await server.ask("POST", MAPS, {"metadata": {"name": "m" * (depth + 1)}})
+        return ALLOWED
+
+    hooks.answers["loop"] = loop
+    hook = {"path": "loop", "timeoutSeconds": 1, "failurePolicy": "Ignore"}
+    await configure(server, hooks, VALIDATING, hook)
+    assert (await add(server)).status == 201
 
 
 async def test_a_webhook_that_is_not_there(server: Running, hooks: WebhookServer) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from moorage.cel.messages import Decision, PolicyInput
+from moorage.cel.library.authorization import asking
+from moorage.cel.messages import Check, Decision, PolicyInput, Verdict
 from moorage.cel.policies import CompiledPolicy, policy_problems
 
 GIVEN = PolicyInput(
@@ -176,13 +177,14 @@ def test_audit_annotations_have_a_value(expression: str, says: list[str]) -> Non
         (policy("true", variables=[{"name": "a", "expression": "("}]),
          ".variables[0].expression", "compilation failed: ERROR"),
         (policy("true", auditAnnotations=[{"key": "k", "valueExpression": "1"}]),
-         ".auditAnnotations[0].valueExpression", "must evaluate to one of [string null]"),
+         ".auditAnnotations[0].valueExpression",
+         "must evaluate to one of [string null_type] but got int"),
         (policy("params.x"), ".validations[0].expression",
          "compilation failed: ERROR: <input>:1:7: undeclared reference to 'params.x'"),
         (policy("variables.x"), ".validations[0].expression",
          "compilation failed: ERROR: <input>:1:10: undeclared reference to 'variables.x'"),
-        (policy("authorizer.path('/').check('get').allowed()"), ".validations[0].expression",
-         "compilation failed: ERROR: <input>:1:1: undeclared reference to 'authorizer'"),
+        (policy("object.flag"), ".validations[0].expression",
+         "must evaluate to bool but got dyn"),
     ],
 )  # fmt: skip
 def test_problems_of_expressions(source: dict[str, Any], path: str, detail: str) -> None:
@@ -190,9 +192,81 @@ def test_problems_of_expressions(source: dict[str, Any], path: str, detail: str)
     assert (only.path, only.detail[: len(detail)]) == (path, detail)
 
 
+class Authorizer:
+    """Decides checks for the test, and remembers them."""
+
+    def __init__(self, *allowed: str) -> None:
+        self.allowed = allowed
+        self.checks: list[Check] = []
+
+    def __call__(self, check: Check) -> Verdict:
+        self.checks.append(check)
+        return Verdict(check.verb in self.allowed, f"about {check.verb}")
+
+
+@pytest.mark.parametrize(
+    ("expression", "check"),
+    [
+        ("authorizer.path('/healthz').check('get')", Check("get", path="/healthz")),
+        ("authorizer.group('apps').resource('deployments').subresource('scale').namespace('n')"
+         ".name('d').check('get')",
+         Check("get", group="apps", resource="deployments", subresource="scale", namespace="n",
+               name="d")),
+        ("authorizer.serviceAccount('ns', 'sa').group('').resource('pods').check('get')",
+         Check("get", account=("ns", "sa"), resource="pods")),
+        ("authorizer.requestResource.check('get')",
+         Check("get", group="g", resource="r", subresource="s", namespace="n", name="m")),
+        ("authorizer.group('').resource('pods').fieldSelector('a=b').labelSelector('c').check('get')",
+         Check("get", resource="pods", field_selector="a=b", label_selector="c")),
+    ],
+)  # fmt: skip
+def test_the_authorizer_is_asked_what_an_expression_builds(expression: str, check: Check) -> None:
+    given = PolicyInput(
+        request={"resource": {"group": "g", "version": "v1", "resource": "r"}, "subResource": "s",
+                 "namespace": "n", "name": "m"},
+        object={},
+    )  # fmt: skip
+    authorizer = Authorizer("get")
+    whole = f"{expression}.allowed() && {expression}.reason() == 'about get'"
+    source = policy(f"{whole} && !{expression}.errored() && {expression}.error() == ''")
+    assert policy_problems(source) == []
+    with asking(authorizer):
+        assert decide(source, given=given) == []
+    assert set(authorizer.checks) == {check}
+
+
+@pytest.mark.parametrize(
+    ("expression", "error"),
+    [
+        ("authorizer.path(' ').check('get')", "path must not be empty"),
+        ("authorizer.group('').resource('').check('get')", "resource must not be empty"),
+        ("authorizer.serviceAccount('a', 'B').path('x').check('get')",
+         "Invalid service account name"),
+        ("authorizer.serviceAccount('A', 'b').path('x').check('get')",
+         "Invalid service account namespace"),
+        ("kubernetes.authorization.ResourceCheck{text: 'no JSON'}.check('get')", "malformed"),
+    ],
+)  # fmt: skip
+def test_checks_that_cannot_be_made_are_errors(expression: str, error: str) -> None:
+    with asking(Authorizer("get")):
+        (failed,) = decide(policy(f"{expression}.allowed()"))
+    assert failed.is_error
+    assert error in failed.message
+
+
+def test_audit_annotations_are_part_of_the_result() -> None:
+    annotations = [
+        {"key": "a", "valueExpression": "'is ' + string(object.spec.n)"},
+        {"key": "b", "valueExpression": "null"},
+        {"key": "c", "valueExpression": "' '"},
+    ]
+    result = CompiledPolicy(policy("false", auditAnnotations=annotations)).evaluate(GIVEN, None)
+    assert result.annotations == {"a": "is 3"}
+
+
 def test_expressions_that_compile_are_no_problem() -> None:
     source = policy(
-        {"expression": "params.x > variables.n", "messageExpression": "params.text"},
+        {"expression": "params.x > variables.n", "messageExpression": "'a' + params.text"},
         paramKind={"kind": "X"}, variables=[{"name": "n", "expression": "1"}],
         auditAnnotations=[{"key": "k", "valueExpression": "params == null ? '' : 'a'"}],
     )  # fmt: skip

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from moorage.cel.messages import Violation
-from moorage.cel.schema_rules import compile_schema, schema_problems, violations_of
+from moorage.cel.schema_checks import schema_problems
+from moorage.cel.schema_rules import compile_schema, violations_of
 
 TEXT = {"type": "string"}
 

@@ -25,18 +25,14 @@ _NAMESPACE_METADATA = (
 )  # fmt: skip
 
 
-_OF_ANOTHER_KIND = frozenset(("binding", "token"))
-"""Subresources whose objects are of another kind than the resource's."""
-
-
 def is_shown(attributes: Attributes) -> bool:
     """Return whether webhooks and policies see a write.
 
-    They see neither what the server writes itself nor bindings and token requests, nor those
-    objects by which they are configured, since a configuration must not forbid its own repair.
+    They see neither what the server writes itself nor those objects by which they are configured,
+    since a configuration must not forbid its own repair.
     """
     kind = attributes.kind
-    if attributes.request.is_own or attributes.subresource in _OF_ANOTHER_KIND:
+    if attributes.request.is_own:
         return False
     return kind.group != _GROUP or kind.plural not in _EXEMPT
 
@@ -45,8 +41,8 @@ def input_of(attributes: Attributes, served: Served, namespace: Obj | None) -> P
     """Return what the expressions of a policy see that selects a write in a version."""
     return PolicyInput(
         request=request_of(attributes, served),
-        object=versioned(attributes.kind.name, served, attributes.obj),
-        old_object=versioned(attributes.kind.name, served, attributes.old),
+        object=shown(attributes, served, attributes.obj),
+        old_object=shown(attributes, served, attributes.old),
         namespace=None if namespace is None else _namespace(namespace),
     )
 
@@ -82,15 +78,26 @@ def versioned(kind: str, served: Served, obj: Obj | None) -> Obj | None:
     return {"apiVersion": served.api_version, "kind": kind, **obj}
 
 
+def shown(attributes: Attributes, served: Served, obj: Obj | None) -> Obj | None:
+    """Return an object of a write as webhooks and policies see it in a version."""
+    form = attributes.form
+    if form is None or obj is None:
+        return versioned(attributes.kind.name, served, obj)
+    return {"apiVersion": form.api_version, "kind": form.kind, **form.show(obj)}
+
+
 def request_of(attributes: Attributes, served: Served) -> dict[str, Any]:
     """Return the AdmissionRequest of a write in a version, without UID, objects and options."""
     request, kind = attributes.request, attributes.kind
-    user = request.user
+    user, form = request.user, attributes.form
+    own = None if form is None else {
+        "group": form.group, "version": form.version, "kind": form.kind
+    }  # fmt: skip
     return {
-        "kind": _kind(kind.name, served),
+        "kind": own or _kind(kind.name, served),
         "resource": _resource(kind.plural, served),
         "subResource": attributes.subresource,
-        "requestKind": _kind(kind.name, attributes.served),
+        "requestKind": own or _kind(kind.name, attributes.served),
         "requestResource": _resource(kind.plural, attributes.served),
         "requestSubResource": attributes.subresource,
         "name": attributes.name,

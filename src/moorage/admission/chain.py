@@ -19,6 +19,7 @@ Hook = Callable[[Attributes], Awaitable[None] | None]
 CREATE = "CREATE"
 UPDATE = "UPDATE"
 DELETE = "DELETE"
+CONNECT = "CONNECT"
 ANY = "*"
 
 

@@ -26,10 +26,17 @@ from moorage.admission.host_ports import HostPortAdmission
 from moorage.admission.limit_ranger import LimitRanger
 from moorage.admission.namespaces import NamespaceLifecycle
 from moorage.admission.node_restriction import NodeRestriction
+from moorage.admission.patched import Patching
 from moorage.admission.pod_security import PodSecurity
 from moorage.admission.pod_topology_labels import PodTopologyLabels
-from moorage.admission.policies import ValidatingPolicies
-from moorage.admission.policies.sources import CachedParams, CachedPolicies
+from moorage.admission.policies import (
+    CachedParams,
+    CachedPolicies,
+    ConfigurationMerge,
+    MutatingPolicies,
+    Selection,
+    ValidatingPolicies,
+)
 from moorage.admission.priority import PriorityAdmission
 from moorage.admission.rbac_escalation import RbacEscalation
 from moorage.admission.resource_quota import ResourceQuotaAdmission, WriteUsed
@@ -50,10 +57,20 @@ from moorage.apiserver.authorization import Authorizer
 from moorage.apiserver.readers import Readers
 from moorage.cel.evaluator import Evaluator
 from moorage.registry.codec import Codec
+from moorage.registry.kind import Kind
+from moorage.registry.kinds.mutatingadmissionpolicy import MUTATING_ADMISSION_POLICY
+from moorage.registry.kinds.mutatingadmissionpolicybinding import (
+    MUTATING_ADMISSION_POLICY_BINDING,
+)
 from moorage.registry.kinds.mutatingwebhookconfiguration import MUTATING_WEBHOOK_CONFIGURATION
+from moorage.registry.kinds.validatingadmissionpolicy import VALIDATING_ADMISSION_POLICY
+from moorage.registry.kinds.validatingadmissionpolicybinding import (
+    VALIDATING_ADMISSION_POLICY_BINDING,
+)
 from moorage.registry.kinds.validatingwebhookconfiguration import (
     VALIDATING_WEBHOOK_CONFIGURATION,
 )
+from moorage.registry.patch import MergeSchema
 from moorage.registry.rbac import RuleResolver
 from moorage.registry.resource_map import ResourceMap
 from moorage.registry.stored import Stored
@@ -74,6 +91,7 @@ class AdmissionPlugins:
     evaluator: Evaluator
     webhooks: WebhookClient
     codec: Codec
+    merge_schema: MergeSchema
     worker: Worker
     resource_map: ResourceMap
     write_used: WriteUsed
@@ -83,7 +101,9 @@ class AdmissionPlugins:
 
     def chain(self) -> AdmissionChain:
         """Return the plugins as a chain, whose sources follow the store from now on."""
-        dispatch = Dispatch(self.webhooks, self.evaluator, self.readers.find_namespace)
+        dispatch = Dispatch(
+            self.webhooks, self.evaluator, self.readers.find_namespace, self.authorizer.decide
+        )
         return AdmissionChain(
             [*self._mutating(dispatch), *self._checking(), *self._validating(dispatch)]
         )
@@ -92,6 +112,7 @@ class AdmissionPlugins:
         readers = self.readers
         webhooks = CachedWebhooks(self.cache, MUTATING_WEBHOOK_CONFIGURATION)
         self.store.listen(webhooks.changed)
+        patching = Patching(self.codec, self.worker)
         return [
             NamespaceLifecycle(readers.namespaces.get),
             LimitRanger(readers.limit_ranges.all),
@@ -112,8 +133,21 @@ class AdmissionPlugins:
             CertificateSubjectRestriction(),
             DefaultIngressClass(readers.ingress_classes.all),
             PodTopologyLabels(readers.nodes.get),
-            MutatingWebhooks(webhooks, dispatch, self.codec, self.worker),
+            MutatingPolicies(
+                self._selection(MUTATING_ADMISSION_POLICY, MUTATING_ADMISSION_POLICY_BINDING),
+                CachedParams(self.cache, self.resource_map),
+                self.evaluator,
+                self.authorizer.decide,
+                patching,
+                ConfigurationMerge(self.codec, self.merge_schema),
+            ),
+            MutatingWebhooks(webhooks, dispatch, patching),
         ]
+
+    def _selection(self, policy: Kind, binding: Kind) -> Selection:
+        policies = CachedPolicies(self.cache, policy, binding)
+        self.store.listen(policies.changed)
+        return Selection(policies, self.readers.find_namespace)
 
     def _checking(self) -> list[Plugin]:
         """Return what upstream decides in the registry, after admission."""
@@ -129,16 +163,14 @@ class AdmissionPlugins:
         ]
 
     def _validating(self, dispatch: Dispatch) -> list[Plugin]:
-        policies = CachedPolicies(self.cache)
-        self.store.listen(policies.changed)
         webhooks = CachedWebhooks(self.cache, VALIDATING_WEBHOOK_CONFIGURATION)
         self.store.listen(webhooks.changed)
         return [
             ValidatingPolicies(
-                policies,
+                self._selection(VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING),
                 CachedParams(self.cache, self.resource_map),
-                self.readers.find_namespace,
                 self.evaluator,
+                self.authorizer.decide,
             ),
             ValidatingWebhooks(webhooks, dispatch),
             ResourceQuotaAdmission(self.readers.quotas_of, self.write_used, self.clock),

@@ -217,6 +217,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         evaluator=evaluator,
         webhooks=webhooks,
         codec=codec,
+        merge_schema=ownership.merge_schema,
         worker=worker,
         resource_map=resource_map,
         write_used=write_used,
@@ -237,8 +238,8 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     )
     patcher = Patcher(codec, worker, objects, ownership)
     decoder = BodyDecoder(codec, worker)
-    connect = Connect(objects, options.node_tls)
-    proxy = Proxy(objects, options.node_tls)
+    connect = Connect(objects, admission, options.node_tls)
+    proxy = Proxy(objects, admission, options.node_tls)
     resource_metrics = ResourceMetrics(readers, options.node_tls, clock)
     ready: set[str] = set()
     handler = Handler(
@@ -256,8 +257,8 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         ),
         subresources=_subresources(
             resources,
-            BindingSubresource(decoder, objects, clock),
-            EvictionSubresource(decoder, objects, clock),
+            BindingSubresource(decoder, objects, admission, clock),
+            EvictionSubresource(decoder, objects, admission, clock),
             ScaleSubresource(decoder, objects, patcher),
             TokenSubresource(decoder, objects, admission, signer, bindable_kinds()),
             connect,

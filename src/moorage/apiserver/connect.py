@@ -32,6 +32,8 @@ from moorage.api.errors import (
     NotFoundError,
     StatusError,
 )
+from moorage.api.numbers import parse_int
+from moorage.apiserver.admitting import admit_connection
 from moorage.apiserver.call import Call
 from moorage.apiserver.node_agents import NodeTls, agent_url
 from moorage.apiserver.replies import TEXT, Reply
@@ -39,7 +41,7 @@ from moorage.apiserver.routing import is_true
 from moorage.apiserver.slots import share_of
 from moorage.registry.kind import Obj
 from moorage.registry.kinds.node import NODE
-from moorage.registry.objects import Objects
+from moorage.registry.objects import Admission, Objects
 from moorage.streaming import byte_socket, channels
 from moorage.streaming.deadlines import Deadlines
 from moorage.streaming.dial import Refused, Upgraded, Upstream, dial
@@ -65,6 +67,7 @@ _PORT_FORWARD_PROTOCOL = "portforward.k8s.io"
 _NODE_PATHS = {"exec": "exec", "attach": "attach", _PORT_FORWARD: "portForward"}
 # Names of the streams in the node's URL. Source: kubelet `remotecommandserver.NewOptions`.
 _STREAM_FLAGS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
+STREAMS = tuple(_STREAM_FLAGS)
 _LOG_OPTIONS = (
     "follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes",
     "stream",
@@ -90,9 +93,14 @@ class Connect:
     """Serves the streaming subresources of pods. `async with` holds the connections to nodes."""
 
     def __init__(
-        self, objects: Objects, node_tls: NodeTls, deadlines: Deadlines | None = None
+        self,
+        objects: Objects,
+        admission: Admission,
+        node_tls: NodeTls,
+        deadlines: Deadlines | None = None,
     ) -> None:
         self._objects = objects
+        self._admission = admission
         self._node_tls = node_tls
         self._deadlines = deadlines or Deadlines()
         self._unfinished = Unfinished()
@@ -137,18 +145,19 @@ class Connect:
         feature gate AuthorizePodWebsocketUpgradeCreatePermission (1.35).
         """
         call.require("create")
+        options = await admit_connection(self._admission, call, options_of(call))
         pod = self._objects.get(call.kind, call.namespace, call.target.name).obj
         protocol = upgrade_of(call.http)
         if not protocol:
             raise BadRequestError("Upgrade request required")
-        upstream = self._upstream(call, pod)
+        upstream = self._upstream(call, pod, options)
         offered = offered_subprotocols(call.http) if protocol == WEBSOCKET else ()
         try:
             if TUNNEL in offered:
                 return await self._tunnelled(call, upstream)
             # Clients offer version 5 for port-forward too, which does not define it.
             if channels.V5 in offered and call.target.subresource != _PORT_FORWARD:
-                return await self._bridged(call, upstream)
+                return await self._bridged(call, upstream, options)
             return await self._piped(call, upstream, protocol)
         except OSError as error:
             raise ConnectionResetError(f"the stream broke: {str(error) or 'timed out'}") from error
@@ -163,12 +172,14 @@ class Connect:
                 await join(client, answer.connection, self._deadlines)
         return HandledResponse()
 
-    async def _bridged(self, call: Call, upstream: Upstream) -> Answered:
+    async def _bridged(self, call: Call, upstream: Upstream, options: Obj) -> Answered:
         async with self._spdy(upstream, channels.V4) as answer:
             if isinstance(answer, Refused):
                 return _refusal(answer)
             session = SpdySession(answer.connection)
-            wanted = channels.wanted_channels(call.query)
+            wanted = channels.wanted_channels(
+                {name: "true" for name in STREAMS if options.get(name)}
+            )
             async with asyncio.timeout(self._deadlines.stream_creation_s):
                 streams = await channels.open_streams(session, wanted)
             websocket = await accept(call.http, channels.V5)
@@ -191,13 +202,13 @@ class Connect:
     ) -> AbstractAsyncContextManager[Upgraded | Refused]:
         return dial(upstream, "POST", SPDY, ((PROTOCOL_VERSION, version),), self._deadlines)
 
-    def _upstream(self, call: Call, pod: Obj) -> Upstream:
+    def _upstream(self, call: Call, pod: Obj, options: Obj) -> Upstream:
         subresource = call.target.subresource
-        container = "" if subresource == _PORT_FORWARD else _stream_container(call, pod)
+        container = "" if subresource == _PORT_FORWARD else _stream_container(call, pod, options)
         if not pod["spec"].get("nodeName"):
             raise BadRequestError(f"pod {pod['metadata']['name']} does not have a host assigned")
         place = self._place(pod, container)
-        url = place.at(_NODE_PATHS[subresource], _stream_query(call))
+        url = place.at(_NODE_PATHS[subresource], _stream_query(options))
         return Upstream(url=url, ssl=self._tls)
 
     def _place(self, pod: Obj, container: str) -> _Place:
@@ -209,6 +220,30 @@ class Connect:
         meta = pod["metadata"]
         path = f"{quote(meta['namespace'])}/{quote(meta['name'])}"
         return _Place(agent_url(node), path, quote(container))
+
+
+def options_of(call: Call) -> Obj:
+    """Return the options of a stream as the object that admission sees.
+
+    Raises BadRequestError for ports that are no numbers.
+    """
+    query = call.http.query
+    if call.target.subresource == _PORT_FORWARD:
+        ports = [_port(text) for text in query.getall("ports", [])]
+        return {"ports": ports} if ports else {}
+    options: Obj = {name: True for name in _STREAM_FLAGS if is_true(query, name)}
+    if query.get("container"):
+        options["container"] = query["container"]
+    if call.target.subresource == "exec":
+        options["command"] = query.getall("command", None)
+    return options
+
+
+def _port(text: str) -> int:
+    try:
+        return parse_int(text)
+    except ValueError as error:
+        raise BadRequestError(str(error)) from error
 
 
 def _containers(pod: Obj) -> list[str]:
@@ -239,7 +274,7 @@ def _list(names: Iterable[str]) -> str:
     return f"[{' '.join(names)}]"
 
 
-def _stream_container(call: Call, pod: Obj) -> str:
+def _stream_container(call: Call, pod: Obj, options: Obj) -> str:
     if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
         phase = pod["status"]["phase"]
         raise BadRequestError(
@@ -247,17 +282,16 @@ def _stream_container(call: Call, pod: Obj) -> str:
             if call.target.subresource == "exec"
             else f"cannot attach a container in a completed pod; current phase is {phase}"
         )
-    return _chosen(pod, call.query.get("container", ""))
+    return _chosen(pod, options.get("container", ""))
 
 
-def _stream_query(call: Call) -> list[tuple[str, str]]:
-    query = call.http.query
-    if call.target.subresource == _PORT_FORWARD:
-        return [("port", port) for port in query.getall("ports", [])]
-    asked = [(flag, "1") for name, flag in _STREAM_FLAGS.items() if is_true(query, name)]
-    if call.target.subresource == "exec":
-        asked += [("command", word) for word in query.getall("command", [])]
-    return asked
+def _stream_query(options: Obj) -> list[tuple[str, str]]:
+    """Return the query of the node's URL."""
+    return [
+        *(("port", str(port)) for port in options.get("ports") or ()),
+        *((flag, "1") for name, flag in _STREAM_FLAGS.items() if options.get(name)),
+        *(("command", word) for word in options.get("command") or ()),
+    ]
 
 
 def _refusal(answer: Refused) -> Reply:

@@ -71,12 +71,14 @@ def not_found_page() -> Reply:
     return text_reply("404 page not found\n", 404)
 
 
-def success(code: int) -> Reply:
-    """Return the Status of a request that succeeded."""
+def success(code: int, warnings: list[str] | None = None) -> Reply:
+    """Return the Status of a request that succeeded, with warnings for its headers."""
     status = {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code,
     }  # fmt: skip
-    return formed(msgspec.json.encode(status) + b"\n", PLAIN, code)
+    reply = formed(msgspec.json.encode(status) + b"\n", PLAIN, code)
+    reply.warnings = warnings or []
+    return reply
 
 
 def error_reply(error: StatusError, form: Representation = PLAIN) -> Reply:

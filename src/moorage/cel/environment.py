@@ -8,10 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 from cel_expr_python import cel
 
-from moorage.cel.library import addresses, lists, quantities, regex, urls
+from moorage.cel.library import (
+    addresses,
+    authorization,
+    formats,
+    json_patches,
+    lists,
+    quantities,
+    regex,
+    semver,
+    urls,
+)
 from moorage.cel.library.declaring import CelType, declare
 from moorage.cel.library.opaque import POOL
 
@@ -21,12 +32,15 @@ extensions:
 - name: optional
 - name: strings
 - name: sets
+- name: lists
 - name: math
 - name: two-var-comprehensions
 - name: bindings
 """
 _ENVIRONMENTS = 256
-_LIBRARIES = (addresses, lists, quantities, regex, urls)
+_LIBRARIES = (
+    addresses, authorization, formats, json_patches, lists, quantities, regex, semver, urls,
+)  # fmt: skip
 
 
 @cache
@@ -37,16 +51,21 @@ def _functions() -> list[cel.FunctionDecl]:
 _made: dict[str, cel.Env] = {}
 
 
+def make_typed_environment(pool: Any, variables: Mapping[str, CelType]) -> cel.Env:
+    """Return an environment that knows the message types of a pool."""
+    return cel.NewEnv(
+        descriptor_pool=pool,
+        config=cel.NewEnvConfigFromYaml(_EXTENSIONS),
+        variables=dict(variables),
+        functions=_functions(),
+    )
+
+
 def make_environment(variables: Mapping[str, CelType]) -> cel.Env:
     """Return the environment with these variables, made when first asked for."""
     key = str(sorted((name, str(type_)) for name, type_ in variables.items()))
     if key not in _made:
         if len(_made) >= _ENVIRONMENTS:
             _made.clear()
-        _made[key] = cel.NewEnv(
-            descriptor_pool=POOL,
-            config=cel.NewEnvConfigFromYaml(_EXTENSIONS),
-            variables=dict(variables),
-            functions=_functions(),
-        )
+        _made[key] = make_typed_environment(POOL, variables)
     return _made[key]

@@ -11,20 +11,27 @@ import logging
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 
 from moorage.cel.messages import (
+    Answer,
+    Check,
     CheckObject,
     CheckPolicy,
     CheckSchema,
+    EvaluateMutation,
     EvaluatePolicy,
+    Mutation,
     PolicyInput,
     PolicyResult,
     Problem,
+    Reply,
     Request,
+    Verdict,
     Violation,
 )
 from moorage.linux.child import Child
@@ -38,6 +45,15 @@ _HEADER_BYTES = 4
 
 _log = logging.getLogger("cel")
 _encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
+
+Authorize = Callable[[Check], Verdict]
+"""Decides the authorization checks of expressions; runs in this process, without waiting."""
+
+
+def deny(check: Check) -> Verdict:
+    """Deny every check: for expressions that have no authorizer."""
+    return Verdict(is_allowed=False, reason=f"{check.verb} is not decided here")
 
 
 class LimitError(Exception):
@@ -67,15 +83,26 @@ class _Worker:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
-    async def ask(self, request: Request) -> bytes:
-        """Send a request and return the answer. Raises EOFError and OSError when it is lost."""
+    async def ask(self, request: Request, authorize: Authorize) -> bytes:
+        """Send a request, answer the worker's questions and return its answer.
+
+        Raises EOFError and OSError when it is lost.
+        """
         if self._reader is None or self._writer is None:
             self._reader, self._writer = await asyncio.open_connection(sock=self._socket)
-        body = _encoder.encode(request)
-        self._writer.write(len(body).to_bytes(_HEADER_BYTES) + body)
-        await self._writer.drain()
-        header = await self._reader.readexactly(_HEADER_BYTES)
-        return await self._reader.readexactly(int.from_bytes(header))
+        await self._send(self._writer, request)
+        while True:
+            header = await self._reader.readexactly(_HEADER_BYTES)
+            body = await self._reader.readexactly(int.from_bytes(header))
+            reply = _decoder.decode(body)
+            if isinstance(reply, Answer):
+                return bytes(reply.body)
+            await self._send(self._writer, authorize(reply.check))
+
+    async def _send(self, writer: asyncio.StreamWriter, message: Any) -> None:
+        body = _encoder.encode(message)
+        writer.write(len(body).to_bytes(_HEADER_BYTES) + body)
+        await writer.drain()
 
     async def end(self) -> None:
         """Kill it."""
@@ -138,30 +165,57 @@ class Evaluator:
         return msgspec.msgpack.decode(await self._ask(CheckPolicy(policy)), type=list[Problem])
 
     async def policy_results(
-        self, key: str, policy: dict[str, Any], given: PolicyInput, params: list[Any]
+        self,
+        key: str,
+        policy: dict[str, Any],
+        given: PolicyInput,
+        params: list[Any],
+        authorize: Authorize = deny,
     ) -> list[PolicyResult]:
         """Evaluate a policy, which `key` names, with each object of parameters.
 
         Raises LimitError and BusyError.
         """
         for sent in (None, policy):
-            answer = await self._ask(EvaluatePolicy(key, sent, given, params))
+            answer = await self._ask(EvaluatePolicy(key, sent, given, params), authorize)
             results = msgspec.msgpack.decode(answer, type=list[PolicyResult] | None)
             if results is not None:
                 return results
         raise AssertionError("the worker was sent the policy")
 
-    async def _ask(self, request: Request) -> bytes:
+    async def mutation(
+        self,
+        key: str,
+        policy: dict[str, Any],
+        given: PolicyInput,
+        params: Any,
+        index: int,
+        authorize: Authorize = deny,
+    ) -> Mutation:
+        """Evaluate the mutation at an index of a policy, which `key` names.
+
+        Raises LimitError and BusyError.
+        """
+        for sent in (None, policy):
+            request = EvaluateMutation(key, sent, given, params, index)
+            mutation = msgspec.msgpack.decode(
+                await self._ask(request, authorize), type=Mutation | None
+            )
+            if mutation is not None:
+                return mutation
+        raise AssertionError("the worker was sent the policy")
+
+    async def _ask(self, request: Request, authorize: Authorize = deny) -> bytes:
         if self._waiting >= _WAITING:
             raise BusyError("too many requests wait for CEL rules already, please try again later")
         self._waiting += 1
         try:
             async with self._turn:
-                return await self._ask_worker(request)
+                return await self._ask_worker(request, authorize)
         finally:
             self._waiting -= 1
 
-    async def _ask_worker(self, request: Request) -> bytes:
+    async def _ask_worker(self, request: Request, authorize: Authorize) -> bytes:
         """Ask the worker; one that does not answer is killed, so that the next one can."""
         is_answered = False
         is_first = self._worker is None
@@ -171,7 +225,7 @@ class Evaluator:
             # The first request waits for the start, whose imports are not the request's fault.
             deadline_s = _START_S if is_first else self._deadline_s
             async with asyncio.timeout(deadline_s):
-                answer = await self._worker.ask(request)
+                answer = await self._worker.ask(request, authorize)
             is_answered = True
             return answer
         except TimeoutError as error:

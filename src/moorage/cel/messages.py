@@ -8,11 +8,15 @@ import msgspec
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What is wrong with a rule of a schema. `path` starts at the schema: `.properties[a]…`."""
+    """What is wrong with a rule of a schema. `path` starts at the schema: `.properties[a]…`.
+
+    `is_cost`: the rule, or the schema with an empty path, costs too much; there is no value then.
+    """
 
     path: str
     value: Any
     detail: str
+    is_cost: bool = False
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -62,9 +66,25 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class PolicyResult(msgspec.Struct, frozen=True):
-    """What a policy says about a request with one object of parameters."""
+    """What a policy says about a request with one object of parameters.
+
+    `annotations` are the values of its audit annotations, by key, without those that are null.
+    """
 
     decisions: list[Decision] = []
+    annotations: dict[str, str] = {}
+
+
+class Mutation(msgspec.Struct, frozen=True):
+    """What one mutation of a policy makes of a request.
+
+    `matches`: the match conditions hold; an error without it is theirs. `value` is an apply
+    configuration, or the operations of a JSON patch.
+    """
+
+    matches: bool = True
+    value: Any = None
+    error: str = ""
 
 
 class PolicyInput(msgspec.Struct, frozen=True):
@@ -94,4 +114,58 @@ class EvaluatePolicy(msgspec.Struct, frozen=True, tag="evaluate policy"):
     params: list[Any]
 
 
-Request = CheckSchema | CheckObject | CheckPolicy | EvaluatePolicy
+class EvaluateMutation(msgspec.Struct, frozen=True, tag="evaluate mutation"):
+    """Evaluate the mutation at an index of a policy; answered by a Mutation.
+
+    `key` and `policy` are as in EvaluatePolicy. The match conditions are part of the first one.
+    """
+
+    key: str
+    policy: dict[str, Any] | None
+    given: PolicyInput
+    params: Any
+    index: int
+
+
+Request = CheckSchema | CheckObject | CheckPolicy | EvaluatePolicy | EvaluateMutation
+
+
+class Check(msgspec.Struct, frozen=True):
+    """An authorization check that an expression makes: a question of the worker.
+
+    `account` is the namespace and name of a service account, empty for the user of the request;
+    `path` is that of a check of no resource.
+    """
+
+    verb: str
+    account: tuple[str, str] | None = None
+    path: str = ""
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    field_selector: str = ""
+    label_selector: str = ""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The answer to an authorization check."""
+
+    is_allowed: bool
+    reason: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True, tag="answer"):
+    """The answer to a request, encoded."""
+
+    body: msgspec.Raw
+
+
+class Question(msgspec.Struct, frozen=True, tag="question"):
+    """What the worker has to know before it can answer; the evaluator sends a Verdict."""
+
+    check: Check
+
+
+Reply = Answer | Question

@@ -1,145 +1,75 @@
-"""Admission policies: compilation and evaluation of their expressions.
+"""Validating policies: compilation and evaluation of their expressions, and checks of all policies.
 
-Expressions see `object`, `oldObject`, `request`, `params`, `namespaceObject` and, by name,
-`variables`. Variables are evaluated first, in their order; one that has no value is an error only
-where an expression reaches it. Source: API docs "Validating Admission Policy"; apiserver
-`admission/plugin/policy/validating` of Kubernetes 1.37.
+Source: API docs "Validating Admission Policy"; apiserver `admission/plugin/policy/validating` of
+Kubernetes 1.37.
 """
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
-
-from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from moorage.cel.environment import make_environment
 from moorage.cel.messages import Decision, PolicyInput, PolicyResult, Problem
-from moorage.cel.program import CompileError, EvaluationError, Program
+from moorage.cel.mutations import MUTATIONS, MutationForm
+from moorage.cel.policy_scope import (
+    Condition,
+    Policy,
+    PolicyScope,
+    Values,
+    compile_condition,
+    types_of,
+)
+from moorage.cel.program import CompileError, EvaluationError, Program, type_name
 from moorage.cel.values import CelType, Type
 
 _LONGEST_MESSAGE = 5 * 1024
-_NO_SUCH_KEY = "no such key: "
-
-Policy = Mapping[str, Any]
-"""The specification of a policy, as JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Condition:
-    """An expression and its program."""
-
-    expression: str
-    program: Program
-
-    def evaluate(self, values: _Values) -> Any:
-        """Return the value. Raises EvaluationError, which names the expression."""
-        try:
-            return self.program.evaluate(values.known)
-        except EvaluationError as error:
-            raise EvaluationError(
-                f"expression '{self.expression}' resulted in error: {values.explain(error)}"
-            ) from error
+_LONGEST_ANNOTATION = 10 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _Validation:
     source: Policy
-    condition: _Condition
-    message: _Condition | None
-
-
-@dataclass(slots=True)
-class _Values:
-    """What expressions see, and the variables without a value, with the reason."""
-
-    known: dict[str, Any]
-    failed: dict[str, EvaluationError] = field(default_factory=dict)
-
-    def explain(self, error: EvaluationError) -> str:
-        """Return an error's text; that of a variable where the expression needed one."""
-        text = str(error)
-        failure = self.failed.get(text.removeprefix(_NO_SUCH_KEY))
-        if failure is None or not text.startswith(_NO_SUCH_KEY):
-            return text
-        name = text.removeprefix(_NO_SUCH_KEY)
-        return f'composited variable "{name}" fails to evaluate: {failure}'
+    condition: Condition
+    message: Condition | None
 
 
 class CompiledPolicy:
-    """The programs of a policy."""
+    """The programs of a validating policy."""
 
     def __init__(self, policy: Policy) -> None:
         """Compile a policy's expressions. Raises CompileError."""
-        types = _types(policy)
-        self._variables = [
-            (variable["name"], _compile(variable["expression"], types))
-            for variable in policy.get("variables", ())
-        ]
-        self._conditions = [
-            _compile(condition["expression"], types)
-            for condition in policy.get("matchConditions", ())
-        ]
+        self._scope = PolicyScope(policy)
+        types = self._scope.types
         self._validations = [
             _Validation(
                 source,
-                _compile(source["expression"], types),
-                _compile(text, types) if (text := source.get("messageExpression")) else None,
+                compile_condition(source["expression"], types),
+                compile_condition(text, types)
+                if (text := source.get("messageExpression"))
+                else None,
             )
             for source in policy.get("validations", ())
         ]
         self._annotations = [
-            _compile(annotation["valueExpression"], types)
+            (annotation["key"], compile_condition(annotation["valueExpression"], types))
             for annotation in policy.get("auditAnnotations", ())
         ]
 
     def evaluate(self, given: PolicyInput, params: Any) -> PolicyResult:
         """Evaluate the policy for a request and one object of parameters."""
-        values = self._values(given, params)
+        values = self._scope.values(given, params)
         try:
-            if not self._matches(values):
+            if not self._scope.matches(values):
                 return PolicyResult()
         except EvaluationError as error:
             return PolicyResult([Decision(str(error), is_error=True)])
-        decisions = [*self._decisions(values), *self._annotation_errors(values)]
-        return PolicyResult(decisions)
+        annotations: dict[str, str] = {}
+        decisions = [*self._decisions(values), *self._annotate(values, annotations)]
+        return PolicyResult(decisions, annotations)
 
-    def _values(self, given: PolicyInput, params: Any) -> _Values:
-        variables: dict[str, Any] = {}
-        values = _Values(
-            {
-                "object": given.object,
-                "oldObject": given.old_object,
-                "request": given.request,
-                "namespaceObject": given.namespace,
-                "params": params,
-                "variables": variables,
-            }
-        )
-        for name, condition in self._variables:
-            try:
-                variables[name] = _as_input(condition.program.evaluate(values.known))
-            except EvaluationError as error:
-                values.failed[name] = EvaluationError(values.explain(error))
-        return values
-
-    def _matches(self, values: _Values) -> bool:
-        """Return whether all match conditions hold. Raises EvaluationError if none is false."""
-        errors = []
-        for condition in self._conditions:
-            try:
-                if condition.evaluate(values) is False:
-                    return False
-            except EvaluationError as error:
-                errors.append(str(error))
-        if errors:
-            raise EvaluationError(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
-        return True
-
-    def _decisions(self, values: _Values) -> Iterator[Decision]:
+    def _decisions(self, values: Values) -> Iterator[Decision]:
         for index, validation in enumerate(self._validations):
             try:
                 if validation.condition.evaluate(values) is True:
@@ -152,15 +82,18 @@ class CompiledPolicy:
             reason = validation.source.get("reason") or "Invalid"
             yield Decision(_message(validation, values), index=index, reason=reason)
 
-    def _annotation_errors(self, values: _Values) -> Iterator[Decision]:
-        """Yield the errors of audit annotations, which are not written anywhere yet."""
-        for condition in self._annotations:
+    def _annotate(self, values: Values, annotations: dict[str, str]) -> Iterator[Decision]:
+        """Fill in the audit annotations. Yields the errors of those without a usable value."""
+        for key, condition in self._annotations:
             try:
                 value = condition.evaluate(values)
             except EvaluationError as error:
                 yield Decision(str(error), is_error=True)
                 continue
-            if value is not None and not isinstance(value, str):
+            if isinstance(value, str):
+                if text := value.strip()[:_LONGEST_ANNOTATION]:
+                    annotations[key] = text
+            elif value is not None:
                 yield Decision(
                     f"valueExpression '{condition.expression}' resulted in unsupported return "
                     f"type: {type(value).__name__}. Return type must be either string or null.",
@@ -168,7 +101,7 @@ class CompiledPolicy:
                 )
 
 
-def _message(validation: _Validation, values: _Values) -> str:
+def _message(validation: _Validation, values: Values) -> str:
     """Return why a validation failed: its evaluated message, its message, or the expression."""
     text = ""
     if validation.message is not None:
@@ -185,11 +118,13 @@ def _message(validation: _Validation, values: _Values) -> str:
 
 def policy_problems(policy: Policy) -> list[Problem]:
     """Return what is wrong with the expressions of a policy that is otherwise valid."""
-    types = _types(policy)
+    types = types_of(policy)
     problems: list[Problem] = []
     for path, expression, allowed in _expressions(policy):
-        detail = _problem(expression, types, allowed)
-        if detail:
+        if detail := _problem(expression, types, allowed):
+            problems.append(Problem(path, expression, detail))
+    for path, expression, form in _mutations(policy):
+        if detail := _mutation_problem(expression, types, form):
             problems.append(Problem(path, expression, detail))
     return problems
 
@@ -217,42 +152,25 @@ def _problem(expression: str, types: Mapping[str, CelType], allowed: Sequence[Ce
         program = Program(make_environment(types), expression)
     except CompileError as error:
         return f"compilation failed: {error}"
-    if not allowed or any(program.returns(type_) for type_ in allowed):
+    if not allowed or program.type in allowed:
         return ""
-    names = " ".join(str(type_).lower() for type_ in allowed)
-    return (
-        f"must evaluate to {names}" if len(allowed) == 1 else f"must evaluate to one of [{names}]"
-    )
+    names = " ".join(type_name(type_) for type_ in allowed)
+    wanted = names if len(allowed) == 1 else f"one of [{names}]"
+    return f"must evaluate to {wanted} but got {type_name(program.type)}"
 
 
-def _types(policy: Policy) -> dict[str, CelType]:
-    """Return the variables of a policy's expressions: parameters only where it has a kind of them,
-    variables only where it has some."""
-    names = ["object", "oldObject", "request", "namespaceObject"]
-    if "paramKind" in policy:
-        names.append("params")
-    if policy.get("variables"):
-        names.append("variables")
-    return dict.fromkeys(names, Type.DYN)
+def _mutations(policy: Policy) -> Iterator[tuple[str, str, MutationForm]]:
+    for index, mutation in enumerate(policy.get("mutations", ())):
+        form = MUTATIONS[mutation["patchType"]]
+        path = f".mutations[{index}].{form.field}.expression"
+        yield path, mutation[form.field]["expression"], form
 
 
-def _compile(expression: str, types: Mapping[str, CelType]) -> _Condition:
-    return _Condition(expression, Program(make_environment(types), expression))
-
-
-def _as_input(value: Any) -> Any:
-    """Return a value as the library takes it again: spans and moments as messages."""
-    match value:
-        case dict():
-            return {key: _as_input(item) for key, item in value.items()}
-        case list():
-            return [_as_input(item) for item in value]
-        case datetime.timedelta():
-            span = Duration()
-            span.FromTimedelta(value)
-            return span
-        case datetime.datetime():
-            moment = Timestamp()
-            moment.FromDatetime(value)
-            return moment
-    return value
+def _mutation_problem(expression: str, types: Mapping[str, CelType], form: MutationForm) -> str:
+    try:
+        program = compile_condition(expression, types, has_constructions=True).program
+    except CompileError as error:
+        return f"compilation failed: {error}"
+    if program.type == form.type:
+        return ""
+    return f"must evaluate to {form.type_name} but got {type_name(program.type)}"

@@ -12,6 +12,7 @@ from typing import Any
 
 from cel_expr_python import cel
 
+from moorage.cel.construction import ConstructionError, rewrite, shown_error
 from moorage.cel.library.declaring import CelType
 
 _STATUS_CODE = re.compile(r"\A[A-Z_]+: ")
@@ -23,6 +24,13 @@ _WORDS = (
     (re.compile(r"No matching overloads found.*|Applying SELECT.*"), "no such overload"),
     (re.compile(r"(?i)iteration budget.*"), "operation cancelled: actual cost limit exceeded"),
 )
+
+_TYPE_NAME = re.compile(r"\b[A-Z_]+\b")
+_TYPE_NAMES = {
+    "DURATION": "google.protobuf.Duration",
+    "NULL": "null_type",
+    "TIMESTAMP": "google.protobuf.Timestamp",
+}
 
 
 class CompileError(ValueError):
@@ -41,16 +49,36 @@ class EvaluationError(ValueError):
 class Program:
     """A compiled expression."""
 
-    def __init__(self, environment: cel.Env, expression: str) -> None:
-        """Compile an expression. Raises CompileError."""
+    def __init__(
+        self, environment: cel.Env, expression: str, *, has_constructions: bool = False
+    ) -> None:
+        """Compile an expression. Raises CompileError.
+
+        `has_constructions`: it may construct objects and patches.
+        """
         try:
-            self._compiled = environment.compile(expression)
+            rewritten = rewrite(expression, has_constructions=has_constructions)
+        except ConstructionError as error:
+            shown = shown_error(expression, error.offset, str(error))
+            raise CompileError(f"ERROR: <input>:{shown}") from error
+        try:
+            self._compiled = environment.compile(rewritten.text)
         except RuntimeError as error:
-            raise CompileError(_without_status(str(error))) from error
+            raise CompileError(rewritten.original_error(_without_status(str(error)))) from error
+
+    @property
+    def type(self) -> CelType:
+        """The type of the value, as far as that is known without input."""
+        return self._compiled.return_type()
 
     def returns(self, expected: CelType) -> bool:
         """Return whether the value is of a type, as far as that is known without input."""
-        return self._compiled.return_type() in (expected, cel.Type.DYN)
+        return self.type in (expected, cel.Type.DYN)
+
+    def serialized(self) -> bytes:
+        """Return the checked expression as a message of the type `cel.expr.CheckedExpr`."""
+        serialized: bytes = self._compiled.serialize()
+        return serialized
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
         """Return the value for an input. Raises EvaluationError."""
@@ -60,7 +88,19 @@ class Program:
             raise EvaluationError(_in_words_of_cel_go(str(error))) from error
         if value.type() == cel.Type.ERROR:
             raise EvaluationError(_in_words_of_cel_go(str(value.plain_value())))
-        return value.plain_value()
+        try:
+            return value.plain_value()
+        except TypeError as error:
+            raise EvaluationError(f"no value outside of expressions: {value.type()}") from error
+
+
+def type_name(type_: CelType) -> str:
+    """Return a type as cel-go names it: `list(int)`."""
+    text = str(type_)
+    if type_.is_message():
+        return text
+    renamed = _TYPE_NAME.sub(lambda match: _TYPE_NAMES.get(match[0], match[0].lower()), text)
+    return renamed.replace("<", "(").replace(">", ")")
 
 
 def _without_status(text: str) -> str:

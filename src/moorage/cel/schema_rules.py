@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from moorage.cel.environment import make_environment
-from moorage.cel.messages import Problem, Violation
+from moorage.cel.messages import Violation
 from moorage.cel.program import CompileError, EvaluationError, Program
 from moorage.cel.values import (
     CelType,
@@ -93,12 +93,12 @@ def compile_schema(schema: Schema) -> Node | None:
 
 def _compile(rules: Schema, schema: Schema, *, is_resource: bool = False) -> Node | None:
     """Compile the rules of a node. `rules` has them: the node itself, or a branch of `allOf`."""
-    node = Node(schema, _scope(schema, is_resource=is_resource))
+    node = Node(schema, scope_of(schema, is_resource=is_resource))
     for source in rules.get("x-kubernetes-validations", ()):
         node.rules.append(compile_rule(source, schema, node.scope))
     for name, inner in (rules.get("properties") or {}).items():
         own = (schema.get("properties") or {}).get(name)
-        if own is not None and (below := _compile(inner, own, is_resource=_is_embedded(own))):
+        if own is not None and (below := _compile(inner, own, is_resource=is_embedded(own))):
             node.properties[name] = below
     node.values = _compile_below(rules, schema, "additionalProperties")
     node.items = _compile_below(rules, schema, "items")
@@ -113,14 +113,16 @@ def _compile_below(rules: Schema, schema: Schema, part: str) -> Node | None:
     inner, own = rules.get(part), schema.get(part)
     if not isinstance(inner, dict) or not isinstance(own, dict):
         return None
-    return _compile(inner, own, is_resource=_is_embedded(own))
+    return _compile(inner, own, is_resource=is_embedded(own))
 
 
-def _is_embedded(schema: Schema) -> bool:
+def is_embedded(schema: Schema) -> bool:
+    """Return whether the values of a schema are resources."""
     return bool(schema.get("x-kubernetes-embedded-resource"))
 
 
-def _scope(schema: Schema, *, is_resource: bool) -> Scope:
+def scope_of(schema: Schema, *, is_resource: bool) -> Scope:
+    """Return what the expressions about the values of a schema see."""
     seen = as_resource(schema) if is_resource else schema
     return Scope(type_of(seen), conversion_of(seen))
 
@@ -128,18 +130,18 @@ def _scope(schema: Schema, *, is_resource: bool) -> Scope:
 def compile_rule(source: Mapping[str, Any], schema: Schema, scope: Scope) -> Rule:
     """Compile a rule and its message. Raises CompileError."""
     expression = source["rule"]
-    uses_old = _uses_old(expression, scope)
-    program = _compile_in(expression, source, scope, uses_old=uses_old)
+    has_old = uses_old(expression, scope)
+    program = _compile_in(expression, source, scope, has_old=has_old)
     if not program.returns(Type.BOOL):
         raise CompileError("cel expression must evaluate to a bool")
     message = None
     if text := source.get("messageExpression"):
-        message = _compile_in(text, source, scope, uses_old=uses_old)
+        message = _compile_in(text, source, scope, has_old=has_old)
     path = "".join(_field_path(source["fieldPath"], schema)) if source.get("fieldPath") else ""
-    return Rule(source, program, message, uses_old, path)
+    return Rule(source, program, message, has_old, path)
 
 
-def _uses_old(expression: str, scope: Scope) -> bool:
+def uses_old(expression: str, scope: Scope) -> bool:
     """Return whether an expression refers to `oldSelf`: it does not compile without."""
     if "oldSelf" not in expression:
         return False
@@ -151,9 +153,9 @@ def _uses_old(expression: str, scope: Scope) -> bool:
 
 
 def _compile_in(
-    expression: str, source: Mapping[str, Any], scope: Scope, *, uses_old: bool
+    expression: str, source: Mapping[str, Any], scope: Scope, *, has_old: bool
 ) -> Program:
-    if not (uses_old and source.get("optionalOldSelf")):
+    if not (has_old and source.get("optionalOldSelf")):
         return Program(make_environment({"self": scope.type, "oldSelf": scope.type}), expression)
     # For the errors, which show the expression as it was written.
     Program(make_environment({"self": scope.type, "oldSelf": Type.DYN}), expression)
@@ -175,84 +177,6 @@ def _field_path(path: str, schema: Schema) -> Iterator[str]:
             values = schema.get("additionalProperties")
             schema = values if isinstance(values, dict) else {}
         is_first = False
-
-
-def schema_problems(schema: Schema) -> list[Problem]:
-    """Return what is wrong with the rules of a schema that is otherwise valid."""
-    return list(_problems(schema, schema, "", None, is_resource=True))
-
-
-def _problems(
-    rules: Schema, schema: Schema, path: str, uncorrelatable: str | None, *, is_resource: bool
-) -> Iterator[Problem]:
-    """Yield the problems of a node and of those below. `uncorrelatable`: a list above it, whose
-    items have no earlier values."""
-    for name, inner in sorted((rules.get("properties") or {}).items()):
-        own = (schema.get("properties") or {}).get(name)
-        if own is not None:
-            at = f"{path}.properties[{name}]"
-            yield from _problems(inner, own, at, uncorrelatable, is_resource=_is_embedded(own))
-    for part in ("additionalProperties", "items"):
-        inner, own = rules.get(part), schema.get(part)
-        if isinstance(inner, dict) and isinstance(own, dict):
-            is_lost = part == "items" and schema.get("x-kubernetes-list-type") != "map"
-            yield from _problems(
-                inner,
-                own,
-                f"{path}.{part}",
-                uncorrelatable or (path if is_lost else None),
-                is_resource=_is_embedded(own),
-            )
-    for index, branch in enumerate(rules.get("allOf", ())):
-        at = f"{path}.allOf[{index}]"
-        yield from _problems(branch, schema, at, uncorrelatable, is_resource=is_resource)
-    scope = _scope(schema, is_resource=is_resource)
-    for index, source in enumerate(rules.get("x-kubernetes-validations", ())):
-        at = f"{path}.x-kubernetes-validations[{index}]"
-        yield from _rule_problems(source, scope, at, uncorrelatable)
-
-
-def _rule_problems(
-    source: Mapping[str, Any], scope: Scope, path: str, uncorrelatable: str | None
-) -> Iterator[Problem]:
-    expression = source["rule"]
-    uses_old = _uses_old(expression, scope)
-    shown = _shown(source)
-    if uses_old and uncorrelatable is not None:
-        detail = "oldSelf cannot be used on the uncorrelatable portion of the schema within "
-        yield Problem(f"{path}.rule", expression, f"{detail}{{root}}{uncorrelatable}")
-        return
-    try:
-        program = _compile_in(expression, source, scope, uses_old=uses_old)
-        if not program.returns(Type.BOOL):
-            yield Problem(f"{path}.rule", shown, "cel expression must evaluate to a bool")
-    except CompileError as error:
-        yield Problem(f"{path}.rule", shown, f"compilation failed: {error}")
-        return
-    if not uses_old and "optionalOldSelf" in source:
-        detail = "may not be set if oldSelf is not used in rule"
-        yield Problem(f"{path}.optionalOldSelf", source["optionalOldSelf"], detail)
-    if text := source.get("messageExpression"):
-        at = f"{path}.messageExpression"
-        try:
-            message = _compile_in(text, source, scope, uses_old=uses_old)
-        except CompileError as error:
-            yield Problem(at, shown, f"messageExpression compilation failed: {error}")
-            return
-        if not message.returns(Type.STRING):
-            yield Problem(at, shown, "messageExpression must evaluate to a string")
-
-
-def _shown(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a rule as errors show it: as the internal type of upstream."""
-    return {
-        "Rule": source["rule"],
-        "Message": source.get("message", ""),
-        "MessageExpression": source.get("messageExpression", ""),
-        "Reason": source.get("reason"),
-        "FieldPath": source.get("fieldPath", ""),
-        "OptionalOldSelf": source.get("optionalOldSelf"),
-    }
 
 
 def violations_of(node: Node, new: Any, old: Any) -> list[Violation]:

@@ -15,19 +15,28 @@ from typing import Any, BinaryIO, Generic, TypeVar
 
 import msgspec
 
+from moorage.cel.library.authorization import asking
 from moorage.cel.messages import (
+    Answer,
+    Check,
     CheckObject,
     CheckPolicy,
     CheckSchema,
     Decision,
+    EvaluateMutation,
     EvaluatePolicy,
+    Mutation,
     PolicyResult,
+    Question,
     Request,
+    Verdict,
     Violation,
 )
+from moorage.cel.mutations import CompiledMutations
 from moorage.cel.policies import CompiledPolicy, policy_problems
 from moorage.cel.program import CompileError
-from moorage.cel.schema_rules import compile_schema, schema_problems, violations_of
+from moorage.cel.schema_checks import schema_problems
+from moorage.cel.schema_rules import compile_schema, violations_of
 from moorage.linux.parent_death import die_with_parent
 
 MEMORY_BYTES = 512 << 20
@@ -69,6 +78,7 @@ class Service:
     def __init__(self) -> None:
         self._schemas = Compiled(compile_schema)
         self._policies = Compiled(CompiledPolicy)
+        self._mutations = Compiled(CompiledMutations)
 
     def answer(self, request: Request) -> Any:
         """Return the answer to a request, None where its source has to be sent too."""
@@ -85,6 +95,10 @@ class Service:
                 if request.policy is None and not self._policies.has(request.key):
                     return None
                 return self._results(request)
+            case EvaluateMutation():
+                if request.policy is None and not self._mutations.has(request.key):
+                    return None
+                return self._mutation(request)
 
     def _violations(self, request: CheckObject) -> list[Violation]:
         try:
@@ -102,21 +116,50 @@ class Service:
             return [PolicyResult([failure]) for _ in request.params]
         return [policy.evaluate(request.given, params) for params in request.params]
 
+    def _mutation(self, request: EvaluateMutation) -> Mutation:
+        try:
+            policy = self._mutations.get(request.key, request.policy)
+        except CompileError as error:
+            return Mutation(error=f"compilation error: {error}")
+        return policy.evaluate(request.given, request.params, request.index)
+
+
+class Connection:
+    """Messages on a socket, each with its length before it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._incoming: BinaryIO = connection.makefile("rb")
+
+    def read(self) -> bytes | None:
+        """Return the next message, None when the other side closed the connection."""
+        header = self._incoming.read(HEADER_BYTES)
+        if len(header) < HEADER_BYTES:
+            return None
+        return self._incoming.read(int.from_bytes(header))
+
+    def send(self, message: Any) -> None:
+        body = _encoder.encode(message)
+        self._socket.sendall(len(body).to_bytes(HEADER_BYTES) + body)
+
+    def ask(self, check: Check) -> Verdict:
+        """Return the answer to a question. Raises EOFError when the evaluator is gone."""
+        self.send(Question(check))
+        body = self.read()
+        if body is None:
+            raise EOFError
+        return msgspec.msgpack.decode(body, type=Verdict)
+
 
 def serve(connection: socket.socket) -> None:
     """Answer requests until the other side closes the connection."""
     service = Service()
-    with connection, connection.makefile("rb") as requests:
-        while (body := _read(requests)) is not None:
-            answer = _encoder.encode(service.answer(_decoder.decode(body)))
-            connection.sendall(len(answer).to_bytes(HEADER_BYTES) + answer)
-
-
-def _read(requests: BinaryIO) -> bytes | None:
-    header = requests.read(HEADER_BYTES)
-    if len(header) < HEADER_BYTES:
-        return None
-    return requests.read(int.from_bytes(header))
+    with connection:
+        messages = Connection(connection)
+        with asking(messages.ask):
+            while (body := messages.read()) is not None:
+                answer = _encoder.encode(service.answer(_decoder.decode(body)))
+                messages.send(Answer(msgspec.Raw(answer)))
 
 
 def main(argv: list[str]) -> Any:

@@ -68,6 +68,19 @@ class DeleteOptions:
             ignores_read_errors=bool(body.get(UNREAD_OPTION)),
         )
 
+    def to_object(self) -> Obj:
+        """Return the options as a body has them."""
+        preconditions = {"uid": self.uid, "resourceVersion": self.resource_version}
+        options = {
+            "gracePeriodSeconds": self.grace_period_seconds,
+            "propagationPolicy": self.propagation_policy,
+            "preconditions": {
+                name: value for name, value in preconditions.items() if value is not None
+            }
+            or None,
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
 
 class Action(Enum):
     """Next step of a deletion."""

@@ -38,7 +38,7 @@ from moorage.registry.expressions import Expressions, evaluate
 from moorage.registry.kind import Kind, Obj, PartRules, Served
 from moorage.registry.listing import selected_of
 from moorage.registry.ownership import Ownership
-from moorage.registry.request import Attributes, Request, User
+from moorage.registry.request import Attributes, Form, Request, User
 from moorage.registry.selection import Selection
 from moorage.registry.stored import Stored, StoredFactory, from_value, to_value
 from moorage.registry.validation.metadata import metadata_errors, metadata_update_errors
@@ -225,6 +225,7 @@ class Objects:
         make_new: MakeNew,
         *,
         subresource: str = "",
+        form: Form | None = None,
         authorize_create: Callable[[], None] | None = None,
         is_patch: bool = False,
         is_applied: bool = False,
@@ -232,8 +233,9 @@ class Objects:
         """Replace an object by the result of `make_new` and return it as stored.
 
         The new object's resourceVersion, if set, is the revision that must be replaced.
-        `authorize_create`: an absent object is created, unless this raises ForbiddenError because
-        the user may only change objects. `is_patch`: `make_new` kept the present revision unless
+        `form` is that in which webhooks and policies see the object. `authorize_create`: an absent
+        object is created, unless this raises ForbiddenError because the user may only change
+        objects. `is_patch`: `make_new` kept the present revision unless
         the client specified one, so a revision conflict calls it again. `is_applied`: `make_new` is
         a server-side apply and has set the field ownership.
         """
@@ -269,7 +271,7 @@ class Objects:
                         request, kind, served, new, old, subresource,
                     )  # fmt: skip
                 item = await self._replace(
-                    request, kind, served, namespace, name, existing, old, new, subresource
+                    request, kind, served, namespace, name, existing, old, new, subresource, form
                 )
             except RevisionConflictError as conflict:
                 # If the object was deleted concurrently, the retry finds it absent.
@@ -290,10 +292,11 @@ class Objects:
         old: Obj,
         new: Obj,
         subresource: str,
+        form: Form | None,
     ) -> Stored:
         attributes = Attributes(
             request=request, operation="UPDATE", kind=kind, served=served,
-            namespace=namespace, name=name, obj=new, old=old, subresource=subresource,
+            namespace=namespace, name=name, obj=new, old=old, subresource=subresource, form=form,
         )  # fmt: skip
         try:
             await self._admission.mutate(attributes)
@@ -387,7 +390,7 @@ class Objects:
             deletion.check_preconditions(kind, obj, options)
             attributes = Attributes(
                 request=request, operation="DELETE", kind=kind, served=served,
-                namespace=namespace, name=name, obj=None, old=obj,
+                namespace=namespace, name=name, obj=None, old=obj, options=options.to_object(),
             )  # fmt: skip
             await self._admission.mutate(attributes)
             await self._admission.validate(attributes)

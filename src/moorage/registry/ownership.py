@@ -36,11 +36,11 @@ class Ownership:
     def __init__(self, codec: Codec, clock: Clock) -> None:
         self._codec = codec
         self._clock = clock
-        self._merge_schema = MergeSchema(codec.schema)
+        self.merge_schema = MergeSchema(codec.schema)
 
     def forget(self, type_names: Iterable[str]) -> None:
         """Forget merge types that are removed from the schema or replaced in it."""
-        self._merge_schema.forget(type_names)
+        self.merge_schema.forget(type_names)
 
     def on_create(self, request: Request, kind: Kind, served: Served, obj: Obj) -> None:
         """Record the creator, in place. `obj` is in the storage version."""
@@ -112,7 +112,7 @@ class Ownership:
         self, request: Request, kind: Kind, served: Served, operation: str, subresource: str
     ) -> Change:
         return Change(
-            merge_schema=self._merge_schema,
+            merge_schema=self.merge_schema,
             type_name=served.type,
             manager=Manager(request.manager, operation, served.api_version, subresource),
             now=format_time(self._clock.now()),

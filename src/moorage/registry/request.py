@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from moorage.registry.kind import Kind, Obj, Served
+from moorage.registry.kind import Kind, Obj, Served, Subresource
 
 SYSTEM_MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
@@ -16,6 +18,9 @@ MANAGER_BYTES = 128
 # items once the total exceeds 4 KiB.
 _WARNINGS_CHARS = 4 * 1024
 _WARNING_CHARS = 2 * 1024
+
+_ANNOTATIONS = 256
+_ANNOTATION_CHARS = 10 * 1024
 
 UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = "system:anonymous"
@@ -37,7 +42,8 @@ class Request:
 
     `is_large`: body or object are processed on the worker's thread because of their size. `is_own`:
     the server writes of itself, or as a step of a request that was admitted; webhooks and policies
-    see no such write.
+    see no such write. `annotations` are those of the request's audit event, by key, as admission
+    sets them: the first value of a key stays.
     """
 
     user: User
@@ -48,6 +54,7 @@ class Request:
     is_large: bool = False
     is_own: bool = False
     warnings: list[str] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
     _warned_chars: int = field(default=0, init=False)
 
     @property
@@ -61,6 +68,11 @@ class Request:
             self.warnings.append(sentence[:_WARNING_CHARS])
             self._warned_chars += len(self.warnings[-1])
 
+    def annotate(self, key: str, value: str) -> None:
+        """Set an annotation of the request's audit event, up to the limits for all of them."""
+        if key not in self.annotations and len(self.annotations) < _ANNOTATIONS:
+            self.annotations[key] = value[:_ANNOTATION_CHARS]
+
 
 def _printable(text: str) -> str:
     """Return the text without unprintable characters, up to 128 bytes.
@@ -73,17 +85,53 @@ def _printable(text: str) -> str:
     return kept.encode()[:MANAGER_BYTES].decode(errors="ignore")
 
 
-@dataclass(slots=True)
-class Reinvocation:
-    """The second run of the mutating plugins, which a webhook's change makes necessary.
+def _same(obj: Obj) -> Obj:
+    return obj
 
-    `again` are the webhooks that are then called once more, `candidates` those that will be if a
-    later webhook changes the object. `last` is what the webhooks left. Source: apiserver
-    `admission.ReinvocationContext`.
+
+def _replaced(obj: Obj, form: Obj) -> Obj:
+    del obj
+    return form
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """The form of a write's object where it is not of the resource's kind: Eviction, Scale.
+
+    `show` returns the form of an object, `put` the object after a change of its form. `type` is
+    that of the form, empty where it has no type of the schema.
     """
 
-    is_needed: bool = False
-    is_second: bool = False
+    kind: str
+    group: str = ""
+    version: str = "v1"
+    type: str = ""
+    show: Callable[[Obj], Obj] = _same
+    put: Callable[[Obj, Obj], Obj] = _replaced
+
+    @classmethod
+    def of(cls, subresource: Subresource) -> Form:
+        """Return the form that the bodies or options of a subresource have."""
+        return cls(
+            kind=subresource.kind,
+            group=subresource.group,
+            version=subresource.version or "v1",
+            type=subresource.type,
+        )
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+@dataclass(slots=True)
+class Turn:
+    """What one plugin has to call once more: its policies, or its webhooks.
+
+    `again` are those that are called in the second run, `candidates` those that will be if the
+    object changes after their call. `last` is what the plugin left of the object.
+    """
+
     candidates: set[str] = field(default_factory=set)
     again: set[str] = field(default_factory=set)
     last: Obj | None = None
@@ -94,13 +142,27 @@ class Reinvocation:
         self.candidates = set()
 
 
+@dataclass(slots=True)
+class Reinvocation:
+    """The second run of the mutating plugins, which a webhook's change makes necessary.
+
+    Mutating policies and webhooks each have a `Turn`. Source: apiserver
+    `admission.ReinvocationContext`.
+    """
+
+    is_needed: bool = False
+    is_second: bool = False
+    turns: dict[str, Turn] = field(default_factory=lambda: defaultdict(Turn))
+
+
 @dataclass(slots=True, kw_only=True)
 class Attributes:
     """A write as admission plugins see it. Mutating plugins change `obj` in place.
 
     `operation` is CREATE, UPDATE, DELETE or CONNECT; `obj` is None for DELETE, `old` for CREATE.
-    `endings` are called when the write is stored or refused. `reinvocation` is there once mutating
-    webhooks were called.
+    `form` is there where webhooks and policies see another object. `options` are those of the
+    operation, beside the ones that every write has. `endings` are called when the write is stored
+    or refused. `reinvocation` is there once mutating policies or webhooks selected the write.
     """
 
     request: Request
@@ -112,6 +174,8 @@ class Attributes:
     obj: Obj | None
     old: Obj | None = None
     subresource: str = ""
+    form: Form | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     reinvocation: Reinvocation | None = None
     endings: list[Callable[[], None]] = field(default_factory=list)
 

@@ -12,6 +12,7 @@ from moorage.apiserver.proxy.backends import (
     node_backend,
     node_of,
     pod_backend,
+    service_authority,
     service_backend,
 )
 from moorage.registry.kind import Kind
@@ -129,6 +130,15 @@ def test_services(text: str) -> None:
 def test_a_port_without_name() -> None:
     objects = served(endpoint("p", conditions={"ready": True}), port="")
     assert service_backend(objects, "n", "https:s:") == Backend("https", "10.0.0.5:8080")
+
+
+def test_a_webhooks_service_may_have_endpoints_that_are_no_pods() -> None:
+    objects = served({"addresses": ["10.0.0.7"]}, endpoint("p", conditions={"ready": False}))
+    assert service_authority(objects, "n", "s", 80) == "10.0.0.7:8080"
+    with pytest.raises(UnavailableError, match='no service port 99 found for service "s"'):
+        service_authority(objects, "n", "s", 99)
+    with pytest.raises(BadRequestError, match="address not allowed"):
+        service_authority(served({"addresses": ["127.0.0.1"]}), "n", "s", 80)
 
 
 @pytest.mark.parametrize(

@@ -163,14 +163,6 @@ def test_columns() -> None:
     assert columns(KIND) == "Name Validations ParamKind Age |"
 
 
-@pytest.mark.parametrize("kind", ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"])
-def test_policies_that_are_not_enforced_are_warned_about(kind: str) -> None:
-    obj = {"metadata": {"name": "a.static.k8s.io"}}
-    says = "Moorage stores this object, but does not enforce mutating admission policies yet"
-    assert KINDS[kind].strategy.warn(obj, None) == [says]
-    assert len(KINDS[kind].strategy.warn(obj, obj)) == 2
-
-
 @pytest.mark.parametrize("kind", [KIND, f"{KIND}Binding"])
 def test_names_that_are_reserved_are_warned_about(kind: str) -> None:
     obj = {"metadata": {"name": "a.static.k8s.io"}}

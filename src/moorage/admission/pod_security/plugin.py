@@ -32,6 +32,10 @@ _TEMPLATES: dict[str, tuple[str, ...]] = {
 }
 """Resource → where its pod template is."""
 
+_ENFORCED = "pod-security.kubernetes.io/enforce-policy"
+_VIOLATED = "pod-security.kubernetes.io/audit-violations"
+"""Keys of audit annotations."""
+
 _MOST_PODS = 3000
 _LONGEST_S = 1.0
 _PODS_A_TURN = 50
@@ -69,6 +73,8 @@ class PodSecurity:
             return self._check_namespace(attributes)
         policy = policy_of(self._labels(attributes.namespace))
         if policy.permits_all:
+            if resource == _PODS:
+                attributes.request.annotate(_ENFORCED, str(policy.enforce))
             return None
         if resource == _PODS:
             _check_pod(attributes, policy)
@@ -140,6 +146,8 @@ def _check_pod(attributes: Attributes, policy: Policy) -> None:
     if attributes.old is not None and not _is_significant(pod, attributes.old):
         return
     metadata, spec = pod["metadata"], pod["spec"]
+    attributes.request.annotate(_ENFORCED, str(policy.enforce))
+    _audit(attributes, policy.audit, metadata, spec)
     if enforced := _text(policy.enforce, metadata, spec):
         raise refused(attributes, f"violates {enforced}")
     _warn(attributes, policy.warn, metadata, spec)
@@ -150,7 +158,14 @@ def _check_template(attributes: Attributes, policy: Policy) -> None:
     for field in _TEMPLATES[attributes.kind.resource]:
         template = (template or {}).get(field)
     if template and "spec" in template:
-        _warn(attributes, policy.warn, template.get("metadata") or {}, template["spec"])
+        metadata = template.get("metadata") or {}
+        _audit(attributes, policy.audit, metadata, template["spec"])
+        _warn(attributes, policy.warn, metadata, template["spec"])
+
+
+def _audit(attributes: Attributes, standard: Standard, metadata: Obj, spec: Obj) -> None:
+    if violated := _text(standard, metadata, spec):
+        attributes.request.annotate(_VIOLATED, f"would violate {violated}")
 
 
 def _warn(attributes: Attributes, standard: Standard, metadata: Obj, spec: Obj) -> None:

@@ -44,15 +44,17 @@ class Standard:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a namespace enforces and warns about. `errors` are those of its labels."""
+    """What a namespace enforces, audits and warns about. `errors` are those of its labels."""
 
     enforce: Standard = Standard()
     warn: Standard = Standard()
     errors: tuple[FieldError, ...] = field(default=())
+    audit: Standard = Standard()
 
     @property
     def permits_all(self) -> bool:
-        return not self.errors and self.enforce.permits_all and self.warn.permits_all
+        standards = (self.enforce, self.warn, self.audit)
+        return not self.errors and all(one.permits_all for one in standards)
 
 
 NO_POLICY = Policy()
@@ -77,7 +79,7 @@ def policy_of(labels: Mapping[str, str]) -> Policy:
     ):
         has_version = f"{PREFIX}warn-version" in labels
         warn = replace(enforce, version=warn.version if has_version else enforce.version)
-    return Policy(enforce, warn, tuple(errors))
+    return Policy(enforce, warn, tuple(errors), standards["audit"])
 
 
 def _standard(labels: Mapping[str, str], mode: str, errors: list[FieldError]) -> Standard:

@@ -1,13 +1,27 @@
-"""Admission policies: ValidatingAdmissionPolicies and their bindings, in CEL.
+"""Admission policies: validating and mutating policies and their bindings, in CEL.
 
-    plugin.py ──▶ matching             which policies and bindings a write is subject to
-              ├─▶ params.py            the objects of parameters of a binding
-              ├─▶ admission_request    what expressions see of the write
-              └─▶ cel.Evaluator        the expressions
+    validating.py, mutating.py ──▶ selection.py         policies and bindings of a write
+                                   ├─▶ matching         rules and selectors
+                                   ├─▶ params.py        the objects of parameters of a binding
+                                   ├─▶ admission_request  what expressions see of the write
+                                   └─▶ cel.Evaluator    the expressions
+    mutating.py ──▶ mutation.py ──▶ patched             what mutations make of an object
 
-Source: API docs "Validating Admission Policy"; apiserver `admission/plugin/policy`.
+Source: API docs "Validating Admission Policy", "Mutating Admission Policy"; apiserver
+`admission/plugin/policy`.
 """
 
-from moorage.admission.policies.plugin import ValidatingPolicies
+from moorage.admission.policies.mutating import MutatingPolicies
+from moorage.admission.policies.mutation import ConfigurationMerge
+from moorage.admission.policies.selection import Selection
+from moorage.admission.policies.sources import CachedParams, CachedPolicies
+from moorage.admission.policies.validating import ValidatingPolicies
 
-__all__ = ["ValidatingPolicies"]
+__all__ = [
+    "CachedParams",
+    "CachedPolicies",
+    "ConfigurationMerge",
+    "MutatingPolicies",
+    "Selection",
+    "ValidatingPolicies",
+]

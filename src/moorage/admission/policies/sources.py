@@ -8,31 +8,27 @@ from collections.abc import Iterable
 from moorage.admission.policies.params import ParamError
 from moorage.api.errors import StatusError
 from moorage.registry.kind import Kind, Obj, Served
-from moorage.registry.kinds.validatingadmissionpolicy import VALIDATING_ADMISSION_POLICY
-from moorage.registry.kinds.validatingadmissionpolicybinding import (
-    VALIDATING_ADMISSION_POLICY_BINDING,
-)
 from moorage.registry.resource_map import ResourceMap
 from moorage.registry.stored import Stored
 from moorage.storage import Change, WatchCache
 
-_TABLES = tuple(
-    kind.prefix("") for kind in (VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING)
-)
-
 
 class CachedPolicies:
-    """Policies and bindings, decoded when they have changed. Give `changed` to the store."""
+    """Policies of one kind and their bindings, decoded when they have changed.
 
-    def __init__(self, cache: WatchCache[Stored]) -> None:
+    Give `changed` to the store.
+    """
+
+    def __init__(self, cache: WatchCache[Stored], policy: Kind, binding: Kind) -> None:
         self._cache = cache
+        self._table, self._binding_table = policy.prefix(""), binding.prefix("")
         self._policies: tuple[Obj, ...] = ()
         self._bindings: dict[str, tuple[Obj, ...]] = {}
         self._is_current = False
 
     def changed(self, changes: Iterable[Change]) -> None:
         """Forget what was decoded if a policy or binding is among the changes."""
-        if any(change.key.startswith(_TABLES) for change in changes):
+        if any(change.key.startswith((self._table, self._binding_table)) for change in changes):
             self._is_current = False
 
     def policies(self) -> tuple[Obj, ...]:
@@ -48,11 +44,11 @@ class CachedPolicies:
     def _read(self) -> None:
         self._is_current = True
         bindings = defaultdict(list)
-        for item in self._cache.scan(VALIDATING_ADMISSION_POLICY_BINDING.prefix("")):
+        for item in self._cache.scan(self._binding_table):
             binding = item.obj
             bindings[binding["spec"]["policyName"]].append(binding)
         self._bindings = {policy: tuple(own) for policy, own in bindings.items()}
-        stored = self._cache.scan(VALIDATING_ADMISSION_POLICY.prefix(""))
+        stored = self._cache.scan(self._table)
         policies = (item.obj for item in stored if item.name in self._bindings)
         self._policies = tuple(policies)
 

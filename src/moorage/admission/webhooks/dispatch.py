@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from moorage.admission.admission_request import in_version, input_of
+from moorage.admission.authorization import Decide, authorizing
 from moorage.admission.matching import matched_version
 from moorage.admission.refusal import refused
 from moorage.admission.webhooks.review import (
@@ -59,6 +60,7 @@ class Dispatch:
         client: WebhookClient,
         evaluator: Evaluator,
         namespace: Callable[[str], Obj | None],
+        decide: Decide,
         *,
         deadline_s: float = DEADLINE_S,
     ) -> None:
@@ -66,6 +68,7 @@ class Dispatch:
         self._client = client
         self._evaluator = evaluator
         self._namespace = namespace
+        self._decide = decide
         self._deadline_s = deadline_s
 
     def selects(self, webhook: Webhook, attributes: Attributes) -> Served | None:
@@ -87,7 +90,10 @@ class Dispatch:
         namespace = self._namespace(attributes.namespace) if attributes.namespace else None
         given = await in_version(attributes, served, input_of, attributes, served, namespace)
         try:
-            results = await self._evaluator.policy_results(webhook.uid, policy, given, [None])
+            results = await self._evaluator.policy_results(
+                webhook.uid, policy, given, [None],
+                authorizing(self._decide, attributes.request.user),
+            )  # fmt: skip
         except LimitError as error:
             return _unless_ignored(webhook, attributes, str(error))
         except BusyError as error:
@@ -112,6 +118,8 @@ class Dispatch:
         except ReviewError as error:
             failed(webhook, f"received invalid webhook response: {error}")
             return None
+        for key, value in (response.audit_annotations or {}).items():
+            attributes.request.annotate(f"{webhook.name}/{key}", value)
         for warning in response.warnings or ():
             attributes.request.warn(warning)
         if not response.allowed:

@@ -12,41 +12,33 @@ from collections.abc import Awaitable, Sequence
 
 import msgspec
 
-from moorage.admission.admission_request import in_version, is_shown, versioned
-from moorage.admission.chain import ANY, CREATE, DELETE, UPDATE, Scope
+from moorage.admission.admission_request import is_shown
+from moorage.admission.chain import ANY, CONNECT, CREATE, DELETE, UPDATE, Scope
+from moorage.admission.patched import Patching
 from moorage.admission.webhooks.dispatch import Dispatch, WebhookSource, failed
 from moorage.admission.webhooks.review import Response, ReviewError
 from moorage.admission.webhooks.sources import Webhook
-from moorage.api import bounds
 from moorage.api.errors import InternalError, StatusError
-from moorage.registry.codec import Codec
 from moorage.registry.kind import Obj, Served
 from moorage.registry.patch.json_patch import MAX_OPERATIONS, apply_json_patch
-from moorage.registry.request import Attributes, Reinvocation
-from moorage.registry.schema.errors import DecodeError
-from moorage.registry.worker import LARGE_OBJECT_BYTES, Worker
+from moorage.registry.request import Attributes, Reinvocation, Turn
+from moorage.registry.worker import LARGE_OBJECT_BYTES
 
-_SYSTEM_FIELDS = (
-    "name", "generateName", "namespace", "uid", "resourceVersion", "generation",
-    "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields",
-)  # fmt: skip
-"""Metadata that stays as it is, whatever a webhook answers."""
+_MUTATION = "mutation.webhook.admission.k8s.io/"
+"""Prefix of audit annotations about calls: whether they changed the object."""
 
 
 class MutatingWebhooks:
     """Lets the webhooks that select a write change it."""
 
     name = "MutatingAdmissionWebhook"
-    scope = Scope.of([ANY], [CREATE, UPDATE, DELETE], [ANY])
+    scope = Scope.of([ANY], [CREATE, UPDATE, DELETE, CONNECT], [ANY])
     validate = None
 
-    def __init__(
-        self, source: WebhookSource, dispatch: Dispatch, codec: Codec, worker: Worker
-    ) -> None:
+    def __init__(self, source: WebhookSource, dispatch: Dispatch, patching: Patching) -> None:
         self._source = source
         self._dispatch = dispatch
-        self._codec = codec
-        self._worker = worker
+        self._patching = patching
 
     def mutate(self, attributes: Attributes) -> Awaitable[None] | None:
         """Return the calls of the webhooks, None if none selects the write."""
@@ -60,27 +52,46 @@ class MutatingWebhooks:
 
     async def _run(self, attributes: Attributes, webhooks: Sequence[Webhook]) -> None:
         state = attributes.reinvocation = attributes.reinvocation or Reinvocation()
-        if state.is_second and state.last != attributes.obj:
-            state.call_candidates_again()
+        turn = state.turns[self.name]
+        if state.is_second and turn.last != attributes.obj:
+            turn.call_candidates_again()
         async with self._dispatch.deadline():
-            for webhook in webhooks:
-                if not state.is_second or webhook.uid in state.again:
-                    await self._ask(webhook, attributes, state)
-        state.last = copy.deepcopy(attributes.obj)
+            for index, webhook in enumerate(webhooks):
+                if not state.is_second or webhook.uid in turn.again:
+                    place = f"round_{int(state.is_second)}_index_{index}"
+                    await self._ask(webhook, attributes, state, turn, place)
+        turn.last = copy.deepcopy(attributes.obj)
 
-    async def _ask(self, webhook: Webhook, attributes: Attributes, state: Reinvocation) -> None:
-        """Call a webhook if it selects the write, and apply its patch."""
+    async def _ask(
+        self,
+        webhook: Webhook,
+        attributes: Attributes,
+        state: Reinvocation,
+        turn: Turn,
+        place: str,
+    ) -> None:
+        """Call a webhook if it selects the write, and apply its patch.
+
+        `place` is that of the call, in the audit annotations.
+        """
         served = self._dispatch.selects(webhook, attributes)
         if served is None:
             return
         if not await self._dispatch.meets_conditions(webhook, attributes, served):
             return
         response = await self._dispatch.call(webhook, attributes, served, is_mutating=True)
-        if response is not None and await self._apply(webhook, attributes, served, response):
-            state.call_candidates_again()
-            state.is_needed = True
+        if response is None:
+            attributes.request.annotate(f"failed-open.{_MUTATION}{place}", webhook.name)
+        else:
+            is_changed = await self._apply(webhook, attributes, served, response)
+            said = {"configuration": webhook.configuration, "webhook": webhook.name}
+            value = msgspec.json.encode({**said, "mutated": is_changed}).decode()
+            attributes.request.annotate(_MUTATION + place, value)
+            if is_changed:
+                turn.call_candidates_again()
+                state.is_needed = True
         if webhook.fields.get("reinvocationPolicy") == "IfNeeded":
-            state.candidates.add(webhook.uid)
+            turn.candidates.add(webhook.uid)
 
     async def _apply(
         self, webhook: Webhook, attributes: Attributes, served: Served, response: Response
@@ -96,46 +107,23 @@ class MutatingWebhooks:
             return False
         if not operations:
             return False
-        obj = attributes.obj
-        if obj is None:
+        if attributes.obj is None:
             raise InternalError.of(
                 f'admission webhook "{webhook.name}" attempted to modify the object, which is not '
                 "supported for this operation"
             )
         request = attributes.request
         request.is_large = request.is_large or len(response.patch or "") > LARGE_OBJECT_BYTES
-        if served.is_remote:
-            new = await in_version(
-                attributes, served, self._patched, attributes, served, operations
-            )
-        else:
-            new = await self._worker.run(request, self._patched, attributes, served, operations)
-        is_changed = bool(new != obj)
-        obj.clear()
-        obj.update(new)
-        return is_changed
+        return await self._patching.apply(
+            attributes, served, lambda whole: _patched(whole, operations)
+        )
 
-    def _patched(self, attributes: Attributes, served: Served, operations: list[Obj]) -> Obj:
-        """Return the object after a patch, with defaults, in the storage version."""
-        kind, old = attributes.kind, attributes.obj
-        assert old is not None
-        whole = versioned(kind.name, served, old)
-        assert whole is not None
-        try:
-            new = apply_json_patch(whole, operations)
-            if excess := bounds.exceeded(new):
-                raise InternalError.of(f"the patched object cannot be taken: {excess}")
-            _check_type(new, whole)
-            fitted = self._codec.fit_type(served.type, new).obj
-        except DecodeError as error:
-            raise InternalError.of(f"the patched object does not decode: {error}") from error
-        except InternalError:
-            raise
-        except StatusError as error:
-            raise InternalError.of(error.message) from error
-        stored = self._codec.to_storage(kind, served, fitted)
-        _keep_system_fields(stored, old)
-        return stored
+
+def _patched(whole: Obj, operations: list[Obj]) -> object:
+    try:
+        return apply_json_patch(whole, operations)
+    except StatusError as error:
+        raise InternalError.of(error.message) from error
 
 
 def _operations(response: Response) -> list[Obj]:
@@ -150,21 +138,3 @@ def _operations(response: Response) -> list[Obj]:
     if len(operations) > MAX_OPERATIONS:
         raise ReviewError(f"more than {MAX_OPERATIONS} operations")
     return operations
-
-
-def _check_type(new: object, old: Obj) -> None:
-    """Raise InternalError unless a patch left an object of the same kind."""
-    if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
-        raise InternalError.of("the patched object has no metadata")
-    for field in ("apiVersion", "kind"):
-        if new.get(field) != old[field]:
-            raise InternalError.of(f"the patch changes {field}")
-
-
-def _keep_system_fields(new: Obj, old: Obj) -> None:
-    meta, was = new["metadata"], old["metadata"]
-    for field in _SYSTEM_FIELDS:
-        if field in was:
-            meta[field] = was[field]
-        else:
-            meta.pop(field, None)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.admission.admission_request import request_of, versioned
+from moorage.admission.admission_request import request_of, shown
 from moorage.api.errors import StatusError
 from moorage.registry.kind import Served
 from moorage.registry.request import Attributes
@@ -59,6 +59,7 @@ class Response(msgspec.Struct, rename="camel"):
     patch: str | None = None
     patch_type: str | None = None
     warnings: list[str] | None = None
+    audit_annotations: dict[str, str] | None = None
 
     def operations(self) -> bytes:
         """Return the JSON of the patch, empty for none. Raises ReviewError."""
@@ -79,12 +80,11 @@ _decoder = msgspec.json.Decoder(_Review)
 
 def review_of(version: str, uid: str, attributes: Attributes, served: Served) -> bytes:
     """Return the AdmissionReview of a write, with its objects in a served version."""
-    name = attributes.kind.name
     request = {
         "uid": uid,
         **request_of(attributes, served),
-        "object": versioned(name, served, attributes.obj),
-        "oldObject": versioned(name, served, attributes.old),
+        "object": shown(attributes, served, attributes.obj),
+        "oldObject": shown(attributes, served, attributes.old),
         "options": _options(attributes),
     }
     return msgspec.json.encode(
@@ -92,11 +92,15 @@ def review_of(version: str, uid: str, attributes: Attributes, served: Served) ->
     )
 
 
-def _options(attributes: Attributes) -> dict[str, Any]:
+def _options(attributes: Attributes) -> dict[str, Any] | None:
+    """Return the options of the operation; a connection's are its object."""
     request = attributes.request
+    if attributes.operation not in _OPTIONS:
+        return None
     options: dict[str, Any] = {
         "kind": _OPTIONS[attributes.operation],
         "apiVersion": "meta.k8s.io/v1",
+        **attributes.options,
     }
     if request.is_dry_run:
         options["dryRun"] = ["All"]

@@ -15,11 +15,13 @@ from moorage.storage import Change, WatchCache
 class Webhook:
     """A webhook of a configuration. `fields` are those of the API.
 
-    `uid` names it among all webhooks, and changes with its configuration. `match` has its rules and
+    `uid` names it among all webhooks, and changes with its configuration, whose name is
+    `configuration`. `match` has its rules and
     selectors as a `MatchResources`.
     """
 
     uid: str
+    configuration: str
     fields: Obj
     match: Mapping[str, Any]
 
@@ -44,7 +46,7 @@ class Webhook:
                 "objectSelector": fields.get("objectSelector"),
             }
             uid = f"{metadata['uid']}/{metadata.get('generation', 0)}/{index}"
-            yield cls(uid, fields, match)
+            yield cls(uid, metadata["name"], fields, match)
 
 
 class CachedWebhooks:

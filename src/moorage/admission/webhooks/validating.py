@@ -9,18 +9,21 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 
 from moorage.admission.admission_request import is_shown
-from moorage.admission.chain import ANY, CREATE, DELETE, UPDATE, Scope
+from moorage.admission.chain import ANY, CONNECT, CREATE, DELETE, UPDATE, Scope
 from moorage.admission.webhooks.dispatch import Dispatch, WebhookSource
 from moorage.admission.webhooks.sources import Webhook
 from moorage.registry.kind import Served
 from moorage.registry.request import Attributes
+
+_FAILED_OPEN = "failed-open.validating.webhook.admission.k8s.io/"
+"""Prefix of audit annotations about webhooks whose failure is ignored."""
 
 
 class ValidatingWebhooks:
     """Asks the webhooks that select a write, and refuses what one of them denies."""
 
     name = "ValidatingAdmissionWebhook"
-    scope = Scope.of([ANY], [CREATE, UPDATE, DELETE], [ANY])
+    scope = Scope.of([ANY], [CREATE, UPDATE, DELETE, CONNECT], [ANY])
     mutate = None
 
     def __init__(self, source: WebhookSource, dispatch: Dispatch) -> None:
@@ -56,6 +59,10 @@ class ValidatingWebhooks:
                 ),
                 return_exceptions=True,
             )
+        for index, answer in enumerate(answers):
+            if answer is None:
+                key = f"{_FAILED_OPEN}round_0_index_{index}"
+                attributes.request.annotate(key, met[index][0].name)
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer

@@ -76,21 +76,28 @@ def service_backend(objects: Reader, namespace: str, text: str) -> Backend:
     scheme, name, port = _parts("service", text)
     if port.isdecimal():
         port = _port_name(objects.get(SERVICE, namespace, name).obj, int(port))
+    return Backend(scheme, _endpoint(objects, namespace, name, port, is_of_pods=True))
+
+
+def service_authority(objects: Reader, namespace: str, name: str, port: int) -> str:
+    """Return the `HOST:PORT` of one of the ready endpoints behind a port of a service, at random.
+
+    The endpoint need not be a pod: the caller checks that its certificate is of the service.
+    Raises NotFoundError, and UnavailableError without a ready endpoint.
+    """
+    port_name = _port_name(objects.get(SERVICE, namespace, name).obj, port)
+    return _endpoint(objects, namespace, name, port_name, is_of_pods=False)
+
+
+def _endpoint(objects: Reader, namespace: str, name: str, port: str, *, is_of_pods: bool) -> str:
+    """Return the `HOST:PORT` of a ready endpoint. Raises UnavailableError."""
     found = [
-        Backend(scheme, _authority(address, str(number)))
-        for address, number in _endpoints(objects, namespace, name, port)
+        _authority(address, str(number))
+        for address, number in _endpoints(objects, namespace, name, port, is_of_pods=is_of_pods)
     ]
     if not found:
         raise UnavailableError(f'no endpoints available for service "{name}"')
     return random.choice(found)
-
-
-def service_authority(objects: Reader, namespace: str, name: str, port: int) -> str:
-    """Return the `HOST:PORT` of one of the ready pods behind a port of a service, at random.
-
-    Raises NotFoundError, and UnavailableError without a ready pod.
-    """
-    return service_backend(objects, namespace, f"{name}:{port}").authority
 
 
 def _port_name(service: Obj, number: int) -> str:
@@ -103,9 +110,12 @@ def _port_name(service: Obj, number: int) -> str:
 
 
 def _endpoints(
-    objects: Reader, namespace: str, service: str, port: str
+    objects: Reader, namespace: str, service: str, port: str, *, is_of_pods: bool
 ) -> Iterator[tuple[str, int]]:
-    """Yield address and number of the named port of each ready pod of a service."""
+    """Yield address and number of the named port of each ready endpoint of a service.
+
+    `is_of_pods`: only endpoints that are pods of the namespace.
+    """
     for item in objects.scan(ENDPOINT_SLICE, namespace):
         if item.labels.get(_SERVICE_NAME) != service:
             continue
@@ -117,7 +127,7 @@ def _endpoints(
         ]
         for endpoint in slice_.get("endpoints") or () if numbers else ():
             is_ready = (endpoint.get("conditions") or {}).get("ready") is not False
-            if is_ready and _is_of_pod(objects, namespace, endpoint):
+            if is_ready and (not is_of_pods or _is_of_pod(objects, namespace, endpoint)):
                 yield endpoint["addresses"][0], numbers[0]
 
 

@@ -16,7 +16,8 @@ from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
-from moorage.api.errors import BadRequestError, UnavailableError
+from moorage.api.errors import BadRequestError, InternalError, UnavailableError
+from moorage.apiserver.admitting import admit_connection
 from moorage.apiserver.call import Call
 from moorage.apiserver.node_agents import NodeTls, agent_url
 from moorage.apiserver.proxy.backends import (
@@ -28,7 +29,7 @@ from moorage.apiserver.proxy.backends import (
 )
 from moorage.apiserver.proxy.headers import copied_headers, request_headers, switching_headers
 from moorage.apiserver.replies import TEXT, Reply
-from moorage.registry.objects import Objects
+from moorage.registry.objects import Admission, Objects
 from moorage.streaming.deadlines import Deadlines
 from moorage.streaming.dial import Refused, Upstream, dial
 from moorage.streaming.pipe import join
@@ -46,9 +47,14 @@ class Proxy:
     """Serves `/proxy` of nodes, pods and services. `async with` holds the connections."""
 
     def __init__(
-        self, objects: Objects, node_tls: NodeTls, deadlines: Deadlines | None = None
+        self,
+        objects: Objects,
+        admission: Admission,
+        node_tls: NodeTls,
+        deadlines: Deadlines | None = None,
     ) -> None:
         self._objects = objects
+        self._admission = admission
         self._node_tls = node_tls
         self._deadlines = deadlines or Deadlines()
         self._agents: ssl.SSLContext
@@ -74,8 +80,14 @@ class Proxy:
         await self._http.close()
 
     async def answer(self, call: Call) -> Reply | web.StreamResponse:
-        """Pass a request on. Raises UnavailableError when the backend does not answer."""
+        """Pass a request on after admission of its path.
+
+        Raises UnavailableError when the backend does not answer.
+        """
         prefix, path = divide(call)
+        options = {"path": path} if path else {}
+        if await admit_connection(self._admission, call, dict(options)) != options:
+            raise InternalError.of("admission may not change the path of a proxied request")
         if not path and call.http.method in ("GET", "HEAD"):
             return _to_directory(call)
         backend = self._backend(call)

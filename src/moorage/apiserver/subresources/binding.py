@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from moorage.api.clock import Clock, format_time
 from moorage.api.errors import BadRequestError, ConflictError, InvalidError, StatusError
+from moorage.apiserver.admitting import admit_body
 from moorage.apiserver.call import Call
 from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.options import write_request
 from moorage.apiserver.replies import Reply, success
 from moorage.apiserver.subresources.pod_conditions import set_pod_condition
 from moorage.registry.kind import Obj
-from moorage.registry.objects import Objects
+from moorage.registry.objects import Admission, Objects
 from moorage.registry.validation.subresources import validate_binding
 
 _TYPE = "io.k8s.api.core.v1.Binding"
@@ -24,18 +25,21 @@ class BindingSubresource:
 
     decoder: BodyDecoder
     objects: Objects
+    admission: Admission
     clock: Clock
 
     async def create(self, call: Call) -> Reply:
         """Bind the pod to the node that the Binding names; a pod is bound at most once."""
         request = write_request(call.user, call.user_agent, call.query, "CreateOptions")
         binding = await self.decoder.decode_as(call, request, "Binding", "v1", _TYPE)
+        binding = await admit_body(self.admission, call, request, binding)
         errors = validate_binding(binding)
         if errors:
             raise InvalidError.of("Binding", call.target.name, errors)
         name = call.target.name or binding["metadata"].get("name", "")
         if binding["metadata"].get("name", name) != name:
             raise BadRequestError("the name of the binding does not match the name on the URL")
+        request.is_own = True
         await self.objects.update(
             request,
             call.kind,
@@ -45,7 +49,7 @@ class BindingSubresource:
             lambda pod: self._bound(pod, binding),
             subresource="binding",
         )
-        return success(201)
+        return success(201, request.warnings)
 
     def _bound(self, pod: Obj | None, binding: Obj) -> Obj:
         assert pod is not None

@@ -1,7 +1,7 @@
 """Eviction: a pod is deleted if its disruption budget permits it.
 
-Admission does not see what an eviction writes. Source: policy/v1 `Eviction`; core registry
-`pod/storage/eviction.go` of Kubernetes 1.37.
+Webhooks and policies see the Eviction, not what it writes. Source: policy/v1 `Eviction`; core
+registry `pod/storage/eviction.go` of Kubernetes 1.37.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from moorage.api.errors import (
     TooManyRequestsError,
 )
 from moorage.api.pods import Pod
+from moorage.apiserver.admitting import admit_body
 from moorage.apiserver.call import Call
 from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.options import delete_options, write_request
@@ -41,7 +42,7 @@ from moorage.apiserver.subresources.pod_conditions import set_pod_condition
 from moorage.registry.deletion import UNREAD_OPTION, DeleteOptions, check_preconditions
 from moorage.registry.kind import Obj
 from moorage.registry.kinds.poddisruptionbudget import POD_DISRUPTION_BUDGET
-from moorage.registry.objects import Objects
+from moorage.registry.objects import Admission, Objects
 from moorage.registry.request import SYSTEM_MASTERS, Request, User
 from moorage.registry.stored import Stored
 
@@ -70,6 +71,7 @@ class EvictionSubresource:
 
     decoder: BodyDecoder
     objects: Objects
+    admission: Admission
     clock: Clock
 
     async def create(self, call: Call) -> Reply:
@@ -80,6 +82,7 @@ class EvictionSubresource:
         request = write_request(call.user, call.user_agent, call.query, "CreateOptions")
         eviction = await self.decoder.decode_as(call, request, "Eviction", "policy/v1", _TYPE)
         name = call.target.name
+        eviction = await admit_body(self.admission, call, request, eviction)
         if eviction["metadata"].get("name", name) != name:
             raise BadRequestError("name in URL does not match name in Eviction object")
         body = eviction.get("deleteOptions") or {}
@@ -89,7 +92,7 @@ class EvictionSubresource:
         request.is_dry_run = request.is_dry_run or is_dry_run
         request.is_own = True
         await self._evict(call, request, name, options)
-        return success(201)
+        return success(201, request.warnings)
 
     async def _evict(self, call: Call, request: Request, name: str, options: DeleteOptions) -> None:
         for _ in range(_TRIES):

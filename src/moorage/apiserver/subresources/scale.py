@@ -5,7 +5,9 @@ Source: autoscaling/v1 `Scale`; API docs "Scale subresource" of custom resources
 
 from __future__ import annotations
 
+import copy
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,7 @@ from moorage.apiserver.patching import Patcher
 from moorage.apiserver.replies import Reply, formed
 from moorage.registry.kind import Obj, ScalePaths
 from moorage.registry.objects import Objects
+from moorage.registry.request import Form
 from moorage.registry.validation.subresources import validate_scale
 
 SCALE_TYPE = "io.k8s.api.autoscaling.v1.Scale"
@@ -51,8 +54,9 @@ class ScaleSubresource:
             *call.place,
             lambda old: _scaled(old, wanted, paths),
             subresource="scale",
+            form=_form(paths),
         )
-        return self._reply(call, scale_of(updated.item.obj, paths))
+        return self._reply(call, scale_of(updated.item.obj, paths), request.warnings)
 
     async def patch(self, call: Call) -> Reply:
         """Answer PATCH of a `/scale`."""
@@ -74,13 +78,28 @@ class ScaleSubresource:
             *call.place,
             make_new,
             subresource="scale",
+            form=_form(paths),
             is_patch=True,
         )
-        return self._reply(call, scale_of(updated.item.obj, paths))
+        return self._reply(call, scale_of(updated.item.obj, paths), request.warnings)
 
-    def _reply(self, call: Call, scale: Obj) -> Reply:
+    def _reply(self, call: Call, scale: Obj, warnings: Sequence[str] = ()) -> Reply:
         document = {"kind": "Scale", "apiVersion": _API_VERSION, **scale}
-        return formed(msgspec.json.encode(document) + b"\n", call.form())
+        reply = formed(msgspec.json.encode(document) + b"\n", call.form())
+        reply.warnings = list(warnings)
+        return reply
+
+
+def _form(paths: ScalePaths) -> Form:
+    """Return how webhooks and policies see a scaled object."""
+    return Form(
+        kind="Scale",
+        group="autoscaling",
+        version="v1",
+        type=SCALE_TYPE,
+        show=lambda obj: scale_of(obj, paths),
+        put=lambda obj, scale: _scaled(copy.deepcopy(obj), scale, paths),
+    )
 
 
 def scale_of(obj: Obj, paths: ScalePaths) -> Obj:

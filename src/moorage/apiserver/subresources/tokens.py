@@ -18,6 +18,7 @@ from moorage.api.errors import (
     InvalidError,
     NotFoundError,
 )
+from moorage.apiserver.admitting import admit_body
 from moorage.apiserver.authentication.service_accounts import BoundObject, TokenSigner
 from moorage.apiserver.call import Call
 from moorage.apiserver.decoding import BodyDecoder
@@ -25,7 +26,6 @@ from moorage.apiserver.options import write_request
 from moorage.apiserver.replies import Reply, formed
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.objects import Admission, Objects
-from moorage.registry.request import Attributes
 
 _GROUP = "authentication.k8s.io"
 _TYPE = "io.k8s.api.authentication.v1.TokenRequest"
@@ -54,12 +54,7 @@ class TokenSubresource:
         _check_place(wanted.get("metadata", {}), name, namespace)
         account = self.objects.get(call.kind, namespace, name).obj
         _check_account_uid(wanted.get("metadata", {}), account)
-        attributes = Attributes(
-            request=request, operation="CREATE", kind=call.kind, served=call.served,
-            namespace=namespace, name=name, obj=wanted, subresource="token",
-        )  # fmt: skip
-        await self.admission.mutate(attributes)
-        await self.admission.validate(attributes)
+        wanted = await admit_body(self.admission, call, request, wanted)
         spec = _completed(wanted, self.signer)
         bound = self._bound_objects(spec.get("boundObjectRef"), name, namespace)
         meta = account["metadata"]
@@ -85,7 +80,9 @@ class TokenSubresource:
                 "expirationTimestamp": format_time(datetime.fromtimestamp(issued.expires, UTC)),
             },
         }
-        return formed(msgspec.json.encode(answer) + b"\n", call.form(), 201)
+        reply = formed(msgspec.json.encode(answer) + b"\n", call.form(), 201)
+        reply.warnings = request.warnings
+        return reply
 
     def _bound_objects(
         self, reference: Obj | None, account: str, namespace: str

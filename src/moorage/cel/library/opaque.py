@@ -20,29 +20,39 @@ from google.protobuf import (
 )
 
 _PACKAGE = "kubernetes"
-_NAMES = ("CIDR", "IP", "Quantity", "URL")
+_NAMES = (
+    "CIDR", "IP", "NamedFormat", "Quantity", "URL", "authorization.Authorizer",
+    "authorization.Decision", "authorization.GroupCheck",     "authorization.ResourceCheck",
+)  # fmt: skip
 _WELL_KNOWN = (duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
 
 
-def _make_pool() -> descriptor_pool.DescriptorPool:
+def make_pool(
+    *others: descriptor_pb2.FileDescriptorProto,
+) -> descriptor_pool.DescriptorPool:
+    """Return the message types that expressions know, and those of other files."""
     pool = descriptor_pool.DescriptorPool()
     for module in _WELL_KNOWN:
         pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
-    file = descriptor_pb2.FileDescriptorProto(
-        name="moorage/cel.proto", package=_PACKAGE, syntax="proto3"
-    )
+    files: dict[str, descriptor_pb2.FileDescriptorProto] = {}
     for name in _NAMES:
-        file.message_type.add(name=name).field.add(
+        package, _, own = f"{_PACKAGE}.{name}".rpartition(".")
+        if package not in files:
+            files[package] = descriptor_pb2.FileDescriptorProto(
+                name=f"{package}.proto", package=package, syntax="proto3"
+            )
+        files[package].message_type.add(name=own).field.add(
             name="text",
             number=1,
             type=descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
             label=descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL,
         )
-    pool.AddSerializedFile(file.SerializeToString())
+    for file in (*files.values(), *others):
+        pool.AddSerializedFile(file.SerializeToString())
     return pool
 
 
-POOL = _make_pool()
+POOL = make_pool()
 """The message types that expressions know."""
 
 
@@ -58,4 +68,7 @@ class OpaqueType:
         return self._message(text=text)
 
 
-CIDR, IP, QUANTITY, URL = (OpaqueType(name) for name in _NAMES)
+(
+    CIDR, IP, NAMED_FORMAT, QUANTITY, URL, AUTHORIZER, DECISION, GROUP_CHECK,
+    RESOURCE_CHECK,
+) = (OpaqueType(name) for name in _NAMES)  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.api.quantity import NANO, parse
+from moorage.cel.library import semver
 from moorage.cel.library.declaring import Signature, Type, function, holds, method
 from moorage.cel.library.opaque import QUANTITY
 
@@ -26,11 +27,9 @@ def functions() -> list[Signature]:
         method("sign", [quantity], Type.INT, lambda value: _sign(_nano(value))),
         *_arithmetic("add", 1),
         *_arithmetic("sub", -1),
-        method("isLessThan", [quantity, quantity], Type.BOOL, lambda a, b: _nano(a) < _nano(b)),
-        method("isGreaterThan", [quantity, quantity], Type.BOOL, lambda a, b: _nano(a) > _nano(b)),
-        method(
-            "compareTo", [quantity, quantity], Type.INT, lambda a, b: _sign(_nano(a) - _nano(b))
-        ),
+        method("isLessThan", [quantity, quantity], Type.BOOL, lambda a, b: _compare(a, b) < 0),
+        method("isGreaterThan", [quantity, quantity], Type.BOOL, lambda a, b: _compare(a, b) > 0),
+        method("compareTo", [quantity, quantity], Type.INT, _compare),
     ]
 
 
@@ -55,6 +54,8 @@ def _value(nano: int) -> Any:
 
 
 def _nano(value: Any) -> int:
+    if semver.is_version(value):
+        raise ValueError("no such overload")
     return int(value.text)
 
 
@@ -70,6 +71,10 @@ def _as_integer(value: Any) -> int:
 
 
 def _compare(left: Any, right: Any) -> int:
+    """Return the order of two quantities, or of two versions."""
+    if semver.is_version(left) or semver.is_version(right):
+        older, newer = semver.version_of(left), semver.version_of(right)
+        return (older > newer) - (older < newer)
     return _sign(_nano(left) - _nano(right))
 
 

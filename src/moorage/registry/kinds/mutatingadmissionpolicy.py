@@ -11,7 +11,7 @@ from moorage.registry.validation.admission_policies import (
     condition_and_variable_errors,
     default_policy,
     policy_errors,
-    warn_about_mutating_policy,
+    warn_about_name,
 )
 from moorage.registry.validation.admission_rules import (
     REINVOCATION_POLICIES,
@@ -20,6 +20,7 @@ from moorage.registry.validation.admission_rules import (
     static_name_errors,
 )
 from moorage.registry.validation.expressions import expression_errors
+from moorage.registry.validation.policy_expressions import policy_expressions
 
 _TYPES = "io.k8s.api.admissionregistration.v1"
 _PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
@@ -100,7 +101,8 @@ MUTATING_ADMISSION_POLICY = Kind(
         default=default_policy,
         validate=validate_policy,
         validate_update=validate_policy_update,
-        warn=warn_about_mutating_policy,
+        expressions=policy_expressions,
+        warn=warn_about_name,
         spec_of=get_spec,
         needs_revision_on_update=True,
     ),

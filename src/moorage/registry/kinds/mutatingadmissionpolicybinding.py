@@ -10,7 +10,7 @@ from moorage.registry.kind import Kind, Obj, Served, Strategy, get_spec
 from moorage.registry.validation.admission_policies import (
     binding_errors,
     default_binding,
-    warn_about_mutating_policy,
+    warn_about_name,
 )
 from moorage.registry.validation.admission_rules import (
     mutable_operation_errors,
@@ -52,7 +52,7 @@ MUTATING_ADMISSION_POLICY_BINDING = Kind(
         default=default_binding,
         validate=validate_binding,
         validate_update=validate_binding_update,
-        warn=warn_about_mutating_policy,
+        warn=warn_about_name,
         spec_of=get_spec,
         needs_revision_on_update=True,
     ),

@@ -5,6 +5,7 @@ how lists and maps merge.
 """
 
 from moorage.registry.patch.apply import TypedPatchError, apply
+from moorage.registry.patch.configuration import merge_configuration
 from moorage.registry.patch.json_patch import apply_json_patch
 from moorage.registry.patch.managed import (
     Change,
@@ -29,6 +30,7 @@ __all__ = [
     "apply",
     "apply_json_patch",
     "is_same_but_for_times",
+    "merge_configuration",
     "merge_patch",
     "strategic_merge",
     "track_create",

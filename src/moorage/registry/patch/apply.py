@@ -57,13 +57,13 @@ def apply(
     change and `force` is off, TypedPatchError when a keyed list has an item twice.
     """
     merge_schema, type_name = change.merge_schema, change.type_name
-    _check_items(merge_schema, merge_schema.parts(type_name), config, "")
+    check_items(merge_schema, merge_schema.parts(type_name), config, "")
     stated = owned_fields(fields_of(merge_schema, type_name, config), change.ignored)
     if live is None:
         return config, [change.manager.entry(stated, change.now)]
     if not entries:
         entries = _first_entries(change, live)
-    merged = _merge_object(merge_schema, merge_schema.parts(type_name), live, config)
+    merged = merge_object(merge_schema, merge_schema.parts(type_name), live, config)
     before = EMPTY
     others: ManagedFields = []
     for entry in entries:
@@ -152,7 +152,8 @@ def _conflict(conflicts: list[tuple[Manager, Tree]]) -> ConflictError:
     )
 
 
-def _merge_object(merge_schema: MergeSchema, parts: dict[str, Part], live: Map, config: Map) -> Map:
+def merge_object(merge_schema: MergeSchema, parts: dict[str, Part], live: Map, config: Map) -> Map:
+    """Return an object with the fields of a configuration."""
     merged = dict(live)
     for name, value in config.items():
         part = parts.get(name)
@@ -163,17 +164,20 @@ def _merge_object(merge_schema: MergeSchema, parts: dict[str, Part], live: Map, 
 
 
 def _merge_value(merge_schema: MergeSchema, part: Part, live: Any, value: Any) -> Any:
-    if not live or not value or part.shape is Shape.LEAF:
+    if not live or part.shape is Shape.LEAF:
         return value
+    if not value:
+        # An empty object or list names nothing: what it holds already stays.
+        return live if isinstance(value, (dict, list)) else value
     match part.shape:
         case Shape.OBJECT:
-            return _merge_object(merge_schema, merge_schema.parts(part.inner), live, value)
+            return merge_object(merge_schema, merge_schema.parts(part.inner), live, value)
         case Shape.MAP:
             merged = dict(live)
             for key, item in value.items():
                 was = live.get(key)
                 if part.inner and isinstance(was, dict) and isinstance(item, dict):
-                    item = _merge_object(merge_schema, merge_schema.parts(part.inner), was, item)
+                    item = merge_object(merge_schema, merge_schema.parts(part.inner), was, item)
                 merged[key] = item
             return merged
         case Shape.KEYED_LIST:
@@ -199,7 +203,7 @@ def _merge_list(
         merged += [present[key] for key in order[position:end] if key not in stated]
         position = max(position, end)
         was = present.get(element)
-        merged.append(item if was is None else _merge_object(merge_schema, parts, was, item))
+        merged.append(item if was is None else merge_object(merge_schema, parts, was, item))
     return merged + [present[key] for key in order[position:] if key not in stated]
 
 
@@ -273,7 +277,7 @@ def _prune_list(
     return left
 
 
-def _check_items(merge_schema: MergeSchema, parts: dict[str, Part], obj: Map, path: str) -> None:
+def check_items(merge_schema: MergeSchema, parts: dict[str, Part], obj: Map, path: str) -> None:
     """Raise TypedPatchError if a keyed list or set has an item twice."""
     for name, value in obj.items():
         part = parts.get(name)
@@ -281,7 +285,7 @@ def _check_items(merge_schema: MergeSchema, parts: dict[str, Part], obj: Map, pa
             continue
         at = f"{path}.{name}"
         if part.shape is Shape.OBJECT:
-            _check_items(merge_schema, merge_schema.parts(part.inner), value, at)
+            check_items(merge_schema, merge_schema.parts(part.inner), value, at)
         elif part.shape in (Shape.KEYED_LIST, Shape.SET):
             seen: set[str] = set()
             for item in value:
@@ -295,4 +299,4 @@ def _check_items(merge_schema: MergeSchema, parts: dict[str, Part], obj: Map, pa
                 seen.add(element)
                 if is_keyed:
                     inner = merge_schema.parts(part.inner)
-                    _check_items(merge_schema, inner, item, f"{at}{element_text(element)}")
+                    check_items(merge_schema, inner, item, f"{at}{element_text(element)}")

@@ -18,6 +18,8 @@ MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 * 1024 * 1024
 """Limit on the bytes that all `copy` operations of a patch copy: repeated copies double."""
 
+_REJECTED = "the server rejected our request due to an error in our request"
+
 
 class _ReplaceOperation(jsonpatch.ReplaceOperation):
     def apply(self, obj: Any) -> Any:
@@ -75,11 +77,15 @@ def _size_at(document: Any, path: str) -> int:
     return len(msgspec.json.encode(jsonpointer.resolve_pointer(document, path)))
 
 
+class FailedTestError(InvalidError):
+    """A `test` operation of a patch does not hold."""
+
+
 def apply_json_patch(document: Any, operations: Any) -> Any:
     """Return the document after the operations; the original is not changed.
 
     Raises BadRequestError when the patch is not a list of operations, InvalidError when one of them
-    fails.
+    fails, and FailedTestError when that is a test.
     """
     if not isinstance(operations, list) or not all(isinstance(op, dict) for op in operations):
         raise BadRequestError(
@@ -88,6 +94,8 @@ def apply_json_patch(document: Any, operations: Any) -> Any:
         )
     try:
         return _JsonPatch(operations).apply(document)
+    except jsonpatch.JsonPatchTestFailed as error:
+        raise FailedTestError(_REJECTED, {}) from error
     except (
         jsonpatch.JsonPatchException,
         jsonpointer.JsonPointerException,
@@ -100,4 +108,4 @@ def apply_json_patch(document: Any, operations: Any) -> Any:
 
 def rejected() -> InvalidError:
     """Return the error for every patch that cannot be applied."""
-    return InvalidError("the server rejected our request due to an error in our request", {})
+    return InvalidError(_REJECTED, {})

@@ -28,7 +28,6 @@ _RESERVED = frozenset({
     "if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while",
 })  # fmt: skip
 _ACTIONS = ("Deny", "Allow")
-_NOT_ENFORCED = "Moorage stores this object, but does not enforce mutating admission policies yet"
 
 
 def default_policy(policy: Obj) -> None:
@@ -49,11 +48,6 @@ def default_binding(binding: Obj) -> None:
 def warn_about_name(new: Obj, old: Obj | None) -> list[str]:
     """Return the warnings about a policy or binding: a reserved name, which only old ones have."""
     return [] if old is None else static_name_warnings(new)
-
-
-def warn_about_mutating_policy(new: Obj, old: Obj | None) -> list[str]:
-    """Return the warnings about a policy or binding that is not enforced."""
-    return [_NOT_ENFORCED, *warn_about_name(new, old)]
 
 
 def policy_errors(spec: Obj) -> Iterator[FieldError]:

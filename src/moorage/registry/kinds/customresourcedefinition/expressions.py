@@ -22,10 +22,12 @@ async def definition_expressions(
     versions = definition["spec"].get("versions", [])
     if old is not None and old["spec"].get("versions", []) == versions:
         return Evaluated()
+    known = [] if old is None else [schema for schema, _ in _schemas(old["spec"]["versions"])]
     errors: list[FieldError] = []
     for schema, path in _schemas(versions):
         if has_rules(schema):
-            errors += await _schema_errors(evaluator, schema, path)
+            is_known = schema in known
+            errors += await _schema_errors(evaluator, schema, path, counts_costs=not is_known)
     return Evaluated(errors)
 
 
@@ -41,7 +43,10 @@ def _schemas(versions: list[Obj]) -> Iterator[tuple[Schema, str]]:
             yield schema, f"spec.versions[{index}].schema.openAPIV3Schema"
 
 
-async def _schema_errors(evaluator: Evaluator, schema: Schema, path: str) -> list[FieldError]:
+async def _schema_errors(
+    evaluator: Evaluator, schema: Schema, path: str, *, counts_costs: bool
+) -> list[FieldError]:
+    """Return the errors of a schema's rules. A schema that stays may go on costing too much."""
     try:
         problems = await evaluator.schema_problems(schema)
     except LimitError as error:
@@ -49,8 +54,11 @@ async def _schema_errors(evaluator: Evaluator, schema: Schema, path: str) -> lis
     except BusyError as error:
         raise TooManyRequestsError(str(error), dict(_RETRY)) from error
     return [
-        FieldError.invalid(
+        FieldError.forbidden(f"{path}{problem.path}", problem.detail)
+        if problem.is_cost
+        else FieldError.invalid(
             f"{path}{problem.path}", problem.value, problem.detail.replace("{root}", path)
         )
         for problem in problems
+        if counts_costs or not problem.is_cost
     ]
