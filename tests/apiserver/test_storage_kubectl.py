@@ -224,6 +224,16 @@ def test_the_default_class_is_taken_by_claims_without_one(
     assert control_plane.get("pvc", "none", "-n", namespace)["spec"]["storageClassName"] == ""
 
 
+def test_a_namespace_goes_with_its_claims(control_plane: RunningCluster) -> None:
+    name = f"s-{uuid.uuid4().hex[:8]}"
+    control_plane.kubectl("create", "namespace", name)
+    user = pod("user", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    user["metadata"]["namespace"] = name
+    control_plane.apply(claim("data", name), user)
+    control_plane.kubectl("delete", "namespace", name, "--timeout=30s")
+    assert is_gone(control_plane, "namespace", name)
+
+
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
