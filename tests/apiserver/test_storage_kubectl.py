@@ -224,6 +224,52 @@ def test_the_default_class_is_taken_by_claims_without_one(
     assert control_plane.get("pvc", "none", "-n", namespace)["spec"]["storageClassName"] == ""
 
 
+def test_a_quota_counts_claims_and_their_storage_until_they_are_gone(
+    control_plane: RunningCluster, namespace: str
+) -> None:
+    of_class = "gold.storageclass.storage.k8s.io"
+    hard = {
+        "persistentvolumeclaims": "2",
+        "requests.storage": "3Gi",
+        f"{of_class}/persistentvolumeclaims": "1",
+        f"{of_class}/requests.storage": "3Gi",
+    }
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": hard},
+             "metadata": {"name": "q", "namespace": namespace}}  # fmt: skip
+    control_plane.apply(quota)
+
+    def used() -> dict[str, str]:
+        status = control_plane.get("quota", "q", "-n", namespace).get("status", {})
+        return dict(status.get("used", {}))
+
+    nothing = dict.fromkeys(hard, "0")
+    until(lambda: used() == nothing, "the quota is counted")
+    control_plane.apply(claim("one", namespace, storageClassName="gold"))
+    until(lambda: used()["requests.storage"] == "1Gi", "the claim is counted")
+    assert used() == {
+        "persistentvolumeclaims": "1", "requests.storage": "1Gi",
+        f"{of_class}/persistentvolumeclaims": "1", f"{of_class}/requests.storage": "1Gi",
+    }  # fmt: skip
+    second = claim("two", namespace, storageClassName="gold")
+    refused = control_plane.kubectl("create", "-f", "-", stdin=json.dumps(second), fails=True)
+    assert f"requested: {of_class}/persistentvolumeclaims=1" in refused.stderr
+    large = claim("two", namespace, resources={"requests": {"storage": "3Gi"}})
+    refused = control_plane.kubectl("create", "-f", "-", stdin=json.dumps(large), fails=True)
+    assert "requested: requests.storage=3Gi, used: requests.storage=1Gi" in refused.stderr
+    control_plane.kubectl("delete", "pvc", "one", "-n", namespace, "--timeout=20s")
+    until(lambda: used() == nothing, "what is gone is not counted")
+
+
+def test_a_namespace_goes_with_its_claims(control_plane: RunningCluster) -> None:
+    name = f"s-{uuid.uuid4().hex[:8]}"
+    control_plane.kubectl("create", "namespace", name)
+    user = pod("user", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    user["metadata"]["namespace"] = name
+    control_plane.apply(claim("data", name), user)
+    control_plane.kubectl("delete", "namespace", name, "--timeout=30s")
+    assert is_gone(control_plane, "namespace", name)
+
+
 @pytest.mark.parametrize(
     ("kind", "body"),
     [

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from moorage.api import quantity
 from moorage.api.node_labels import DEPRECATED
 from moorage.registry.kind import Obj
+from moorage.registry.overlapping_paths import overlap_warnings
 
 _WHOLE_BYTES = ("memory", "ephemeral-storage")
 _STORAGE = ("storage",)
@@ -56,12 +57,13 @@ def spec_warnings(spec: Obj, path: str) -> list[str]:
             warnings.append(f"{at}: {key} is {DEPRECATED[key]}")
     for index, volume in enumerate(spec.get("volumes", ())):
         warnings += _volume_warnings(volume, f"{path}.volumes[{index}]")
+    warnings += overlap_warnings(spec.get("volumes", ()))
+    warnings += _duplicate_warnings(spec, path)
+    if "overhead" in spec:
+        warnings += _fraction_warnings(spec["overhead"], f"{path}.overhead")
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field, ())):
             warnings += _container_warnings(container, f"{path}.{field}[{index}]")
-    if "overhead" in spec:
-        warnings += _fraction_warnings(spec["overhead"], f"{path}.overhead")
-    warnings += _duplicate_warnings(spec, path)
     return warnings
 
 
@@ -154,16 +156,14 @@ def _duplicate_warnings(spec: Obj, path: str) -> Iterable[str]:
     for index, alias in enumerate(spec.get("hostAliases", ())):
         address = alias.get("ip", "")
         if address in addresses:
-            yield f"{path}.hostAliases[{index}].ip: duplicate ip {address}"
+            yield f'{path}.hostAliases[{index}].ip: duplicate ip "{address}"'
         addresses.add(address)
-    for volume in spec.get("volumes", ()):
-        if not any((volume.get("projected") or {"": True}).get("sources", (True,))):
-            yield f'volume "{volume["name"]}" (Projected) has no sources provided'
     secrets: set[str] = set()
     for index, secret in enumerate(spec.get("imagePullSecrets", ())):
         name = secret.get("name", "")
-        if not name:
-            yield (f'{path}.imagePullSecrets[{index}].name: invalid empty name ""')
-        elif name in secrets:
-            yield f'{path}.imagePullSecrets[{index}].name: duplicate imagePullSecret "{name}"'
+        if name in secrets:
+            yield f'{path}.imagePullSecrets[{index}].name: duplicate name "{name}"'
         secrets.add(name)
+    for index, secret in enumerate(spec.get("imagePullSecrets", ())):
+        if not secret.get("name"):
+            yield f'{path}.imagePullSecrets[{index}].name: invalid empty name ""'

@@ -9,6 +9,7 @@ from moorage.api.errors import FieldError
 from moorage.registry.columns.cells import AGE, NAME, age_of, joined, name_of
 from moorage.registry.columns.volumes import UNSET
 from moorage.registry.kind import Column, Kind, Obj, Printer, Served, Strategy, get_spec
+from moorage.registry.validation.projections import token_lifetime_errors
 
 _TYPES = "io.k8s.api.storage.v1"
 _DEFAULTS: dict[str, Any] = {
@@ -22,8 +23,6 @@ _DEFAULTS: dict[str, Any] = {
 _LIFECYCLES = ("Persistent", "Ephemeral")
 _GROUP_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
 _LEAST_UPDATE_SECONDS = 10
-_LEAST_TOKEN_SECONDS = 600
-_MOST_TOKEN_SECONDS = 2**32
 _TOKENS_IN_SECRETS = (
     "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to "
     "prevent possible logging of tokens in volume attributes"
@@ -97,13 +96,7 @@ def _token_errors(requests: list[Obj], path: str) -> Iterator[FieldError]:
             yield FieldError.duplicate(f"{at}.audience", audience)
             continue
         seen.add(audience)
-        seconds = request.get("expirationSeconds", _LEAST_TOKEN_SECONDS)
-        if seconds < _LEAST_TOKEN_SECONDS:
-            detail = "may not specify a duration less than 10 minutes"
-            yield FieldError.invalid(f"{at}.expirationSeconds", seconds, detail)
-        if seconds > _MOST_TOKEN_SECONDS:
-            detail = "may not specify a duration larger than 2^32 seconds"
-            yield FieldError.invalid(f"{at}.expirationSeconds", seconds, detail)
+        yield from token_lifetime_errors(request, at)
 
 
 def warn_driver(driver: Obj, old: Obj | None) -> list[str]:

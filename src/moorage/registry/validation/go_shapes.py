@@ -12,7 +12,7 @@ from typing import Any
 
 from moorage.registry.kind import Obj
 
-_COMPARED_LINES = 120
+_COMPARED_LINES = 64
 
 Shape = tuple[tuple[str, str, Any], ...]
 """JSON name, Go name, zero value of each field, in Go's order."""

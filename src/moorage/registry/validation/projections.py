@@ -148,15 +148,20 @@ def _file_errors(
     yield from _conflict_errors(place, place, volume, taken)
 
 
-def _token_errors(projection: Obj, path: str, volume: str) -> Iterator[FieldError]:
-    """Validate a token of the pod's account; upstream names the volume where its path is wrong."""
-    seconds, at = projection.get("expirationSeconds", _LEAST_TOKEN_SECONDS), "expirationSeconds"
+def token_lifetime_errors(request: Obj, path: str) -> Iterator[FieldError]:
+    """Validate how long a token is wanted for, if that is said."""
+    seconds, at = request.get("expirationSeconds", _LEAST_TOKEN_SECONDS), "expirationSeconds"
     if seconds < _LEAST_TOKEN_SECONDS:
         detail = "may not specify a duration less than 10 minutes"
         yield FieldError.invalid(f"{path}.{at}", seconds, detail)
     if seconds > _MOST_TOKEN_SECONDS:
         detail = "may not specify a duration larger than 2^32 seconds"
         yield FieldError.invalid(f"{path}.{at}", seconds, detail)
+
+
+def _token_errors(projection: Obj, path: str, volume: str) -> Iterator[FieldError]:
+    """Validate a token of the pod's account; upstream names the volume where its path is wrong."""
+    yield from token_lifetime_errors(projection, path)
     place = projection.get("path", "")
     if not place:
         yield FieldError.required(f"{volume}.path")

@@ -77,12 +77,12 @@ def container(**fields: Any) -> dict[str, Any]:
         ),
         (
             {"hostAliases": [{"ip": "1.1.1.1"}, {"ip": "1.1.1.1"}]},
-            ["spec.hostAliases[1].ip: duplicate ip 1.1.1.1"],
+            ['spec.hostAliases[1].ip: duplicate ip "1.1.1.1"'],
         ),
         (
             {"imagePullSecrets": [{"name": "a"}, {"name": "a"}, {}]},
             [
-                'spec.imagePullSecrets[1].name: duplicate imagePullSecret "a"',
+                'spec.imagePullSecrets[1].name: duplicate name "a"',
                 'spec.imagePullSecrets[2].name: invalid empty name ""',
             ],
         ),
