@@ -21,6 +21,9 @@ UPDATE = "UPDATE"
 DELETE = "DELETE"
 ANY = "*"
 
+RESIZE = "resize"
+"""The subresource by which the resources of a pod's containers change."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:

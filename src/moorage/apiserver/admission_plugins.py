@@ -16,6 +16,7 @@ from moorage.admission.host_ports import HostPortAdmission
 from moorage.admission.limit_ranger import LimitRanger
 from moorage.admission.namespaces import NamespaceLifecycle
 from moorage.admission.node_restriction import NodeRestriction
+from moorage.admission.pod_resize import PodResizeValidator
 from moorage.admission.pod_security import PodSecurity
 from moorage.admission.policies import ValidatingPolicies
 from moorage.admission.policies.sources import CachedParams, CachedPolicies
@@ -92,6 +93,7 @@ class AdmissionPlugins:
             DefaultTolerationSeconds(),
             RuntimeClassAdmission(readers.classes.get, is_enabled=self.has_runtime_classes),
             DefaultIngressClass(readers.ingress_classes.all),
+            PodResizeValidator(readers.nodes.get),
             MutatingWebhooks(webhooks, dispatch, self.codec, self.worker),
         ]
 

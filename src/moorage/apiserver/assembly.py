@@ -267,10 +267,11 @@ def _subresources(
         ("pods", "log", "get"): connect.log,
         ("namespaces", "finalize", "update"): update_as("finalize"),
         ("serviceaccounts", "token", "create"): tokens.create,
-        ("pods", "ephemeralcontainers", "get"): resources.get,
-        ("pods", "ephemeralcontainers", "update"): update_as("ephemeralcontainers"),
-        ("pods", "ephemeralcontainers", "patch"): patch_as("ephemeralcontainers"),
     }
+    for part in ("ephemeralcontainers", "resize"):
+        own["pods", part, "get"] = resources.get
+        own["pods", part, "update"] = update_as(part)
+        own["pods", part, "patch"] = patch_as(part)
     for stream in ("exec", "attach", "portforward"):
         for verb in ("get", "create"):
             own["pods", stream, verb] = connect.stream
