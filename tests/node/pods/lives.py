@@ -27,6 +27,7 @@ from moorage.node.images.verification import Verification
 from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
+from moorage.node.pods.allocations import AllocationRecords
 from moorage.node.pods.classes import RuntimeClasses
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.handler_records import HandlerRecords
@@ -191,7 +192,8 @@ class Life:
     def begin(self, pod: Pod) -> None:
         """The pod is this node's: give it a worker."""
         stored = self.api.put(pod) if self.api.pod is None else self.api.pod
-        self.worker = PodWorker(stored, self.context)
+        record = self.context.allocations.read(UID)
+        self.worker = PodWorker(stored, self.context, record=record)
         self.task = asyncio.ensure_future(self.worker.run())
 
     async def restart_agent(self) -> None:
@@ -299,6 +301,7 @@ class Life:
             health=health,
             classes=classes,
             cgroups=CgroupTree(Cgroups(Layout.ABSENT), "/moorage"),
+            allocations=AllocationRecords(paths),
             volumes=VolumeKeeper(
                 objects=api, tokens=tokens, mounter=mounter, paths=paths, clock=clock, refresh_s=30
             ),
