@@ -87,7 +87,9 @@ class FakeApi:
         sent = msgspec.json.decode(msgspec.json.encode(patch["status"]))
         merged = {condition["type"]: condition for condition in status.get("conditions", ())}
         for new_condition in sent.pop("conditions", []):
-            kept = merged.get(new_condition["type"], {})
+            kept = merged.pop(new_condition["type"], {})
+            if new_condition.get("$patch") == "delete":
+                continue
             merged[new_condition["type"]] = {
                 k: v for k, v in {**kept, **new_condition}.items() if v is not None
             }
