@@ -21,13 +21,16 @@ from moorage.api.resource_names import (
 from moorage.registry.kind import Obj
 from moorage.registry.validation.metadata import key_complaints
 from moorage.registry.validation.probes import lifecycle_errors, probe_errors
+from moorage.registry.validation.restart_policy import (
+    init_restart_policy_errors,
+    restart_policy_errors,
+)
 from moorage.registry.validation.security import container_security_errors
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _PROPAGATIONS = ("None", "HostToContainer", "Bidirectional")
-_RESTART_POLICIES = ("Always", "Never", "OnFailure")
 _RESIZE_POLICIES = ("NotRequired", "RestartContainer")
 _RESIZABLE = ("cpu", "memory")
 
@@ -73,12 +76,7 @@ def container_errors(containers: list[Obj], path: str, scope: Scope) -> list[Fie
         at = f"{path}[{index}]"
         errors += _common_errors(container, at, scope, in_init=False)
         errors += _host_port_conflicts(container, at, ports)
-        if "restartPolicy" in container and container["restartPolicy"] not in _RESTART_POLICIES:
-            errors.append(
-                FieldError.not_supported(
-                    f"{at}.restartPolicy", container["restartPolicy"], _RESTART_POLICIES
-                )
-            )
+        errors += restart_policy_errors(container, at)
     return errors
 
 
@@ -87,12 +85,8 @@ def init_container_errors(containers: list[Obj], path: str, scope: Scope) -> lis
     errors: list[FieldError] = []
     for index, container in enumerate(containers):
         at = f"{path}[{index}]"
-        policy = container.get("restartPolicy")
-        is_sidecar = policy == "Always"
-        if policy is not None and policy not in _RESTART_POLICIES:
-            errors.append(
-                FieldError.not_supported(f"{at}.restartPolicy", policy, _RESTART_POLICIES)
-            )
+        is_sidecar = container.get("restartPolicy") == "Always"
+        errors += init_restart_policy_errors(container, at)
         errors += _common_errors(container, at, scope, in_init=not is_sidecar)
         if not is_sidecar:
             errors += _init_resize_errors(container, at)
@@ -119,7 +113,7 @@ def ephemeral_container_errors(containers: list[Obj], path: str, scope: Scope) -
     for index, container in enumerate(containers):
         at = f"{path}[{index}]"
         for field in ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle",
-                      "resizePolicy", "restartPolicy"):  # fmt: skip
+                      "resizePolicy", "restartPolicy", "restartPolicyRules"):  # fmt: skip
             if field in container:
                 errors.append(
                     FieldError.forbidden(
