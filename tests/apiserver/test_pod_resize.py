@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -125,3 +126,14 @@ async def test_discovery_shows_the_subresource(server: Running) -> None:
     paths = (await server.ask("GET", "/openapi/v3/api/v1")).json["paths"]
     assert sorted(paths["/api/v1/namespaces/{namespace}/pods/{name}/resize"].keys() - {
         "parameters"}) == ["get", "patch", "put"]  # fmt: skip
+
+
+async def test_managed_fields_are_in_upstreams_order(server: Running) -> None:
+    """Clients that decode into sorted maps compare what they encode with the bytes of others."""
+    await add_pod(server, memory="1Gi", cpu="1")
+    assert (await resize(server, cpu="2", memory="2Gi")).status == 200
+    entries = (await server.ask("GET", POD)).json["metadata"]["managedFields"]
+    assert [entry.get("subresource") for entry in entries] == [None, "resize"]
+    for entry in entries:
+        fields = entry["fieldsV1"]
+        assert json.dumps(fields) == json.dumps(fields, sort_keys=True)
