@@ -109,6 +109,11 @@ class PodResizer:
     def observe(self, view: PodView, *, is_live: bool) -> None:
         """Compare what the containers have with what was promised, and report the end."""
         self._given = {newest.id: self._given_to(newest) for _, newest in running(self.pod, view)}
+        if view.containers:
+            present = {container.id for container in view.containers}
+            self._overrides = {
+                id_: given for id_, given in self._overrides.items() if id_ in present
+            }
         ended = {
             container.id
             for container in view.containers
@@ -150,8 +155,7 @@ class PodResizer:
 
     def record(self) -> AllocationRecord:
         """Return what a later agent must know."""
-        kept = {id_: given for id_, given in self._overrides.items() if id_ in self._given}
-        return AllocationRecord(self._allocation, kept or dict(self._overrides))
+        return AllocationRecord(self._allocation, dict(self._overrides))
 
     def stops(self, container: ContainerView) -> None:
         """Note that a container is stopped to be started with other resources."""
