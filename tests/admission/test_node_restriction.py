@@ -8,10 +8,9 @@ import msgspec
 import pytest
 
 from moorage.admission.node_restriction import NodeRestriction, node_name_of
-from moorage.admission.service_account import MIRROR_ANNOTATION
 from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.api.nodes import Node
-from moorage.api.pods import Pod
+from moorage.api.pods import MIRROR_ANNOTATION, Pod
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.lease import LEASE
 from moorage.registry.kinds.node import NODE

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.admission.service_account import MIRROR_ANNOTATION, ServiceAccountAdmission
+from moorage.admission.service_account import ServiceAccountAdmission
 from moorage.api.configuration import ServiceAccount
 from moorage.api.errors import ForbiddenError
+from moorage.api.pods import MIRROR_ANNOTATION
 from moorage.registry.kinds.pod import POD
 from tests.admission.writes import admit, pod, write
 

@@ -34,6 +34,7 @@ class FakeEngine:
         self.reports_handlers = True
         self.runs_everything_under = ""
         self.stops_sandbox_at_start = False
+        self.usage: dict[str, int] = {}
         self.failing: dict[str, str] = {}
         self.hooks: dict[str, int] = {}
 
@@ -152,6 +153,26 @@ class FakeEngine:
             self._sandboxes[sandbox_id].state = pb.SANDBOX_NOTREADY
             raise _refused("StartContainer", "can't find shim for sandbox")
         status.state, status.started_at = pb.CONTAINER_RUNNING, self._now_ns()
+
+    async def update_container(
+        self, container_id: str, resources: pb.LinuxContainerResources
+    ) -> None:
+        _, status = _found(self._containers, container_id)
+        limit = resources.memory_limit_in_bytes
+        self._call("update", f"{status.metadata.name} {resources.cpu_shares} {limit}")
+
+    async def update_sandbox(self, sandbox_id: str, overhead: Any, resources: Any) -> None:
+        """Does nothing, as most engines."""
+
+    async def container_stats(self) -> list[pb.ContainerStats]:
+        return [
+            pb.ContainerStats(
+                attributes=pb.ContainerAttributes(id=key),
+                memory=pb.MemoryUsage(usage_bytes=pb.UInt64Value(value=self.usage[name])),
+            )
+            for key, (_, status) in self._containers.items()
+            if (name := status.metadata.name) in self.usage
+        ]
 
     async def stop_container(self, container_id: str, grace_s: int) -> None:
         container = self._containers.get(container_id)

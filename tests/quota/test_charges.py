@@ -275,3 +275,10 @@ def test_amounts() -> None:
     assert shown(increase(parsed({"a": "3", "b": "1"}), parsed({"a": "1", "b": "2"}))) == "a=2,b=0"
     limits = parsed({"cpu": "1", "pods": "2", "memory": "1"})
     assert exceeded(parsed({"pods": "3", "cpu": "1", "other": "9"}), limits) == ["pods"]
+
+
+def test_a_pod_is_charged_for_the_most_of_its_resize() -> None:
+    container_status = {"name": "c", "allocatedResources": {"cpu": "2"},
+                        "resources": {"requests": {"cpu": "2"}}}  # fmt: skip
+    given = pod(container(cpu="1"), status={"containerStatuses": [container_status]})
+    assert usage("pods", given)["requests.cpu"] == "2"

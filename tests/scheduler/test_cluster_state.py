@@ -73,6 +73,20 @@ def test_a_resized_pod_counts_as_it_is_now() -> None:
     assert used(state) == 2000
 
 
+def resizing(asked: str, has: str) -> Pod:
+    container = {"name": "app", "allocatedResources": {"cpu": has},
+                 "resources": {"requests": {"cpu": has}}}  # fmt: skip
+    return a_pod("a", cpu=asked, node="n1", status={"containerStatuses": [container]})
+
+
+def test_a_pod_counts_with_the_most_of_its_resize_until_it_is_done() -> None:
+    state = a_cluster(a_node("n1"), resizing("1", "1"))
+    for asked, has, counted in (("2", "1", 2000), ("2", "2", 2000), ("1", "2", 2000),
+                                  ("1", "1", 1000)):  # fmt: skip
+        state.set_pod(resizing(asked, has))
+        assert used(state) == counted
+
+
 def test_heartbeat_keeps_the_generation() -> None:
     state = a_cluster(a_node("n1"))
     before = state.generation

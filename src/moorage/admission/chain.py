@@ -22,6 +22,9 @@ DELETE = "DELETE"
 CONNECT = "CONNECT"
 ANY = "*"
 
+RESIZE = "resize"
+"""The subresource by which the resources of a pod's containers change."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from moorage.admission.chain import CREATE, UPDATE, Scope
+from moorage.admission.chain import CREATE, RESIZE, UPDATE, Scope
 from moorage.admission.refusal import refused
 from moorage.api.containers import Container
 from moorage.api.pods import Pod
@@ -25,13 +25,13 @@ _EXACT_BELOW = (2**63 - 1) // 1000
 
 
 class LimitRanger:
-    """Applies the LimitRanges of a namespace to new pods and to claims.
+    """Applies the LimitRanges of a namespace to new and resized pods, and to claims.
 
     `ranges` returns them by namespace.
     """
 
     name = "LimitRanger"
-    scope = Scope.of([_PODS, _CLAIMS], [CREATE, UPDATE])
+    scope = Scope.of([_PODS, _CLAIMS], [CREATE, UPDATE], ["", RESIZE])
 
     def __init__(self, ranges: Callable[[str], Iterable[LimitRange]]) -> None:
         self._ranges = ranges
@@ -39,7 +39,9 @@ class LimitRanger:
         self.validate = self._check
 
     def _set_defaults(self, attributes: Attributes) -> None:
-        if attributes.kind.resource != _PODS or attributes.operation != CREATE:
+        if attributes.kind.resource != _PODS or not _sets_resources(attributes):
+            return
+        if _is_being_deleted(attributes):
             return
         pod = attributes.obj
         assert pod is not None
@@ -48,9 +50,9 @@ class LimitRanger:
 
     def _check(self, attributes: Attributes) -> None:
         is_pod = attributes.kind.resource == _PODS
-        if is_pod and attributes.operation != CREATE:
+        if is_pod and not _sets_resources(attributes):
             return
-        if attributes.old is not None and "deletionTimestamp" in attributes.old["metadata"]:
+        if _is_being_deleted(attributes):
             return
         for limit_range in self._ranges(attributes.namespace):
             complaints = list(
@@ -65,6 +67,15 @@ class LimitRanger:
                 raise refused(
                     attributes, unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
                 )
+
+
+def _sets_resources(attributes: Attributes) -> bool:
+    """Return whether a write of a pod may set the resources of its containers."""
+    return attributes.operation == CREATE or attributes.subresource == RESIZE
+
+
+def _is_being_deleted(attributes: Attributes) -> bool:
+    return attributes.old is not None and "deletionTimestamp" in attributes.old["metadata"]
 
 
 def _set_pod_defaults(pod: Obj, limit_range: LimitRange) -> None:

@@ -12,7 +12,6 @@ import msgspec
 
 from moorage.admission.chain import CREATE, DELETE, UPDATE, Scope
 from moorage.admission.refusal import refused
-from moorage.admission.service_account import MIRROR_ANNOTATION
 from moorage.api.errors import NotFoundError
 from moorage.api.nodes import Node
 from moorage.api.pod_references import (
@@ -22,7 +21,7 @@ from moorage.api.pod_references import (
     secret_names,
     uses_claim,
 )
-from moorage.api.pods import Pod
+from moorage.api.pods import MIRROR_ANNOTATION, Pod
 from moorage.registry.kind import Obj
 from moorage.registry.rbac.rules import Action
 from moorage.registry.request import Attributes, User

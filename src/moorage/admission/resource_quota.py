@@ -14,7 +14,7 @@ from datetime import datetime
 
 import msgspec
 
-from moorage.admission.chain import ANY, CREATE, UPDATE, Scope
+from moorage.admission.chain import ANY, CREATE, RESIZE, UPDATE, Scope
 from moorage.admission.refusal import refused
 from moorage.api.clock import Clock
 from moorage.api.errors import ConflictError, InternalError, StatusError
@@ -77,7 +77,7 @@ class ResourceQuotaAdmission:
     """
 
     name = "ResourceQuota"
-    scope = Scope.of([ANY], [CREATE, UPDATE])
+    scope = Scope.of([ANY], [CREATE, UPDATE], ["", RESIZE])
     mutate = None
 
     def __init__(
@@ -177,6 +177,8 @@ def _may_use_more(charge: Charge, attributes: Attributes) -> bool:
         return True
     if attributes.kind.resource != "pods" or attributes.obj is None or attributes.old is None:
         return False
+    if attributes.subresource == RESIZE:
+        return True
     # A deadline moves a pod from one scope to the other.
     field_name = "activeDeadlineSeconds"
     return (field_name in attributes.obj["spec"]) != (field_name in attributes.old["spec"])

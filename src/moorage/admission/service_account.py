@@ -15,14 +15,13 @@ from moorage.admission.refusal import refused
 from moorage.api.configuration import ServiceAccount
 from moorage.api.names import random_suffix
 from moorage.api.pod_references import projects_account_token, secret_names
-from moorage.api.pods import Pod
+from moorage.api.pods import MIRROR_ANNOTATION, Pod
 from moorage.registry.kind import Obj
 from moorage.registry.request import Attributes
 
 DEFAULT_ACCOUNT = "default"
 TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 ROOT_CA_CONFIG_MAP = "kube-root-ca.crt"
-MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 _VOLUME_PREFIX = "kube-api-access-"
 _TOKEN_SECONDS = 3607
 _MODE = 0o644

@@ -18,6 +18,9 @@ from moorage.api.containers import (
 from moorage.api.meta import Object, ObjectMeta, Raw
 from moorage.api.volumes import Volume
 
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+"""Annotation of the API's mirror of a static pod."""
+
 
 class Sysctl(Object, frozen=True):
     name: str = ""

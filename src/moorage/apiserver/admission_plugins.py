@@ -27,6 +27,7 @@ from moorage.admission.limit_ranger import LimitRanger
 from moorage.admission.namespaces import NamespaceLifecycle
 from moorage.admission.node_restriction import NodeRestriction
 from moorage.admission.patched import Patching
+from moorage.admission.pod_resize import PodResizeValidator
 from moorage.admission.pod_security import PodSecurity
 from moorage.admission.pod_topology_labels import PodTopologyLabels
 from moorage.admission.policies import (
@@ -133,6 +134,7 @@ class AdmissionPlugins:
             CertificateSubjectRestriction(),
             DefaultIngressClass(readers.ingress_classes.all),
             PodTopologyLabels(readers.nodes.get),
+            PodResizeValidator(readers.nodes.get),
             MutatingPolicies(
                 self._selection(MUTATING_ADMISSION_POLICY, MUTATING_ADMISSION_POLICY_BINDING),
                 CachedParams(self.cache, self.resource_map),

@@ -373,10 +373,11 @@ def _subresources(
         ("certificatesigningrequests", "approval", "get"): resources.get,
         ("certificatesigningrequests", "approval", "update"): update_as("approval"),
         ("certificatesigningrequests", "approval", "patch"): patch_as("approval"),
-        ("pods", "ephemeralcontainers", "get"): resources.get,
-        ("pods", "ephemeralcontainers", "update"): update_as("ephemeralcontainers"),
-        ("pods", "ephemeralcontainers", "patch"): patch_as("ephemeralcontainers"),
     }
+    for part in ("ephemeralcontainers", "resize"):
+        own["pods", part, "get"] = resources.get
+        own["pods", part, "update"] = update_as(part)
+        own["pods", part, "patch"] = patch_as(part)
     for stream in ("exec", "attach", "portforward"):
         for verb in ("get", "create"):
             own["pods", stream, verb] = connect.stream

@@ -44,6 +44,7 @@ from moorage.node.objects import ObjectCache
 from moorage.node.options import RUNTIME_CLASS, NodeOptions
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.events import PodEvents
+from moorage.node.pods.allocations import AllocationRecords
 from moorage.node.pods.classes import RuntimeClasses
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.handler_records import HandlerRecords
@@ -341,6 +342,7 @@ class _Agent:
             health=self._health,
             classes=classes,
             cgroups=cgroups,
+            allocations=AllocationRecords(paths),
             volumes=volumes,
             images=images,
             sandboxes=sandboxes,

@@ -85,6 +85,11 @@ class PodPaths:
         return self.root / "runtime-handler"
 
     @property
+    def resources(self) -> Path:
+        """File with the resources that the pod was promised and its containers were given."""
+        return self.root / "resources"
+
+    @property
     def directories(self) -> tuple[Path, ...]:
         return (self.root, self.volumes, self.root / "plugins")
 

@@ -25,6 +25,7 @@ from moorage.api.services import Service
 from moorage.claims.annotations import BETA_CLASS
 from moorage.quota.amounts import ONE, ZERO, Amounts, added
 from moorage.runtimeclass.overhead import pod_limits, pod_requests
+from moorage.runtimeclass.resizing import charged_spec
 
 _COUNT: Final = "count/"
 _REQUESTS: Final = "requests."
@@ -117,7 +118,8 @@ class PodCharge(CountCharge):
         counted = super().usage(pod, now)
         if not _is_charged(pod, now):
             return counted
-        amounts = _computed(pod_requests(pod.spec), pod_limits(pod.spec))
+        spec = charged_spec(pod)
+        amounts = _computed(pod_requests(spec), pod_limits(spec))
         return added(counted, {"pods": ONE, **amounts})
 
     def omission(self, names: Iterable[str], obj: Any) -> str:

@@ -23,7 +23,7 @@ from moorage.registry.patch import (
     track_create,
     track_update,
 )
-from moorage.registry.patch.fieldset import EMPTY, Tree, is_tree
+from moorage.registry.patch.fieldset import EMPTY, Tree, in_order, is_tree
 from moorage.registry.patch.managed import APPLY, UPDATE
 from moorage.registry.request import Request
 
@@ -173,7 +173,10 @@ def _entries_of(obj: Obj) -> ManagedFields:
 
 def _set_entries(obj: Obj, entries: ManagedFields) -> None:
     if entries:
-        obj["metadata"]["managedFields"] = entries
+        obj["metadata"]["managedFields"] = [
+            {**entry, "fieldsV1": in_order(entry["fieldsV1"])} if "fieldsV1" in entry else entry
+            for entry in entries
+        ]
     else:
         obj["metadata"].pop("managedFields", None)
 

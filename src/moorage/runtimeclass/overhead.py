@@ -2,7 +2,7 @@
 
 Source: KEP-688 "Pod Overhead", KEP-753 "Sidecar containers" (init peaks), KEP-2837 (pod-level
 resources). Upstream counts overhead twice for a running pod with pod-level resources, because it
-takes the maximum with a status that already includes it; here status is never consulted.
+takes the maximum with a status that already includes it; here `resizing` alone consults a status.
 """
 
 from __future__ import annotations

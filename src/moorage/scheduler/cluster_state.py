@@ -14,6 +14,7 @@ from moorage.api.labels import Labels
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.client.informer import object_key
+from moorage.runtimeclass.resizing import charged_spec
 from moorage.scheduler.disruption_budgets import DisruptionBudgets
 from moorage.scheduler.nodes import NodeInfo, Placed, offers_differ, placed
 from moorage.scheduler.query import PodQuery, QueryCache
@@ -270,12 +271,26 @@ def _is_same(known: Placed, pod: Pod) -> bool:
     before = known.pod
     if before.metadata.labels != pod.metadata.labels or before.metadata.uid != pod.metadata.uid:
         return False
+    if _is_charged_otherwise(before, pod):
+        return False
     # The object of an assumed pod has no node name yet; binding changes nothing else.
     return before.spec == pod.spec or (
         not before.spec.node_name
         and before.spec.containers == pod.spec.containers
         and before.spec.init_containers == pod.spec.init_containers
         and before.spec.resources == pod.spec.resources
+    )
+
+
+def _is_charged_otherwise(before: Pod, after: Pod) -> bool:
+    """Return whether a resize, begun or ended, changes what a bound pod is charged for."""
+    had, has = charged_spec(before), charged_spec(after)
+    if had is before.spec and has is after.spec:
+        return False
+    return (had.resources, had.containers, had.init_containers) != (
+        has.resources,
+        has.containers,
+        has.init_containers,
     )
 
 

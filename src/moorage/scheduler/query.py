@@ -19,6 +19,7 @@ from moorage.api.quantity import Quantity
 from moorage.api.tolerations import PREFER_NO_SCHEDULE
 from moorage.runtimeclass import ClassLookup, ClassMissing, resolve_handler
 from moorage.runtimeclass.overhead import is_sidecar, pod_requests
+from moorage.runtimeclass.resizing import charged_spec
 from moorage.scheduler.terms import PodTerms, pod_terms
 
 HostPort = tuple[str, int, str]
@@ -72,6 +73,9 @@ class QueryCache:
 
     def of_placed(self, pod: Pod) -> PodQuery:
         """Return the query of a bound pod, without its handler: its class no longer matters."""
+        spec = charged_spec(pod)
+        if spec is not pod.spec:
+            pod = msgspec.structs.replace(pod, spec=spec)
         return self._get(pod, None, "")
 
     def of_waiting(self, pod: Pod, classes: ClassLookup) -> PodQuery:

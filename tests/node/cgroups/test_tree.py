@@ -8,7 +8,7 @@ import pytest
 
 from moorage.linux.cgroups import Cgroups, Layout
 from moorage.node.cgroups.tree import CgroupError, CgroupTree
-from moorage.node.cgroups.values import CgroupValues
+from moorage.node.cgroups.values import UNLIMITED, CgroupValues
 
 VALUES = CgroupValues(shares=1024, memory_bytes=1 << 20)
 
@@ -46,6 +46,26 @@ def test_version_one_is_written_in_every_hierarchy(tmp_path: Path) -> None:
     assert (place / "cpuset.cpus").read_text() == "0-3"
     assert tree.exists("kubepods")
     assert not tree.exists("kubepods/burstable")
+
+
+def test_limits_are_read_from_both_versions(tmp_path: Path) -> None:
+    first, second = tmp_path / "v1", tmp_path / "v2"
+    first.mkdir()
+    tree = v1(first)
+    assert tree.read("podx") is None
+    for file, content in (("cpu/moorage/podx/cpu.cfs_quota_us", "3000\n"),
+                          ("memory/moorage/podx/memory.limit_in_bytes", "1048576\n"),
+                          ("memory/moorage/podx/memory.usage_in_bytes", "4096\n")):  # fmt: skip
+        (first / file).parent.mkdir(parents=True, exist_ok=True)
+        (first / file).write_text(content)
+    assert tree.read("podx") == CgroupValues(quota_us=3000, memory_bytes=1 << 20)
+    assert tree.memory_usage_bytes("podx") == 4096
+    pod = second / "moorage" / "podx"
+    pod.mkdir(parents=True)
+    (pod / "cpu.max").write_text("max 100000\n")
+    (pod / "memory.max").write_text("max\n")
+    assert v2(second).read("podx") == CgroupValues(quota_us=UNLIMITED, memory_bytes=UNLIMITED)
+    assert v2(second).memory_usage_bytes("podx") is None
 
 
 def with_controllers(place: Path, names: str, enabled: str = "") -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.node.pod_facts.labels import (
+    Given,
     container_annotations,
     container_hash,
     container_labels,
@@ -32,6 +33,7 @@ def test_what_is_remembered_survives_the_way_through_the_engine() -> None:
         message_policy="File",
         grace_period_s=7,
         pre_stop=container.lifecycle.pre_stop,
+        given=Given(container.resources),
     )
 
 
@@ -50,6 +52,7 @@ def test_the_deletions_patience_comes_before_the_pods() -> None:
             "io.kubernetes.container.restartCount": "many",
             "io.kubernetes.container.preStopHandler": "{",
             "io.kubernetes.pod.terminationGracePeriod": "",
+            "moorage.dev/resources": "{",
         },
     ],
 )

@@ -27,6 +27,7 @@ from moorage.node.images.verification import Verification
 from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
+from moorage.node.pods.allocations import AllocationRecords
 from moorage.node.pods.classes import RuntimeClasses
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.handler_records import HandlerRecords
@@ -86,7 +87,9 @@ class FakeApi:
         sent = msgspec.json.decode(msgspec.json.encode(patch["status"]))
         merged = {condition["type"]: condition for condition in status.get("conditions", ())}
         for new_condition in sent.pop("conditions", []):
-            kept = merged.get(new_condition["type"], {})
+            kept = merged.pop(new_condition["type"], {})
+            if new_condition.get("$patch") == "delete":
+                continue
             merged[new_condition["type"]] = {
                 k: v for k, v in {**kept, **new_condition}.items() if v is not None
             }
@@ -191,7 +194,8 @@ class Life:
     def begin(self, pod: Pod) -> None:
         """The pod is this node's: give it a worker."""
         stored = self.api.put(pod) if self.api.pod is None else self.api.pod
-        self.worker = PodWorker(stored, self.context)
+        record = self.context.allocations.read(UID)
+        self.worker = PodWorker(stored, self.context, record=record)
         self.task = asyncio.ensure_future(self.worker.run())
 
     async def restart_agent(self) -> None:
@@ -299,6 +303,7 @@ class Life:
             health=health,
             classes=classes,
             cgroups=CgroupTree(Cgroups(Layout.ABSENT), "/moorage"),
+            allocations=AllocationRecords(paths),
             volumes=VolumeKeeper(
                 objects=api, tokens=tokens, mounter=mounter, paths=paths, clock=clock, refresh_s=30
             ),

@@ -19,7 +19,9 @@ from moorage.node.config.errors import ConfigError
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.containers import members
 from moorage.node.pod_facts.errors import SyncError, TeardownError
+from moorage.node.pod_facts.resources import allocation_of
 from moorage.node.pods.actions import PodActions
+from moorage.node.pods.allocations import AllocationRecord
 from moorage.node.pods.plan import Kill, NewSandbox, Reason
 from moorage.node.pods.starting import HookFailedError
 from moorage.node.runtime.views import PodView, pod_view
@@ -29,6 +31,7 @@ from tests.node.pods.lives import FakeEvents
 
 CRI = CriError("m", grpc.StatusCode.UNKNOWN, "engine says no")
 POD = a_pod(initContainers=[{"name": "setup", "image": "i"}])
+RECORD = AllocationRecord(allocation_of(POD))
 
 
 class Node:
@@ -52,7 +55,10 @@ class Node:
                           forget_container=self.note("forget container"),
                           forget_sandbox=self.note("forget sandbox")),
             classes=part("classes", "handler", known_handler=lambda *_: self.answers["known"]),
-            cgroups=SimpleNamespace(ensure=self.note("ensure"), remove=self.note("remove cgroup")),
+            cgroups=SimpleNamespace(read=lambda _: self.answers.get("cgroup"),
+                                    memory_usage_bytes=lambda _: self.answers.get("usage"),
+                                    ensure=self.note("ensure"), remove=self.note("remove cgroup")),
+            allocations=SimpleNamespace(write=self.note("record")),
             volumes=part("volumes", "mount", "refresh", "remove"),
             sandboxes=part("sandboxes", "create", "config"),
             stopper=part("stopper", "kill", "stop_pod"),
@@ -119,12 +125,12 @@ def test_read_only_mounts_are_recursive_where_the_pods_handler_does_that(
 
 
 async def test_directories_and_the_cgroup_are_made(node: Node, tmp_path: Path) -> None:
-    await node.actions.prepare(POD)
-    assert [call.partition(" ")[0] for call in node.calls] == ["ensure"]
+    await node.actions.prepare(POD, RECORD)
+    assert [call.partition(" ")[0] for call in node.calls] == ["record", "ensure"]
     assert (tmp_path / "logs").is_dir()
     assert node.context.paths.pod(UID).root.is_dir()
     node.view = pod_view(UID, [a_sandbox()], [])
-    await node.actions.prepare(POD)
+    await node.actions.prepare(POD, RECORD)
     assert node.calls[-1] == "classes.handler"
 
 
@@ -140,7 +146,7 @@ async def test_failed_preparation_fails_the_sync(
 ) -> None:
     node.errors["ensure"] = error
     with pytest.raises(SyncError) as hindered:
-        await node.actions.prepare(POD)
+        await node.actions.prepare(POD, RECORD)
     assert hindered.value.reason == reason
     assert node.events.recorded == [f"{event}: {hindered.value}"]
 
@@ -148,7 +154,7 @@ async def test_failed_preparation_fails_the_sync(
 async def test_a_handler_that_is_not_known_hinders_nothing(node: Node) -> None:
     node.view = pod_view(UID, [a_sandbox()], [])
     node.errors["classes.handler"] = OSError("disk")
-    await node.actions.prepare(POD)
+    await node.actions.prepare(POD, RECORD)
     assert node.events.recorded == []
 
 

@@ -10,8 +10,11 @@ import msgspec
 import pytest
 
 from moorage.api.pods import Pod
+from moorage.node.pod_facts.resources import allocation_of
 from moorage.node.pods import pod_manager as pod_manager_module
+from moorage.node.pods.allocations import AllocationRecord
 from moorage.node.pods.pod_manager import PodManager
+from moorage.node.pods.resizer import PodResizer
 from moorage.node.runtime.views import PodView
 from moorage.node.status.inputs import TerminationReason
 from tests.clocks import FakeClock, settle
@@ -21,17 +24,44 @@ from tests.node.objects import a_node, a_pod, a_sandbox, wire_container
 class FakeWorker:
     """Lives until it is removed."""
 
-    def __init__(self, pod: Pod, context: Any, *, refusal: TerminationReason | None = None) -> None:
+    def __init__(
+        self,
+        pod: Pod,
+        context: Any,
+        *,
+        refusal: TerminationReason | None = None,
+        record: AllocationRecord | None = None,
+    ) -> None:
         del context
         self.uid, self.pod, self.refusal = pod.metadata.uid, pod, refusal
+        events: Any = SimpleNamespace(pod=lambda *_: None)
+        self.resizer = PodResizer(pod, events, FakeClock(), record)
         self.is_active = refusal is None
+        self.deferred: TerminationReason | None = None
+        self.end: Any = None
         self._removed = asyncio.Event()
 
     async def run(self) -> None:
         await self._removed.wait()
 
+    @property
+    def wants_resize(self) -> bool:
+        return self.is_active and self.resizer.is_pending
+
+    def on_over(self, listener: Any) -> None:
+        self.end = listener
+
+    def grant_resize(self) -> None:
+        self.resizer.grant()
+        self.pod, self.deferred = self.resizer.pod, None
+
+    def defer_resize(self, why: TerminationReason) -> None:
+        self.resizer.defer(why.reason, why.message)
+        self.deferred = why
+
     def update(self, pod: Pod) -> None:
-        self.pod = pod
+        self.resizer.update(pod)
+        self.pod = self.resizer.pod
 
     def remove(self) -> None:
         self._removed.set()
@@ -59,7 +89,7 @@ def pod(uid: str, cpu: str = "1", created: str = "", name: str = "", **fields: A
 
 @asynccontextmanager
 async def roster_of(
-    *pods: Pod, running: str = ""
+    *pods: Pod, running: str = "", records: dict[str, AllocationRecord] | None = None
 ) -> AsyncIterator[tuple[PodManager, FakeInformer]]:
     views = {uid: PodView(uid, sandboxes=(a_sandbox(uid=uid),)) for uid in running.split()}
     nothing = SimpleNamespace(add_listener=lambda _: None, on_change=lambda _: None)
@@ -72,6 +102,7 @@ async def roster_of(
         classes=nothing,
         events=SimpleNamespace(pod=lambda *_: None),
         allocatable=lambda: {"cpu": "2", "pods": "110"},
+        allocations=SimpleNamespace(read=(records or {}).get),
         clock=FakeClock(),
     )
     informer: Any = FakeInformer(*pods)
@@ -96,6 +127,65 @@ def refused(pod_manager: PodManager) -> dict[str, bool]:
 async def test_room_is_given_to_those_that_have_had_it_longest() -> None:
     async with roster_of(pod("c"), pod("b"), pod("a")) as (pod_manager, _):
         assert refused(pod_manager) == {"a": False, "b": False, "c": True}
+
+
+def resized(before: Pod, cpu: str) -> Pod:
+    (container,) = before.spec.containers
+    resources = msgspec.structs.replace(container.resources, requests={"cpu": cpu})
+    container = msgspec.structs.replace(container, resources=resources)
+    spec = msgspec.structs.replace(before.spec, containers=(container,))
+    return msgspec.structs.replace(before, spec=spec)
+
+
+def promised(pod_manager: PodManager) -> dict[str, str]:
+    return {
+        worker.uid: worker.pod.spec.containers[0].resources.requests["cpu"]
+        for worker in pod_manager
+    }
+
+
+async def test_a_resize_takes_what_is_free_and_waits_for_more() -> None:
+    a, b = pod("a", cpu="500m"), pod("b", cpu="1")
+    async with roster_of(a, b) as (pod_manager, informer):
+        informer.notify(a, resized(a, "1"))
+        assert promised(pod_manager) == {"a": "1", "b": "1"}
+        informer.notify(b, resized(b, "1500m"))
+        assert promised(pod_manager) == {"a": "1", "b": "1"}
+        (waiting,) = [worker for worker in pod_manager if worker.uid == "b"]
+        assert isinstance(waiting, FakeWorker)
+        assert waiting.deferred == TerminationReason(
+            "OutOfcpu",
+            "Node didn't have enough resource: cpu, requested: 1500, used: 1000, capacity: 2000",
+        )
+        (ending,) = [worker for worker in pod_manager if worker.uid == "a"]
+        assert isinstance(ending, FakeWorker)
+        ending.is_active = False
+        ending.end()
+        assert promised(pod_manager)["b"] == "1500m"
+        assert waiting.deferred is None
+
+
+async def test_a_resize_that_waits_takes_no_room_from_others() -> None:
+    a = pod("a", cpu="1")
+    async with roster_of(a) as (pod_manager, informer):
+        informer.notify(a, resized(a, "3"))
+        informer.notify(None, pod("b", cpu="1"))
+        assert refused(pod_manager) == {"a": False, "b": False}
+
+
+async def test_a_resize_that_asks_for_less_makes_room_for_one_that_waits() -> None:
+    a, b = pod("a", cpu="1"), pod("b", cpu="1")
+    async with roster_of(a, b) as (pod_manager, informer):
+        informer.notify(b, resized(b, "1500m"))
+        informer.notify(a, resized(a, "500m"))
+        assert promised(pod_manager) == {"a": "500m", "b": "1500m"}
+
+
+async def test_what_an_earlier_agent_promised_is_kept() -> None:
+    record = AllocationRecord(allocation_of(pod("a", cpu="1")))
+    asking = pod("a", cpu="3")
+    async with roster_of(asking, running="a", records={"a": record}) as (pod_manager, _):
+        assert promised(pod_manager) == {"a": "1"}
 
 
 async def test_what_runs_already_is_not_asked_again() -> None:

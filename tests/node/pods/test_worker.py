@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from moorage.api.pods import Pod
 from moorage.node.status.inputs import TerminationReason
 from tests.node.objects import UID, a_pod, wire_container
 from tests.node.pods.lives import Life, living
@@ -343,3 +344,104 @@ async def test_changed_labels_refresh_the_volumes_at_once(tmp_path: Path) -> Non
 
             await life.until(is_refreshed, most_s=5)
         assert life.clock.monotonic() - begun_s < 5
+
+
+def resized(pod: Pod, **resources: Any) -> Pod:
+    wire = msgspec.to_builtins(pod)
+    wire["spec"]["containers"][0]["resources"] = resources
+    wire["metadata"]["generation"] = pod.metadata.generation + 1
+    return msgspec.convert(wire, Pod)
+
+
+SMALL = {"requests": {"cpu": "1", "memory": "8Mi"}, "limits": {"memory": "16Mi"}}
+
+
+def conditions(life: Life) -> dict[str, str]:
+    assert life.api.pod is not None
+    return {
+        condition.type: condition.reason
+        for condition in life.api.pod.status.conditions
+        if "Resize" in condition.type
+    }
+
+
+def shown(life: Life) -> Any:
+    assert life.api.pod is not None
+    (status,) = life.api.pod.status.container_statuses
+    return None if status.resources is None else msgspec.to_builtins(status.resources)
+
+
+async def test_a_running_container_is_resized(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod(wire_container(resources=SMALL)))
+        await life.until(lambda: phase(life) == "Running")
+        assert life.api.pod is not None
+        large = {"requests": {"cpu": "2", "memory": "8Mi"}, "limits": {"memory": "32Mi"}}
+        life.api.put(resized(life.api.pod, **large))
+        assert life.worker.wants_resize
+        life.worker.grant_resize()
+        assert not life.worker.wants_resize
+        await life.until(lambda: shown(life) == large)
+        assert calls(life, "update") == [f"update app 2048 {32 << 20}"]
+        assert life.events.reasons[-2:] == ["ResizeStarted", "ResizeCompleted"]
+        assert conditions(life) == {}
+        await life.restart_agent()
+        await life.until(lambda: shown(life) == large)
+        assert calls(life, "update") == [f"update app 2048 {32 << 20}"]
+
+
+async def test_a_container_restarts_for_a_resize_without_a_pause(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+        life.begin(a_pod(wire_container(resources=SMALL, resizePolicy=policy),
+                         restartPolicy="OnFailure"))  # fmt: skip
+        for times, memory in enumerate(("9Mi", "10Mi", "11Mi"), start=2):
+            await life.until(partial(has_started, life, times - 1))
+            await life.until(lambda: phase(life) == "Running")
+            assert life.api.pod is not None
+            wanted = {"requests": {"cpu": "1", "memory": memory}, "limits": {"memory": "16Mi"}}
+            life.api.put(resized(life.api.pod, **wanted))
+            life.worker.grant_resize()
+            await life.until(partial(has_started, life, times), most_s=2)
+            await life.until(partial(lambda wanted: shown(life) == wanted, wanted))
+        assert calls(life, "update") == []
+        assert life.api.phases == ["Pending", "Running"]
+
+
+async def test_a_resize_that_fails_is_reported_and_tried_again(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod(wire_container(resources=SMALL)))
+        await life.until(lambda: phase(life) == "Running")
+        assert life.api.pod is not None
+        life.engine.usage["app"] = 12 << 20
+        less = {"requests": {"cpu": "1", "memory": "8Mi"}, "limits": {"memory": "10Mi"}}
+        life.api.put(resized(life.api.pod, **less))
+        life.worker.grant_resize()
+        await life.until(lambda: conditions(life) == {"PodResizeInProgress": "Error"})
+        assert shown(life) == SMALL
+        assert life.events.recorded[-1].endswith(
+            '"error":"cannot decrease memory limits: attempting to set container \\"app\\" memory '
+            'limit (10485760) below current usage (12582912)"}'
+        )
+        life.engine.usage["app"] = 4 << 20
+        await life.until(lambda: shown(life) == less)
+        assert conditions(life) == {}
+
+
+async def test_a_resize_that_waits_changes_nothing(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod(wire_container(resources=SMALL)))
+        await life.until(lambda: phase(life) == "Running")
+        before = life.api.pod
+        assert before is not None
+        life.api.put(resized(before, requests={"cpu": "64"}))
+        life.worker.defer_resize(TerminationReason("OutOfcpu", "no room"))
+        await life.until(lambda: conditions(life) == {"PodResizePending": "Deferred"})
+        assert shown(life) == SMALL
+        await life.restart_agent()
+        await life.until(lambda: life.worker.wants_resize)
+        assert conditions(life) == {"PodResizePending": "Deferred"}
+        assert life.api.pod is not None
+        life.api.put(resized(life.api.pod, **SMALL))
+        await life.until(lambda: conditions(life) == {})
+        assert calls(life, "update") == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from moorage.registry.patch.fieldset import (
     Tree,
     difference,
     element_text,
+    in_order,
     intersection,
     is_tree,
     paths,
@@ -138,3 +140,11 @@ def test_an_element(element: str, text: str) -> None:
 )
 def test_which_values_are_sets(tree: object, expected: bool) -> None:
     assert is_tree(tree) is expected
+
+
+def test_elements_are_in_upstreams_order() -> None:
+    item: Tree = {"f:x": {}, ".": {}}
+    tree: Tree = {"f:b": {}, 'k:{"name":"c"}': item, "f:a": {"v:1": {}, "f:z": {}}}
+    ordered = in_order(tree)
+    assert ordered == tree
+    assert msgspec.json.encode(ordered) == msgspec.json.encode(tree, order="deterministic")

@@ -17,7 +17,14 @@ from moorage.linux.cgroup_control import (
 )
 from moorage.linux.cgroup_removal import kill_and_remove_cgroup_blocking
 from moorage.linux.cgroups import Cgroups, Layout, directory_in
-from moorage.node.cgroups.values import CgroupValues, v1_files, v2_files
+from moorage.node.cgroups.values import (
+    V1_LIMITS,
+    V2_LIMITS,
+    CgroupValues,
+    limits_in,
+    v1_files,
+    v2_files,
+)
 
 __all__ = ["CgroupError", "CgroupTree"]
 
@@ -53,6 +60,33 @@ class CgroupTree:
                 f"failed to set cgroup {path}: {error.strerror} ({error.filename})",
             ) from error
 
+    def read(self, directory: str) -> CgroupValues | None:
+        """Return a cgroup's limits of CPU and memory; None if it does not exist.
+
+        Raises CgroupError.
+        """
+        path = self.path(directory)
+        is_v2 = self.cgroups.layout is Layout.V2
+        files = {}
+        for controller, name in V2_LIMITS if is_v2 else V1_LIMITS:
+            mount = self.cgroups.unified if is_v2 else self.cgroups.v1.get(controller)
+            if mount is not None:
+                files[name] = _read(directory_in(mount, path) / name)
+        present = {name: content for name, content in files.items() if content is not None}
+        if not present:
+            return None
+        return limits_in(present)
+
+    def memory_usage_bytes(self, directory: str) -> int | None:
+        """Return the memory that a cgroup uses, caches included; None without that file."""
+        is_v2 = self.cgroups.layout is Layout.V2
+        mount = self.cgroups.unified if is_v2 else self.cgroups.v1.get("memory")
+        if mount is None:
+            return None
+        name = "memory.current" if is_v2 else "memory.usage_in_bytes"
+        content = _read(directory_in(mount, self.path(directory)) / name)
+        return None if content is None else int(content)
+
     def exists(self, directory: str) -> bool:
         """Return whether the cgroup exists, in the unified or else the memory hierarchy."""
         is_v2 = self.cgroups.layout is Layout.V2
@@ -86,6 +120,16 @@ def _write(path: Path, content: str) -> None:
         path.write_text(content)
     except FileNotFoundError:
         log.debug("cgroup file missing", path=path)
+
+
+def _read(path: Path) -> str | None:
+    """Return a file's content, None without it. Raises CgroupError."""
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CgroupError(error.errno, f"failed to read {path}: {error.strerror}") from error
 
 
 def _page_sizes(place: Path) -> list[str]:

@@ -177,3 +177,28 @@ def _page_limits(values: CgroupValues, page_sizes: Iterable[str]) -> dict[str, i
 
 def _or_max(value: int) -> str:
     return "max" if value == UNLIMITED else str(value)
+
+
+V1_LIMITS = (("cpu", "cpu.cfs_quota_us"), ("memory", "memory.limit_in_bytes"))
+V2_LIMITS = (("cpu", "cpu.max"), ("memory", "memory.max"))
+"""Controllers and files of the limits that a resize changes."""
+
+# Without a limit version 1 shows the largest number of whole pages.
+_NO_MEMORY_LIMIT = 1 << 62
+
+
+def limits_in(files: Mapping[str, str]) -> CgroupValues:
+    """Return the limits that these files of one cgroup have, by file name."""
+    quota = files.get("cpu.max", files.get("cpu.cfs_quota_us"))
+    memory = files.get("memory.max", files.get("memory.limit_in_bytes"))
+    return CgroupValues(
+        quota_us=None if quota is None else _limit(quota.split()[0]),
+        memory_bytes=None if memory is None else _limit(memory.strip()),
+    )
+
+
+def _limit(text: str) -> int:
+    if text == "max":
+        return UNLIMITED
+    limit = int(text)
+    return UNLIMITED if limit < 0 or limit >= _NO_MEMORY_LIMIT else limit

@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
-from moorage.api.containers import Container, EphemeralContainer, LifecycleHandler
+from moorage.api.containers import (
+    Container,
+    EphemeralContainer,
+    LifecycleHandler,
+    ResourceRequirements,
+)
 from moorage.api.pods import Pod
 
 POD_NAME = "io.kubernetes.pod.name"
@@ -37,11 +43,21 @@ PORTS = "io.kubernetes.container.ports"
 PRE_STOP = "io.kubernetes.container.preStopHandler"
 DELETION_GRACE = "io.kubernetes.pod.deletionGracePeriod"
 TERMINATION_GRACE = "io.kubernetes.pod.terminationGracePeriod"
+RESOURCES = "moorage.dev/resources"
+"""Annotation of a container: the resources that it was created with, as a `Given`."""
 
 AnyContainer = Container | EphemeralContainer
+_T = TypeVar("_T")
 
 _FNV_OFFSET = 2166136261
 _FNV_PRIME = 16777619
+
+
+class Given(msgspec.Struct, frozen=True):
+    """Resources that a container was created with or resized to, and those of its whole pod."""
+
+    resources: ResourceRequirements
+    pod: ResourceRequirements | None = None
 
 
 # Not allowed in node names, so an owner differs from the bare node name of earlier versions.
@@ -112,6 +128,8 @@ def container_annotations(pod: Pod, container: AnyContainer, restart_count: int)
         annotations[PRE_STOP] = msgspec.json.encode(container.lifecycle.pre_stop).decode()
     if container.ports:
         annotations[PORTS] = msgspec.json.encode(container.ports).decode()
+    given = Given(container.resources, pod.spec.resources)
+    annotations[RESOURCES] = msgspec.json.encode(given).decode()
     return annotations
 
 
@@ -138,6 +156,7 @@ class ContainerRecord:
     message_policy: str
     grace_period_s: int | None
     pre_stop: LifecycleHandler | None
+    given: Given | None = None
 
 
 def parse_container_record(annotations: Mapping[str, str]) -> ContainerRecord:
@@ -151,7 +170,8 @@ def parse_container_record(annotations: Mapping[str, str]) -> ContainerRecord:
         message_path=annotations.get(MESSAGE_PATH, ""),
         message_policy=annotations.get(MESSAGE_POLICY, ""),
         grace_period_s=grace,
-        pre_stop=_handler(annotations.get(PRE_STOP)),
+        pre_stop=_parsed(annotations.get(PRE_STOP), LifecycleHandler),
+        given=_parsed(annotations.get(RESOURCES), Given),
     )
 
 
@@ -162,10 +182,10 @@ def _number(text: str | None, base: int = 10) -> int | None:
         return None
 
 
-def _handler(text: str | None) -> LifecycleHandler | None:
+def _parsed(text: str | None, type_: type[_T]) -> _T | None:
     if text is None:
         return None
     try:
-        return msgspec.json.decode(text, type=LifecycleHandler)
+        return msgspec.json.decode(text, type=type_)
     except msgspec.DecodeError:
         return None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from moorage.api.pods import Pod
+from moorage.api.pods import MIRROR_ANNOTATION, Pod
 
 CONFIG_SOURCE = "kubernetes.io/config.source"
-CONFIG_MIRROR = "kubernetes.io/config.mirror"
 FILE_SOURCE = "file"
 
 
@@ -16,4 +15,4 @@ def is_static(pod: Pod) -> bool:
 
 def is_mirror(pod: Pod) -> bool:
     """Return whether the pod is the API's mirror of a static pod."""
-    return CONFIG_MIRROR in pod.metadata.annotations
+    return MIRROR_ANNOTATION in pod.metadata.annotations

@@ -8,6 +8,7 @@ start of the pod is blocked, TeardownError when its end is incomplete. Source: k
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
@@ -18,20 +19,31 @@ from moorage.client.rest import UnreachableError
 from moorage.cri import CriError
 from moorage.linux.private import make_private
 from moorage.node.cgroups.tree import CgroupError
-from moorage.node.cgroups.values import pod_directory, pod_values
+from moorage.node.cgroups.values import CgroupValues, pod_directory, pod_values
 from moorage.node.config.downward import DownwardInputs
 from moorage.node.config.errors import ConfigError
 from moorage.node.config.namespaces import has_recursive_read_only
-from moorage.node.pod_facts.containers import Member
+from moorage.node.config.resources import overhead_resources, sandbox_resources
+from moorage.node.pod_facts.containers import Member, member
 from moorage.node.pod_facts.errors import SyncError, TeardownError
 from moorage.node.pod_facts.grace import grace_period_s
 from moorage.node.pod_facts.references import format_pod
+from moorage.node.pods.allocations import AllocationRecord
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.handler_choice import HandlerError
 from moorage.node.pods.plan import Kill, NewSandbox, Reason
+from moorage.node.pods.resizing import (
+    Resize,
+    Update,
+    grown,
+    lowers_memory,
+    memory_complaints,
+    shrinking,
+)
 from moorage.node.pods.starting import HookFailedError, Launch
 from moorage.node.runtime.views import PodView, SandboxView
 from moorage.node.volumes.pod_volumes import Mounted, VolumeError
+from moorage.runtimeclass.resizing import ERROR
 
 log = Log(__name__)
 
@@ -56,14 +68,15 @@ class PodActions:
             handler, self._context.health.handlers
         )
 
-    async def prepare(self, pod: Pod) -> None:
+    async def prepare(self, pod: Pod, record: AllocationRecord) -> bool:
         """Create the pod's directories and its cgroup, which the sandbox is placed in.
 
-        Raises SyncError.
+        Returns whether the cgroup is new; the limits of an existing one are only raised. Raises
+        SyncError.
         """
         context = self._context
         try:
-            await asyncio.to_thread(self._prepare, pod)
+            is_new = await asyncio.to_thread(self._prepare, pod, record)
         except CgroupError as error:
             message = f"unable to ensure pod container exists: {error.strerror}"
             context.events.pod(pod, WARNING, "FailedCreatePodContainer", message)
@@ -75,6 +88,7 @@ class PodActions:
         view = context.observer.view(pod.metadata.uid)
         if view.sandboxes:
             await self._adopt_handler(pod, view)
+        return is_new
 
     async def _adopt_handler(self, pod: Pod, view: PodView) -> None:
         """Record the handler of a pod that an earlier agent started, while it can be determined."""
@@ -85,14 +99,83 @@ class PodActions:
             # this.
             log.warning("handler not known", pod=format_pod(pod), error=error)
 
-    def _prepare(self, pod: Pod) -> None:
+    def _prepare(self, pod: Pod, record: AllocationRecord) -> bool:
         meta, paths = pod.metadata, self._context.paths
         for directory in paths.pod(meta.uid).directories:
             make_private(directory)
         logs = paths.pod_logs(meta.namespace, meta.name, meta.uid)
         make_private(logs)
-        values = pod_values(pod, pids_limit=self._context.options.pod_pids_limit)
-        self._context.cgroups.ensure(pod_directory(pod), values)
+        self._context.allocations.write(meta.uid, record)
+        cgroup, values = pod_directory(pod), self._values(pod)
+        current = self._context.cgroups.read(cgroup)
+        if current is not None:
+            values = grown(current, values)
+        self._context.cgroups.ensure(cgroup, values)
+        return current is None
+
+    def _values(self, pod: Pod) -> CgroupValues:
+        return pod_values(pod, pids_limit=self._context.options.pod_pids_limit)
+
+    async def save(self, pod: Pod, record: AllocationRecord) -> None:
+        """Write the pod's allocation record. Raises SyncError."""
+        try:
+            await asyncio.to_thread(self._context.allocations.write, pod.metadata.uid, record)
+        except OSError as error:
+            raise SyncError(ERROR, f"allocation not recorded: {error}") from error
+
+    async def resize(
+        self, pod: Pod, view: PodView, resize: Resize, done: Callable[[Update], None]
+    ) -> None:
+        """Bring the pod's cgroup and its running containers to the pod's resources.
+
+        `done` is called after each container. Raises SyncError at the first failure, so that the
+        pod may be left half-way.
+        """
+        try:
+            await self._resize(pod, view, resize, done)
+        except CriError as error:
+            raise SyncError(ERROR, error.sentence) from error
+        except OSError as error:
+            raise SyncError(ERROR, f"pod cgroup: {error.strerror or error}") from error
+
+    async def _resize(
+        self, pod: Pod, view: PodView, resize: Resize, done: Callable[[Update], None]
+    ) -> None:
+        context, directory, values = self._context, pod_directory(pod), self._values(pod)
+        current = await asyncio.to_thread(context.cgroups.read, directory) or CgroupValues()
+        await self._check_memory(directory, current, values, resize)
+        if view.sandbox is not None and resize.updates:
+            await context.engine.update_sandbox(
+                view.sandbox.id, overhead_resources(pod), sandbox_resources(pod)
+            )
+        await asyncio.to_thread(context.cgroups.ensure, directory, grown(current, values))
+        for update in resize.updates:
+            found = member(pod.spec, update.container.name)
+            if found is not None:
+                resources = context.starter.resources_of(pod, found.container)
+                await context.engine.update_container(update.container.id, resources)
+                done(update)
+        await asyncio.to_thread(context.cgroups.ensure, directory, values)
+
+    async def _check_memory(
+        self, directory: str, current: CgroupValues, values: CgroupValues, resize: Resize
+    ) -> None:
+        """Raise SyncError if a new memory limit is below what is used."""
+        if not lowers_memory(current, values, resize):
+            return
+        context = self._context
+        usage = await asyncio.to_thread(context.cgroups.memory_usage_bytes, directory)
+        of_containers = {}
+        if shrinking(resize):
+            of_containers = {
+                stats.attributes.id: stats.memory.usage_bytes.value
+                for stats in await context.engine.container_stats()
+                if stats.memory.HasField("usage_bytes")
+            }
+        complaints = memory_complaints(current, values, resize, usage, of_containers)
+        if complaints:
+            joined = complaints[0] if len(complaints) == 1 else f"[{', '.join(complaints)}]"
+            raise SyncError(ERROR, f"cannot decrease memory limits: {joined}")
 
     async def mount(self, pod: Pod) -> Mounted:
         """Mount the pod's volumes. Raises SyncError."""
@@ -150,7 +233,7 @@ class PodActions:
                 context.observer.forget_container(container.id)
 
     async def start(
-        self, pod: Pod, member: Member, view: PodView, sandbox: SandboxView, volumes: Mounted
+        self, pod: Pod, started: Member, view: PodView, sandbox: SandboxView, volumes: Mounted
     ) -> None:
         """Start a container; kill it again if its postStart hook fails. Raises SyncError.
 
@@ -159,7 +242,7 @@ class PodActions:
         """
         context = self._context
         # The cause of a container's end may also have ended its sandbox, which is reported later.
-        if view.latest(member.name) is not None and not await self._serves(pod, sandbox):
+        if view.latest(started.name) is not None and not await self._serves(pod, sandbox):
             return
         try:
             handler = sandbox.handler
@@ -182,7 +265,7 @@ class PodActions:
             has_recursive_read_only=self.has_recursive_read_only(pod, view),
         )
         try:
-            await context.starter.start(launch, member)
+            await context.starter.start(launch, started)
         except HookFailedError as error:
             if error.container is not None:
                 await self.kill(pod, Kill(error.container, "FailedPostStartHook", Reason.HOOK))

@@ -15,6 +15,7 @@ from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.events import PodEvents
+from moorage.node.pods.allocations import AllocationRecords
 from moorage.node.pods.classes import RuntimeClasses
 from moorage.node.pods.sandboxes import SandboxMaker
 from moorage.node.pods.starting import ContainerStarter
@@ -39,6 +40,7 @@ class NodeContext:
     health: EngineHealth
     classes: RuntimeClasses
     cgroups: CgroupTree
+    allocations: AllocationRecords
     volumes: VolumeKeeper
     images: ImagePuller
     sandboxes: SandboxMaker

@@ -21,6 +21,7 @@ from moorage.client.recorder import NORMAL, WARNING
 from moorage.node.pod_facts.grace import MINIMUM_GRACE_S, grace_period_s
 from moorage.node.pod_facts.phases import TERMINAL
 from moorage.node.pods.plan import Kill, NewSandbox, Probed, Start, decide
+from moorage.node.pods.resizing import Resize, ResizeInputs
 from moorage.node.runtime.views import PodView
 from moorage.node.status.inputs import TerminationReason
 
@@ -28,6 +29,7 @@ PREPARE = "prepare"
 SANDBOX = "sandbox"
 VOLUMES = "volumes"
 REFRESH = "refresh"
+RESIZE = "resize"
 STOP = "stop"
 CLEAN = "clean"
 DELETE = "delete"
@@ -135,6 +137,7 @@ class Inputs:
     is_mounted: bool = False
     deadline_left_s: float | None = None
     runtime_class: ClassInputs | None = None
+    resizing: ResizeInputs = field(default_factory=ResizeInputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +190,7 @@ Action = (
     | NewSandbox
     | Start
     | Kill
+    | Resize
     | StopPod
     | Cancel
     | RecordEvent
@@ -274,14 +278,16 @@ def _sync(state: PodState, inputs: Inputs) -> Step:
     actions.extend(events)
     if SANDBOX in inputs.running:
         return Step(state, tuple(actions))
-    plan = decide(inputs.pod, inputs.view, inputs.probed, _busy(inputs.running))
+    busy = _busy(inputs.running)
+    plan = decide(inputs.pod, inputs.view, inputs.probed, busy, inputs.resizing)
     if plan.is_over:
         state = replace(state, stage=Stage.COMPLETED)
         actions.append(StepAgain())
     elif plan.sandbox is not None:
         actions.append(plan.sandbox)
     elif inputs.is_mounted:
-        actions.extend((ClearObstacle(), *plan.kill, *plan.start))
+        resize = () if plan.resize is None else (plan.resize,)
+        actions.extend((ClearObstacle(), *plan.kill, *resize, *plan.start))
     return Step(state, tuple(actions))
 
 

@@ -16,6 +16,7 @@ from moorage.api.containers import Container
 from moorage.api.pods import Pod, PodSpec
 from moorage.node.pod_facts.containers import Kind, may_restart, should_restart
 from moorage.node.pod_facts.labels import AnyContainer, container_hash
+from moorage.node.pods.resizing import Change, Resize, ResizeInputs, change_of, running, updates
 from moorage.node.runtime.views import ContainerView, PodView, State
 from moorage.runtimeclass.overhead import is_sidecar
 
@@ -28,6 +29,7 @@ class Reason(Enum):
     CHANGED = "DefinitionChanged"
     UNKNOWN = "StateUnknown"
     HOOK = "FailedPostStartHook"
+    RESIZE = "ResizeRequiresRestart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +72,22 @@ class Plan:
     sandbox: NewSandbox | None = None
     start: tuple[Start, ...] = ()
     kill: tuple[Kill, ...] = ()
+    resize: Resize | None = None
     is_over: bool = False
 
 
 OVER = Plan(is_over=True)
 NOTHING = Plan()
+_NO_RESIZE = ResizeInputs()
 
 
-def decide(pod: Pod, view: PodView, probed: Probed, busy: frozenset[str]) -> Plan:
+def decide(
+    pod: Pod,
+    view: PodView,
+    probed: Probed,
+    busy: frozenset[str],
+    resizing: ResizeInputs = _NO_RESIZE,
+) -> Plan:
     """Return the actions that this pod needs now; containers in `busy` are left alone.
 
     Must not be called for a pod that is being deleted.
@@ -93,12 +103,43 @@ def decide(pod: Pod, view: PodView, probed: Probed, busy: frozenset[str]) -> Pla
     init = _init_plan(pod.spec, view, probed, busy)
     if init.is_over:
         return OVER
-    if not init.is_initialized:
-        return Plan(start=(*ephemeral, *init.start), kill=tuple(init.kill))
-    main = _main_plan(pod.spec, view, probed, busy)
-    if main.is_over:
-        return OVER
-    return Plan(start=(*ephemeral, *init.start, *main.start), kill=(*init.kill, *main.kill))
+    plan = Plan(start=(*ephemeral, *init.start), kill=tuple(init.kill))
+    if init.is_initialized:
+        main = _main_plan(pod.spec, view, probed, busy, resizing.stopped)
+        if main.is_over:
+            return OVER
+        plan = Plan(start=(*plan.start, *main.start), kill=(*plan.kill, *main.kill))
+    return _with_resize(plan, pod, view, busy, resizing)
+
+
+def _with_resize(
+    plan: Plan, pod: Pod, view: PodView, busy: frozenset[str], resizing: ResizeInputs
+) -> Plan:
+    """Add what a resize needs.
+
+    First the containers that must restart are stopped, then the pod's cgroup and the others are
+    resized, then containers are started: so none is larger than its pod.
+    """
+    restarts = _restarts(pod, view, busy, resizing, {kill.container.id for kill in plan.kill})
+    kill = (*plan.kill, *restarts)
+    changes = updates(pod, view, resizing)
+    resize = None
+    if not kill and not busy and (changes or resizing.is_due):
+        resize = Resize(changes)
+    start = () if resizing.holds_starts else plan.start
+    return Plan(start=start, kill=kill, resize=resize)
+
+
+def _restarts(
+    pod: Pod, view: PodView, busy: frozenset[str], resizing: ResizeInputs, killed: set[str]
+) -> list[Kill]:
+    return [
+        Kill(newest, f"Container {container.name} resize requires restart", Reason.RESIZE)
+        for container, newest in running(pod, view)
+        if container.name not in busy
+        and newest.id not in killed
+        and change_of(pod, container, resizing.given.get(newest.id)) is Change.RESTART
+    ]
 
 
 def needed_sandbox(spec: PodSpec, view: PodView) -> NewSandbox | None:
@@ -253,7 +294,13 @@ def is_changed(container: AnyContainer, newest: ContainerView) -> bool:
     return made_from is not None and made_from != container_hash(container)
 
 
-def _main_plan(spec: PodSpec, view: PodView, probed: Probed, busy: frozenset[str]) -> Plan:
+def _main_plan(
+    spec: PodSpec,
+    view: PodView,
+    probed: Probed,
+    busy: frozenset[str],
+    stopped: frozenset[str],
+) -> Plan:
     start: list[Start] = []
     kill: list[Kill] = []
     is_any_left = False
@@ -269,7 +316,7 @@ def _main_plan(spec: PodSpec, view: PodView, probed: Probed, busy: frozenset[str
             fault = _fault(container, newest, probed)
             if fault is not None:
                 kill.append(_with_intent(fault, spec, container))
-        elif newest is None or _runs_again(container, spec, newest):
+        elif newest is None or newest.id in stopped or _runs_again(container, spec, newest):
             is_any_left = True
             if newest is not None and newest.state is State.UNKNOWN:
                 why = 'Container is in "unknown" state, try killing it before restart'

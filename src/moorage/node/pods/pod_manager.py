@@ -77,6 +77,7 @@ class PodManager:
             ):
                 self._add(pod)
             self._pods.add_handler(self._on_pod)
+            self._settle_resizes()
             await asyncio.get_running_loop().create_future()
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
@@ -89,17 +90,21 @@ class PodManager:
         worker = self._workers.get(after.metadata.uid)
         if worker is not None:
             worker.update(after)
+            self._settle_resizes()
         else:
             self._add(after)
 
     def _add(self, pod: Pod) -> None:
         if pod.metadata.uid in self._workers or is_mirror(pod):
             return
-        termination = None if self._is_taken_over(pod) else self._refusal(pod)
+        is_taken_over = self._is_taken_over(pod)
+        termination = None if is_taken_over else self._refusal(pod)
         if termination is not None:
             log.info("pod refused", pod=format_pod(pod), reason=termination.reason)
             self._context.events.pod(pod, WARNING, termination.reason, termination.message)
-        worker = PodWorker(pod, self._context, refusal=termination)
+        record = self._context.allocations.read(pod.metadata.uid) if is_taken_over else None
+        worker = PodWorker(pod, self._context, refusal=termination, record=record)
+        worker.on_over(self._settle_resizes)
         self._workers[pod.metadata.uid] = worker
         assert self._tasks is not None
         self._tasks.create_task(self._work(worker))
@@ -123,6 +128,7 @@ class PodManager:
         finally:
             del self._workers[worker.uid]
             self._announce()
+            self._settle_resizes()
 
     def _announce(self) -> None:
         for listener in self._listeners:
@@ -134,7 +140,19 @@ class PodManager:
         is_over = pod.status.phase in TERMINAL or pod.metadata.deletion_timestamp is not None
         return has_begun or is_over
 
+    def _settle_resizes(self) -> None:
+        """Promise the pods that ask for other resources what fits now, the most urgent first."""
+        waiting = [worker for worker in self._workers.values() if worker.wants_resize]
+        for worker in sorted(waiting, key=lambda worker: worker.resizer.urgency):
+            why = self._refusal(worker.resizer.asked)
+            if why is None:
+                worker.grant_resize()
+                self._announce()
+            else:
+                worker.defer_resize(why)
+
     def _refusal(self, pod: Pod) -> TerminationReason | None:
+        """Return why the node has no room for the pod beside the others; None if it has."""
         node = self._node.node or Node()
         allocatable = self._context.allocatable()
         inputs = AdmissionInputs(
@@ -144,7 +162,9 @@ class PodManager:
             others=[
                 worker.pod
                 for worker in self._workers.values()
-                if worker.is_active and worker.pod.status.phase != FAILED
+                if worker.is_active
+                and worker.pod.status.phase != FAILED
+                and worker.uid != pod.metadata.uid
             ],
             listeners=self._context.options.listeners,
         )

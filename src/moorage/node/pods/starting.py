@@ -43,6 +43,7 @@ from moorage.node.config.identity import (
     hostname_of,
     hosts_file,
 )
+from moorage.node.config.resources import container_resources
 from moorage.node.config.security import SecurityDefaults
 from moorage.node.config.service_environment import service_environment
 from moorage.node.images.pulling import FoundImage, ImagePuller
@@ -53,6 +54,7 @@ from moorage.node.paths import NodePaths, PodPaths, legacy_log_link
 from moorage.node.pod_facts.containers import Member
 from moorage.node.pod_facts.errors import SyncError
 from moorage.node.pod_facts.events import PodEvents
+from moorage.node.pod_facts.labels import AnyContainer
 from moorage.node.pods.hooks import HookError, Hooks
 from moorage.node.pods.user_namespaces import UserNamespaces
 from moorage.node.runtime.engine import Engine
@@ -122,6 +124,15 @@ class ContainerStarter:
                 container_type=member.kind.value, code=error.reason
             )
             raise
+
+    def resources_of(self, pod: Pod, container: AnyContainer) -> pb.LinuxContainerResources:
+        """Return the resources of a container, as it is created with or resized to."""
+        return container_resources(
+            pod,
+            container,
+            memory_capacity_bytes=self.memory_capacity_bytes,
+            oom_score_floor=self.options.oom_score_floor,
+        )
 
     async def _start(self, launch: Launch, member: Member) -> None:
         pod = launch.pod

@@ -23,6 +23,7 @@ from moorage.node.pod_facts.phases import PENDING, RUNNING
 from moorage.node.pod_facts.qos import pod_qos_class
 from moorage.node.pod_facts.references import format_pod
 from moorage.node.pods.actions import PodActions
+from moorage.node.pods.allocations import AllocationRecord
 from moorage.node.pods.backoff import RestartBackoff
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.lifecycle import (
@@ -31,6 +32,7 @@ from moorage.node.pods.lifecycle import (
     DISCARD,
     PREPARE,
     REFRESH,
+    RESIZE,
     SANDBOX,
     STOP,
     VOLUMES,
@@ -50,7 +52,9 @@ from moorage.node.pods.lifecycle import (
     next_step,
 )
 from moorage.node.pods.operations import Operations
-from moorage.node.pods.plan import Kill, NewSandbox, Probed, Start, needed_sandbox
+from moorage.node.pods.plan import Kill, NewSandbox, Probed, Reason, Start, needed_sandbox
+from moorage.node.pods.resizer import PodResizer
+from moorage.node.pods.resizing import Resize
 from moorage.node.probes.prober import PodProber
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State
 from moorage.node.status.inputs import StatusInputs, TerminationReason, Waiting
@@ -71,10 +75,17 @@ class PodWorker:
     """
 
     def __init__(
-        self, pod: Pod, context: NodeContext, *, refusal: TerminationReason | None = None
+        self,
+        pod: Pod,
+        context: NodeContext,
+        *,
+        refusal: TerminationReason | None = None,
+        record: AllocationRecord | None = None,
     ) -> None:
+        """`record` is what an earlier agent promised the pod; without one, what it asks for."""
         self.uid = pod.metadata.uid
-        self._pod = pod
+        self._resizer = PodResizer(pod, context.events, context.clock, record)
+        self._pod = self._resizer.pod
         self._context = context
         self._clock = context.clock
         self._actions = PodActions(context)
@@ -87,6 +98,7 @@ class PodWorker:
         self._status: PodStatus = pod.status
         self._qos_class = pod_qos_class(pod)
         self._refusal = refusal
+        self._on_over: Callable[[], None] = lambda: None
         self._state = initial_state(is_refused=refusal is not None)
         self._is_removed = False
         self._succeeded: set[str] = set()
@@ -107,7 +119,34 @@ class PodWorker:
 
     @property
     def pod(self) -> Pod:
+        """Return the pod with the resources that it was promised."""
         return self._pod
+
+    @property
+    def resizer(self) -> PodResizer:
+        """Return what the pod asks for, beside what it was promised."""
+        return self._resizer
+
+    @property
+    def wants_resize(self) -> bool:
+        """Return whether a live pod asks for other resources than it was promised."""
+        return self._state.is_live and self._refusal is None and self._resizer.is_pending
+
+    def on_over(self, listener: Callable[[], None]) -> None:
+        """Call a function when the pod no longer counts against the node's resources."""
+        self._on_over = listener
+
+    def grant_resize(self) -> None:
+        """Promise the pod what it asks for, and begin to carry it out."""
+        self._resizer.grant()
+        self._pod = self._resizer.pod
+        self._operations.retry_now(RESIZE)
+        self._wake.call()
+
+    def defer_resize(self, why: TerminationReason) -> None:
+        """Report why the node cannot give the pod what it asks for."""
+        self._resizer.defer(why.reason, why.message)
+        self._wake.call()
 
     @property
     def status(self) -> PodStatus:
@@ -121,7 +160,9 @@ class PodWorker:
 
     def update(self, pod: Pod) -> None:
         """Store the changed pod object, and wake the worker."""
-        before, self._pod = self._pod, pod
+        before = self._pod
+        self._resizer.update(pod)
+        self._pod = self._resizer.pod
         self._context.writer.seen(pod)
         if before.metadata.labels != pod.metadata.labels or (
             before.metadata.annotations != pod.metadata.annotations
@@ -176,8 +217,12 @@ class PodWorker:
         """Observe, decide, act, report; return whether anything of the pod is left."""
         self._operations.begin_step()
         view = self._context.observer.view(self.uid)
+        self._resizer.observe(view, is_live=self._state.is_live and self._refusal is None)
         step = next_step(self._state, self._inputs(view))
+        was_active = self.is_active
         self._state = step.state
+        if was_active and not self.is_active:
+            self._on_over()
         self._succeeded.clear()
         if step.state.stage is Stage.DISCARDED:
             return False
@@ -198,6 +243,9 @@ class PodWorker:
             is_mounted=self._mounted is not None,
             deadline_left_s=self._deadline_s(),
             runtime_class=self._class_inputs(view),
+            resizing=self._resizer.inputs(
+                holds_starts=RESIZE in self._operations or self._operations.may_start(RESIZE)
+            ),
         )
 
     def _class_inputs(self, view: PodView) -> ClassInputs | None:
@@ -224,6 +272,8 @@ class PodWorker:
                 self._consider(tasks, action, view)
             case Kill():
                 self._begin(tasks, f"kill:{action.container.name}", self._kill, action)
+            case Resize():
+                self._begin(tasks, RESIZE, self._resize, view, action)
             case StopPod(grace_s):
                 self._begin(tasks, STOP, self._stop, view, grace_s)
             case Cancel(operations):
@@ -301,12 +351,36 @@ class PodWorker:
             self._operations.succeeded(name)
 
     async def _kill(self, kill: Kill) -> None:
-        await self._attempt(f"kill:{kill.container.name}", self._actions.kill(self._pod, kill))
+        is_resize = kill.reason is Reason.RESIZE
+        if is_resize:
+            self._resizer.stops(kill.container)
+        name = f"kill:{kill.container.name}"
+        if await self._attempt(name, self._actions.kill(self._pod, kill)) and is_resize:
+            # A resize is no crash: the container starts again without a pause.
+            self._released = {kill.container.id, *(self._released & self._present_ids())}
+
+    async def _resize(self, view: PodView, resize: Resize) -> None:
+        resizer, actions, pod = self._resizer, self._actions, self._pod
+        try:
+            await actions.save(pod, resizer.record())
+            await actions.resize(pod, view, resize, resizer.updated)
+            await actions.save(pod, resizer.record())
+        except SyncError as error:
+            resizer.failed(error.message)
+            self._operations.failed(RESIZE)
+            log.warning("pod not resized", pod=format_pod(pod), error=error)
+        else:
+            resizer.fitted(pod)
+            self._operations.succeeded(RESIZE)
 
     # Pod operations
 
     async def _prepare(self) -> None:
-        await self._attempt(PREPARE, self._actions.prepare(self._pod))
+        await self._attempt(PREPARE, self._prepare_pod(self._pod))
+
+    async def _prepare_pod(self, pod: Pod) -> None:
+        if await self._actions.prepare(pod, self._resizer.record()):
+            self._resizer.fitted(pod)
 
     async def _mount(self) -> None:
         try:
@@ -429,6 +503,9 @@ class PodWorker:
             is_final=self._state.is_final,
             termination=self._state.termination,
             has_recursive_read_only=self._actions.has_recursive_read_only(self._pod, view),
+            given=self._resizer.given_by_name(view),
+            resize=self._resizer.conditions,
+            is_restarting=self._resizer.is_restarting,
         )
 
 

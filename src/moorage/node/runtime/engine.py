@@ -137,6 +137,33 @@ class Engine:
             self.cri.runtime.StartContainer, pb.StartContainerRequest(container_id=container_id)
         )
 
+    async def update_container(
+        self, container_id: str, resources: pb.LinuxContainerResources
+    ) -> None:
+        """Change the resources of a running container."""
+        await self.cri.call(
+            self.cri.runtime.UpdateContainerResources,
+            pb.UpdateContainerResourcesRequest(container_id=container_id, linux=resources),
+        )
+
+    async def update_sandbox(
+        self,
+        sandbox_id: str,
+        overhead: pb.LinuxContainerResources,
+        resources: pb.LinuxContainerResources,
+    ) -> None:
+        """Report the pod's new resources; engines without the call need not know them."""
+        try:
+            await self.cri.call(
+                self.cri.runtime.UpdatePodSandboxResources,
+                pb.UpdatePodSandboxResourcesRequest(
+                    pod_sandbox_id=sandbox_id, overhead=overhead, resources=resources
+                ),
+            )
+        except CriError as error:
+            if not error.is_unimplemented:
+                raise
+
     async def stop_container(self, container_id: str, grace_s: int) -> None:
         """Send the stop signal, and SIGKILL after `grace_s` seconds.
 

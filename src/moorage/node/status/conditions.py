@@ -12,9 +12,10 @@ import msgspec
 
 from moorage.api.pods import ContainerStatus, PodCondition, PodSpec
 from moorage.node.pod_facts.containers import sidecars
-from moorage.node.pod_facts.phases import FAILED, SUCCEEDED
+from moorage.node.pod_facts.phases import FAILED, SUCCEEDED, TERMINAL
 from moorage.node.status.inputs import StatusInputs
 from moorage.runtimeclass.overhead import is_sidecar
+from moorage.runtimeclass.resizing import IN_PROGRESS, PENDING
 
 READY = "Ready"
 CONTAINERS_READY = "ContainersReady"
@@ -22,7 +23,9 @@ INITIALIZED = "Initialized"
 SCHEDULED = "PodScheduled"
 READY_TO_START = "PodReadyToStartContainers"
 
-OWNED = frozenset({READY, CONTAINERS_READY, INITIALIZED, SCHEDULED, READY_TO_START})
+OWNED = frozenset(
+    {READY, CONTAINERS_READY, INITIALIZED, SCHEDULED, READY_TO_START, PENDING, IN_PROGRESS}
+)
 
 _COMPLETED = "PodCompleted"
 _FAILED = "PodFailed"
@@ -41,7 +44,8 @@ def conditions_of(
         containers_ready,
         PodCondition(type=SCHEDULED, status="True"),
     )
-    return (*kept, *(_dated(condition, inputs) for condition in conditions))
+    resize = () if phase in TERMINAL else inputs.resize.present
+    return (*kept, *(_dated(condition, inputs) for condition in conditions), *resize)
 
 
 def _dated(condition: PodCondition, inputs: StatusInputs) -> PodCondition:

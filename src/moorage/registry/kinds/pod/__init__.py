@@ -22,6 +22,7 @@ from moorage.registry.kinds.pod.preparation import (
     prepare_pod_create,
     prepare_pod_status,
 )
+from moorage.registry.kinds.pod.resize import prepare_resize, validate_resize
 from moorage.registry.kinds.pod.validation import (
     validate_ephemeral_containers_update,
     validate_pod,
@@ -66,6 +67,7 @@ POD = Kind(
                 prepare_ephemeral_containers,
                 validate_ephemeral_containers_update,
             ),
+            "resize": PartRules(prepare_resize, validate_resize),
             # Binding completes the spec that the user wrote; it does not change it.
             "binding": PartRules(raises_generation=False),
         },
@@ -104,6 +106,7 @@ POD = Kind(
         "exec": Subresource(verbs=_CONNECT, kind="PodExecOptions"),
         "log": Subresource(verbs=("get",)),
         "portforward": Subresource(verbs=_CONNECT, kind="PodPortForwardOptions"),
+        "resize": Subresource(verbs=STATUS_VERBS),
         **proxy_subresource("PodProxyOptions"),
     },
 )
