@@ -87,8 +87,8 @@ class Server:
         return float(match[1])
 
 
-def prepare(server: Server) -> None:
-    """The class that pods name, an account for them, and 500 pods to list."""
+def prepare(server: Server, listed: int = 500) -> None:
+    """The class that pods name, an account for them, and pods to list."""
     server.call("POST", "/apis/node.k8s.io/v1/runtimeclasses", {
         "metadata": {"name": CLASS}, "handler": "bench",
         "overhead": {"podFixed": {"cpu": "250m", "memory": "120Mi"}},
@@ -98,7 +98,7 @@ def prepare(server: Server) -> None:
     for namespace in (NAMESPACE, LISTED):
         server.call("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts",
                     {"metadata": {"name": "default"}})  # fmt: skip
-    for number in range(500):
+    for number in range(listed):
         server.call("POST", f"/api/v1/namespaces/{LISTED}/pods", {
             "metadata": {"name": f"listed-{number:03d}"},
             "spec": {"runtimeClassName": CLASS, "automountServiceAccountToken": False,

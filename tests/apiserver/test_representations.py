@@ -12,7 +12,7 @@ from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Represen
 from moorage.apiserver.representations import (
     decoded_object,
     include_object,
-    list_bytes,
+    list_body,
     object_bytes,
 )
 from moorage.registry.codec import Codec
@@ -45,7 +45,7 @@ def _one(form: Representation, served: Any = V1, **query: str) -> Any:
 
 
 def _list(form: Representation, listed: Listed, served: Any = V1, **query: str) -> Any:
-    body = list_bytes(CODEC, CLASS, served, listed, form, query)
+    body = list_body(CODEC, CLASS, served, listed, form, query).whole()
     assert body.endswith(b"}\n")
     return msgspec.json.decode(body)
 

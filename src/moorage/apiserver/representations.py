@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from moorage.api.errors import BadRequestError
+from moorage.apiserver.list_body import ListBody, batched
 from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Representation
 from moorage.registry.codec import Codec
-from moorage.registry.columns.table import IncludeObject, render_table
+from moorage.registry.columns.table import IncludeObject, render_row, render_table
 from moorage.registry.kind import Kind, Served
 from moorage.registry.listing import Listed
 from moorage.registry.stored import Stored
@@ -38,33 +39,37 @@ def object_bytes(
             return codec.encode(kind, served, item) + b"\n"
         case "Table":
             listed = Listed([item], item.revision)
-            return msgspec.json.encode(_table(kind, served, listed, form, query)) + b"\n"
+            return list_body(codec, kind, served, listed, form, query).whole()
         case _:
             return partial(item, form.version) + b"\n"
 
 
-def list_bytes(
+def list_body(
     codec: Codec,
     kind: Kind,
     served: Served,
     listed: Listed,
     form: Representation,
     query: Mapping[str, str],
-) -> bytes:
-    """Return the JSON of a list, with the final newline. Hot path: a join of stored bytes."""
+) -> ListBody:
+    """Return the JSON of a list. Hot path: a join of stored bytes."""
+    metadata = list_metadata(listed)
+    items: Iterable[bytes]
     if form.as_ == TABLE:
-        return msgspec.json.encode(_table(kind, served, listed, form, query)) + b"\n"
-    if form.as_ == PARTIAL_LIST:
-        head = codec.prefix(PARTIAL_LIST, f"meta.k8s.io/{form.version}")
-        items = [partial(item, form.version) for item in listed.items]
+        head, items = _table_parts(kind, served, listed, form, query, metadata)
     else:
-        head = codec.prefix(kind.list_kind, served.api_version)
-        if kind.is_custom:
-            items = [codec.encode(kind, served, item) for item in listed.items]
+        if form.as_ == PARTIAL_LIST:
+            start = codec.prefix(PARTIAL_LIST, f"meta.k8s.io/{form.version}")
+            items = (partial(item, form.version) for item in listed.items)
         else:
-            items = [codec.encode_item(served, item) for item in listed.items]
-    meta = msgspec.json.encode(list_metadata(listed))
-    return b'%b"metadata":%b,"items":[%b]}\n' % (head, meta, b",".join(items))
+            start = codec.prefix(kind.list_kind, served.api_version)
+            if kind.is_custom:
+                items = (codec.encode(kind, served, item) for item in listed.items)
+            else:
+                items = codec.encode_items(served, listed.items)
+        head = b'%b"metadata":%b,"items":[' % (start, msgspec.json.encode(metadata))
+    held = sum([len(item.tail) for item in listed.items])
+    return ListBody(head, batched(items), held)
 
 
 def list_metadata(listed: Listed) -> dict[str, str | int]:
@@ -96,17 +101,37 @@ def include_object(query: Mapping[str, str]) -> IncludeObject:
     return policy
 
 
-def _table(
-    kind: Kind, served: Served, listed: Listed, form: Representation, query: Mapping[str, str]
-) -> object:
-    return render_table(
+def _table_parts(
+    kind: Kind,
+    served: Served,
+    listed: Listed,
+    form: Representation,
+    query: Mapping[str, str],
+    metadata: Mapping[str, str | int],
+) -> tuple[bytes, Iterable[bytes]]:
+    """Return the Table of a list up to its first row, and its rows."""
+    table = render_table(
         kind.printer,
-        [decoded_object(kind, served, item) for item in listed.items],
-        now=time.time(),
+        [],
+        now=0.0,
         include=include_object(query),
-        list_metadata=list_metadata(listed),
+        list_metadata=metadata,
         version=form.version,
     )
+    now, include = time.time(), include_object(query)
+    rows = (
+        msgspec.json.encode(
+            render_row(
+                kind.printer,
+                decoded_object(kind, served, item),
+                now=now,
+                include=include,
+                version=form.version,
+            )
+        )
+        for item in listed.items
+    )
+    return msgspec.json.encode(table).removesuffix(b"]}"), rows
 
 
 def decoded_object(kind: Kind, served: Served, item: Stored) -> dict[str, object]:

@@ -18,11 +18,11 @@ from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Representation
 from moorage.apiserver.options import delete_options, int_option, write_request
 from moorage.apiserver.patching import Patcher
-from moorage.apiserver.replies import Reply, formed
-from moorage.apiserver.representations import list_bytes, object_bytes
+from moorage.apiserver.replies import GZIP_FROM_BYTES, Reply, formed
+from moorage.apiserver.representations import list_body, object_bytes
 from moorage.registry.codec import Codec
 from moorage.registry.kind import Obj
-from moorage.registry.listing import Lister, ListOptions, parse_revision, wait_fresh
+from moorage.registry.listing import Listed, Lister, ListOptions, parse_revision, wait_fresh
 from moorage.registry.objects import Objects
 from moorage.registry.request import Request
 from moorage.registry.selection import select
@@ -68,8 +68,7 @@ class Resources:
             match=query.get("resourceVersionMatch", ""),
         )
         listed = await self.lister.page(call.kind, call.namespace, options)
-        body = list_bytes(self.codec, call.kind, call.served, listed, form, query)
-        reply = await self._formed(call, body, form, is_compressible=True)
+        reply = await self._listed(call, listed, form)
         # An agent must not conclude from another store's list that its pods are gone.
         reply.headers[STORE_HEADER] = self.lister.store.identity
         reply.warnings = [str(damage) for damage in listed.damage]
@@ -136,9 +135,17 @@ class Resources:
         deleted = await self.objects.delete_collection(
             request, call.kind, call.served, call.namespace, selection, options
         )
-        listed = self.lister.as_listed(deleted)
-        body = list_bytes(self.codec, call.kind, call.served, listed, form, call.query)
-        return await self._formed(call, body, form, is_compressible=True)
+        return await self._listed(call, self.lister.as_listed(deleted), form)
+
+    async def _listed(self, call: Call, listed: Listed, form: Representation) -> Reply:
+        """Return a list in the negotiated form; a long one is encoded while it is sent."""
+        body = list_body(self.codec, call.kind, call.served, listed, form, call.query)
+        if form.is_yaml:
+            return await self._formed(call, body.whole(), form)
+        whole = body.whole_below(GZIP_FROM_BYTES)
+        if whole is not None:
+            return Reply(whole)
+        return Reply(b"", is_compressible=True, long=body)
 
     async def _written(self, call: Call, request: Request, item: Stored, status: int) -> Reply:
         form = call.form(TABLE, PARTIAL)
@@ -153,16 +160,12 @@ class Resources:
         body: bytes,
         form: Representation,
         status: int = 200,
-        *,
-        is_compressible: bool = False,
     ) -> Reply:
         """Return a body in the negotiated form; large YAML is encoded off the event loop."""
         if not form.is_yaml or len(body) <= LARGE_OBJECT_BYTES:
-            return formed(body, form, status, is_compressible=is_compressible)
+            return formed(body, form, status)
         request = Request(user=call.user, is_large=True)
-        return await self.worker.run(
-            request, formed, body, form, status, is_compressible=is_compressible
-        )
+        return await self.worker.run(request, formed, body, form, status)
 
 
 def _check_name(obj: Obj, name: str) -> None:

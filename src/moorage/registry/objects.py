@@ -11,6 +11,7 @@ Source: apiserver `registry/generic/registry.Store`.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ MAX_OBJECT_BYTES: Final = 3 * 1024 * 1024
 
 _GENERATE_TRIES = 8
 _UPDATE_TRIES = 16
+# Deletions of one collection in progress: enough that a commit carries many.
+_DELETED_AT_ONCE = 64
 
 
 class Admission(Protocol):
@@ -407,15 +410,33 @@ class Objects:
         selection: Selection,
         options: DeleteOptions,
     ) -> list[Stored]:
-        """Delete the selected objects. Returns them as they were before."""
+        """Delete the selected objects. Returns them as they were before.
+
+        Several are deleted at a time, so that they share commits. After a refusal no further one is
+        begun, and it is raised when those in progress are done.
+        """
         selected = [
             item for item in self._cache.scan(kind.prefix(namespace)) if selection.matches(item)
         ]
-        for item in selected:
-            try:
-                await self.delete(request, kind, served, item.namespace, item.name, options)
-            except NotFoundError:
-                continue
+        waiting = iter(selected)
+        refusals: list[Exception] = []
+
+        async def delete_next() -> None:
+            for item in waiting:
+                try:
+                    await self.delete(request, kind, served, item.namespace, item.name, options)
+                except NotFoundError:
+                    continue
+                except StatusError as refusal:
+                    refusals.append(refusal)
+                if refusals:
+                    return
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(min(_DELETED_AT_ONCE, len(selected))):
+                tasks.create_task(delete_next())
+        if refusals:
+            raise refusals[0]
         return selected
 
     def _check_readable(self, key: str) -> None:

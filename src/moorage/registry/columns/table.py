@@ -59,6 +59,13 @@ def render_table(
     }
 
 
+def render_row(
+    printer: Printer | None, obj: Obj, *, now: float, include: IncludeObject, version: str
+) -> Obj:
+    """Render the row of one object, as `render_table` does."""
+    return _row(printer or CREATED_AT, obj, now, include, version, _as_it_is)
+
+
 def row_table(
     printer: Printer | None,
     obj: Obj,
