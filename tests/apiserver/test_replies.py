@@ -28,9 +28,10 @@ from moorage.apiserver.replies import (
     prettified,
     text_reply,
 )
+from moorage.registry.codec import Media
 from moorage.serving import Budget
 
-_YAML = Representation(is_yaml=True)
+_YAML = Representation(media=Media.YAML)
 
 
 def test_documents_and_texts() -> None:
@@ -74,10 +75,11 @@ def test_forms() -> None:
 
 @pytest.mark.parametrize(
     ("agent", "is_asked", "is_pretty"),
-    [("curl/8", False, True), ("Wget/1", False, True), ("Mozilla/5.0 (X11)", False, True),
-     ("kubectl/1", False, False), ("kubectl/1", True, True), ("", False, False)],
+    [("curl/8", None, True), ("Wget/1", None, True), ("Mozilla/5.0 (X11)", None, True),
+     ("curl/8", False, False), ("kubectl/1", None, False), ("kubectl/1", True, True),
+     ("", None, False)],
 )  # fmt: skip
-def test_json_is_indented_for_people(agent: str, is_asked: bool, is_pretty: bool) -> None:
+def test_json_is_indented_for_people(agent: str, is_asked: bool | None, is_pretty: bool) -> None:
     body = prettified(Reply(b'{"a":1}'), agent, is_asked=is_asked).body
     assert body == (b'{\n  "a": 1\n}' if is_pretty else b'{"a":1}')
     assert prettified(text_reply("{ }"), agent, is_asked=is_asked).body == b"{ }"

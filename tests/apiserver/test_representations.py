@@ -13,7 +13,7 @@ from moorage.apiserver.representations import (
     decoded_object,
     include_object,
     list_body,
-    object_bytes,
+    object_body,
 )
 from moorage.registry.codec import Codec
 from moorage.registry.columns.table import IncludeObject
@@ -39,7 +39,7 @@ METAS = [
 
 
 def _one(form: Representation, served: Any = V1, **query: str) -> Any:
-    body = object_bytes(CODEC, CLASS, served, ITEMS[0], form, query)
+    body = object_body(CODEC, CLASS, served, ITEMS[0], form, query)
     assert body.endswith(b"}\n")
     return msgspec.json.decode(body)
 

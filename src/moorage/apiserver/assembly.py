@@ -189,6 +189,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     proxy = Proxy(objects, options.node_tls)
     ready: set[str] = set()
     handler = Handler(
+        to_protobuf=codec.to_protobuf,
         resource_map=resource_map,
         authenticator=authenticator,
         authorizer=authorizer,

@@ -31,9 +31,11 @@ from moorage.apiserver.authentication.impersonation import impersonated
 from moorage.apiserver.authorization import Authorizer
 from moorage.apiserver.bodies import Bodies, BodyLimits
 from moorage.apiserver.call import Call
+from moorage.apiserver.negotiation import error_form
 from moorage.apiserver.replies import (
     Reply,
     Sender,
+    as_message,
     error_reply,
     not_found_page,
     overloaded,
@@ -41,10 +43,10 @@ from moorage.apiserver.replies import (
 )
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.reviews import Reviews
-from moorage.apiserver.routing import Target, is_true, parse_path, verb_of
+from moorage.apiserver.routing import Target, parse_path, verb_of
 from moorage.apiserver.slots import SlotLimits, Slots, is_stream, share_of
 from moorage.apiserver.watch import WatchStreams
-from moorage.registry.kind import Kind, Served
+from moorage.registry.kind import Kind, Obj, Served
 from moorage.registry.rbac import Action
 from moorage.registry.request import ANONYMOUS, User
 from moorage.registry.resource_map import ResourceMap
@@ -54,6 +56,8 @@ Answer = Callable[[Call], Awaitable[Reply | web.StreamResponse]]
 Page = Callable[[web.BaseRequest], Reply | None]
 """Serves a path outside the resources; returns None for paths of other pages."""
 
+# Source: Go's `strconv.ParseBool`.
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 log = Log(__name__)
@@ -88,7 +92,9 @@ class Handler:
         pages: Sequence[Page],
         slots: SlotLimits,
         bodies: BodyLimits,
+        to_protobuf: Callable[[str, Obj], bytes],
     ) -> None:
+        self._to_protobuf = to_protobuf
         self._resource_map = resource_map
         self._authenticator = authenticator
         self._authorizer = authorizer
@@ -118,7 +124,7 @@ class Handler:
             share = share_of(user)
             answer = await self._answer(http, user, share, audit_id)
         except StatusError as error:
-            answer = error_reply(error)
+            answer = error_reply(error, error_form(http.headers.get("Accept", "")))
         except (RecursionError, UnicodeError, OverflowError) as error:
             # Decoders refuse nearly all of these; the rest is still a client error, not an
             # internal one.
@@ -134,8 +140,8 @@ class Handler:
             answer = error_reply(InternalError.of("see the server's log"))
         if isinstance(answer, web.StreamResponse):
             return answer
-        user_agent = http.headers.get("User-Agent", "")
-        prettified(answer, user_agent, is_asked=is_true(http.query, "pretty"))
+        user_agent, is_asked = _prettiness(http)
+        prettified(as_message(answer, self._to_protobuf), user_agent, is_asked=is_asked)
         return await self._sender.send(http, answer, audit_id, share)
 
     async def _answer(
@@ -237,6 +243,15 @@ class Handler:
         if len(parts) >= 3 and parts[0] == "apis" and self._resource_map.has_group(parts[1]):
             raise NotFoundError.no_such_resource()
         return not_found_page()
+
+
+def _prettiness(http: web.BaseRequest) -> tuple[str, bool | None]:
+    """Return the User-Agent, and the value of the parameter `pretty`, None without one."""
+    user_agent = http.headers.get("User-Agent", "")
+    # Hot path: nearly no request has the parameter.
+    if "pretty" not in http.query_string or not (text := http.query.get("pretty")):
+        return user_agent, None
+    return user_agent, text in _TRUE
 
 
 def _check_text(http: web.BaseRequest) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from functools import partial
@@ -25,10 +25,12 @@ from aiohttp.abc import AbstractStreamWriter
 from moorage.api import yaml_text
 from moorage.api.errors import StatusError, TooManyRequestsError
 from moorage.apiserver.negotiation import PLAIN, Representation, accepts_gzip
+from moorage.registry.codec import Media
 from moorage.serving import Budget
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
+STATUS = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
 
 _PIECE_BYTES = 64 * 1024
 # Longest time a client may stop reading, and its minimum average rate for a large reply.
@@ -58,6 +60,7 @@ class Reply:
     """A response. `warnings` become Warning headers; `is_compressible` lets it be gzipped.
 
     `is_final`: the bytes are encoded already, or hashed into an ETag, and are sent unchanged.
+    `message_type`: the body is JSON, to be sent as a protobuf message of that type.
     `long`: a long body in place of `body`, made while it is sent.
     """
 
@@ -68,6 +71,7 @@ class Reply:
     warnings: Iterable[str] = ()
     is_compressible: bool = False
     is_final: bool = False
+    message_type: str = ""
     long: LongBody | None = None
     is_indented: bool = False
 
@@ -86,17 +90,24 @@ def not_found_page() -> Reply:
     return text_reply("404 page not found\n", 404)
 
 
-def success(code: int) -> Reply:
+def success(code: int, form: Representation) -> Reply:
     """Return the Status of a request that succeeded."""
     status = {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code,
     }  # fmt: skip
-    return formed(msgspec.json.encode(status) + b"\n", PLAIN, code)
+    return document_reply(status, form, code, type_name=STATUS)
+
+
+def document_reply(
+    document: Mapping[str, Any], form: Representation, status: int = 200, *, type_name: str
+) -> Reply:
+    """Return a document in the negotiated form. `type_name`: the type of its protobuf message."""
+    return formed(msgspec.json.encode(document) + b"\n", form, status, type_name=type_name)
 
 
 def error_reply(error: StatusError, form: Representation = PLAIN) -> Reply:
     """Return the Status of an error as a reply."""
-    reply = formed(msgspec.json.encode(error.to_object()) + b"\n", form, error.status_code)
+    reply = document_reply(error.to_object(), form, error.status_code, type_name=STATUS)
     if error.retry_after_seconds is not None:
         reply.headers["Retry-After"] = str(error.retry_after_seconds)
     if error.status_code == 401:
@@ -104,18 +115,39 @@ def error_reply(error: StatusError, form: Representation = PLAIN) -> Reply:
     return reply
 
 
-def formed(body: bytes, form: Representation, status: int = 200) -> Reply:
-    """Return a JSON body in the negotiated form."""
-    if form.is_yaml:
-        text = yaml_text.dump(msgspec.json.decode(body))
-        return Reply(text.encode(), status, form.content_type, is_compressible=True)
-    return Reply(body, status, JSON, is_compressible=True)
+def formed(body: bytes, form: Representation, status: int = 200, *, type_name: str = "") -> Reply:
+    """Return a JSON body in the negotiated form.
+
+    A document for which protobuf was negotiated becomes a message of `type_name` when it is sent.
+    """
+    reply = Reply(body, status, form.content_type, is_compressible=True)
+    reply.is_indented = form.is_indented
+    if form.media is Media.YAML:
+        reply.body = yaml_text.dump(msgspec.json.decode(body)).encode()
+    elif form.media is Media.PROTOBUF:
+        reply.message_type = type_name
+    return reply
 
 
-def prettified(reply: Reply, user_agent: str, *, is_asked: bool) -> Reply:
-    """Indent the JSON for terminals and browsers (by User-Agent), or when requested."""
-    is_wanted = is_asked or user_agent.startswith(_PRETTY_AGENTS)
-    if is_wanted and reply.content_type == JSON and not reply.is_final:
+def as_message(reply: Reply, encode: Callable[[str, Any], bytes]) -> Reply:
+    """Replace the JSON of a document by its protobuf, where that was negotiated.
+
+    `encode` returns the enveloped message of a type.
+    """
+    if reply.message_type:
+        reply.body = encode(reply.message_type, msgspec.json.decode(reply.body))
+        reply.message_type = ""
+    return reply
+
+
+def prettified(reply: Reply, user_agent: str, *, is_asked: bool | None) -> Reply:
+    """Indent the JSON for terminals and browsers (by User-Agent), or when requested.
+
+    `is_asked`: the value of the parameter `pretty`, None without one. Source: `isPrettyPrint`.
+    """
+    if is_asked is None:
+        is_asked = user_agent.startswith(_PRETTY_AGENTS)
+    if (is_asked or reply.is_indented) and reply.content_type == JSON and not reply.is_final:
         reply.is_indented = True
         if reply.body:
             reply.body = msgspec.json.format(reply.body, indent=2)

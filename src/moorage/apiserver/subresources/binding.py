@@ -45,7 +45,7 @@ class BindingSubresource:
             lambda pod: self._bound(pod, binding),
             subresource="binding",
         )
-        return success(201)
+        return success(201, call.document_form())
 
     def _bound(self, pod: Obj | None, binding: Obj) -> Obj:
         assert pod is not None

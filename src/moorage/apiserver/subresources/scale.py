@@ -9,15 +9,13 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from moorage.api import labels
 from moorage.api.errors import BadRequestError, InternalError, InvalidError
 from moorage.apiserver.call import Call
 from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.options import write_request
 from moorage.apiserver.patching import Patcher
-from moorage.apiserver.replies import Reply, formed
+from moorage.apiserver.replies import Reply, document_reply
 from moorage.registry.kind import Obj, ScalePaths
 from moorage.registry.objects import Objects
 from moorage.registry.validation.subresources import validate_scale
@@ -74,7 +72,7 @@ class ScaleSubresource:
 
     def _reply(self, call: Call, scale: Obj) -> Reply:
         document = {"kind": "Scale", "apiVersion": _API_VERSION, **scale}
-        return formed(msgspec.json.encode(document) + b"\n", call.form())
+        return document_reply(document, call.document_form(), type_name=SCALE_TYPE)
 
 
 def scale_of(obj: Obj, paths: ScalePaths) -> Obj:
