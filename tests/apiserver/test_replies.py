@@ -74,17 +74,15 @@ def test_forms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("agent", "is_asked", "is_pretty"),
-    [("curl/8", None, True), ("Wget/1", None, True), ("Mozilla/5.0 (X11)", None, True),
-     ("curl/8", False, False), ("kubectl/1", None, False), ("kubectl/1", True, True),
-     ("", None, False)],
-)  # fmt: skip
-def test_json_is_indented_for_people(agent: str, is_asked: bool | None, is_pretty: bool) -> None:
-    body = prettified(Reply(b'{"a":1}'), agent, is_asked=is_asked).body
-    assert body == (b'{\n  "a": 1\n}' if is_pretty else b'{"a":1}')
-    assert prettified(text_reply("{ }"), agent, is_asked=is_asked).body == b"{ }"
+    ("is_wanted", "is_negotiated"), [(True, False), (False, True), (True, True), (False, False)]
+)
+def test_json_is_indented_for_people(is_wanted: bool, is_negotiated: bool) -> None:
+    reply = Reply(b'{"a":1}', is_indented=is_negotiated)
+    body = prettified(reply, is_wanted=is_wanted).body
+    assert body == (b'{\n  "a": 1\n}' if is_wanted or is_negotiated else b'{"a":1}')
+    assert prettified(text_reply("{ }"), is_wanted=is_wanted).body == b"{ }"
     for unchanged in (Reply(b"", 304), Reply(b'{"a":1}', is_final=True)):
-        assert prettified(unchanged, agent, is_asked=is_asked).body in (b"", b'{"a":1}')
+        assert prettified(unchanged, is_wanted=is_wanted).body in (b"", b'{"a":1}')
 
 
 def test_overload_reply_asks_to_retry() -> None:
@@ -229,7 +227,7 @@ async def _sent(
     sender: Sender, size: int, share: str, connection: Connection | None = None, **reply: Any
 ) -> tuple[int, Any]:
     stand_in: Any = connection or Connection()
-    response = await sender.send(stand_in, Reply(b"x" * size, **reply), "id", share)
+    response = sender.response(stand_in, Reply(b"x" * size, **reply), "id", share)
     return response.status, response
 
 
@@ -307,7 +305,7 @@ async def test_a_long_body_is_sent_in_chunks(accepted: str, is_indented: bool) -
     stand_in: Any = connection
     parts = (b"{", b"x" * 300_000, b"}")
     reply = Reply(b"", long=Long(parts), is_compressible=True, is_indented=is_indented)
-    response = await Sender().send(stand_in, reply, "id", "")
+    response = Sender().response(stand_in, reply, "id", "")
     await response.prepare(stand_in)
     head, _, body = connection.written.partition(b"\r\n\r\n")
     assert b"Transfer-Encoding: chunked" in head
@@ -323,7 +321,7 @@ async def test_a_client_of_http_1_0_reads_a_long_body_to_the_end_of_the_connecti
     connection = Connection()
     connection.version = HttpVersion10
     stand_in: Any = connection
-    response = await Sender().send(stand_in, Reply(b"", long=Long((b"ab", b"c"))), "id", "")
+    response = Sender().response(stand_in, Reply(b"", long=Long((b"ab", b"c"))), "id", "")
     await response.prepare(stand_in)
     head, _, body = connection.written.partition(b"\r\n\r\n")
     assert b"Connection: close" in head
@@ -337,7 +335,7 @@ async def test_a_long_body_counts_until_it_is_sent_or_breaks() -> None:
     stand_in: Any = Connection()
     for is_broken in (False, True):
         long = Long((b"abc",), 100, is_broken)
-        response = await sender.send(stand_in, Reply(b"", long=long), "id", "alice")
+        response = sender.response(stand_in, Reply(b"", long=long), "id", "alice")
         assert budget.held == 100
         if is_broken:
             with pytest.raises(ValueError, match="no more"):

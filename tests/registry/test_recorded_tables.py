@@ -39,12 +39,14 @@ def _value(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_value(item) for item in value]
     if hasattr(value, "__dataclass_fields__"):
-        return {field.name: _value(getattr(value, field.name)) for field in fields(value)}
+        return {
+            field.name: _value(getattr(value, field.name)) for field in fields(value) if field.init
+        }
     return value
 
 
 def _declaration(kind: Kind) -> dict[str, Any]:
-    shown = {field.name: _value(getattr(kind, field.name)) for field in fields(kind)
+    shown = {field.name: _value(getattr(kind, field.name)) for field in fields(kind) if field.init
              if field.name not in ("printer", "strategy")}  # fmt: skip
     plain = Strategy()
     rules = {field.name: _value(getattr(kind.strategy, field.name))

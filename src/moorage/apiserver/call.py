@@ -27,7 +27,7 @@ class Call:
 
     `require(verb)` raises ForbiddenError unless the user may also use that verb on the same target:
     some requests need more than the verb they were authorized for.
-    `body` is complete: processing starts when it has arrived.
+    `accept` is the Accept header. `body` is complete: processing starts when it has arrived.
     """
 
     http: web.BaseRequest
@@ -38,6 +38,7 @@ class Call:
     served: Served
     audit_id: str
     require: Callable[[str], None]
+    accept: str = ""
     body: bytes = b""
     warnings: list[str] = field(default_factory=list)
 
@@ -79,14 +80,10 @@ class Call:
 
     def document_form(self) -> Representation:
         """Negotiate the form of a document that is no stored object. Raises NotAcceptableError."""
-        return negotiate(self._accept, False, True)
+        return negotiate(self.accept, False, True)
 
     def _negotiated(self) -> Representation:
-        return negotiate(self._accept, True, not self.kind.is_custom)
-
-    @property
-    def _accept(self) -> str:
-        return self.http.headers.get("Accept", "")
+        return negotiate(self.accept, True, not self.kind.is_custom)
 
     def media(self) -> Media:
         """Return the media type of the body. Raises UnsupportedMediaTypeError."""

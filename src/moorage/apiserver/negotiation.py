@@ -102,6 +102,8 @@ def _form(
         if parameters.keys().isdisjoint(("as", "g", "v")):
             if media is Media.PROTOBUF and not has_protobuf:
                 continue
+            if media is Media.JSON and not is_indented:
+                return PLAIN
             return Representation(media, is_indented=is_indented)
         as_, version = parameters.get("as", ""), parameters.get("v", "")
         is_known = (

@@ -42,7 +42,6 @@ _WAITING_PER_USER_BYTES = 64 * 1024 * 1024
 GZIP_FROM_BYTES = 128 * 1024
 """Longer bodies are compressed if the client accepts it."""
 _GZIP_LEVEL = 1
-_PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 
 class LongBody(Protocol):
@@ -140,14 +139,9 @@ def as_message(reply: Reply, encode: Callable[[str, Any], bytes]) -> Reply:
     return reply
 
 
-def prettified(reply: Reply, user_agent: str, *, is_asked: bool | None) -> Reply:
-    """Indent the JSON for terminals and browsers (by User-Agent), or when requested.
-
-    `is_asked`: the value of the parameter `pretty`, None without one. Source: `isPrettyPrint`.
-    """
-    if is_asked is None:
-        is_asked = user_agent.startswith(_PRETTY_AGENTS)
-    if (is_asked or reply.is_indented) and reply.content_type == JSON and not reply.is_final:
+def prettified(reply: Reply, *, is_wanted: bool) -> Reply:
+    """Indent the JSON, if that is wanted or was negotiated."""
+    if (is_wanted or reply.is_indented) and reply.content_type == JSON and not reply.is_final:
         reply.is_indented = True
         if reply.body:
             reply.body = msgspec.json.format(reply.body, indent=2)
@@ -304,7 +298,7 @@ class Sender:
     def __init__(self, budget: Budget | None = None) -> None:
         self._budget = budget or Budget(total=_WAITING_BYTES, per_user=_WAITING_PER_USER_BYTES)
 
-    async def send(
+    def response(
         self, request: web.BaseRequest, reply: Reply, audit_id: str, share: str
     ) -> web.StreamResponse:
         """Return the response to return from the server's handler.

@@ -15,7 +15,7 @@ from moorage.api.errors import BadRequestError
 from moorage.api.headers import STORE_HEADER
 from moorage.apiserver.call import Call
 from moorage.apiserver.decoding import BodyDecoder
-from moorage.apiserver.negotiation import Representation
+from moorage.apiserver.negotiation import PLAIN, Representation
 from moorage.apiserver.options import delete_options, int_option, write_request
 from moorage.apiserver.patching import Patcher
 from moorage.apiserver.replies import GZIP_FROM_BYTES, STATUS, Reply, formed
@@ -49,6 +49,8 @@ class Resources:
             await wait_fresh(self.lister.cache, wanted)
         item = self.objects.get(call.kind, call.namespace, call.target.name)
         body = object_body(self.codec, call.kind, call.served, item, form, call.query)
+        if form is PLAIN:
+            return Reply(body, is_compressible=True)
         return await self._formed(call, body, form)
 
     async def list(self, call: Call) -> Reply:

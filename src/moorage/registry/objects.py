@@ -12,7 +12,6 @@ Source: apiserver `registry/generic/registry.Store`.
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -41,6 +40,7 @@ from moorage.registry.ownership import Ownership
 from moorage.registry.request import Attributes, Request, User
 from moorage.registry.selection import Selection
 from moorage.registry.stored import Stored, StoredFactory, from_value, to_value
+from moorage.registry.uids import Uids
 from moorage.registry.validation.metadata import metadata_errors, metadata_update_errors
 from moorage.registry.worker import LARGE_OBJECT_BYTES, Worker
 from moorage.storage import RevisionConflictError, Store, StoreBrokenError, WatchCache
@@ -107,6 +107,7 @@ class Objects:
         may_delete_unread: MayDeleteUnread = lambda *_: False,
     ) -> None:
         self._may_delete_unread = may_delete_unread
+        self._uids = Uids()
         self._store = store
         self._cache = cache
         self._factory = factory
@@ -451,7 +452,7 @@ class Objects:
     def _fill_system_fields(self, kind: Kind, meta: Obj) -> None:
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             meta.pop(field, None)
-        meta["uid"] = str(uuid.uuid4())
+        meta["uid"] = self._uids()
         meta["creationTimestamp"] = format_time(self._clock.now())
         if kind.strategy.spec_of is not None:
             meta["generation"] = 1
