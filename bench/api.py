@@ -3,7 +3,7 @@
 Starts an API server of its own in a scratch directory (or uses `--kubeconfig`), loads it with wrk
 over TLS with a bearer token, and prints POST pod (with a runtimeClassName, durable), GET
 RuntimeClass and LIST 500 pods at 1 and 32 connections. With `--peer` the same is done to another
-server, such as a kube-apiserver, in turn, and each figure is printed as a ratio to it.
+server, such as a kube-apiserver, in turn for each round, and each figure is printed as a ratio.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import contextlib
 import json
 import re
 import ssl
+import statistics
 import subprocess
 import tempfile
 import urllib.error
@@ -87,8 +88,8 @@ class Server:
         return float(match[1])
 
 
-def prepare(server: Server) -> None:
-    """The class that pods name, an account for them, and 500 pods to list."""
+def prepare(server: Server, listed: int = 500) -> None:
+    """The class that pods name, an account for them, and pods to list."""
     server.call("POST", "/apis/node.k8s.io/v1/runtimeclasses", {
         "metadata": {"name": CLASS}, "handler": "bench",
         "overhead": {"podFixed": {"cpu": "250m", "memory": "120Mi"}},
@@ -98,7 +99,7 @@ def prepare(server: Server) -> None:
     for namespace in (NAMESPACE, LISTED):
         server.call("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts",
                     {"metadata": {"name": "default"}})  # fmt: skip
-    for number in range(500):
+    for number in range(listed):
         server.call("POST", f"/api/v1/namespaces/{LISTED}/pods", {
             "metadata": {"name": f"listed-{number:03d}"},
             "spec": {"runtimeClassName": CLASS, "automountServiceAccountToken": False,
@@ -106,20 +107,34 @@ def prepare(server: Server) -> None:
         })  # fmt: skip
 
 
-def measure(server: Server, run: str, seconds: int) -> dict[str, float]:
-    post = POST_POD.format(run=run, cls=CLASS, ns=NAMESPACE)
-    one_class = GET.format(path=f"/apis/node.k8s.io/v1/runtimeclasses/{CLASS}")
-    pods = GET.format(path=f"/api/v1/namespaces/{LISTED}/pods")
-    figures = {}
+_GET_PATH = f"/apis/node.k8s.io/v1/runtimeclasses/{CLASS}"
+_LIST_PATH = f"/api/v1/namespaces/{LISTED}/pods"
+
+
+def scripts(run: str) -> Iterator[tuple[str, int, str]]:
+    """What is measured: its name, the connections, the requests."""
     for connections in (1, 32):
-        figures[f"GET class, {connections} connections"] = server.load(
-            one_class, connections, seconds
-        )
+        yield f"GET class, {connections} connections", connections, GET.format(path=_GET_PATH)
     for connections in (1, 32):
-        unique = post.replace(f"{run}", f"{run}{connections}")
-        figures[f"POST pod, {connections} connections"] = server.load(unique, connections, seconds)
-    figures["LIST 500 pods, 2 connections"] = server.load(pods, 2, seconds)
-    return figures
+        post = POST_POD.format(run=f"{run}c{connections}", cls=CLASS, ns=NAMESPACE)
+        yield f"POST pod, {connections} connections", connections, post
+    yield "LIST 500 pods, 2 connections", 2, GET.format(path=_LIST_PATH)
+
+
+def measure(servers: list[Server], run: str, seconds: int, rounds: int) -> dict[str, list[float]]:
+    """Load the servers in turn, several times. Returns each one's medians.
+
+    So a machine that is slower for a while is slower for each of them.
+    """
+    figures: dict[str, list[list[float]]] = {}
+    for number in range(rounds):
+        for name, connections, script in scripts(f"{run}r{number}"):
+            rates = [server.load(script, connections, seconds) for server in servers]
+            figures.setdefault(name, []).append(rates)
+    return {
+        name: [statistics.median(rates) for rates in zip(*measured, strict=True)]
+        for name, measured in figures.items()
+    }
 
 
 def server_of(config: ClientConfig) -> Server:
@@ -141,7 +156,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--kubeconfig", type=Path, help="a running server to load")
     parser.add_argument("--peer", type=Path, help="the server to compare with")
-    parser.add_argument("--seconds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         if options.kubeconfig:
@@ -152,14 +168,13 @@ def main() -> None:
         if options.peer:
             servers.append(server_of(load_kubeconfig(options.peer)))
         run = f"run{abs(hash(tempfile.mktemp())) % 10**6}"
-        figures = []
         for target in servers:
             prepare(target)
-            figures.append(measure(target, run, options.seconds))
-    for name, value in figures[0].items():
-        line = f"{name:32s} {value:10,.0f}/s"
-        if len(figures) > 1:
-            line += f"   peer {figures[1][name]:10,.0f}/s   {value / figures[1][name]:5.2f} x"
+        figures = measure(servers, run, options.seconds, options.rounds)
+    for name, rates in figures.items():
+        line = f"{name:32s} {rates[0]:10,.0f}/s"
+        if len(rates) > 1:
+            line += f"   peer {rates[1]:10,.0f}/s   {rates[0] / rates[1]:5.2f} x"
         print(line)
 
 

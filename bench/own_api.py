@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import select
+import socket
 import subprocess
 import sys
 import tempfile
@@ -39,7 +40,8 @@ _BINDING = {
 def process(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The API server's process, entered when it says that it is ready."""
     layout = Layout(directory)
-    open_cluster(layout, Choices(has_node=False))
+    port = None if layout.settings.exists() else _free_port()
+    open_cluster(layout, Choices(has_node=False, api_port=port))
     read_end, write_end = os.pipe()
     server = subprocess.Popen(
         [sys.executable, "-m", "moorage.cluster.parts", "apiserver", str(directory)],
@@ -55,6 +57,13 @@ def process(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
         os.close(read_end)
         server.terminate()
         server.wait()
+
+
+def _free_port() -> int:
+    """A port that no cluster on this machine has: the default one may be taken."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _wait_ready(notices: int) -> None:
@@ -75,10 +84,11 @@ def running() -> Iterator[tuple[str, str]]:
     """The server's URL and an administrator's token."""
     with tempfile.TemporaryDirectory() as scratch, process(Path(scratch)):
         layout = Layout(Path(scratch))
-        yield asyncio.run(_administrator(layout))
+        yield asyncio.run(administrator(layout))
 
 
-async def _administrator(layout: Layout) -> tuple[str, str]:
+async def administrator(layout: Layout) -> tuple[str, str]:
+    """Create an administrator's account; return the server's URL and the account's token."""
     async with Client(load_kubeconfig(layout.kubeconfig), user_agent="bench") as client:
         for name in (_ACCOUNT, "default"):
             await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": name}}, "default")

@@ -31,15 +31,19 @@ TOKENS = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back. `json` is the decoded body, None for text."""
+    """What came back. `json` is the decoded body."""
 
     status: int
     headers: Any
-    text: str
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
 
     @property
     def json(self) -> Any:
-        return msgspec.json.decode(self.text)
+        return msgspec.json.decode(self.body)
 
 
 class Running:
@@ -70,7 +74,7 @@ class Running:
         async with self._http.request(
             method, self.url + path, data=data, headers=request_headers, allow_redirects=False
         ) as answer:
-            return Answer(answer.status, answer.headers, await answer.text())
+            return Answer(answer.status, answer.headers, await answer.read())
 
     @asynccontextmanager
     async def opened(self, path: str) -> AsyncIterator[aiohttp.ClientResponse]:

@@ -5,10 +5,14 @@ import pytest
 from moorage.api.errors import NotAcceptableError, UnsupportedMediaTypeError
 from moorage.apiserver.negotiation import (
     PARTIAL,
+    PARTIAL_LIST,
     TABLE,
     Representation,
     accepts_gzip,
     body_media,
+    check_shape,
+    check_streamed,
+    error_form,
     negotiate,
 )
 from moorage.registry.codec import Media
@@ -26,15 +30,29 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
         ("", Representation()),
         ("*/*", Representation()),
         ("application/json", Representation()),
-        ("application/yaml", Representation(is_yaml=True)),
-        (f"{PROTOBUF},application/json", Representation()),
-        (f"{PROTOBUF}, */*", Representation()),
-        (PROTOBUF, Representation()),
+        ("application/yaml", Representation(media=Media.YAML)),
+        (f"{PROTOBUF},application/json", Representation(Media.PROTOBUF)),
+        (f"{PROTOBUF}, */*", Representation(Media.PROTOBUF)),
+        (PROTOBUF, Representation(Media.PROTOBUF)),
+        (f"application/json, {PROTOBUF}", Representation()),
+        (f"application/json;q=0.5, {PROTOBUF}", Representation(Media.PROTOBUF)),
+        (f"*/*, {PROTOBUF}", Representation(Media.PROTOBUF)),
+        (f"application/*, {PROTOBUF};q=odd", Representation()),
+        ("application/*", Representation()),
+        (f"{PROTOBUF};stream=watch", Representation(Media.PROTOBUF)),
+        ("application/json;stream=watch", Representation()),
+        ("application/json;stream=other, application/yaml", Representation(media=Media.YAML)),
+        ("application/yaml;stream=watch, application/json", Representation()),
+        ("application/json;pretty=1", Representation(is_indented=True)),
+        ("application/json;pretty=0", Representation()),
         (TABLES, Representation(as_="Table")),
-        ("application/yaml;as=Table;v=v1;g=meta.k8s.io", Representation(is_yaml=True, as_="Table")),
+        (
+            "application/yaml;as=Table;v=v1;g=meta.k8s.io",
+            Representation(media=Media.YAML, as_="Table"),
+        ),
         (f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,application/json", Representation()),
         ("text/html, application/json;q=0.9", Representation()),
-        ("APPLICATION/YAML", Representation(is_yaml=True)),
+        ("APPLICATION/YAML", Representation(media=Media.YAML)),
         ("*/*;as=Table;v=v1;g=meta.k8s.io", Representation(as_="Table")),
         (
             "application/json;as=Table;v=v1beta1;g=meta.k8s.io",
@@ -42,37 +60,109 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
         ),
         (
             "application/json;as=Table;v=v2;g=meta.k8s.io,application/yaml",
-            Representation(is_yaml=True),
+            Representation(media=Media.YAML),
         ),
-        ("application/json;as=Table;v=v1;g=other,application/yaml", Representation(is_yaml=True)),
-        ("application/json;as=Table;v=v1,application/yaml", Representation(is_yaml=True)),
+        (
+            "application/json;as=Table;v=v1;g=other,application/yaml",
+            Representation(media=Media.YAML),
+        ),
+        ("application/json;as=Table;v=v1,application/yaml", Representation(media=Media.YAML)),
         (
             "application/json;as=Odd;v=v1;g=meta.k8s.io,application/yaml",
-            Representation(is_yaml=True),
+            Representation(media=Media.YAML),
         ),
         (
             f"{PROTOBUF};as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-            Representation(as_="PartialObjectMetadata"),
+            Representation(Media.PROTOBUF, "PartialObjectMetadata"),
         ),
     ],
 )
 def test_the_first_clause_that_fits_decides(accept: str, form: Representation) -> None:
-    representation = negotiate(accept, frozenset({TABLE, PARTIAL}))
+    representation = negotiate(accept, True, True)
     assert representation == form
-    assert representation.content_type == (
-        "application/yaml" if form.is_yaml else "application/json"
-    )
+    assert representation.content_type == form.media.value
 
 
-@pytest.mark.parametrize("accept", ["application/*", "text/html", "application/cbor"])
+@pytest.mark.parametrize(
+    "accept", ["text/html", "application/cbor", f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io"]
+)
 def test_unsupported_media_type_is_not_acceptable(accept: str) -> None:
-    with pytest.raises(NotAcceptableError, match="only the following media types are accepted"):
-        negotiate(accept, frozenset({TABLE}))
+    with pytest.raises(NotAcceptableError) as refused:
+        negotiate(accept, True, True)
+    assert str(refused.value) == (
+        "only the following media types are accepted: application/json, application/yaml, "
+        "application/vnd.kubernetes.protobuf"
+    )
 
 
 def test_a_table_of_what_has_none_is_not_acceptable() -> None:
     with pytest.raises(NotAcceptableError):
-        negotiate("application/json;as=Table;v=v1;g=meta.k8s.io", frozenset())
+        negotiate("application/json;as=Table;v=v1;g=meta.k8s.io", False, True)
+
+
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [
+        (f"{PROTOBUF},application/json", Representation()),
+        (f"{PROTOBUF},application/yaml", Representation(Media.YAML)),
+        (
+            f"{PROTOBUF};as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
+            Representation(Media.PROTOBUF, PARTIAL),
+        ),
+        (PROTOBUF, None),
+    ],
+)
+def test_custom_resources_have_only_their_metadata_in_protobuf(
+    accept: str, form: Representation | None
+) -> None:
+    if form is None:
+        with pytest.raises(NotAcceptableError):
+            negotiate(accept, True, False)
+    else:
+        assert negotiate(accept, True, False) == form
+
+
+def test_an_error_is_in_a_form_of_objects_or_indented() -> None:
+    assert error_form(PROTOBUF) == Representation(Media.PROTOBUF)
+    assert error_form(TABLES) == Representation()
+    assert error_form("application/json;as=Table;v=v1;g=meta.k8s.io, application/yaml") == (
+        Representation(Media.YAML)
+    )
+    assert error_form("text/html") == Representation(is_indented=True)
+
+
+def test_yaml_is_not_streamed() -> None:
+    for media in (Media.JSON, Media.PROTOBUF):
+        check_streamed(Representation(media))
+    with pytest.raises(NotAcceptableError) as refused:
+        check_streamed(Representation(Media.YAML))
+    assert str(refused.value) == (
+        "only the following media types are accepted: application/json;stream=watch, "
+        "application/vnd.kubernetes.protobuf;stream=watch"
+    )
+
+
+@pytest.mark.parametrize(
+    ("as_", "is_list", "message"),
+    [
+        (PARTIAL, False, ""),
+        (PARTIAL_LIST, True, ""),
+        (TABLE, True, ""),
+        ("", True, ""),
+        (PARTIAL, True, "you requested PartialObjectMetadata, but the requested object is a list "
+                        "(*core.PodList)"),
+        (PARTIAL_LIST, False, "you requested PartialObjectMetadataList, but the requested object "
+                              "is not a list (*core.PodList)"),
+    ],
+)  # fmt: skip
+def test_the_metadata_of_a_list_is_a_list(as_: str, is_list: bool, message: str) -> None:
+    form = Representation(as_=as_)
+    if not message:
+        check_shape(form, "*core.PodList", is_list=is_list)
+        return
+    with pytest.raises(NotAcceptableError) as refused:
+        check_shape(form, "*core.PodList", is_list=is_list)
+    assert str(refused.value) == message
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiohttp import HttpVersion10, HttpVersion11
 
 from moorage.api.errors import NotFoundError, StatusError, TooManyRequestsError, UnauthorizedError
 from moorage.apiserver import replies
@@ -25,9 +28,10 @@ from moorage.apiserver.replies import (
     prettified,
     text_reply,
 )
+from moorage.registry.codec import Media
 from moorage.serving import Budget
 
-_YAML = Representation(is_yaml=True)
+_YAML = Representation(media=Media.YAML)
 
 
 def test_documents_and_texts() -> None:
@@ -60,28 +64,25 @@ def test_an_error_is_a_status(error: StatusError, headers: dict[str, str]) -> No
     assert b"kind: Status\n" in yaml.body
 
 
-@pytest.mark.parametrize("is_compressible", [True, False])
-def test_forms(is_compressible: bool) -> None:
-    plain = formed(b'{"a":1}', Representation(), 201, is_compressible=is_compressible)
-    yaml = formed(b'{"a":1}', _YAML, 201, is_compressible=is_compressible)
+def test_forms() -> None:
+    plain = formed(b'{"a":1}', Representation(), 201)
+    yaml = formed(b'{"a":1}', _YAML, 201)
     assert (plain.body, plain.content_type) == (b'{"a":1}', "application/json")
     assert (yaml.body, yaml.content_type) == (b"a: 1\n", "application/yaml")
     assert plain.status == yaml.status == 201
-    assert plain.is_compressible is yaml.is_compressible is is_compressible
-    assert not formed(b"{}", Representation()).is_compressible
+    assert plain.is_compressible is yaml.is_compressible is True
 
 
 @pytest.mark.parametrize(
-    ("agent", "is_asked", "is_pretty"),
-    [("curl/8", False, True), ("Wget/1", False, True), ("Mozilla/5.0 (X11)", False, True),
-     ("kubectl/1", False, False), ("kubectl/1", True, True), ("", False, False)],
-)  # fmt: skip
-def test_json_is_indented_for_people(agent: str, is_asked: bool, is_pretty: bool) -> None:
-    body = prettified(Reply(b'{"a":1}'), agent, is_asked=is_asked).body
-    assert body == (b'{\n  "a": 1\n}' if is_pretty else b'{"a":1}')
-    assert prettified(text_reply("{ }"), agent, is_asked=is_asked).body == b"{ }"
+    ("is_wanted", "is_negotiated"), [(True, False), (False, True), (True, True), (False, False)]
+)
+def test_json_is_indented_for_people(is_wanted: bool, is_negotiated: bool) -> None:
+    reply = Reply(b'{"a":1}', is_indented=is_negotiated)
+    body = prettified(reply, is_wanted=is_wanted).body
+    assert body == (b'{\n  "a": 1\n}' if is_wanted or is_negotiated else b'{"a":1}')
+    assert prettified(text_reply("{ }"), is_wanted=is_wanted).body == b"{ }"
     for unchanged in (Reply(b"", 304), Reply(b'{"a":1}', is_final=True)):
-        assert prettified(unchanged, agent, is_asked=is_asked).body in (b"", b'{"a":1}')
+        assert prettified(unchanged, is_wanted=is_wanted).body in (b"", b'{"a":1}')
 
 
 def test_overload_reply_asks_to_retry() -> None:
@@ -97,6 +98,7 @@ class Connection:
         self.method = method
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
         self.keep_alive = True
+        self.version = HttpVersion11
         self.written = b""
         self.drains = 0
         self.is_closing = False
@@ -225,7 +227,7 @@ async def _sent(
     sender: Sender, size: int, share: str, connection: Connection | None = None, **reply: Any
 ) -> tuple[int, Any]:
     stand_in: Any = connection or Connection()
-    response = await sender.send(stand_in, Reply(b"x" * size, **reply), "id", share)
+    response = sender.response(stand_in, Reply(b"x" * size, **reply), "id", share)
     return response.status, response
 
 
@@ -263,16 +265,84 @@ async def test_lists_are_compressed_if_the_client_accepts_gzip(
     head, _, body = connection.written.partition(b"\r\n\r\n")
     assert (b"Content-Encoding: gzip" in head) is is_packed
     assert (b"Vary: Accept-Encoding" in head) is is_packed
-    assert (zlib.decompress(body, wbits=31) if is_packed else body) == b"x" * size
+    assert (zlib.decompress(unchunked(body), wbits=31) if is_packed else body) == b"x" * size
 
 
-async def test_a_failure_while_compressing_gives_the_bytes_back() -> None:
-    budget = Budget(total=10**9, per_user=10**9)
+@dataclass
+class Long:
+    """A long body: its pieces, and a fault after them."""
+
+    parts: tuple[bytes, ...]
+    held_bytes: int = 100
+    is_broken: bool = False
+
+    def pieces(self, *, is_indented: bool) -> Iterator[bytes]:
+        yield from self.parts
+        if self.is_broken:
+            raise ValueError("no more")
+        if is_indented:
+            yield b"\n"
+
+
+def unchunked(body: bytes) -> bytes:
+    """What a client reads from the chunks of a complete body."""
+    content = b""
+    while True:
+        size, _, rest = body.partition(b"\r\n")
+        length = int(size, 16)
+        content += rest[:length]
+        assert rest[length : length + 2] == b"\r\n"
+        body = rest[length + 2 :]
+        if not length:
+            assert not body
+            return content
+
+
+@pytest.mark.parametrize("accepted", ["", "gzip"])
+@pytest.mark.parametrize("is_indented", [False, True])
+async def test_a_long_body_is_sent_in_chunks(accepted: str, is_indented: bool) -> None:
+    connection = Connection(Accept_Encoding=accepted)
+    stand_in: Any = connection
+    parts = (b"{", b"x" * 300_000, b"}")
+    reply = Reply(b"", long=Long(parts), is_compressible=True, is_indented=is_indented)
+    response = Sender().response(stand_in, reply, "id", "")
+    await response.prepare(stand_in)
+    head, _, body = connection.written.partition(b"\r\n\r\n")
+    assert b"Transfer-Encoding: chunked" in head
+    assert b"Content-Length" not in head
+    assert (b"Content-Encoding: gzip" in head) is bool(accepted)
+    body = unchunked(body)
+    expected = b"".join(parts) + (b"\n" if is_indented else b"")
+    assert (zlib.decompress(body, wbits=31) if accepted else body) == expected
+    assert response.keep_alive
+
+
+async def test_a_client_of_http_1_0_reads_a_long_body_to_the_end_of_the_connection() -> None:
     connection = Connection()
-    connection.headers = SimpleNamespace()  # type: ignore[assignment]
-    with pytest.raises(AttributeError):
-        await _sent(Sender(budget), 131_073, "a", connection, is_compressible=True)
-    assert budget.held == 0
+    connection.version = HttpVersion10
+    stand_in: Any = connection
+    response = Sender().response(stand_in, Reply(b"", long=Long((b"ab", b"c"))), "id", "")
+    await response.prepare(stand_in)
+    head, _, body = connection.written.partition(b"\r\n\r\n")
+    assert b"Connection: close" in head
+    assert b"Transfer-Encoding" not in head
+    assert (body, response.keep_alive) == (b"abc", False)
+
+
+async def test_a_long_body_counts_until_it_is_sent_or_breaks() -> None:
+    budget = Budget(total=10**9, per_user=10**9)
+    sender = Sender(budget)
+    stand_in: Any = Connection()
+    for is_broken in (False, True):
+        long = Long((b"abc",), 100, is_broken)
+        response = sender.response(stand_in, Reply(b"", long=long), "id", "alice")
+        assert budget.held == 100
+        if is_broken:
+            with pytest.raises(ValueError, match="no more"):
+                await response.prepare(stand_in)
+        else:
+            await response.prepare(stand_in)
+        assert budget.held == 0
 
 
 async def test_an_end_of_file_is_not_written_twice() -> None:

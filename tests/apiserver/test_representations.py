@@ -12,8 +12,8 @@ from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Represen
 from moorage.apiserver.representations import (
     decoded_object,
     include_object,
-    list_bytes,
-    object_bytes,
+    list_body,
+    object_body,
 )
 from moorage.registry.codec import Codec
 from moorage.registry.columns.table import IncludeObject
@@ -39,13 +39,13 @@ METAS = [
 
 
 def _one(form: Representation, served: Any = V1, **query: str) -> Any:
-    body = object_bytes(CODEC, CLASS, served, ITEMS[0], form, query)
+    body = object_body(CODEC, CLASS, served, ITEMS[0], form, query)
     assert body.endswith(b"}\n")
     return msgspec.json.decode(body)
 
 
 def _list(form: Representation, listed: Listed, served: Any = V1, **query: str) -> Any:
-    body = list_bytes(CODEC, CLASS, served, listed, form, query)
+    body = list_body(CODEC, CLASS, served, listed, form, query).whole()
     assert body.endswith(b"}\n")
     return msgspec.json.decode(body)
 

@@ -15,7 +15,7 @@ from moorage.api.errors import BadRequestError
 from moorage.apiserver import watch
 from moorage.apiserver.negotiation import PARTIAL, TABLE, Representation
 from moorage.apiserver.watch import WatchStreams
-from moorage.registry.codec import Codec
+from moorage.registry.codec import Codec, Media
 from moorage.registry.kinds import STORED_KINDS
 from moorage.registry.schema import load_schema
 from moorage.registry.stored import Stored, StoredFactory, to_value
@@ -155,14 +155,19 @@ async def test_frames_are_written_in_pieces(sizes: list[int], pieces: list[int])
 
 
 def test_the_head_of_a_watch() -> None:
-    headers = watch._response(call()).headers
+    headers = watch._response(call(), Representation()).headers
     assert headers["Content-Type"] == "application/json"
     assert headers["Cache-Control"] == "no-cache, private"
     assert headers["Audit-Id"] == "id"
     assert "Warning" not in headers
+    protobuf = watch._response(call(), Representation(Media.PROTOBUF)).headers["Content-Type"]
+    assert protobuf == "application/vnd.kubernetes.protobuf;stream=watch"
     old = next(kind for kind in STORED_KINDS for served in kind.served if served.warning)
     served = next(entry for entry in old.served if entry.warning)
-    assert watch._response(call(served)).headers["Warning"] == f'299 - "{served.warning}"'
+    assert (
+        watch._response(call(served), Representation()).headers["Warning"]
+        == f'299 - "{served.warning}"'
+    )
 
 
 @pytest.mark.parametrize("is_end", [False, True])
@@ -203,14 +208,14 @@ async def test_a_watch_that_breaks_is_forgotten(
             watcher.on_overflow()
             raise ConnectionResetError
 
-    monkeypatch.setattr(watch, "_response", lambda _: Broken())
+    monkeypatch.setattr(watch, "_response", lambda *_: Broken())
     monkeypatch.setattr(watch, "_OVERFLOW_GRACE_S", 0.005)
     async with SqliteStore(tmp_path / "s.db") as store:
         cache: WatchCache[Stored] = WatchCache(store, FACTORY)
         await cache.load()
         streams = WatchStreams(cache, Codec(load_schema()), FakeClock(), "store")
         asked = call(timeoutSeconds="5")
-        asked.form, asked.namespace = lambda *_: Representation(), ""
+        asked.stream_form, asked.namespace = Representation, ""
         transport = SimpleNamespace(abort=lambda: ended.append("abort"))
         asked.http = SimpleNamespace(transport=transport, headers=CIMultiDict())
         response: Any = await streams.serve(asked)

@@ -44,13 +44,13 @@ def _value(value: Any) -> Any:
         return {
             field.name: _value(getattr(value, field.name))
             for field in fields(value)
-            if field.name not in _OF_CUSTOM_KINDS
+            if field.init and field.name not in _OF_CUSTOM_KINDS
         }
     return value
 
 
 def _declaration(kind: Kind) -> dict[str, Any]:
-    shown = {field.name: _value(getattr(kind, field.name)) for field in fields(kind)
+    shown = {field.name: _value(getattr(kind, field.name)) for field in fields(kind) if field.init
              if field.name not in ("printer", "strategy", *_OF_CUSTOM_KINDS)}  # fmt: skip
     plain = Strategy()
     rules = {field.name: _value(getattr(kind.strategy, field.name))

@@ -31,7 +31,7 @@ from moorage.registry.objects import Objects, Updated
 from moorage.registry.ownership import Ownership
 from moorage.registry.request import Request, User
 from moorage.registry.schema import load_schema
-from moorage.registry.selection import select
+from moorage.registry.selection import EVERYTHING, select
 from moorage.registry.stored import Stored, StoredFactory, to_value
 from moorage.registry.worker import Worker
 from moorage.storage import SqliteStore, WatchCache
@@ -453,6 +453,31 @@ async def test_a_collection_is_deleted_as_selected(registry: Registry) -> None:
     assert registry.find(CONFIG_MAP, "b") is not None
     assert registry.find(CONFIG_MAP, "a", "other") is not None
     assert registry.find(CONFIG_MAP, "a") is None
+
+
+async def test_a_large_collection_shares_commits(registry: Registry) -> None:
+    for number in range(200):
+        await registry.create(CONFIG_MAP, config_map(f"m{number}"))
+    commits: list[int] = []
+    registry.store.listen(lambda changes: commits.append(len(changes)))
+    deleted = await registry.objects.delete_collection(
+        registry.request(), CONFIG_MAP, CONFIG_MAP.storage, "default", EVERYTHING, DeleteOptions()
+    )
+    assert len(deleted) == sum(commits) == 200
+    assert len(commits) < 100, "many deletions in each commit"
+
+
+async def test_a_refusal_ends_the_deletion_of_a_collection(registry: Registry) -> None:
+    for number in range(300):
+        await registry.create(CONFIG_MAP, config_map(f"m{number:03}"))
+    kept = registry.find(CONFIG_MAP, "m000")
+    assert kept is not None
+    with pytest.raises(ConflictError, match="UID in the precondition"):
+        await registry.objects.delete_collection(
+            registry.request(), CONFIG_MAP, CONFIG_MAP.storage, "default", EVERYTHING,
+            DeleteOptions(uid=kept["metadata"]["uid"]),
+        )  # fmt: skip
+    assert len(registry.objects.scan(CONFIG_MAP, "default")) == 299
 
 
 async def test_update_without_revision_is_retried_after_a_conflict(registry: Registry) -> None:

@@ -45,10 +45,12 @@ class RuntimeClassAdmission:
         runtime_class = self._class_of(attributes, spec)
         if runtime_class is None:
             return
+        scheduling = runtime_class.scheduling
+        has_tolerations = scheduling is not None and bool(scheduling.tolerations)
         before = PodFields(
             overhead=spec.get("overhead"),
             node_selector=spec.get("nodeSelector"),
-            tolerations=_typed_tolerations(spec) if runtime_class.scheduling else None,
+            tolerations=_typed_tolerations(spec) if has_tolerations else None,
         )
         try:
             after = admit(before, runtime_class)
@@ -56,9 +58,12 @@ class RuntimeClassAdmission:
             raise refused(attributes, str(refusal)) from refusal
         if runtime_class.overhead is not None:
             _set(spec, "overhead", after.overhead)
-        if runtime_class.scheduling is not None:
+        if scheduling is not None:
             _set(spec, "nodeSelector", after.node_selector)
-            _set(spec, "tolerations", msgspec.to_builtins(list(after.tolerations or ())))
+            tolerations = spec.get("tolerations")
+            if has_tolerations:
+                tolerations = msgspec.to_builtins(list(after.tolerations or ()))
+            _set(spec, "tolerations", tolerations)
 
     def _check(self, attributes: Attributes) -> None:
         spec = _spec(attributes)

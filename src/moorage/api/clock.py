@@ -68,7 +68,9 @@ def format_micro_time(moment: datetime) -> str:
 
 def _in_utc(moment: datetime) -> datetime:
     """Return the moment in UTC without zone. `strftime` writes the year 1 with one digit."""
-    return moment.astimezone(UTC).replace(tzinfo=None)
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.replace(tzinfo=None)
 
 
 def parse_time(text: str) -> datetime:

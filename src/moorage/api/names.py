@@ -10,6 +10,8 @@ import re
 import secrets
 from collections.abc import Mapping
 
+from moorage.api.remembered import remembered
+
 LABEL_MAX = 63
 SUBDOMAIN_MAX = 253
 ANNOTATIONS_MAX_BYTES = 256 * 1024
@@ -145,13 +147,19 @@ def path_segment_errors(value: str) -> list[str]:
 
 def qualified_name_errors(value: str) -> list[str]:
     """Validate a label or annotation key: `[prefix/]name`, name at most 63 characters."""
+    return list(_qualified_name_errors(value))
+
+
+@remembered(4096)
+def _qualified_name_errors(value: str) -> tuple[str, ...]:
+    """Return the errors. Keys, taints and resource names recur in nearly every object."""
     parts = value.split("/")
     if len(parts) > 2:
-        return [
+        return (
             "a qualified name "
             + _QUALIFIED_MESSAGE
-            + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        ]
+            + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+        )
     errors: list[str] = []
     if len(parts) == 2:
         prefix = parts[0]
@@ -166,7 +174,7 @@ def qualified_name_errors(value: str) -> list[str]:
         errors.append(f"name part {_too_many_bytes(LABEL_MAX)}")
     if not _qualified_re.fullmatch(name):
         errors.append(f"name part {_QUALIFIED_MESSAGE}")
-    return errors
+    return tuple(errors)
 
 
 def label_value_errors(value: str) -> list[str]:

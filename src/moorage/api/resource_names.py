@@ -95,11 +95,11 @@ def container_resource_name_errors(name: str, path: str) -> list[FieldError]:
 
 def amount_errors(name: str, amount: Quantity, path: str) -> list[FieldError]:
     """Return the errors of a resource amount: sign, and integers where required."""
-    shown = str(amount)
     errors = quota_amount_errors(name, amount, path)
     if is_hugepages(name):
         page = _page_size(name)
         if page is not None and (amount.nano <= 0 or amount.nano % page.nano):
+            shown = str(amount)
             errors.append(
                 FieldError.invalid(
                     path, shown, f"{shown} is not positive integer multiple of {name}"
@@ -110,12 +110,11 @@ def amount_errors(name: str, amount: Quantity, path: str) -> list[FieldError]:
 
 def quota_amount_errors(name: str, amount: Quantity, path: str) -> list[FieldError]:
     """Return the errors of a quota's amount: sign, and integers for counts."""
-    shown = str(amount)
     errors: list[FieldError] = []
     if amount.nano < 0:
-        errors.append(FieldError.invalid(path, shown, "must be greater than or equal to 0"))
+        errors.append(FieldError.invalid(path, str(amount), "must be greater than or equal to 0"))
     if (name in _WHOLE or is_extended(name)) and not amount.is_whole:
-        errors.append(FieldError.invalid(path, shown, "must be an integer"))
+        errors.append(FieldError.invalid(path, str(amount), "must be an integer"))
     return errors
 
 

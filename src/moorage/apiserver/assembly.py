@@ -243,6 +243,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     resource_metrics = ResourceMetrics(readers, options.node_tls, clock)
     ready: set[str] = set()
     handler = Handler(
+        to_protobuf=codec.to_protobuf,
         resource_map=resource_map,
         authenticator=authenticator,
         authorizer=authorizer,

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from moorage.api.errors import UnsupportedMediaTypeError
-from moorage.apiserver.negotiation import Representation, body_media, negotiate
+from moorage.apiserver.negotiation import (
+    Representation,
+    body_media,
+    check_shape,
+    check_streamed,
+    negotiate,
+)
 from moorage.apiserver.routing import Target
 from moorage.registry.codec import Media
 from moorage.registry.kind import Kind, Served
@@ -21,7 +27,7 @@ class Call:
 
     `require(verb)` raises ForbiddenError unless the user may also use that verb on the same target:
     some requests need more than the verb they were authorized for.
-    `body` is complete: processing starts when it has arrived.
+    `accept` is the Accept header. `body` is complete: processing starts when it has arrived.
     """
 
     http: web.BaseRequest
@@ -32,6 +38,7 @@ class Call:
     served: Served
     audit_id: str
     require: Callable[[str], None]
+    accept: str = ""
     body: bytes = b""
     warnings: list[str] = field(default_factory=list)
 
@@ -57,12 +64,37 @@ class Call:
         """Return the registry's arguments for the path: kind, version, namespace, name."""
         return self.kind, self.served, self.namespace, self.target.name
 
-    def form(self, *transforms: str) -> Representation:
-        """Negotiate the form of the response. Raises NotAcceptableError."""
-        return negotiate(self.http.headers.get("Accept", ""), frozenset(transforms))
+    def form(self, *, is_list: bool = False, allows_protobuf: bool = True) -> Representation:
+        """Negotiate the form of an object or list. Raises NotAcceptableError."""
+        form = self._negotiated() if allows_protobuf else negotiate(self.accept, True, False)
+        if form.as_:
+            check_shape(form, _go_type(self.kind, is_list=is_list), is_list=is_list)
+        return form
+
+    def stream_form(self) -> Representation:
+        """Negotiate the form of a watch. Raises NotAcceptableError."""
+        form = self._negotiated()
+        check_streamed(form)
+        check_shape(form, _go_type(self.kind, is_list=False), is_list=False)
+        return form
+
+    def document_form(self) -> Representation:
+        """Negotiate the form of a document that is no stored object. Raises NotAcceptableError."""
+        return negotiate(self.accept, False, True)
+
+    def _negotiated(self) -> Representation:
+        return negotiate(self.accept, True, not self.kind.is_custom)
 
     def media(self) -> Media:
         """Return the media type of the body. Raises UnsupportedMediaTypeError."""
         if self.http.headers.get("Content-Encoding", "identity") != "identity":
             raise UnsupportedMediaTypeError("request bodies must not be compressed")
         return body_media(self.http.headers.get("Content-Type", ""))
+
+
+def _go_type(kind: Kind, *, is_list: bool) -> str:
+    """Return upstream's name of the type of an object or list, which some errors have."""
+    name = kind.list_kind if is_list else kind.name
+    if kind.is_custom:
+        return f"*unstructured.Unstructured{'List' if is_list else ''}"
+    return f"*{kind.group.partition('.')[0] or 'core'}.{name}"

@@ -26,32 +26,38 @@ from moorage.api.errors import (
 from moorage.api.fields import FieldSelector
 from moorage.api.logs import Log
 from moorage.apiserver.authentication import Authenticator
-from moorage.apiserver.authentication.authenticator import websocket_token
 from moorage.apiserver.authentication.impersonation import impersonated
 from moorage.apiserver.authorization import Authorizer
 from moorage.apiserver.bodies import Bodies, BodyLimits
 from moorage.apiserver.call import Call
+from moorage.apiserver.heads import RequestHead, RequestHeads, check_text
+from moorage.apiserver.negotiation import error_form
 from moorage.apiserver.replies import (
     Reply,
     Sender,
+    as_message,
     error_reply,
     not_found_page,
     overloaded,
     prettified,
 )
 from moorage.apiserver.resources import Resources
-from moorage.apiserver.routing import Target, is_true, parse_path, verb_of
+from moorage.apiserver.routing import Target, action_of, parse_path, route_of, verb_of
 from moorage.apiserver.slots import SlotLimits, Slots, is_stream, share_of
 from moorage.apiserver.watch import WatchStreams
-from moorage.registry.kind import Kind, Served
+from moorage.registry.kind import Kind, Obj, Served
 from moorage.registry.rbac import Action
 from moorage.registry.request import ANONYMOUS, User
 from moorage.registry.resource_map import ResourceMap
-from moorage.serving import is_proven, prove
+from moorage.serving import is_proven, peer_certificate, prove
 
 Answer = Callable[[Call], Awaitable[Reply | web.StreamResponse]]
 Page = Callable[[web.BaseRequest], Reply | Awaitable[Reply] | None]
 """Serves a path outside the resources; returns None for paths of other pages."""
+
+# Source: Go's `strconv.ParseBool`.
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_NO_HEAD = RequestHead(token=None, accept="", user_agent="", is_impersonating=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +112,12 @@ class Handler:
         pages: Sequence[Page],
         slots: SlotLimits,
         bodies: BodyLimits,
+        to_protobuf: Callable[[str, Obj], bytes],
         elsewhere: Elsewhere | None = None,
     ) -> None:
         """`elsewhere` passes requests on that this server does not answer itself."""
         self._elsewhere = elsewhere
+        self._to_protobuf = to_protobuf
         self._resource_map = resource_map
         self._authenticator = authenticator
         self._authorizer = authorizer
@@ -119,6 +127,8 @@ class Handler:
         self._slots = Slots(slots)
         self._bodies = Bodies(bodies)
         self._sender = Sender()
+        self._heads = RequestHeads()
+        self._audit_ids = _AuditIds()
         self._verbs: dict[str, Answer] = {
             "get": resources.get,
             "list": resources.list,
@@ -131,15 +141,18 @@ class Handler:
         }
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
-        audit_id = _audit_id()
+        audit_id = self._audit_ids()
         share = ""
+        head = _NO_HEAD
         try:
-            _check_text(http)
-            user = self._user(http)
+            check_text(http)
+            head = self._heads.of(http)
+            user = self._user(http, head)
             share = share_of(user)
-            answer = await self._answer(http, user, share, audit_id)
+            answer = await self._answer(http, head, user, share, audit_id)
         except StatusError as error:
-            answer = error_reply(error)
+            accept = head.accept or http.headers.get("Accept", "")
+            answer = error_reply(error, error_form(accept))
         except (RecursionError, UnicodeError, OverflowError) as error:
             # Decoders refuse nearly all of these; the rest is still a client error, not an
             # internal one.
@@ -155,17 +168,13 @@ class Handler:
             answer = error_reply(InternalError.of("see the server's log"))
         if isinstance(answer, web.StreamResponse):
             return answer
-        user_agent = http.headers.get("User-Agent", "")
-        prettified(answer, user_agent, is_asked=is_true(http.query, "pretty"))
-        return await self._sender.send(http, answer, audit_id, share)
+        prettified(as_message(answer, self._to_protobuf), is_wanted=_is_pretty(http, head))
+        return self._sender.response(http, answer, audit_id, share)
 
     async def _answer(
-        self, http: web.BaseRequest, user: User, share: str, audit_id: str
+        self, http: web.BaseRequest, head: RequestHead, user: User, share: str, audit_id: str
     ) -> Reply | web.StreamResponse:
-        target = parse_path(http.path)
-        verb = verb_of(http.method, target, http.query)
-        selector = _field_selector(http.query.get("fieldSelector", ""))
-        action = _action(verb, target, selector)
+        target, verb, action, selector = _routed(http)
         self._authorizer.check(user, action, selector)
         if http.method == "CONNECT":
             raise MethodNotAllowedError
@@ -175,11 +184,12 @@ class Handler:
                 return await passed_on
         if not target.is_resource:
             return await self._page(http)
-        if not self._resource_map.has_group(target.group):
+        resource = self._resource_map.find(target.group, target.version, target.resource)
+        if resource is None and not self._resource_map.has_group(target.group):
             return not_found_page()
-        kind, served = self._kind(target)
+        kind, served = _checked(resource, target)
         require = partial(self._require, user, action)
-        call = Call(http, user, target, verb, kind, served, audit_id, require)
+        call = Call(http, user, target, verb, kind, served, audit_id, require, head.accept)
         answer = self._answer_for(call)
         if is_stream(verb, target.subresource):
             reply = await answer(call)
@@ -209,32 +219,21 @@ class Handler:
         finally:
             lane.give_back(share)
 
-    def _user(self, http: web.BaseRequest) -> User:
-        transport = http.transport
-        tls = transport.get_extra_info("ssl_object") if transport is not None else None
-        certificate = tls.getpeercert(binary_form=True) if tls is not None else None
-        headers = http.headers
-        user = self._authenticator.authenticate(headers, certificate, websocket_token(headers))
+    def _user(self, http: web.BaseRequest, head: RequestHead) -> User:
+        user = self._authenticator.identify(head.token, peer_certificate(http))
         if user.name != ANONYMOUS and not is_proven(http) and not prove(http, share_of(user)):
             raise TooManyRequestsError(
                 "too many connections of this user are open, please try again later",
                 {"retryAfterSeconds": 1},
             )
-        return impersonated(user, headers, self._authorizer.is_allowed)
+        if not head.is_impersonating:
+            return user
+        return impersonated(user, http.headers, self._authorizer.is_allowed)
 
     def _require(self, user: User, action: Action, verb: str) -> None:
         """Authorize another verb on the target of an authorized request."""
         if action.verb != verb:
             self._authorizer.check(user, replace(action, verb=verb))
-
-    def _kind(self, target: Target) -> tuple[Kind, Served]:
-        resource = self._resource_map.find(target.group, target.version, target.resource)
-        if resource is None:
-            raise NotFoundError.no_such_resource()
-        kind, _ = resource
-        if target.namespace and not kind.is_namespaced and kind.plural != "namespaces":
-            raise NotFoundError.no_such_resource()
-        return resource
 
     def _answer_for(self, call: Call) -> Answer:
         """Return the handler of the call. Raises NotFoundError, MethodNotAllowedError."""
@@ -264,29 +263,15 @@ class Handler:
         return not_found_page()
 
 
-def _check_text(http: web.BaseRequest) -> None:
-    """Refuse text that is not UTF-8: the HTTP library passes such bytes as lone surrogates.
+def _is_pretty(http: web.BaseRequest, head: RequestHead) -> bool:
+    """Return whether an answer is indented: as `pretty` says, else for people.
 
-    A User-Agent may contain any bytes, as upstream. Raises BadRequestError.
+    Source: `isPrettyPrint`.
     """
-    if not _is_utf8(http.path + http.query_string):
-        raise BadRequestError("the request's path and query must be UTF-8")
-    # Hot path: one check for all values.
-    if _is_utf8("".join(http.headers.values())):
-        return
-    for name, value in http.headers.items():
-        if not _is_utf8(value) and name.lower() != "user-agent":
-            raise BadRequestError("the values of the request's headers must be UTF-8")
-
-
-def _is_utf8(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    # Hot path: nearly no request has the parameter.
+    if "pretty" not in http.query_string or not (text := http.query.get("pretty")):
+        return head.is_of_people
+    return text in _TRUE
 
 
 def _text(error: Exception) -> str:
@@ -315,24 +300,47 @@ def _field_selector(text: str) -> FieldSelector:
         return fields.EVERYTHING
 
 
+def _routed(http: web.BaseRequest) -> tuple[Target, str, Action, FieldSelector]:
+    """Return what a request is about, its verb, the action to authorize, its field selector."""
+    if not http.query_string:
+        route = route_of(http.method, http.path)
+        return route.target, route.verb, route.action, fields.EVERYTHING
+    target = parse_path(http.path)
+    verb = verb_of(http.method, target, http.query)
+    selector = _field_selector(http.query.get("fieldSelector", ""))
+    return target, verb, _action(verb, target, selector), selector
+
+
 def _action(verb: str, target: Target, selector: FieldSelector) -> Action:
-    if not target.is_resource:
-        return Action(verb=verb, path=target.path)
-    name = target.name
-    if not name and verb in ("list", "watch"):
+    """Return the action to authorize."""
+    name = ""
+    if verb in ("list", "watch"):
         # A list with `metadata.name=` in its field selector is authorized by that name.
         name = selector.required_value("metadata.name") or ""
-    return Action(
-        verb=verb,
-        group=target.group,
-        resource=target.resource,
-        subresource=target.subresource,
-        namespace=target.namespace,
-        name=name,
-    )
+    return action_of(verb, target, name)
 
 
-def _audit_id() -> str:
-    """Return 128 random bits in the form of a UUID. Identifies, but authorizes nothing."""
-    digits = f"{getrandbits(128):032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+def _checked(resource: tuple[Kind, Served] | None, target: Target) -> tuple[Kind, Served]:
+    """Return the resource that a path names. Raises NotFoundError."""
+    if resource is None:
+        raise NotFoundError.no_such_resource()
+    kind, _ = resource
+    if target.namespace and not kind.is_namespaced and kind.plural != "namespaces":
+        raise NotFoundError.no_such_resource()
+    return resource
+
+
+class _AuditIds:
+    """Makes IDs in the form of a UUID: random for the process, then counted.
+
+    They identify, but authorize nothing.
+    """
+
+    def __init__(self) -> None:
+        digits = f"{getrandbits(80):020x}"
+        self._start = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:]}-"
+        self._number = getrandbits(40)
+
+    def __call__(self) -> str:
+        self._number += 1
+        return f"{self._start}{self._number:012x}"

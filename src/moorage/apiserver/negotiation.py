@@ -1,7 +1,8 @@
 """Content negotiation: the form of responses and the media type of bodies.
 
-Responses are JSON or YAML: the full object, a Table or metadata only. Clients that prefer protobuf
-get JSON, which all of them read. Source: API docs "Alternate representations of resources".
+Responses are JSON, YAML or protobuf: the full object, a Table or metadata only. The clauses of an
+Accept header are tried by weight, then in their order; the first that can be served decides.
+Source: API docs "Alternate representations of resources"; apiserver `handlers/negotiation`.
 """
 
 from __future__ import annotations
@@ -16,65 +17,125 @@ TABLE = "Table"
 PARTIAL = "PartialObjectMetadata"
 PARTIAL_LIST = "PartialObjectMetadataList"
 
-_JSON = "application/json"
-_YAML = "application/yaml"
-_PROTOBUF = "application/vnd.kubernetes.protobuf"
 _META_VERSIONS = frozenset({"v1", "v1beta1"})
-
-_ACCEPTED = (
-    "only the following media types are accepted: application/json, application/yaml, "
-    "application/vnd.kubernetes.protobuf"
-)
-_BODY_TYPES = {_JSON: Media.JSON, _YAML: Media.YAML, _PROTOBUF: Media.PROTOBUF}
+_TRANSFORMS = frozenset({TABLE, PARTIAL, PARTIAL_LIST})
+# In the order in which a wildcard takes them.
+_MEDIA = {media.value: media for media in (Media.JSON, Media.YAML, Media.PROTOBUF)}
+_STREAMED = (Media.JSON, Media.PROTOBUF)
+_WATCH = "watch"
+_NOT_ACCEPTABLE = "only the following media types are accepted: {}"
+_ACCEPTED = ", ".join(_MEDIA)
+_ACCEPTED_STREAMS = ", ".join(f"{media.value};stream={_WATCH}" for media in _STREAMED)
 
 
 @dataclass(frozen=True, slots=True)
 class Representation:
     """Form of a response. `as_` is empty for the full object; `version` is meta.k8s.io's."""
 
-    is_yaml: bool = False
+    media: Media = Media.JSON
     as_: str = ""
     version: str = "v1"
+    is_indented: bool = False
 
     @property
     def content_type(self) -> str:
-        return _YAML if self.is_yaml else _JSON
+        return self.media.value
 
 
 PLAIN = Representation()
 
 
 @remembered(256)
-def negotiate(accept: str, transforms: frozenset[str]) -> Representation:
-    """Return the form of the first acceptable clause. `transforms` are those available.
+def negotiate(accept: str, has_transforms: bool, has_protobuf: bool) -> Representation:
+    """Return the form of the first acceptable clause.
 
+    `has_transforms`: the answer may be a Table or metadata alone. `has_protobuf`: whole objects
+    have a protobuf form, which custom resources have not.
     Raises NotAcceptableError when no clause is acceptable.
     """
     if not accept:
         return PLAIN
-    for clause in accept.split(","):
-        form = _form(clause, transforms)
+    for media, parameters in _clauses(accept):
+        form = _form(media, parameters, has_transforms, has_protobuf)
         if form is not None:
             return form
-    raise NotAcceptableError(_ACCEPTED)
+    raise NotAcceptableError(_NOT_ACCEPTABLE.format(_ACCEPTED))
 
 
-def _form(clause: str, transforms: frozenset[str]) -> Representation | None:
-    media, parameters = _parse_clause(clause)
-    if media not in (_JSON, _YAML, _PROTOBUF, "*/*"):
-        return None
-    as_ = parameters.get("as", "")
-    if not as_:
-        return Representation(is_yaml=media == _YAML)
-    is_known = (
-        as_ in transforms
-        and parameters.get("g") == "meta.k8s.io"
-        and parameters.get("v") in _META_VERSIONS
+def error_form(accept: str) -> Representation:
+    """Return the form of an error: indented JSON for a client that takes no form of a Status."""
+    try:
+        return negotiate(accept, False, True)
+    except NotAcceptableError:
+        return Representation(is_indented=True)
+
+
+def check_streamed(form: Representation) -> None:
+    """Raise NotAcceptableError unless a watch can be in that form."""
+    if form.media not in _STREAMED:
+        raise NotAcceptableError(_NOT_ACCEPTABLE.format(_ACCEPTED_STREAMS))
+
+
+def check_shape(form: Representation, go_type: str, *, is_list: bool) -> None:
+    """Raise NotAcceptableError for the metadata form of a list on one object, or the reverse.
+
+    `go_type` is upstream's name of the answer's type, which the error has.
+    """
+    if form.as_ == PARTIAL and is_list:
+        why = f"the requested object is a list ({go_type})"
+    elif form.as_ == PARTIAL_LIST and not is_list:
+        why = f"the requested object is not a list ({go_type})"
+    else:
+        return
+    raise NotAcceptableError(f"you requested {form.as_}, but {why}")
+
+
+def _form(
+    media_range: str, parameters: dict[str, str], has_transforms: bool, has_protobuf: bool
+) -> Representation | None:
+    for name, media in _MEDIA.items():
+        if media_range not in (name, "application/*", "*/*"):
+            continue
+        if parameters.get("stream") and (parameters["stream"] != _WATCH or media not in _STREAMED):
+            continue
+        is_indented = parameters.get("pretty") == "1"
+        if parameters.keys().isdisjoint(("as", "g", "v")):
+            if media is Media.PROTOBUF and not has_protobuf:
+                continue
+            if media is Media.JSON and not is_indented:
+                return PLAIN
+            return Representation(media, is_indented=is_indented)
+        as_, version = parameters.get("as", ""), parameters.get("v", "")
+        is_known = (
+            has_transforms
+            and as_ in _TRANSFORMS
+            and parameters.get("g") == "meta.k8s.io"
+            and version in _META_VERSIONS
+        )
+        # A Table has no protobuf form; clients that request one accept JSON second.
+        if is_known and not (media is Media.PROTOBUF and as_ == TABLE):
+            return Representation(media, as_, version, is_indented)
+    return None
+
+
+def _clauses(accept: str) -> list[tuple[str, dict[str, str]]]:
+    """Return the clauses of an Accept header: by weight, then those that name more."""
+    clauses = [_parse_clause(clause) for clause in accept.split(",")]
+    return sorted(
+        clauses,
+        key=lambda clause: (
+            -_weight(clause[1]),
+            clause[0].startswith("*"),
+            clause[0].endswith("*"),
+        ),
     )
-    # A Table has no protobuf form; clients that request one accept JSON second.
-    if not is_known or (media == _PROTOBUF and as_ == TABLE):
-        return None
-    return Representation(is_yaml=media == _YAML, as_=as_, version=parameters["v"])
+
+
+def _weight(parameters: dict[str, str]) -> float:
+    try:
+        return float(parameters.get("q", "1"))
+    except ValueError:
+        return 0.0
 
 
 def _parse_clause(clause: str) -> tuple[str, dict[str, str]]:
@@ -99,10 +160,10 @@ def body_media(content_type: str) -> Media:
     """
     if not content_type:
         return Media.JSON
-    media = _BODY_TYPES.get(content_type.partition(";")[0].strip().lower())
+    media = _MEDIA.get(content_type.partition(";")[0].strip().lower())
     if media is None:
         raise UnsupportedMediaTypeError(
             "the body of the request was in an unknown format - accepted media types include: "
-            + ", ".join((_JSON, _YAML, _PROTOBUF))
+            + _ACCEPTED
         )
     return media

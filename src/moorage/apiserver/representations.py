@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import msgspec
 
 from moorage.api.errors import BadRequestError
+from moorage.apiserver.list_body import ListBody, batched
 from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Representation
-from moorage.registry.codec import Codec
-from moorage.registry.columns.table import IncludeObject, render_table
-from moorage.registry.kind import Kind, Served
+from moorage.apiserver.protobuf_list import ProtobufList, protobuf_list
+from moorage.registry.codec import RESOURCE, Codec, Media
+from moorage.registry.columns.table import IncludeObject, render_row, render_table
+from moorage.registry.kind import Kind, Obj, Served
 from moorage.registry.listing import Listed
+from moorage.registry.schema.protobuf_encoder import enveloped
 from moorage.registry.stored import Stored
+
+LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
 
 
 class _MetadataOnly(msgspec.Struct):
@@ -24,7 +30,7 @@ _metadata_decoder = msgspec.json.Decoder(_MetadataOnly)
 _INCLUDE = {"": IncludeObject.METADATA, **{policy.value: policy for policy in IncludeObject}}
 
 
-def object_bytes(
+def object_body(
     codec: Codec,
     kind: Kind,
     served: Served,
@@ -32,39 +38,83 @@ def object_bytes(
     form: Representation,
     query: Mapping[str, str],
 ) -> bytes:
-    """Return the JSON of one object, with the final newline."""
+    """Return one object: its JSON, with the final newline, or its protobuf."""
+    if form.media is Media.PROTOBUF:
+        message = message_of(codec, served, form)
+        return enveloped(*head_of(kind, served, form), message(item))
     match form.as_:
         case "":
             return codec.encode(kind, served, item) + b"\n"
         case "Table":
             listed = Listed([item], item.revision)
-            return msgspec.json.encode(_table(kind, served, listed, form, query)) + b"\n"
+            return list_body(codec, kind, served, listed, form, query).whole()
         case _:
-            return partial(item, form.version) + b"\n"
+            return metadata_json(item, form.version) + b"\n"
 
 
-def list_bytes(
+def list_body(
     codec: Codec,
     kind: Kind,
     served: Served,
     listed: Listed,
     form: Representation,
     query: Mapping[str, str],
-) -> bytes:
-    """Return the JSON of a list, with the final newline. Hot path: a join of stored bytes."""
+) -> ListBody:
+    """Return the JSON of a list. Hot path: a join of stored bytes."""
+    metadata = list_metadata(listed)
+    items: Iterable[bytes]
     if form.as_ == TABLE:
-        return msgspec.json.encode(_table(kind, served, listed, form, query)) + b"\n"
-    if form.as_ == PARTIAL_LIST:
-        head = codec.prefix(PARTIAL_LIST, f"meta.k8s.io/{form.version}")
-        items = [partial(item, form.version) for item in listed.items]
+        head, items = _table_parts(codec, kind, served, listed, form, query, metadata)
     else:
-        head = codec.prefix(kind.list_kind, served.api_version)
-        if kind.is_custom:
-            items = [codec.encode(kind, served, item) for item in listed.items]
+        if form.as_ == PARTIAL_LIST:
+            start = codec.prefix(PARTIAL_LIST, f"meta.k8s.io/{form.version}")
+            items = (metadata_json(item, form.version) for item in listed.items)
         else:
-            items = [codec.encode_item(served, item) for item in listed.items]
-    meta = msgspec.json.encode(list_metadata(listed))
-    return b'%b"metadata":%b,"items":[%b]}\n' % (head, meta, b",".join(items))
+            start = codec.prefix(kind.list_kind, served.api_version)
+            if kind.is_custom:
+                items = (codec.encode(kind, served, item) for item in listed.items)
+            else:
+                items = codec.encode_items(served, listed.items)
+        head = b'%b"metadata":%b,"items":[' % (start, msgspec.json.encode(metadata))
+    held = sum([len(item.tail) for item in listed.items])
+    return ListBody(head, batched(items), held)
+
+
+async def protobuf_body(
+    codec: Codec, kind: Kind, served: Served, listed: Listed, form: Representation
+) -> ProtobufList:
+    """Return the protobuf of a list."""
+    if form.as_ == PARTIAL_LIST:
+        name, api_version = PARTIAL_LIST, f"meta.k8s.io/{form.version}"
+    else:
+        name, api_version = kind.list_kind, served.api_version
+    return await protobuf_list(
+        listed.items,
+        message_of(codec, served, form),
+        api_version=api_version,
+        kind=name,
+        list_meta=codec.to_message(LIST_META, list_metadata(listed)),
+        held_bytes=sum([len(item.tail) for item in listed.items]),
+    )
+
+
+def message_of(codec: Codec, served: Served, form: Representation) -> Callable[[Stored], bytes]:
+    """Return the function that encodes objects, whole or their metadata alone, in protobuf."""
+    if not form.as_:
+        return partial(codec.message, served)
+
+    def metadata_message(item: Stored) -> bytes:
+        metadata = msgspec.json.decode(_metadata_decoder.decode(b"{" + item.tail).metadata)
+        return codec.to_message(RESOURCE.name, {"metadata": metadata})
+
+    return metadata_message
+
+
+def head_of(kind: Kind, served: Served, form: Representation) -> tuple[str, str]:
+    """Return the apiVersion and kind of one object in a form."""
+    if form.as_:
+        return f"meta.k8s.io/{form.version}", PARTIAL
+    return served.api_version, kind.name
 
 
 def list_metadata(listed: Listed) -> dict[str, str | int]:
@@ -77,7 +127,7 @@ def list_metadata(listed: Listed) -> dict[str, str | int]:
     return metadata
 
 
-def partial(item: Stored, version: str) -> bytes:
+def metadata_json(item: Stored, version: str) -> bytes:
     """Return the `PartialObjectMetadata` of an object from its stored bytes, undecoded."""
     metadata = _metadata_decoder.decode(b"{" + item.tail).metadata
     return b'{"kind":"%b","apiVersion":"meta.k8s.io/%b","metadata":%b}' % (
@@ -96,19 +146,50 @@ def include_object(query: Mapping[str, str]) -> IncludeObject:
     return policy
 
 
-def _table(
-    kind: Kind, served: Served, listed: Listed, form: Representation, query: Mapping[str, str]
-) -> object:
-    return render_table(
+def _table_parts(
+    codec: Codec,
+    kind: Kind,
+    served: Served,
+    listed: Listed,
+    form: Representation,
+    query: Mapping[str, str],
+    metadata: Mapping[str, str | int],
+) -> tuple[bytes, Iterable[bytes]]:
+    """Return the Table of a list up to its first row, and its rows."""
+    table = render_table(
         kind.printer,
-        [decoded_object(kind, served, item) for item in listed.items],
-        now=time.time(),
+        [],
+        now=0.0,
         include=include_object(query),
-        list_metadata=list_metadata(listed),
+        list_metadata=metadata,
         version=form.version,
     )
+    now, include = time.time(), include_object(query)
+    as_served = partial(shown_object, codec, kind, served)
+    rows = (
+        msgspec.json.encode(
+            render_row(
+                kind.printer,
+                decoded_object(kind, served, item),
+                now=now,
+                include=include,
+                version=form.version,
+                as_served=as_served,
+            )
+        )
+        for item in listed.items
+    )
+    return msgspec.json.encode(table).removesuffix(b"]}"), rows
 
 
-def decoded_object(kind: Kind, served: Served, item: Stored) -> dict[str, object]:
-    """Return a stored object with kind and apiVersion, decoded."""
+def decoded_object(kind: Kind, served: Served, item: Stored) -> Obj:
+    """Return a stored object in its storage version, as printers read it."""
     return {"kind": kind.name, "apiVersion": served.api_version, **item.obj}
+
+
+def shown_object(codec: Codec, kind: Kind, served: Served, obj: Obj) -> Obj:
+    """Return a decoded object as its version shows it."""
+    if served.from_storage is None:
+        return obj
+    shown = codec.from_storage(served, obj)
+    return {**shown, "kind": kind.name, "apiVersion": served.api_version}

@@ -15,15 +15,15 @@ from moorage.api.errors import BadRequestError
 from moorage.api.headers import STORE_HEADER
 from moorage.apiserver.call import Call
 from moorage.apiserver.decoding import BodyDecoder
-from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Representation
+from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, PLAIN, Representation
 from moorage.apiserver.options import delete_options, int_option, write_request
 from moorage.apiserver.patching import Patcher
-from moorage.apiserver.replies import Reply, formed, success
-from moorage.apiserver.representations import list_bytes, object_bytes
-from moorage.registry.codec import Codec
+from moorage.apiserver.replies import GZIP_FROM_BYTES, STATUS, Reply, formed, success
+from moorage.apiserver.representations import list_body, object_body, protobuf_body
+from moorage.registry.codec import Codec, Media
 from moorage.registry.custom.conversion import ConversionError
 from moorage.registry.kind import Obj
-from moorage.registry.listing import Lister, ListOptions, parse_revision, wait_fresh
+from moorage.registry.listing import Listed, Lister, ListOptions, parse_revision, wait_fresh
 from moorage.registry.objects import Objects
 from moorage.registry.request import Request
 from moorage.registry.selection import select
@@ -44,21 +44,23 @@ class Resources:
 
     async def get(self, call: Call) -> Reply:
         """Answer GET of one object. Raises NotFoundError."""
-        form = call.form(TABLE, PARTIAL)
+        form = call.form()
         wanted = parse_revision(call.query.get("resourceVersion", ""))
         if wanted > self.lister.cache.revision:
             await wait_fresh(self.lister.cache, wanted)
         # Metadata is shown as it is stored: it needs no conversion of a custom resource.
-        if form.as_ == PARTIAL:
+        if call.kind.view is None or form.as_ == PARTIAL:
             item = self.objects.get(call.kind, call.namespace, call.target.name)
         else:
             item = await self.objects.read(call.kind, call.namespace, call.target.name)
-        body = object_bytes(self.codec, call.kind, call.served, item, form, call.query)
+        body = object_body(self.codec, call.kind, call.served, item, form, call.query)
+        if form is PLAIN:
+            return Reply(body, is_compressible=True)
         return await self._formed(call, body, form)
 
     async def list(self, call: Call) -> Reply:
         """Answer GET of a collection: a list, a page of it, or a watch."""
-        form = call.form(TABLE, PARTIAL_LIST)
+        form = call.form(is_list=True)
         query = call.query
         options = ListOptions(
             selection=select(
@@ -74,15 +76,14 @@ class Resources:
             needs_metadata_only=form.as_ == PARTIAL_LIST,
         )
         listed = await self.lister.page(call.kind, call.namespace, options)
-        body = list_bytes(self.codec, call.kind, call.served, listed, form, query)
-        reply = await self._formed(call, body, form, is_compressible=True)
+        reply = await self._listed(call, listed, form)
         # An agent must not conclude from another store's list that its pods are gone.
         reply.headers[STORE_HEADER] = self.lister.store.identity
         reply.warnings = [str(damage) for damage in listed.damage]
         return reply
 
     async def create(self, call: Call) -> Reply:
-        call.form(TABLE, PARTIAL)
+        call.form()
         request = write_request(call.user, call.user_agent, call.query, "CreateOptions")
         obj = await self.decoder.decode(call, request)
         item = await self.objects.create(request, call.kind, call.served, call.namespace, obj)
@@ -90,7 +91,7 @@ class Resources:
 
     async def update(self, call: Call, subresource: str = "") -> Reply:
         """Answer PUT of an object or subresource: 200, or 201 where the kind creates on update."""
-        call.form(TABLE, PARTIAL)
+        call.form()
         request = write_request(call.user, call.user_agent, call.query, "UpdateOptions")
         obj = await self.decoder.decode(call, request)
         _check_name(obj, call.target.name)
@@ -112,7 +113,7 @@ class Resources:
         return await self._written(call, request, updated.item, 201 if updated.is_created else 200)
 
     async def patch(self, call: Call, subresource: str = "") -> Reply:
-        form = call.form(TABLE, PARTIAL)
+        form = call.form()
         request, updated = await self.patcher.patch(call, subresource)
         item = updated.item
         if call.kind.view is not None and form.as_ != PARTIAL:
@@ -121,13 +122,15 @@ class Resources:
 
     async def delete(self, call: Call) -> Reply:
         """Answer DELETE of one object, with a Status or the object, as the kind's strategy says."""
-        form = call.form(TABLE, PARTIAL)
+        form = call.form()
         request = Request(user=call.user, user_agent=call.user_agent)
         sent = await self.decoder.delete_options(call, request)
         options, request.is_dry_run = delete_options(call.query, sent)
         deleted = await self.objects.delete(request, *call.place, options)
         if deleted.is_gone and not call.kind.strategy.returns_deleted:
-            return formed(_success(call, deleted.item), form)
+            return formed(
+                _success(call, deleted.item), Representation(form.media), type_name=STATUS
+            )
         item = deleted.item
         if call.kind.view is not None and form.as_ != PARTIAL:
             try:
@@ -135,14 +138,14 @@ class Resources:
             except ConversionError as error:
                 # It is deleted all the same; to say otherwise would stop what waits for it.
                 request.warn(error.message)
-                reply = formed(_success(call, item), form)
+                reply = formed(_success(call, item), Representation(form.media), type_name=STATUS)
                 reply.warnings = request.warnings
                 return reply
         return await self._written(call, request, item, 200)
 
     async def delete_collection(self, call: Call) -> Reply:
         """Answer DELETE of a collection with the list of matched objects, as they were."""
-        form = call.form(TABLE, PARTIAL_LIST)
+        form = call.form(is_list=True)
         request = Request(user=call.user, user_agent=call.user_agent)
         sent = await self.decoder.delete_options(call, request)
         options, request.is_dry_run = delete_options(call.query, sent)
@@ -160,16 +163,27 @@ class Resources:
                 deleted = await call.kind.view.see(deleted)
             except ConversionError as error:
                 request.warn(error.message)
-                reply = success(200)
-                reply.warnings = request.warnings
-                return reply
-        listed = self.lister.as_listed(deleted)
-        body = list_bytes(self.codec, call.kind, call.served, listed, form, call.query)
-        return await self._formed(call, body, form, is_compressible=True)
+                return success(200, Representation(form.media), request.warnings)
+        return await self._listed(call, self.lister.as_listed(deleted), form)
+
+    async def _listed(self, call: Call, listed: Listed, form: Representation) -> Reply:
+        """Return a list in the negotiated form; a long one is encoded while it is sent."""
+        if form.media is Media.PROTOBUF:
+            message = await protobuf_body(self.codec, call.kind, call.served, listed, form)
+            if message.length <= GZIP_FROM_BYTES:
+                return Reply(b"".join(message.pieces()), content_type=form.content_type)
+            return Reply(b"", content_type=form.content_type, is_compressible=True, long=message)
+        body = list_body(self.codec, call.kind, call.served, listed, form, call.query)
+        if form.media is Media.YAML:
+            return await self._formed(call, body.whole(), form)
+        whole = body.whole_below(GZIP_FROM_BYTES)
+        if whole is not None:
+            return Reply(whole, is_indented=form.is_indented)
+        return Reply(b"", is_compressible=True, long=body, is_indented=form.is_indented)
 
     async def _written(self, call: Call, request: Request, item: Stored, status: int) -> Reply:
-        form = call.form(TABLE, PARTIAL)
-        body = object_bytes(self.codec, call.kind, call.served, item, form, call.query)
+        form = call.form()
+        body = object_body(self.codec, call.kind, call.served, item, form, call.query)
         reply = await self._formed(call, body, form, status)
         reply.warnings = request.warnings
         return reply
@@ -180,16 +194,14 @@ class Resources:
         body: bytes,
         form: Representation,
         status: int = 200,
-        *,
-        is_compressible: bool = False,
     ) -> Reply:
         """Return a body in the negotiated form; large YAML is encoded off the event loop."""
-        if not form.is_yaml or len(body) <= LARGE_OBJECT_BYTES:
-            return formed(body, form, status, is_compressible=is_compressible)
+        if form.media is Media.PROTOBUF:
+            return Reply(body, status, form.content_type, is_compressible=True)
+        if form.media is Media.JSON or len(body) <= LARGE_OBJECT_BYTES:
+            return formed(body, form, status)
         request = Request(user=call.user, is_large=True)
-        return await self.worker.run(
-            request, formed, body, form, status, is_compressible=is_compressible
-        )
+        return await self.worker.run(request, formed, body, form, status)
 
 
 def _check_name(obj: Obj, name: str) -> None:

@@ -16,7 +16,7 @@ from moorage.apiserver.authentication import Authenticator
 from moorage.apiserver.authorization import Authorizer
 from moorage.apiserver.call import Call
 from moorage.apiserver.decoding import BodyDecoder
-from moorage.apiserver.replies import Reply, formed
+from moorage.apiserver.replies import Reply, document_reply
 from moorage.apiserver.review_selectors import read_selectors, selector_errors
 from moorage.registry.kind import Obj
 from moorage.registry.rbac import Action, RuleResolver
@@ -35,7 +35,7 @@ class Reviews:
 
     async def create(self, call: Call) -> Reply:
         """Answer POST of a review with the review and its status; nothing is stored."""
-        form = call.form()
+        form = call.document_form()
         request = Request(user=call.user, field_validation="Ignore")
         review = await self.decoder.decode(call, request)
         review.setdefault("metadata", {})
@@ -49,7 +49,7 @@ class Reviews:
         }[call.kind.name]
         review["status"] = answer(call, review)
         document = {"kind": call.kind.name, "apiVersion": call.served.api_version, **review}
-        return formed(msgspec.json.encode(document) + b"\n", form, 201)
+        return document_reply(document, form, 201, type_name=call.served.type)
 
     def _token(self, call: Call, review: Obj) -> Obj:
         del call

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from moorage.api.remembered import remembered
+from moorage.registry.rbac import Action
 
 _WRITE_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 # Parts of the namespace path that belong to the namespace itself, not to a resource inside it.
@@ -79,6 +80,37 @@ def group_version_of(target: Target) -> tuple[str, str]:
     if len(parts) == 3 and parts[0] == "apis":
         return parts[1], parts[2]
     return "", ""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A request without query: what it is about, and what is done to it."""
+
+    target: Target
+    verb: str
+    action: Action
+
+
+@remembered(4096)
+def route_of(method: str, path: str) -> Route:
+    """Return the route of a request without query."""
+    target = parse_path(path)
+    verb = verb_of(method, target, {})
+    return Route(target, verb, action_of(verb, target))
+
+
+def action_of(verb: str, target: Target, name: str = "") -> Action:
+    """Return the action to authorize. `name` is the one object that a list is about."""
+    if not target.is_resource:
+        return Action(verb=verb, path=target.path)
+    return Action(
+        verb=verb,
+        group=target.group,
+        resource=target.resource,
+        subresource=target.subresource,
+        namespace=target.namespace,
+        name=target.name or name,
+    )
 
 
 def is_true(query: Mapping[str, str], key: str) -> bool:

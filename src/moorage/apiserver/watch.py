@@ -1,6 +1,7 @@
-"""Watch streams: one JSON frame per change, many frames per write or one per websocket message.
+"""Watch streams: one frame per change, many frames per write or one per websocket message.
 
-A frame is encoded once per event and watched version and shared by the watchers. A stream ends at
+A frame is a line of JSON, or a protobuf message after its length. It is encoded once per event,
+watched version and form, and shared by the watchers. A stream ends at
 its deadline, on server shutdown, on client disconnect, when the client reads too slowly, or when
 the kind is no longer served.
 Hot path: per watcher one append and a share of a write (bench/hotpaths.py). Source: API concepts
@@ -13,26 +14,35 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 from aiohttp import web
 
 from moorage.api.clock import Clock
-from moorage.api.errors import BadRequestError, ExpiredError, NotAcceptableError, StatusError
+from moorage.api.errors import BadRequestError, ExpiredError, StatusError
 from moorage.api.headers import STORE_HEADER
 from moorage.apiserver.call import Call
 from moorage.apiserver.negotiation import PARTIAL, TABLE, Representation
 from moorage.apiserver.options import int_option
-from moorage.apiserver.replies import JSON
-from moorage.apiserver.representations import decoded_object, include_object, partial
+from moorage.apiserver.replies import JSON, STATUS
+from moorage.apiserver.representations import (
+    decoded_object,
+    head_of,
+    include_object,
+    message_of,
+    metadata_json,
+    shown_object,
+)
 from moorage.apiserver.routing import is_true
 from moorage.apiserver.watch_feed import ConvertedFeed, Feed, Frame, PlainFeed
 from moorage.apiserver.watch_socket import WatchSocket
-from moorage.registry.codec import Codec
+from moorage.registry.codec import RESOURCE, Codec, Media
 from moorage.registry.columns.table import bookmark_table, row_table
-from moorage.registry.kind import Kind, Served, View
+from moorage.registry.kind import Kind, Obj, Served, View
+from moorage.registry.schema.protobuf_encoder import delimited, enveloped
 from moorage.registry.selection import select
 from moorage.registry.stored import Stored
 from moorage.registry.watching import Watch, WatchOptions, close_watch
@@ -78,9 +88,7 @@ class WatchStreams:
 
     async def serve(self, call: Call) -> web.StreamResponse:
         """Serve a watch until it ends. Raises StatusError when it is refused before it starts."""
-        form = call.form(TABLE, PARTIAL)
-        if form.is_yaml:
-            raise NotAcceptableError("YAML cannot be streamed: watch in application/json")
+        form = call.stream_form()
         options = _options(call)
         asked_s = int_option(call.query, "timeoutSeconds")
         timeout_s = min(max(asked_s, 0), _LONGEST_S) or random.randint(*_DEFAULT_TIMEOUT_S)
@@ -90,10 +98,10 @@ class WatchStreams:
             watch = feed.open(self._cache, call.kind, call.namespace)
         except ExpiredError as error:
             # Clients expect 200 and the error as an event in the stream.
-            return await self._refuse(call, error)
+            return await self._refuse(call, form, error)
         ending = _Ending(call.http.transport)
         watch.watcher.on_overflow = ending.begin
-        response, sink = self._sink(call)
+        response, sink = self._sink(call, form)
         try:
             await sink.open()
             await sink.carry(self._stream(sink, call, watch, feed, form, deadline))
@@ -105,12 +113,12 @@ class WatchStreams:
             close_watch(self._cache, watch)
         return response
 
-    def _sink(self, call: Call) -> tuple[web.StreamResponse, EventSink]:
+    def _sink(self, call: Call, form: Representation) -> tuple[web.StreamResponse, EventSink]:
         """Return the response and its sink: a websocket if the client requests one, else a body."""
         if upgrade_of(call.http) == WEBSOCKET:
-            socket = WatchSocket(call.http)
+            socket = WatchSocket(call.http, is_text=form.media is Media.JSON)
             return socket.response, socket
-        response = _response(call)
+        response = _response(call, form)
         response.headers[STORE_HEADER] = self._identity
         return response, _Body(response, call.http)
 
@@ -121,7 +129,7 @@ class WatchStreams:
             return PlainFeed(options, frame)
         if view.is_remote:
             return ConvertedFeed(options, frame, view)
-        return PlainFeed(options, _seen_frames(frame, view))
+        return PlainFeed(options, _seen_frames(frame, view, partial(self._error_frame, form)))
 
     async def _stream(
         self,
@@ -136,7 +144,7 @@ class WatchStreams:
         try:
             await self._send(sink, call, watch, feed, form, deadline)
         except StatusError as error:
-            await sink.write((_error_frame(error),))
+            await sink.write((self._error_frame(form, error),))
 
     async def _send(
         self,
@@ -174,25 +182,23 @@ class WatchStreams:
                 next_bookmark = math.inf if is_last else min(now + _BOOKMARK_S, last_bookmark)
             now = self._clock.monotonic()
 
-    async def _refuse(self, call: Call, error: StatusError) -> web.StreamResponse:
-        response, sink = self._sink(call)
+    async def _refuse(
+        self, call: Call, form: Representation, error: StatusError
+    ) -> web.StreamResponse:
+        response, sink = self._sink(call, form)
         await sink.open()
-        await sink.write((_error_frame(error),))
+        await sink.write((self._error_frame(form, error),))
         await sink.close()
         return response
 
     def _frame_of(self, call: Call, form: Representation) -> Frame:
-        kind, served = call.kind, call.served
-        match form.as_:
-            case "":
-                return self._frames.whole(kind, served)
-            case "Table":
-                return self._table_frames(call, form)
-            case _:
-                return lambda type_, item: _framed(type_, partial(item, form.version))
+        if form.as_ == TABLE:
+            return self._table_frames(call, form)
+        return self._frames.maker(call.kind, call.served, form)
 
     def _table_frames(self, call: Call, form: Representation) -> Frame:
         include = include_object(call.query)
+        as_served = partial(shown_object, self._codec, call.kind, call.served)
         is_first = True
 
         def frame(type_: str, item: Stored) -> bytes:
@@ -204,6 +210,7 @@ class WatchStreams:
                 include=include,
                 version=form.version,
                 has_columns=is_first,
+                as_served=as_served,
             )
             is_first = False
             return _framed(type_, msgspec.json.encode(table))
@@ -216,14 +223,22 @@ class WatchStreams:
         metadata: dict[str, object] = {"resourceVersion": str(revision)}
         if is_end_of_initial:
             metadata["annotations"] = _INITIAL_EVENTS_END
-        kind, api_version = call.kind.name, call.served.api_version
         if form.as_ == TABLE:
             table = bookmark_table(call.kind.printer, {"metadata": metadata}, version=form.version)
             return _framed("BOOKMARK", msgspec.json.encode(table))
-        if form.as_ == PARTIAL:
-            kind, api_version = PARTIAL, f"meta.k8s.io/{form.version}"
+        api_version, kind = head_of(call.kind, call.served, form)
         obj = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
-        return _framed("BOOKMARK", msgspec.json.encode(obj))
+        return self._document_frame("BOOKMARK", form, RESOURCE.name, obj)
+
+    def _error_frame(self, form: Representation, error: StatusError) -> bytes:
+        return self._document_frame("ERROR", form, STATUS, error.to_object())
+
+    def _document_frame(
+        self, type_: str, form: Representation, type_name: str, document: Obj
+    ) -> bytes:
+        if form.media is Media.PROTOBUF:
+            return _framed_message(type_, self._codec.to_protobuf(type_name, document))
+        return _framed(type_, msgspec.json.encode(document))
 
 
 class _Body:
@@ -265,40 +280,49 @@ class _Ending:
 
 
 class _FrameMaker:
-    """Encodes frames of full objects. Caches the last one: the next watcher needs the same."""
+    """Encodes frames. Caches the last one of each form: the next watcher needs the same."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
-        self._last_key: tuple[int, str, str, str] = (0, "", "", "")
-        self._last = b""
+        self._last: dict[tuple[str, Representation], tuple[tuple[int, str, str], bytes]] = {}
 
-    def whole(self, kind: Kind, served: Served) -> Frame:
-        api_version = served.api_version
+    def maker(self, kind: Kind, served: Served, form: Representation) -> Frame:
+        """Return the function that makes the frames of a kind in a form."""
+        encode = self._encoder(kind, served, form)
+        place = (served.api_version, form)
+        last = self._last
 
         def frame(type_: str, item: Stored) -> bytes:
-            key = (item.revision, item.key, type_, api_version)
-            if key != self._last_key:
-                self._last = _framed(type_, self._codec.encode(kind, served, item))
-                self._last_key = key
-            return self._last
+            key = (item.revision, item.key, type_)
+            cached = last.get(place)
+            if cached is not None and cached[0] == key:
+                return cached[1]
+            made = encode(type_, item)
+            last[place] = (key, made)
+            return made
 
         return frame
 
+    def _encoder(self, kind: Kind, served: Served, form: Representation) -> Frame:
+        codec = self._codec
+        if form.media is Media.PROTOBUF:
+            head, message = head_of(kind, served, form), message_of(codec, served, form)
+            return lambda type_, item: _framed_message(type_, enveloped(*head, message(item)))
+        if form.as_:
+            return lambda type_, item: _framed(type_, metadata_json(item, form.version))
+        return lambda type_, item: _framed(type_, codec.encode(kind, served, item))
 
-def _seen_frames(frame: Frame, view: View) -> Frame:
+
+def _seen_frames(frame: Frame, view: View, failed: Callable[[StatusError], bytes]) -> Frame:
     """Return the frames of custom resources that are converted without a webhook."""
 
     def seen(type_: str, item: Stored) -> bytes:
         try:
             return frame(type_, view.see_now(item))
         except StatusError as error:
-            return _error_frame(error)
+            return failed(error)
 
     return seen
-
-
-def _error_frame(error: StatusError) -> bytes:
-    return msgspec.json.encode({"type": "ERROR", "object": error.to_object()}) + b"\n"
 
 
 async def _write(response: web.StreamResponse, frames: Iterable[bytes]) -> None:
@@ -312,6 +336,8 @@ async def _write(response: web.StreamResponse, frames: Iterable[bytes]) -> None:
         if size + len(frame) > _WRITE_BYTES and piece:
             await response.write(b"".join(piece))
             piece, size = [], 0
+            # Other requests run between pieces, whose frames may have been made one by one.
+            await asyncio.sleep(0)
         if len(frame) > _WRITE_BYTES:
             view = memoryview(frame)
             for start in range(0, len(frame), _WRITE_BYTES):
@@ -325,6 +351,12 @@ async def _write(response: web.StreamResponse, frames: Iterable[bytes]) -> None:
 
 def _framed(type_: str, body: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (type_.encode(), body)
+
+
+def _framed_message(type_: str, enveloped_object: bytes) -> bytes:
+    """Return a WatchEvent after its length in four bytes."""
+    event = delimited(1, type_.encode()) + delimited(2, delimited(1, enveloped_object))
+    return len(event).to_bytes(4, "big") + event
 
 
 def _options(call: Call) -> WatchOptions:
@@ -345,10 +377,11 @@ def _options(call: Call) -> WatchOptions:
     )
 
 
-def _response(call: Call) -> web.StreamResponse:
+def _response(call: Call, form: Representation) -> web.StreamResponse:
+    is_json = form.media is Media.JSON
     response = web.StreamResponse(
         headers={
-            "Content-Type": JSON,
+            "Content-Type": JSON if is_json else f"{form.content_type};stream=watch",
             "Cache-Control": "no-cache, private",
             "Audit-Id": call.audit_id,
         }

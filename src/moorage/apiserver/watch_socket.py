@@ -1,7 +1,8 @@
-"""Watch over websocket: one text message per event, as browsers and dashboards read it.
+"""Watch over websocket: one message per event, as browsers and dashboards read it.
 
-Messages from the client are ignored; its close ends the watch. Source: apiserver
-`endpoints/handlers/watch.go` `HandleWS`, which accepts any subprotocol.
+JSON is sent as text, protobuf as binary messages. Messages from the client are ignored; its close
+ends the watch. Source: apiserver `endpoints/handlers/watch.go` `HandleWS`, which accepts any
+subprotocol.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from moorage.streaming.websocket import make_websocket, next_message
 
 # Bounds a client message, which is buffered until complete and then ignored.
 _LARGEST_IGNORED_BYTES = 4096
+_LENGTH_BYTES = 4
 
 
 class WatchSocket:
     """Sends the frames of a watch as websocket messages."""
 
-    def __init__(self, request: web.BaseRequest) -> None:
+    def __init__(self, request: web.BaseRequest, *, is_text: bool = True) -> None:
         self._request = request
+        self._is_text = is_text
         # A client that offers subprotocols expects one in the response: the first.
         subprotocol = next(iter(offered_subprotocols(request)), "")
         self._websocket = make_websocket(subprotocol, largest_bytes=_LARGEST_IGNORED_BYTES)
@@ -42,7 +45,11 @@ class WatchSocket:
     async def write(self, frames: Iterable[bytes]) -> None:
         """Send each frame as a message. Raises ConnectionResetError if the client is gone."""
         for frame in frames:
-            await self._websocket.send_str(frame.decode())
+            if self._is_text:
+                await self._websocket.send_str(frame.decode())
+            else:
+                # A message has its own length.
+                await self._websocket.send_bytes(frame[_LENGTH_BYTES:])
 
     async def close(self) -> None:
         await self._websocket.close()

@@ -8,7 +8,7 @@ Where a version differs from the stored one only by name, encoding is a prefix a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -20,20 +20,25 @@ from moorage.registry.custom.decoding import CustomType, check_custom_type
 from moorage.registry.custom.structure import Structure
 from moorage.registry.custom.types import OBJECT_META
 from moorage.registry.kind import Kind, Obj, Served
+from moorage.registry.messages import Messages
 from moorage.registry.schema.decode import JsonDecoder, json_name, parse_json, repeated_fields
 from moorage.registry.schema.errors import DecodeError
 from moorage.registry.schema.normalize import Normalizer
 from moorage.registry.schema.protobuf import ProtobufDecoder, open_envelope
+from moorage.registry.schema.protobuf_encoder import ProtobufEncoder, enveloped
 from moorage.registry.schema.types import Field, Schema, Type
 from moorage.registry.stored import Stored
 from moorage.registry.yaml_body import parse_yaml
 
 _SUMMARY_BYTES = 30
-_RESOURCE = Type(
+RESOURCE = Type(
     name="moorage.registry.Resource",
-    fields=(Field(name="metadata", kind="object", type=OBJECT_META, is_always=True),),
+    fields=(Field(name="metadata", kind="object", type=OBJECT_META, number=1, is_always=True),),
 )
-"""What every resource has: the type by which the metadata of custom resources is decoded."""
+"""What every resource has: the type by which the metadata of custom resources is decoded.
+
+Its message is that of PartialObjectMetadata, and of a bookmark of any kind.
+"""
 
 
 class Media(Enum):
@@ -59,11 +64,13 @@ class Codec:
         self.schema = schema
         self._json = JsonDecoder(schema)
         self._protobuf = ProtobufDecoder(schema)
+        self._protobuf_encoder = ProtobufEncoder(schema)
+        self._messages = Messages()
         self._normalizer = Normalizer(schema)
         self._partial_normalizer = Normalizer(schema, completes=False)
         self._prefixes: dict[tuple[str, str], bytes] = {}
         self._custom: dict[str, CustomType] = {}
-        schema.add((_RESOURCE,))
+        schema.add((RESOURCE,))
 
     def add_custom(self, type_: CustomType, types: Iterable[Type]) -> None:
         """Add the type of a custom resource, or replace it. `types` are its merge types."""
@@ -152,9 +159,9 @@ class Codec:
 
     def _fit_custom(self, custom: CustomType, obj: Obj, *, completes: bool) -> Decoded:
         """Fit a custom resource in place: metadata as that of any kind, the rest by structure."""
-        head, complaints = self._json.check(_RESOURCE.name, {"metadata": obj.get("metadata")})
+        head, complaints = self._json.check(RESOURCE.name, {"metadata": obj.get("metadata")})
         normalizer = self._normalizer if completes else self._partial_normalizer
-        normalizer.normalize(_RESOURCE.name, head)
+        normalizer.normalize(RESOURCE.name, head)
         obj.pop("kind", None)
         obj.pop("apiVersion", None)
         obj |= head
@@ -190,8 +197,8 @@ class Codec:
                 raise DecodeError(f"{path}.{name}: Invalid value: {shown}: must be a string")
         if "metadata" not in resource:
             return []
-        head, complaints = self._json.check(_RESOURCE.name, {"metadata": resource["metadata"]})
-        self._partial_normalizer.normalize(_RESOURCE.name, head)
+        head, complaints = self._json.check(RESOURCE.name, {"metadata": resource["metadata"]})
+        self._partial_normalizer.normalize(RESOURCE.name, head)
         resource |= head
         return [text.replace('"metadata', f'"{path}.metadata', 1) for text in complaints]
 
@@ -219,12 +226,42 @@ class Codec:
             return b"{" + item.tail
         return msgspec.json.encode(served.from_storage(item.obj))
 
+    def encode_items(self, served: Served, items: Iterable[Stored]) -> Iterator[bytes]:
+        """Return the items of a list, each as `encode_item` does."""
+        if served.from_storage is None:
+            return (b"{" + item.tail for item in items)
+        return (self.encode_item(served, item) for item in items)
+
     def encode(self, kind: Kind, served: Served, item: Stored) -> bytes:
         """Return the JSON of a stored object, starting with kind and apiVersion."""
         prefix = self.prefix(kind.name, served.api_version)
         if served.from_storage is None:
             return prefix + item.tail
         return prefix + msgspec.json.encode(served.from_storage(item.obj))[1:]
+
+    def message(self, served: Served, item: Stored, *, is_kept: bool = True) -> bytes:
+        """Return the protobuf message of a stored object of a built-in kind.
+
+        `is_kept`: further readers may follow.
+        """
+        if served.from_storage is not None:
+            return self.to_message(served.type, served.from_storage(item.obj))
+        message = self._messages.get(item.key, item.revision)
+        if message is None:
+            message = self.to_message(served.type, item.obj)
+            # A dry run's object has no revision: its name may stand for another one soon.
+            if is_kept and item.revision:
+                self._messages.keep(item.key, item.revision, message)
+        return message
+
+    def to_message(self, type_name: str, obj: Obj) -> bytes:
+        """Return the protobuf message of an object of a type."""
+        return self._protobuf_encoder.encode(type_name, obj)
+
+    def to_protobuf(self, type_name: str, document: Obj) -> bytes:
+        """Return a document that has kind and apiVersion as a message in its envelope."""
+        message = self.to_message(type_name, document)
+        return enveloped(document.get("apiVersion", "v1"), document["kind"], message)
 
     def prefix(self, name: str, api_version: str) -> bytes:
         """Return the first bytes of an object's JSON: `{"kind":"Pod","apiVersion":"v1",`."""

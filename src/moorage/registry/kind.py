@@ -51,10 +51,11 @@ class Served:
     warning: str = ""
     is_served: bool = True
     is_remote: bool = False
+    api_version: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+    def __post_init__(self) -> None:
+        api_version = f"{self.group}/{self.version}" if self.group else self.version
+        object.__setattr__(self, "api_version", api_version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,14 +259,21 @@ class Kind:
     stored_version: str = ""
     refuses_new: str = ""
     """Why no object may be created, empty if it may."""
+    group: str = field(init=False, repr=False, compare=False)
+    resource: str = field(init=False, repr=False, compare=False)
+    """The qualified plural in errors and RBAC: `pods`, `runtimeclasses.node.k8s.io`."""
+    table: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Hot path: each request needs these several times.
+        group = self.served[0].group
+        resource = f"{self.plural}.{group}" if group else self.plural
+        for name, value in (("group", group), ("resource", resource), ("table", resource)):
+            object.__setattr__(self, name, value)
 
     @property
     def storage(self) -> Served:
         return self.served[0]
-
-    @property
-    def group(self) -> str:
-        return self.served[0].group
 
     @property
     def singular(self) -> str:
@@ -274,15 +282,6 @@ class Kind:
     @property
     def list_kind(self) -> str:
         return self.list_name or f"{self.name}List"
-
-    @property
-    def resource(self) -> str:
-        """Return the qualified plural in errors and RBAC: `pods`, `runtimeclasses.node.k8s.io`."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @property
-    def table(self) -> str:
-        return self.resource
 
     @property
     def has_status(self) -> bool:

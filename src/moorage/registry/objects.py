@@ -11,7 +11,7 @@ Source: apiserver `registry/generic/registry.Store`.
 
 from __future__ import annotations
 
-import uuid
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, ParamSpec, Protocol, TypeVar
@@ -41,6 +41,7 @@ from moorage.registry.ownership import Ownership
 from moorage.registry.request import Attributes, Form, Request, User
 from moorage.registry.selection import Selection
 from moorage.registry.stored import Stored, StoredFactory, from_value, to_value
+from moorage.registry.uids import Uids
 from moorage.registry.validation.metadata import metadata_errors, metadata_update_errors
 from moorage.registry.worker import LARGE_OBJECT_BYTES, Worker
 from moorage.storage import RevisionConflictError, Store, StoreBrokenError, WatchCache
@@ -53,6 +54,8 @@ R = TypeVar("R")
 
 _GENERATE_TRIES = 8
 _UPDATE_TRIES = 16
+# Deletions of one collection in progress: enough that a commit carries many.
+_DELETED_AT_ONCE = 64
 
 
 class Admission(Protocol):
@@ -108,6 +111,7 @@ class Objects:
         may_delete_unread: MayDeleteUnread = lambda *_: False,
     ) -> None:
         self._may_delete_unread = may_delete_unread
+        self._uids = Uids()
         self._store = store
         self._cache = cache
         self._factory = factory
@@ -456,16 +460,34 @@ class Objects:
         selection: Selection,
         options: DeleteOptions,
     ) -> list[Stored]:
-        """Delete the selected objects. Returns them as they were before."""
-        items = self._cache.scan(kind.prefix(namespace))
+        """Delete the selected objects. Returns them as they were before.
+
+        Several are deleted at a time, so that they share commits. After a refusal no further one is
+        begun, and it is raised when those in progress are done.
+        """
+        selected = self._cache.scan(kind.prefix(namespace))
         if not selection.is_everything:
-            items = await selected_of(kind.view, items, selection)
-        for item in items:
-            try:
-                await self.delete(request, kind, served, item.namespace, item.name, options)
-            except NotFoundError:
-                continue
-        return items
+            selected = await selected_of(kind.view, selected, selection)
+        waiting = iter(selected)
+        refusals: list[Exception] = []
+
+        async def delete_next() -> None:
+            for item in waiting:
+                try:
+                    await self.delete(request, kind, served, item.namespace, item.name, options)
+                except NotFoundError:
+                    continue
+                except StatusError as refusal:
+                    refusals.append(refusal)
+                if refusals:
+                    return
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(min(_DELETED_AT_ONCE, len(selected))):
+                tasks.create_task(delete_next())
+        if refusals:
+            raise refusals[0]
+        return selected
 
     def _check_readable(self, key: str) -> None:
         """Raise InternalError if the object under a key cannot be read."""
@@ -479,7 +501,7 @@ class Objects:
     def _fill_system_fields(self, kind: Kind, meta: Obj) -> None:
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             meta.pop(field, None)
-        meta["uid"] = str(uuid.uuid4())
+        meta["uid"] = self._uids()
         meta["creationTimestamp"] = format_time(self._clock.now())
         if kind.strategy.spec_of is not None and kind.strategy.counts_creation:
             meta["generation"] = 1

@@ -9,7 +9,15 @@ The API server, the node agent's endpoint and the engine's stream endpoint liste
 
 from moorage.serving.acceptor import Acceptor
 from moorage.serving.budget import Budget
-from moorage.serving.connection import HttpConnection, is_proven, prove
+from moorage.serving.connection import HttpConnection, is_proven, peer_certificate, prove
 from moorage.serving.limits import Limits
 
-__all__ = ["Acceptor", "Budget", "HttpConnection", "Limits", "is_proven", "prove"]
+__all__ = [
+    "Acceptor",
+    "Budget",
+    "HttpConnection",
+    "Limits",
+    "is_proven",
+    "peer_certificate",
+    "prove",
+]

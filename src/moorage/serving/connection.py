@@ -39,7 +39,7 @@ log = Log(__name__)
 class HttpConnection(RequestHandler):
     """A connection of `server`. `on_lost` is called once, when it is closed."""
 
-    __slots__ = ("_on_lost", "_on_proven", "is_proven")
+    __slots__ = ("_certificate", "_on_lost", "_on_proven", "is_proven")
 
     def __init__(
         self,
@@ -61,6 +61,7 @@ class HttpConnection(RequestHandler):
         self._on_proven = on_proven
         self._on_lost = on_lost
         self.is_proven = False
+        self._certificate: bytes | None = b""
         # The default is 32 requests, each with a head of up to a megabyte.
         self._max_msg_queue_size = _READ_AHEAD
         self._msg_queue_resume_size = _READ_AHEAD // 2
@@ -80,6 +81,15 @@ class HttpConnection(RequestHandler):
     def is_waiting(self) -> bool:
         """Return whether the client owes a request: none is being answered and none is queued."""
         return self._current_request is None and not self._messages
+
+    @property
+    def certificate(self) -> bytes | None:
+        """Return the client's certificate in DER, None if it sent none. It never changes."""
+        if self._certificate == b"":
+            transport = self.transport
+            tls = None if transport is None else transport.get_extra_info("ssl_object")
+            self._certificate = None if tls is None else tls.getpeercert(binary_form=True)
+        return self._certificate
 
     def prove(self, user: str) -> bool:
         """Mark the connection as proven. Returns False when the user has too many."""
@@ -123,6 +133,12 @@ def _refusal(exc: BaseException | None) -> tuple[int, str]:
     if isinstance(exc, BadHttpMethod) and _UNKNOWN_METHOD.search(str(exc)):
         return 405, "Method Not Allowed"
     return 400, "Bad Request"
+
+
+def peer_certificate(request: web.BaseRequest) -> bytes | None:
+    """Return the client's certificate in DER, None if it sent none."""
+    connection = request.protocol
+    return connection.certificate if isinstance(connection, HttpConnection) else None
 
 
 def is_proven(request: web.BaseRequest) -> bool:

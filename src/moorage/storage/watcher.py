@@ -18,6 +18,8 @@ QUEUE_BYTES = 8 * 1024 * 1024
 ALL_QUEUES_BYTES = 128 * 1024 * 1024
 # Memory of a queue entry besides its frame; bounds queues of tiny frames too.
 _ENTRY_BYTES = 128
+# The frames of one event: JSON and protobuf, whole and metadata alone, of more than one version.
+_FORMS = 8
 
 W = TypeVar("W")
 
@@ -54,7 +56,7 @@ class QueueBudget:
         self.queue_bytes = queue_bytes
         self.all_bytes = all_bytes
         self.used = 0
-        self._last: _QueuedFrame | None = None
+        self._recent: deque[_QueuedFrame] = deque(maxlen=_FORMS)
         # In order of arrival, so that ties are broken deterministically.
         self._watchers: dict[Watcher[Any, Any], None] = {}
 
@@ -66,10 +68,13 @@ class QueueBudget:
 
     def hold(self, frame: Any) -> _QueuedFrame:
         """Count a frame for one more queue. The next watchers of an event queue the same frame."""
-        entry = self._last
-        if entry is None or entry.frame is not frame:
+        for entry in self._recent:
+            if entry.frame is frame:
+                break
+        else:
             size = len(frame) if isinstance(frame, Sized) else sys.getsizeof(frame)
-            entry = self._last = _QueuedFrame(frame, size + _ENTRY_BYTES)
+            entry = _QueuedFrame(frame, size + _ENTRY_BYTES)
+            self._recent.appendleft(entry)
             self.used += entry.size
         entry.holders += 1
         return entry
@@ -78,8 +83,8 @@ class QueueBudget:
         entry.holders -= 1
         if not entry.holders:
             self.used -= entry.size
-            if entry is self._last:
-                self._last = None
+            if entry in self._recent:
+                self._recent.remove(entry)
 
     def enforce(self) -> None:
         """End the watchers with the longest queues until the total is within the budget.

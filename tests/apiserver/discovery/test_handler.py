@@ -141,7 +141,6 @@ def test_aggregated_discovery_is_negotiated_by_accept(path: str, accept: str, ve
     [
         "", "*/*", "application/json", f"application/json,{V2}",
         "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json",
-        "application/vnd.kubernetes.protobuf,application/json",
     ],
 )  # fmt: skip
 def test_the_plain_form_for_everybody_else(accept: str) -> None:

@@ -70,9 +70,12 @@ class Authenticator:
 
         Raises UnauthorizedError.
         """
-        presented = token or _bearer(headers.get("Authorization", ""))
-        if presented is not None:
-            return self._user_of_token(presented)
+        return self.identify(token or _bearer(headers.get("Authorization", "")), peer_certificate)
+
+    def identify(self, token: str | None, peer_certificate: bytes | None) -> User:
+        """Return the user of a token or a certificate. Raises UnauthorizedError."""
+        if token is not None:
+            return self._user_of_token(token)
         if peer_certificate is not None:
             user = self._user_of_certificate(peer_certificate)
             if user is not None:
@@ -114,6 +117,11 @@ class Authenticator:
             self._certificates[der] = user_of_certificate(der)
             _trim(self._certificates)
         return self._certificates[der]
+
+
+def presented_token(headers: Mapping[str, str]) -> str | None:
+    """Return the token that the headers present, None without one. Raises UnauthorizedError."""
+    return websocket_token(headers) or _bearer(headers.get("Authorization", ""))
 
 
 def websocket_token(headers: Mapping[str, str]) -> str | None:

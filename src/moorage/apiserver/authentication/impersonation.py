@@ -31,7 +31,7 @@ def impersonated(user: User, headers: CIMultiDictProxy[str], is_allowed: IsAllow
     Raises ForbiddenError if impersonation is not allowed, BadRequestError if the
     headers name no user. Hot path: every request.
     """
-    if not _has_impersonation(headers):
+    if not has_impersonation(headers):
         return user
     name = headers.get("Impersonate-User", "")
     groups = tuple(headers.getall("Impersonate-Group", []))
@@ -53,7 +53,8 @@ def impersonated(user: User, headers: CIMultiDictProxy[str], is_allowed: IsAllow
     return User(name=name, uid=uid, groups=groups, extra=extra)
 
 
-def _has_impersonation(headers: CIMultiDictProxy[str]) -> bool:
+def has_impersonation(headers: CIMultiDictProxy[str]) -> bool:
+    """Return whether any header asks for impersonation."""
     return _PREFIX in " ".join(headers).lower()
 
 

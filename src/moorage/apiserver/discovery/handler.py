@@ -22,7 +22,7 @@ from moorage.registry.resource_map import ResourceMap
 
 _AGGREGATED_VERSIONS = ("v2", "v2beta1")
 _AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
-_NO_TRANSFORMS: frozenset[str] = frozenset()
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,14 @@ class _Page:
     body: bytes
     etag: str
     content_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """An unaggregated document and the type of its protobuf message."""
+
+    body: bytes
+    type_name: str
 
 
 class DiscoveryHandler:
@@ -55,20 +63,18 @@ class DiscoveryHandler:
         self._encoded_foreign = foreign
         groups = grouped(self._resource_map.resources(), foreign)
         core, named = groups[:1], groups[1:]
-        self._plain: dict[str, bytes] = {
-            "/api": _encoded(documents.core_versions(self._address)),
-            "/apis": _encoded(documents.group_list(named)),
+        self._plain: dict[str, _Plain] = {
+            "/api": _plain(documents.core_versions(self._address)),
+            "/apis": _plain(documents.group_list(named)),
         }
         for group in groups:
             root = f"/apis/{group.name}" if group.name else "/api"
             if group.name:
-                self._plain[root] = _encoded(documents.group(group))
+                self._plain[root] = _plain(documents.group(group))
             for version in group.versions:
                 if version.foreign is not None:
                     continue
-                self._plain[f"{root}/{version.version}"] = _encoded(
-                    documents.resource_list(version)
-                )
+                self._plain[f"{root}/{version.version}"] = _plain(documents.resource_list(version))
         self._aggregated = {
             (path, version): _page(documents.aggregated(which, version), version)
             for path, which in (("/api", core), ("/apis", named))
@@ -95,7 +101,7 @@ class DiscoveryHandler:
                     "only the following media types are accepted: application/json, "
                     + ", ".join(map(_AGGREGATED_TYPE.format, _AGGREGATED_VERSIONS))
                 )
-        return formed(plain, negotiate(accept, _NO_TRANSFORMS))
+        return formed(plain.body, negotiate(accept, False, True), type_name=plain.type_name)
 
     def _asked(self, path: str, accept: str) -> _Page | None:
         """Return the page of the first aggregated clause, None if the plain form precedes it."""
@@ -119,6 +125,10 @@ def _flat(clause: str) -> str:
 
 def _encoded(document: Document) -> bytes:
     return msgspec.json.encode(document) + b"\n"
+
+
+def _plain(document: Document) -> _Plain:
+    return _Plain(_encoded(document), f"{_META}.{document['kind']}")
 
 
 def _page(document: Document, version: str) -> _Page:

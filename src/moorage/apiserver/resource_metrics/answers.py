@@ -151,7 +151,7 @@ class ResourceMetrics:
         }
 
     def _object(self, call: Call, metrics: Obj) -> Reply:
-        form = call.form(TABLE, PARTIAL)
+        form = call.form(allows_protobuf=False)
         typed = {"kind": call.kind.name, "apiVersion": call.served.api_version, **metrics}
         match form.as_:
             case "":
@@ -163,7 +163,7 @@ class ResourceMetrics:
         return formed(msgspec.json.encode(document) + b"\n", form)
 
     def _list(self, call: Call, items: list[Obj]) -> Reply:
-        form = call.form(TABLE, PARTIAL_LIST)
+        form = call.form(is_list=True, allows_protobuf=False)
         if form.as_ == TABLE:
             document = self._table(call, items, form.version)
         elif form.as_ == PARTIAL_LIST:
@@ -174,7 +174,7 @@ class ResourceMetrics:
             )
         else:
             document = _list_of(call.kind.list_kind, call.served.api_version, items)
-        return formed(msgspec.json.encode(document) + b"\n", form, is_compressible=True)
+        return formed(msgspec.json.encode(document) + b"\n", form)
 
     def _table(self, call: Call, items: list[Obj], version: str) -> Obj:
         return render_table(

@@ -49,7 +49,7 @@ class BindingSubresource:
             lambda pod: self._bound(pod, binding),
             subresource="binding",
         )
-        return success(201, request.warnings)
+        return success(201, call.document_form(), request.warnings)
 
     def _bound(self, pod: Obj | None, binding: Obj) -> Obj:
         assert pod is not None

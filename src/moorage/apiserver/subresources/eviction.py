@@ -92,7 +92,7 @@ class EvictionSubresource:
         request.is_dry_run = request.is_dry_run or is_dry_run
         request.is_own = True
         await self._evict(call, request, name, options)
-        return success(201, request.warnings)
+        return success(201, call.document_form(), request.warnings)
 
     async def _evict(self, call: Call, request: Request, name: str, options: DeleteOptions) -> None:
         for _ in range(_TRIES):

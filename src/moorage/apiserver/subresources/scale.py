@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from moorage.api import labels
 from moorage.api.errors import BadRequestError, InternalError, InvalidError
 from moorage.apiserver.call import Call
 from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.options import write_request
 from moorage.apiserver.patching import Patcher
-from moorage.apiserver.replies import Reply, formed
+from moorage.apiserver.replies import Reply, document_reply
 from moorage.registry.kind import Obj, ScalePaths
 from moorage.registry.objects import Objects
 from moorage.registry.request import Form
@@ -85,9 +83,9 @@ class ScaleSubresource:
 
     def _reply(self, call: Call, scale: Obj, warnings: Sequence[str] = ()) -> Reply:
         document = {"kind": "Scale", "apiVersion": _API_VERSION, **scale}
-        reply = formed(msgspec.json.encode(document) + b"\n", call.form())
-        reply.warnings = list(warnings)
-        return reply
+        return document_reply(
+            document, call.document_form(), type_name=SCALE_TYPE, warnings=list(warnings)
+        )
 
 
 def _form(paths: ScalePaths) -> Form:

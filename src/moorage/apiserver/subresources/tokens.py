@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import msgspec
-
 from moorage.api.clock import format_time
 from moorage.api.errors import (
     BadRequestError,
@@ -23,7 +21,7 @@ from moorage.apiserver.authentication.service_accounts import BoundObject, Token
 from moorage.apiserver.call import Call
 from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.options import write_request
-from moorage.apiserver.replies import Reply, formed
+from moorage.apiserver.replies import Reply, document_reply
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.objects import Admission, Objects
 
@@ -80,9 +78,9 @@ class TokenSubresource:
                 "expirationTimestamp": format_time(datetime.fromtimestamp(issued.expires, UTC)),
             },
         }
-        reply = formed(msgspec.json.encode(answer) + b"\n", call.form(), 201)
-        reply.warnings = request.warnings
-        return reply
+        return document_reply(
+            answer, call.document_form(), 201, type_name=_TYPE, warnings=request.warnings
+        )
 
     def _bound_objects(
         self, reference: Obj | None, account: str, namespace: str

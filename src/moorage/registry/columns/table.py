@@ -59,6 +59,19 @@ def render_table(
     }
 
 
+def render_row(
+    printer: Printer | None,
+    obj: Obj,
+    *,
+    now: float,
+    include: IncludeObject,
+    version: str,
+    as_served: Callable[[Obj], Obj] = _as_it_is,
+) -> Obj:
+    """Render the row of one object, as `render_table` does."""
+    return _row(printer or CREATED_AT, obj, now, include, version, as_served)
+
+
 def row_table(
     printer: Printer | None,
     obj: Obj,

@@ -19,6 +19,8 @@ from moorage.registry.patch.merge_schema import (
 )
 
 Map = dict[str, Any]
+# Hot path: most fields are leaves.
+_LEAF = Shape.LEAF
 
 
 def fields_of(merge_schema: MergeSchema, type_name: str, obj: Map) -> Tree:
@@ -32,7 +34,11 @@ def _object_fields(
     tree: Tree = {}
     for name, value in obj.items():
         part = parts.get(name)
-        if part is not None:
+        if part is None:
+            continue
+        if part.shape is _LEAF or not value:
+            tree[part.element] = {}
+        else:
             tree[part.element] = _value_fields(merge_schema, part, value, marks=marks)
     return tree
 
@@ -40,7 +46,7 @@ def _object_fields(
 def _value_fields(merge_schema: MergeSchema, part: Part, value: Any, *, marks: bool) -> Tree:
     """Return the node of one present value; `marks`: containers are members themselves."""
     shape = part.shape
-    if shape is Shape.LEAF or not value:
+    if shape is _LEAF or not value:
         return {}
     if shape is Shape.OBJECT:
         node = _object_fields(merge_schema, merge_schema.parts(part.inner), value, marks=marks)
@@ -90,7 +96,10 @@ def _object_changes(
         if before == value:
             continue
         if before is None and not (at_root and part.is_always):
-            changed[part.element] = _value_fields(merge_schema, part, value, marks=True)
+            if part.shape is _LEAF:
+                changed[part.element] = {}
+            else:
+                changed[part.element] = _value_fields(merge_schema, part, value, marks=True)
             continue
         inner_changed, inner_removed = _value_changes(
             merge_schema, part, before, value, at_root=at_root

@@ -9,6 +9,11 @@ from moorage.registry.kind import Kind
 from moorage.registry.schema.compile import compile_types
 from moorage.registry.schema.definitions import META, load_definitions
 
+_DOCUMENTS = (
+    "DeleteOptions", "Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList",
+)  # fmt: skip
+"""Types of bodies and answers that are no kind's."""
+
 
 def generate_schema(kinds: Iterable[Kind], target: Path) -> None:
     """Compile the types of the kinds and of their subresources into `target`.
@@ -21,7 +26,7 @@ def generate_schema(kinds: Iterable[Kind], target: Path) -> None:
 
 
 def _roots(kinds: Iterable[Kind]) -> tuple[str, ...]:
-    types = {f"{META}.DeleteOptions": None}
+    types = dict.fromkeys(f"{META}.{name}" for name in _DOCUMENTS)
     for kind in kinds:
         types |= dict.fromkeys(served.type for served in kind.served)
         types |= dict.fromkeys(part.type for part in kind.subresources.values() if part.type)

@@ -1,9 +1,9 @@
 """Protobuf decoder: Kubernetes protobuf to the same dict as the object's JSON.
 
 Typed clients (kubectl since 1.32, Helm, controllers) send bodies of built-in kinds in this form
-and never fall back. Only decoding is needed: all of them accept JSON responses. The envelope
-is `k8s\\x00` and a `runtime.Unknown` message; scalars that are not pointers are written even when
-zero, so zero means absent for them. Source: apimachinery `runtime/serializer/protobuf`.
+and never fall back. `protobuf_encoder.py` is the inverse. The envelope is `k8s\\x00` and a
+`runtime.Unknown` message; scalars that are not pointers are written even when zero, so zero means
+absent for them. Source: apimachinery `runtime/serializer/protobuf`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from moorage.registry.schema.errors import DecodeError
 from moorage.registry.schema.types import Field, Schema, Type
 
 MAGIC = b"k8s\x00"
+SCHEMA_OR = {"items": "array", "dependencies": "strings"}
+"""Fields of a JSON schema that are JSONSchemaPropsOrArray or OrStringArray; others are OrBool."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_DEPTH = 64
 
@@ -113,7 +116,27 @@ class ProtobufDecoder:
     def _value(self, field: Field, value: Value, depth: int) -> Any:
         if field.kind == "object":
             return self._message(self._schema[field.type], _bytes(value), depth + 1)
+        if field.kind == "any" and field.type:
+            return self._schema_or(field, _bytes(value), depth + 1)
         return _READERS[field.kind](value)
+
+    def _schema_or(self, field: Field, raw: bytes, depth: int) -> Any:
+        """Decode JSONSchemaPropsOrArray, OrBool or OrStringArray, as the field has it."""
+        form = SCHEMA_OR.get(field.name, "bool")
+        schema_number = 2 if form == "bool" else 1
+        type_ = self._schema[field.type]
+        items: list[Any] = []
+        allows = False
+        for number, value in _fields(raw):
+            if number == schema_number:
+                return self._message(type_, _bytes(value), depth)
+            if form == "bool":
+                allows = bool(_number(value))
+            elif form == "array":
+                items.append(self._message(type_, _bytes(value), depth))
+            else:
+                items.append(_text(value))
+        return allows if form == "bool" else items
 
 
 def _is_wrong_port(value: Any, field: Field) -> bool:
