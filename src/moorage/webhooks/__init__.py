@@ -4,6 +4,11 @@ Whatever a webhook does (hangs, answers without end, redirects), a call ends wit
 memory, with an error that says why.
 """
 
-from moorage.webhooks.client import CallError, ServiceAuthority, WebhookClient
+from moorage.webhooks.client import (
+    CallError,
+    ServiceAuthority,
+    WebhookClient,
+    read_bounded,
+)
 
-__all__ = ["CallError", "ServiceAuthority", "WebhookClient"]
+__all__ = ["CallError", "ServiceAuthority", "WebhookClient", "read_bounded"]

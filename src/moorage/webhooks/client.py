@@ -111,7 +111,7 @@ class WebhookClient:
             server_hostname=target.host,
             allow_redirects=False,
         ) as answer:  # fmt: skip
-            content = await _bounded(answer.content)
+            content = await read_bounded(answer.content)
             if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
                 raise CallError(_refusal(answer.status, content))
             return content
@@ -158,7 +158,7 @@ def _shown_url(config: dict[str, Any], query: str) -> str:
     return url
 
 
-async def _bounded(content: aiohttp.StreamReader) -> bytes:
+async def read_bounded(content: aiohttp.StreamReader) -> bytes:
     """Read an answer whole. Raises CallError when it is too large."""
     read = bytearray()
     async for piece in content.iter_any():

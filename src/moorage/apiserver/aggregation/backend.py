@@ -16,9 +16,7 @@ from moorage.api.errors import StatusError
 from moorage.apiserver.aggregation.front_proxy import FrontProxy, user_headers
 from moorage.apiserver.aggregation.services import Extension
 from moorage.registry.request import SYSTEM_MASTERS, User
-
-MAX_BYTES = 8 * 1024 * 1024
-"""Limit on an answer that this server reads itself: discovery, OpenAPI."""
+from moorage.webhooks import CallError, read_bounded
 
 _CONNECT_S = 30.0
 _CONTEXTS = 64
@@ -98,19 +96,10 @@ class Backends:
                 ) as answer,
             ):
                 content_type = answer.headers.get("Content-Type", "")
-                return Fetched(answer.status, content_type, await _bounded(answer.content))
+                return Fetched(answer.status, content_type, await read_bounded(answer.content))
         except TimeoutError as error:
             raise FetchError(f'Get "{url}": context deadline exceeded') from error
         except StatusError as error:
             raise FetchError(error.message) from error
-        except (aiohttp.ClientError, OSError, ValueError) as error:
+        except (aiohttp.ClientError, CallError, OSError, ValueError) as error:
             raise FetchError(f'Get "{url}": {str(error) or type(error).__name__}') from error
-
-
-async def _bounded(content: aiohttp.StreamReader) -> bytes:
-    read = bytearray()
-    async for piece in content.iter_any():
-        read += piece
-        if len(read) > MAX_BYTES:
-            raise ValueError(f"the answer has more than {MAX_BYTES} bytes")
-    return bytes(read)

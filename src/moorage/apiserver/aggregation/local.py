@@ -110,7 +110,7 @@ class LocalServices:
                     _request(), API_SERVICE, API_SERVICE.storage, "", name, lambda _: stored
                 )
         except (AlreadyExistsError, ConflictError, NotFoundError):
-            return  # Somebody else was faster; a later change is looked at again.
+            return  # Another writer was faster; the change that it made wakes this again.
 
     async def _delete(self, name: str) -> None:
         try:

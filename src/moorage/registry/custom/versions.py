@@ -143,6 +143,8 @@ class Versions:
         converter = self.converter
         if converter is None:
             return self.renamed(obj, target)
+        if _is_on_a_loop():
+            raise RuntimeError("a conversion by a webhook is waited for in a thread: View.run")
         call = converter.convert([obj], source, target)
         waiting = asyncio.run_coroutine_threadsafe(call, self.conversions.loop)
         try:
@@ -288,6 +290,14 @@ class _KeptView(VersionView):
 
     async def value_of(self, obj: Obj) -> bytes:
         return to_value(obj, self._mark)
+
+
+def _is_on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _batches(items: Sequence[Stored]) -> Iterator[Sequence[Stored]]:
