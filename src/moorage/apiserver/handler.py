@@ -14,7 +14,7 @@ from random import getrandbits
 
 from aiohttp import web
 
-from moorage.api import fields
+from moorage.api import fields, labels
 from moorage.api.errors import (
     BadRequestError,
     InternalError,
@@ -24,6 +24,7 @@ from moorage.api.errors import (
     TooManyRequestsError,
 )
 from moorage.api.fields import FieldSelector
+from moorage.api.labels import Selector
 from moorage.api.logs import Log
 from moorage.apiserver.authentication import Authenticator
 from moorage.apiserver.authentication.authenticator import websocket_token
@@ -145,7 +146,8 @@ class Handler:
         verb = verb_of(http.method, target, http.query)
         selector = _field_selector(http.query.get("fieldSelector", ""))
         action = _action(verb, target, selector)
-        self._authorizer.check(user, action, selector)
+        label_selector = _label_selector(http.query.get("labelSelector", ""))
+        self._authorizer.check(user, action, selector, label_selector)
         if http.method == "CONNECT":
             raise MethodNotAllowedError
         if not target.is_resource:
@@ -288,6 +290,14 @@ def _field_selector(text: str) -> FieldSelector:
         return fields.parse(text) if text else fields.EVERYTHING
     except ValueError:
         return fields.EVERYTHING
+
+
+def _label_selector(text: str) -> Selector:
+    """Return the selector for authorizers: one that does not parse selects everything."""
+    try:
+        return labels.parse(text) if text else labels.EVERYTHING
+    except ValueError:
+        return labels.EVERYTHING
 
 
 def _action(verb: str, target: Target, selector: FieldSelector) -> Action:

@@ -300,7 +300,13 @@ class Life:
             classes=classes,
             cgroups=CgroupTree(Cgroups(Layout.ABSENT), "/moorage"),
             volumes=VolumeKeeper(
-                objects=api, tokens=tokens, mounter=mounter, paths=paths, clock=clock, refresh_s=30
+                objects=api,
+                tokens=tokens,
+                mounter=mounter,
+                paths=paths,
+                clock=clock,
+                refresh_s=30,
+                node_labels=dict,
             ),
             images=images,
             sandboxes=SandboxMaker(

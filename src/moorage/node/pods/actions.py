@@ -31,7 +31,7 @@ from moorage.node.pods.handler_choice import HandlerError
 from moorage.node.pods.plan import Kill, NewSandbox, Reason
 from moorage.node.pods.starting import HookFailedError, Launch
 from moorage.node.runtime.views import PodView, SandboxView
-from moorage.node.volumes.pod_volumes import Mounted, VolumeError
+from moorage.node.volumes.mounted import Mounted, VolumeError
 
 log = Log(__name__)
 
