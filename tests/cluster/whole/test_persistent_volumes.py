@@ -1,4 +1,4 @@
-"""Persistent volumes on a real node: provisioned, mounted, kept beyond pods, removed with claims."""
+"""Persistent volumes on a real node: provisioned, mounted, kept, removed with their claims."""
 
 from __future__ import annotations
 
