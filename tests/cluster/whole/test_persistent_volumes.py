@@ -143,7 +143,7 @@ def test_a_claim_says_what_it_waits_for_and_what_it_got(
     assert "ProvisioningSucceeded" in events(whole_cluster, name)
 
 
-def test_a_pod_is_told_about_a_claim_that_does_not_exist_and_starts_with_it(
+def test_a_pod_reports_a_missing_claim_and_starts_once_it_exists(
     whole_cluster: RunningCluster, name: str
 ) -> None:
     whole_cluster.apply(using(name, name))
