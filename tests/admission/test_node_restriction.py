@@ -11,14 +11,17 @@ from moorage.admission.node_restriction import NodeRestriction, node_name_of
 from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.api.nodes import Node
 from moorage.api.pods import MIRROR_ANNOTATION, Pod
+from moorage.claims.local_path import FINALIZER, NODE_LABEL
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.lease import LEASE
 from moorage.registry.kinds.node import NODE
+from moorage.registry.kinds.persistentvolume import PERSISTENT_VOLUME
 from moorage.registry.kinds.pod import POD
 from moorage.registry.kinds.serviceaccount import SERVICE_ACCOUNT
 from moorage.registry.rbac import Action
 from moorage.registry.request import User
 from tests.admission.writes import admit, pod, write
+from tests.claims.objects import volume_json
 
 AGENT = User("system:node:n1", groups=("system:nodes", "system:authenticated"))
 
@@ -409,3 +412,46 @@ def test_every_label_that_agents_report_is_theirs_to_set(label: str) -> None:
         check(NODE, other)
     else:
         assert "not allowed to set the following labels" in refusal_of(NODE, other)
+
+
+def stored_volume(node: str = "n1", **more: Any) -> Obj:
+    finalizers = ("kubernetes.io/pv-protection", FINALIZER)
+    return volume_json(labels={NODE_LABEL: node}, finalizers=finalizers, **more)
+
+
+def without_ours(volume: Obj, **metadata: Any) -> Obj:
+    meta = {**volume["metadata"], "finalizers": ["kubernetes.io/pv-protection"], **metadata}
+    return {**volume, "metadata": meta}
+
+
+def test_an_agent_lets_go_of_a_volume_of_its_node() -> None:
+    old = stored_volume()
+    new = without_ours(old, managedFields=[{}], resourceVersion="9")
+    check(PERSISTENT_VOLUME, new, old=old, operation="UPDATE")
+    alone = volume_json(labels={NODE_LABEL: "n1"}, finalizers=(FINALIZER,))
+    bare = {key: value for key, value in alone["metadata"].items() if key != "finalizers"}
+    check(PERSISTENT_VOLUME, {**alone, "metadata": bare}, old=alone, operation="UPDATE")
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        stored_volume(policy="Delete"),
+        without_ours(stored_volume(policy="Delete")),
+        without_ours(stored_volume(), labels={NODE_LABEL: "n2"}),
+        without_ours(stored_volume(), annotations={"a": "b"}),
+        without_ours(stored_volume(), finalizers=[FINALIZER]),
+        without_ours(stored_volume(), finalizers=[]),
+        without_ours(stored_volume(), ownerReferences=[{"uid": "x"}]),
+        without_ours(stored_volume(phase="Released")),
+    ],
+)
+def test_and_changes_nothing_else_of_it(new: Obj) -> None:
+    message = refusal_of(PERSISTENT_VOLUME, new, old=stored_volume(), operation="UPDATE")
+    assert message == f'node "n1" can only remove the finalizer "{FINALIZER}" from a volume'
+
+
+def test_nor_anything_of_a_volume_of_another_node() -> None:
+    old = stored_volume("n2")
+    message = refusal_of(PERSISTENT_VOLUME, without_ours(old), old=old, operation="UPDATE")
+    assert message == 'node "n1" can only let go of volumes that it has itself'

@@ -88,4 +88,5 @@ def test_audiences_of_account_tokens(sources: list[dict[str, Any]], audiences: s
 def test_claims() -> None:
     claim = {"name": "c", "persistentVolumeClaim": {"claimName": "x"}}
     assert uses_claim(_pod(volumes=[_OTHER, claim]))
+    assert uses_claim(_pod(volumes=[_OTHER, {"name": "e", "ephemeral": {}}]))
     assert not uses_claim(_pod(volumes=[_OTHER]))

@@ -179,8 +179,8 @@ async def test_the_part_is_ready_once_the_node_and_its_classes_are(
     assert steps == [(NODES, "metadata.name=n1")]
     look(None, a_node("True", "", "runc"))
     await announcing
-    made = [("classes", {"", "runc"})] if has_classes else []
-    assert steps[1:] == ["unfollowed", *made, "ready"]
+    handlers = {"", "runc"} if has_classes else set()
+    assert steps[1:] == ["unfollowed", ("classes", handlers), "ready"]
 
 
 @pytest.mark.parametrize("error", [None, StatusError("no"), UnreachableError("no")])
@@ -200,11 +200,17 @@ async def test_classes_are_made_by_the_administrator_as_far_as_that_works(
             raise error
 
     monkeypatch.setattr(module, "connected", connected)
+
+    async def create_storage(client: str) -> None:
+        asked.append((client, "storage"))
+
     monkeypatch.setattr(module, "create_default_classes", create)
+    monkeypatch.setattr(module, "create_storage_class", create_storage)
     credentials = Credentials(Layout(tmp_path))
     await module._create_classes(SETTINGS, credentials, {"runc"})
     assert asked == [
-        (SETTINGS, credentials, credentials.admin, "moorage-classes"), ("admin", {"runc"})
+        (SETTINGS, credentials, credentials.admin, "moorage-classes"), ("admin", {"runc"}),
+        *([] if error is not None else [("admin", "storage")]),
     ]  # fmt: skip
 
 

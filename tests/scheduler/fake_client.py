@@ -189,7 +189,8 @@ class FakeClient:
         if obj is None:
             raise NotFoundError.of(resource.plural, name)
         meta, changes = obj.metadata, patch["metadata"]
-        if (changes["uid"], changes["resourceVersion"]) != (meta.uid, meta.resource_version):
+        revision = changes.get("resourceVersion", meta.resource_version)
+        if (changes["uid"], revision) != (meta.uid, meta.resource_version):
             raise ConflictError("it has changed")
         wire = msgspec.to_builtins(obj)
         annotations = {**meta.annotations, **changes.get("annotations", {})}

@@ -35,7 +35,8 @@ def complete(client: FakeClient, volume: str = "pv", **annotations: str) -> None
         claim.metadata, annotations={**claim.metadata.annotations, **DONE, **annotations}
     )
     spec = msgspec.structs.replace(claim.spec, volume_name=volume)
-    client.put(msgspec.structs.replace(claim, metadata=meta, spec=spec))
+    status = msgspec.structs.replace(claim.status, phase="Bound")
+    client.put(msgspec.structs.replace(claim, metadata=meta, spec=spec, status=status))
 
 
 async def test_a_pod_is_bound_after_its_volume() -> None:

@@ -8,7 +8,7 @@ from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.client.resources import NODES as NODES_
 from moorage.client.resources import PODS as PODS_
-from moorage.scheduler.nodes import NodeInfo
+from moorage.scheduler.nodes import NodeInfo, claim_keys
 from moorage.scheduler.query import template_key
 from moorage.scheduler.trimming import TRIMMED_NODES, TRIMMED_PODS, TrimmedNode, TrimmedPod
 from tests.scheduler.objects import ZONE, a_node, a_pod, anti_affinity, spread
@@ -130,3 +130,18 @@ def test_a_lean_pod_keeps_what_scheduling_reads() -> None:
     ):  # fmt: skip
         assert getattr(obj.spec, name) == getattr(full.spec, name), name
         assert getattr(obj.spec, name), name
+
+
+def test_volumes_with_claims_are_kept_without_their_templates() -> None:
+    volumes = [
+        {"name": "a", "emptyDir": {}},
+        {"name": "b", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}},
+        {"name": "c", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["x"]}}}},
+    ]
+    wire = msgspec.to_builtins(a_pod("p", volumes=volumes))
+    trimmed = msgspec.convert(wire, TrimmedPod)
+    assert msgspec.to_builtins(trimmed)["spec"]["volumes"] == (
+        volumes[1],
+        {"name": "c", "ephemeral": {}},
+    )
+    assert [*claim_keys(trimmed)] == ["default/data", "default/p-c"]

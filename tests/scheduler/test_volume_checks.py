@@ -262,3 +262,9 @@ def test_no_pod_is_preempted_where_the_volume_is_not() -> None:
 def test_a_shared_claim_may_be_used_by_many() -> None:
     user = using("data", name="user", node="n1")
     assert decide(using("data"), state(a_node("n1"), bound(), a_volume(), user)) == "n1"
+
+
+def test_a_claim_is_bound_when_its_phase_says_so_too() -> None:
+    early = a_claim(volume="pv", annotations=DONE, phase="Pending")
+    message = failure(using("data"), state(a_node("n1"), early, a_volume()))
+    assert "pod has unbound immediate PersistentVolumeClaims" in message

@@ -22,6 +22,7 @@ from moorage.api.pod_references import (
     uses_claim,
 )
 from moorage.api.pods import MIRROR_ANNOTATION, Pod
+from moorage.claims.local_path import FINALIZER, NODE_LABEL
 from moorage.registry.kind import Obj
 from moorage.registry.rbac.rules import Action
 from moorage.registry.request import Attributes, User
@@ -51,7 +52,7 @@ def node_name_of(user: User) -> str | None:
 
 
 class NodeRestriction:
-    """Refuses writes of node agents to nodes, pods, tokens and leases that are not theirs.
+    """Refuses writes of node agents to objects that are not theirs.
 
     `find_pod(name, namespace)` returns a pod, `find_node(name)` a node, or None.
     `is_allowed(user, action)` is the cluster's authorizer, which can grant agents more audiences.
@@ -59,7 +60,13 @@ class NodeRestriction:
 
     name = "NodeRestriction"
     scope = Scope.of(
-        ["pods", "nodes", "serviceaccounts", "leases.coordination.k8s.io"],
+        [
+            "pods",
+            "nodes",
+            "serviceaccounts",
+            "persistentvolumes",
+            "leases.coordination.k8s.io",
+        ],
         [CREATE, UPDATE, DELETE],
         ["", "status", "eviction", "token", "resize", "binding", "ephemeralcontainers"],
     )
@@ -79,6 +86,7 @@ class NodeRestriction:
             "pods": self._check_pod,
             "nodes": self._check_node,
             "serviceaccounts": self._check_token,
+            "persistentvolumes": _check_volume,
             "leases.coordination.k8s.io": self._check_lease,
         }
 
@@ -240,6 +248,36 @@ class NodeRestriction:
         if (attributes.name or meta.get("name")) != node_name:
             raise refused(attributes, "can only access node lease with the same name as the "
                           "requesting node")  # fmt: skip
+
+
+def _check_volume(attributes: Attributes, node_name: str) -> None:
+    """Allow nothing but to let go of a volume whose directory the node has removed."""
+    old, new = attributes.old or {}, attributes.obj or {}
+    if _labels(old).get(NODE_LABEL) != node_name:
+        raise refused(
+            attributes, f'node "{node_name}" can only let go of volumes that it has itself'
+        )
+    kept = [name for name in old.get("metadata", {}).get("finalizers", []) if name != FINALIZER]
+    if (
+        attributes.operation != UPDATE
+        or attributes.subresource
+        or _stated(new)
+        != _stated({**old, "metadata": {**old.get("metadata", {}), "finalizers": kept}})
+    ):
+        raise refused(
+            attributes,
+            f'node "{node_name}" can only remove the finalizer "{FINALIZER}" from a volume',
+        )
+
+
+def _stated(volume: Obj) -> Obj:
+    """Return a volume without what the server itself writes."""
+    meta = {
+        key: value
+        for key, value in volume.get("metadata", {}).items()
+        if key not in ("managedFields", "resourceVersion", "generation") and value
+    }
+    return {**volume, "metadata": meta}
 
 
 def _check_is_bound(attributes: Attributes, node_name: str, verb: str) -> None:

@@ -60,8 +60,11 @@ def projected_audiences(pod: Pod) -> set[str]:
 
 
 def uses_claim(pod: Pod) -> bool:
-    """Return whether a volume of the pod uses a PersistentVolumeClaim."""
-    return any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes)
+    """Return whether a volume of the pod uses a PersistentVolumeClaim, its own or another."""
+    return any(
+        volume.persistent_volume_claim is not None or volume.ephemeral is not None
+        for volume in pod.spec.volumes
+    )
 
 
 def _containers(pod: Pod) -> list[Container | EphemeralContainer]:

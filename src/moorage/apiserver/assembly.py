@@ -178,7 +178,9 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     resolver = RuleResolver(
         readers.roles, readers.role_bindings, readers.cluster_roles, readers.cluster_role_bindings
     )
-    authorizer = Authorizer(resolver, NodeAuthorizer(readers.pods_of_node))
+    authorizer = Authorizer(
+        resolver, NodeAuthorizer(readers.pods_of_node, readers.claims.get, readers.volumes.get)
+    )
     store.listen(_forget_on_change(authorizer))
     signing_key = load_signing_key(options.signing_key)
     signer = TokenSigner(signing_key, options.issuer, (options.issuer,), clock)

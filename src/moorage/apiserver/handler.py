@@ -14,7 +14,7 @@ from random import getrandbits
 
 from aiohttp import web
 
-from moorage.api import fields
+from moorage.api import fields, labels
 from moorage.api.errors import (
     BadRequestError,
     InternalError,
@@ -24,6 +24,7 @@ from moorage.api.errors import (
     TooManyRequestsError,
 )
 from moorage.api.fields import FieldSelector
+from moorage.api.labels import Selector
 from moorage.api.logs import Log
 from moorage.apiserver.authentication import Authenticator
 from moorage.apiserver.authentication.impersonation import impersonated
@@ -75,6 +76,7 @@ class Foreign:
 Elsewhere = Callable[[Foreign], Awaitable[Reply | web.StreamResponse] | None]
 """Passes a request on; returns None for one that is answered here."""
 
+_EVERYTHING = (fields.EVERYTHING, labels.EVERYTHING)
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 log = Log(__name__)
@@ -174,8 +176,8 @@ class Handler:
     async def _answer(
         self, http: web.BaseRequest, head: RequestHead, user: User, share: str, audit_id: str
     ) -> Reply | web.StreamResponse:
-        target, verb, action, selector = _routed(http)
-        self._authorizer.check(user, action, selector)
+        target, verb, action, selectors = _routed(http)
+        self._authorizer.check(user, action, *selectors)
         if http.method == "CONNECT":
             raise MethodNotAllowedError
         if self._elsewhere is not None:
@@ -300,15 +302,26 @@ def _field_selector(text: str) -> FieldSelector:
         return fields.EVERYTHING
 
 
-def _routed(http: web.BaseRequest) -> tuple[Target, str, Action, FieldSelector]:
-    """Return what a request is about, its verb, the action to authorize, its field selector."""
+def _label_selector(text: str) -> Selector:
+    """Return the selector for authorizers: one that does not parse selects everything."""
+    try:
+        return labels.parse(text) if text else labels.EVERYTHING
+    except ValueError:
+        return labels.EVERYTHING
+
+
+def _routed(
+    http: web.BaseRequest,
+) -> tuple[Target, str, Action, tuple[FieldSelector, Selector]]:
+    """Return what a request is about, its verb, the action to authorize, its selectors."""
     if not http.query_string:
         route = route_of(http.method, http.path)
-        return route.target, route.verb, route.action, fields.EVERYTHING
+        return route.target, route.verb, route.action, _EVERYTHING
     target = parse_path(http.path)
     verb = verb_of(http.method, target, http.query)
     selector = _field_selector(http.query.get("fieldSelector", ""))
-    return target, verb, _action(verb, target, selector), selector
+    label_selector = _label_selector(http.query.get("labelSelector", ""))
+    return target, verb, _action(verb, target, selector), (selector, label_selector)
 
 
 def _action(verb: str, target: Target, selector: FieldSelector) -> Action:

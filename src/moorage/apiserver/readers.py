@@ -12,7 +12,7 @@ from moorage.api.errors import NotFoundError
 from moorage.api.ingress_classes import IngressClass
 from moorage.api.namespaces import Namespace
 from moorage.api.nodes import Node
-from moorage.api.persistent_volumes import StorageClass
+from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.api.pods import Pod
 from moorage.api.priorities import PriorityClass
 from moorage.api.quotas import LimitRange, ResourceQuota
@@ -28,6 +28,8 @@ from moorage.registry.kinds.ipaddress import IP_ADDRESS
 from moorage.registry.kinds.limitrange import LIMIT_RANGE
 from moorage.registry.kinds.namespace import NAMESPACE
 from moorage.registry.kinds.node import NODE
+from moorage.registry.kinds.persistentvolume import PERSISTENT_VOLUME
+from moorage.registry.kinds.persistentvolumeclaim import PERSISTENT_VOLUME_CLAIM
 from moorage.registry.kinds.pod import POD
 from moorage.registry.kinds.priorityclass import PRIORITY_CLASS
 from moorage.registry.kinds.resourcequota import RESOURCE_QUOTA
@@ -67,6 +69,8 @@ class Readers:
         self.role_bindings = TypedReader(cache, ROLE_BINDING, RoleBinding)
         self.cluster_roles = TypedReader(cache, CLUSTER_ROLE, ClusterRole)
         self.cluster_role_bindings = TypedReader(cache, CLUSTER_ROLE_BINDING, ClusterRoleBinding)
+        self.claims = TypedReader(cache, PERSISTENT_VOLUME_CLAIM, PersistentVolumeClaim)
+        self.volumes = TypedReader(cache, PERSISTENT_VOLUME, PersistentVolume)
         self._pods = TypedReader(cache, POD, Pod)
         self._by_plural = {kind.plural: kind for kind in bindable_kinds().values()}
         self._by_plural[SERVICE_ACCOUNT.plural] = SERVICE_ACCOUNT

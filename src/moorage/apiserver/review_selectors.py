@@ -1,8 +1,8 @@
-"""Access review selectors: validation, and the field selector passed to authorizers.
+"""Access review selectors: validation, and the selectors passed to authorizers.
 
 RBAC ignores selectors; the node authorizer allows a node agent to list its own pods by
-`spec.nodeName`. A requirement that cannot be parsed is dropped, which widens the review,
-and reported in `evaluationError`. Source: authorization.k8s.io/v1
+`spec.nodeName`, and its own volumes by a label. A requirement that cannot be parsed is dropped,
+which widens the review, and reported in `evaluationError`. Source: authorization.k8s.io/v1
 `FieldSelectorAttributes` and `LabelSelectorAttributes`, KEP-4601; upstream's
 `pkg/apis/authorization/validation` and `pkg/registry/authorization/util`.
 """
@@ -12,12 +12,14 @@ from __future__ import annotations
 from moorage.api import labels
 from moorage.api.errors import FieldError
 from moorage.api.fields import EVERYTHING, FieldRequirement, FieldSelector, parse
+from moorage.api.labels import Requirement, Selector
 from moorage.registry.kind import Obj
 from moorage.registry.validation.scheduling import label_requirement_errors
 
 _PATH = "spec.resourceAttributes"
 _WITH_VALUES = ("In", "NotIn")
 _WITHOUT_VALUES = ("Exists", "DoesNotExist")
+_LABEL_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 
 
 def selector_errors(attributes: Obj) -> list[FieldError]:
@@ -38,21 +40,22 @@ def selector_errors(attributes: Obj) -> list[FieldError]:
     return errors
 
 
-def read_selectors(attributes: Obj) -> tuple[FieldSelector, str]:
-    """Return the parsed field requirements and the `evaluationError`, empty for none.
+def read_selectors(attributes: Obj) -> tuple[FieldSelector, Selector, str]:
+    """Return the parsed field and label requirements, and the `evaluationError`, empty for none.
 
-    The attributes are valid. No authorizer uses labels, so only their errors count.
+    The attributes are valid.
     """
-    selector, errors = EVERYTHING, []
+    selector, label_selector, errors = EVERYTHING, labels.EVERYTHING, []
     if asked := attributes.get("fieldSelector"):
         selector, is_whole = _read_fields(asked)
         if not is_whole:
             errors.append(_ignored("fieldSelector", is_partial=not selector.is_everything))
     if asked := attributes.get("labelSelector"):
-        count, is_whole = _read_labels(asked)
+        label_selector, is_whole = _read_labels(asked)
         if not is_whole:
-            errors.append(_ignored("labelSelector", is_partial=count > 0))
-    return selector, "; ".join(errors)
+            is_partial = not label_selector.is_everything
+            errors.append(_ignored("labelSelector", is_partial=is_partial))
+    return selector, label_selector, "; ".join(errors)
 
 
 def _form_errors(selector: Obj, path: str) -> list[FieldError]:
@@ -103,15 +106,24 @@ def _read_fields(asked: Obj) -> tuple[FieldSelector, bool]:
     return FieldSelector(read), len(read) == len(requirements)
 
 
-def _read_labels(asked: Obj) -> tuple[int, bool]:
+def _read_labels(asked: Obj) -> tuple[Selector, bool]:
+    """Return the requirements with operators that are known, and whether none was dropped."""
     if raw := asked.get("rawSelector"):
         try:
-            return len(labels.parse(raw).requirements), True
+            return labels.parse(raw), True
         except ValueError:
-            return 0, False
-    operators = [requirement.get("operator", "") for requirement in asked["requirements"]]
-    known = [operator for operator in operators if operator in (*_WITH_VALUES, *_WITHOUT_VALUES)]
-    return len(known), len(known) == len(operators)
+            return labels.EVERYTHING, False
+    requirements = asked["requirements"]
+    read = tuple(
+        Requirement(
+            requirement["key"],
+            _LABEL_OPERATORS[requirement["operator"]],
+            tuple(sorted(requirement.get("values", ()))),
+        )
+        for requirement in requirements
+        if requirement.get("operator") in _LABEL_OPERATORS
+    )
+    return Selector(read), len(read) == len(requirements)
 
 
 def _ignored(field: str, *, is_partial: bool) -> str:

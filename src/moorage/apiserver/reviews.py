@@ -102,8 +102,8 @@ class Reviews:
         return self._decision(call.user, review["spec"])
 
     def _decision(self, user: User, spec: Obj) -> Obj:
-        selector, unread = read_selectors(spec.get("resourceAttributes") or {})
-        decision = self.authorizer.decide(user, action_of(spec), selector)
+        selector, label_selector, unread = read_selectors(spec.get("resourceAttributes") or {})
+        decision = self.authorizer.decide(user, action_of(spec), selector, label_selector)
         status: Obj = {"allowed": decision.is_allowed}
         if decision.reason:
             status["reason"] = decision.reason

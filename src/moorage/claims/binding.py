@@ -12,10 +12,19 @@ from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeCla
 from moorage.claims.annotations import BIND_COMPLETED, BOUND_BY_CONTROLLER, YES
 from moorage.claims.matching import is_bound_to
 
+BOUND = "Bound"
+
 
 def is_claim_bound(claim: PersistentVolumeClaim) -> bool:
-    """Return whether the claim's binding has been completed."""
-    return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
+    """Return whether the claim's binding has been completed.
+
+    Its phase is written last, and a node mounts no volume of a claim that is not in phase Bound.
+    """
+    return (
+        bool(claim.spec.volume_name)
+        and BIND_COMPLETED in claim.metadata.annotations
+        and claim.status.phase == BOUND
+    )
 
 
 def binding_patch(volume: PersistentVolume, claim: PersistentVolumeClaim) -> dict[str, Any] | None:

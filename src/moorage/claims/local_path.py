@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 from moorage.api.names import label_value_errors
+from moorage.api.node_labels import HOSTNAME
 from moorage.api.persistent_volumes import PersistentVolume
-from moorage.claims.topology import HOSTNAME
 
 PROVISIONER = "runtime.moorage.dev/local-path"
 """Provisioner of the class, and the mark of its volumes."""

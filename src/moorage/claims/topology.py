@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 
 from moorage.api.meta import ObjectMeta
 from moorage.api.node_affinity import matches_selector
+from moorage.api.node_labels import HOSTNAME
 from moorage.api.nodes import Node
 from moorage.api.persistent_volumes import PersistentVolume, TopologySelectorTerm
 
-HOSTNAME = "kubernetes.io/hostname"
 _BETA = "failure-domain.beta.kubernetes.io/"
 _STABLE = "topology.kubernetes.io/"
 _ZONE_LABELS = (f"{_BETA}zone", f"{_BETA}region", f"{_STABLE}zone", f"{_STABLE}region")

@@ -23,7 +23,7 @@ RECORD = "moorage-runtime-classes"
 RECORD_NAMESPACE = "kube-system"
 _HANDLERS = "handlers"
 # So that a later `kubectl apply` takes the class over without a warning.
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _TRIES = 5
 
 log = Log(__name__)
@@ -60,7 +60,7 @@ async def _create(client: Client, name: str) -> bool:
         "handler": name,
     }
     applied = json.dumps(body, separators=(",", ":"))
-    metadata = {"name": name, "labels": labels, "annotations": {_LAST_APPLIED: applied}}
+    metadata = {"name": name, "labels": labels, "annotations": {LAST_APPLIED: applied}}
     try:
         await client.create(RUNTIME_CLASSES, body | {"metadata": metadata})
     except AlreadyExistsError:

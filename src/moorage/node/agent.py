@@ -11,6 +11,7 @@ pods.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
@@ -60,7 +61,9 @@ from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.server.endpoint import serve
 from moorage.node.status.writer import StatusWriter
+from moorage.node.volumes.persistent import PersistentMounts
 from moorage.node.volumes.pod_volumes import VolumeKeeper
+from moorage.node.volumes.reclaiming import VolumeReclaimer
 from moorage.node.volumes.tokens import PodTokens
 
 log = Log(__name__)
@@ -211,6 +214,10 @@ class _Agent:
         if after is not None:
             self._node.seen(after)
 
+    def _node_labels(self) -> Mapping[str, str]:
+        node = self._node.node
+        return {} if node is None else node.metadata.labels
+
     async def _housekeep(self) -> None:
         while True:
             await self._clock.sleep(_HOUSEKEEPING_S)
@@ -219,7 +226,13 @@ class _Agent:
     def _keepers(
         self,
     ) -> tuple[
-        QosTree | LogKeeper | ContainerCollector | OrphanCollector | ImageCollector | UsageWatch,
+        QosTree
+        | LogKeeper
+        | ContainerCollector
+        | OrphanCollector
+        | ImageCollector
+        | UsageWatch
+        | VolumeReclaimer,
         ...,
     ]:
         """Return the node's maintenance tasks, which run beside the pod workers."""
@@ -250,6 +263,14 @@ class _Agent:
             ),
             ImageCollector(
                 self._engine, options.image_garbage, self._clock, self._context.images.tidy
+            ),
+            VolumeReclaimer(
+                self._client,
+                self._recorder,
+                PersistentMounts(self._machine.mounter, context.paths),
+                context.paths,
+                self._clock,
+                node_name=options.name,
             ),
             UsageWatch(
                 lambda: self._pod_manager, self._engine, context.paths, self._metrics, self._clock
@@ -286,6 +307,7 @@ class _Agent:
             paths=paths,
             clock=clock,
             refresh_s=options.refresh_period_s,
+            node_labels=self._node_labels,
         )
         sandboxes = SandboxMaker(
             engine=engine,

@@ -27,6 +27,15 @@ class NodePaths:
         """Directory of the pull records."""
         return self.root / "image_manager"
 
+    @property
+    def local_volumes(self) -> Path:
+        """Directory of the volumes that Moorage provisioned on this node; it outlives all pods."""
+        return self.root / "local-volumes"
+
+    def local_volume(self, handle: str) -> Path:
+        """Return the directory of a provisioned volume; the handle is a claim's uid."""
+        return self.local_volumes / handle
+
     def pod(self, uid: str) -> PodPaths:
         return PodPaths(self.pods / uid)
 

@@ -109,8 +109,8 @@ class VolumeBinder:
             meta = claim.metadata
             if meta.annotations.get(SELECTED_NODE) == node_name:
                 continue
-            preconditions = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-            body = {"metadata": {**preconditions, "annotations": {SELECTED_NODE: node_name}}}
+            # Not of one revision: the volume controller writes the claim's phase meanwhile.
+            body = {"metadata": {"uid": meta.uid, "annotations": {SELECTED_NODE: node_name}}}
             made = await self._client.patch(
                 PERSISTENT_VOLUME_CLAIMS, meta.name, body, meta.namespace
             )

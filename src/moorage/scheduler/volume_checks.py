@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from moorage.api.labels import Labels
+from moorage.api.node_labels import HOSTNAME
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
 from moorage.api.pods import Pod
 from moorage.claims import (
@@ -28,7 +29,7 @@ from moorage.claims.classes import NO_PROVISIONER
 from moorage.claims.local_path import PROVISIONER, node_problem
 from moorage.claims.matching import requested
 from moorage.claims.pod_claims import foreign_claim
-from moorage.claims.topology import HOSTNAME, only_hosts
+from moorage.claims.topology import only_hosts
 from moorage.client.informer import object_key
 from moorage.scheduler.filters import (
     VOLUME_BINDING,

@@ -21,7 +21,9 @@ class Court:
 
     def __init__(self) -> None:
         self.grants = Grants()
-        self.authorizer = Authorizer(self.grants.resolver, NodeAuthorizer(lambda *_: ()))
+        self.authorizer = Authorizer(
+            self.grants.resolver, NodeAuthorizer(lambda *_: (), lambda *_: None, lambda _: None)
+        )
 
 
 @pytest.fixture

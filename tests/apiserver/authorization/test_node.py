@@ -9,12 +9,20 @@ import msgspec
 import pytest
 
 from moorage.api.fields import EVERYTHING, parse
+from moorage.api.labels import parse as parse_labels
+from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
 from moorage.api.pods import Pod
 from moorage.apiserver.authorization import NodeAuthorizer
+from moorage.claims.local_path import NODE_LABEL
 from moorage.registry.rbac import Action
 from moorage.registry.request import User
+from tests.claims.objects import claim_json, volume_json
 
 AGENT = User("system:node:n1", groups=("system:nodes",))
+
+
+def in_ns(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}"}}
 
 
 def pod(name: str, **spec: Any) -> Pod:
@@ -33,6 +41,13 @@ PODS = [
         ],
     ),
     pod(
+        "storage",
+        volumes=[
+            {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+            {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
+        ],
+    ),
+    pod(
         "environment",
         initContainers=[{"name": "i", "envFrom": [{"secretRef": {"name": "s-from"}},
                                                   {"configMapRef": {"name": "c-from"}}]}],
@@ -42,16 +57,46 @@ PODS = [
         ephemeralContainers=[{"name": "e", "envFrom": [{"secretRef": {"name": "s-debug"}}]}],
     ),
 ]  # fmt: skip
+CLAIMS = {
+    ("data", "ns"): claim_json(volume="pv-data"),
+    ("storage-scratch", "ns"): claim_json("storage-scratch", volume="pv-scratch"),
+    ("unused", "ns"): claim_json("unused", volume="pv-unused"),
+    ("loose", "ns"): claim_json("loose", volume="pv-elsewhere"),
+}
+VOLUMES = {
+    "pv-data": volume_json("pv-data", claim=in_ns("data")),
+    "pv-scratch": volume_json("pv-scratch", claim=in_ns("storage-scratch")),
+    "pv-unused": volume_json("pv-unused", claim=in_ns("unused")),
+    "pv-loose": volume_json("pv-loose", claim=in_ns("data")),
+    "pv-free": volume_json("pv-free"),
+    "pv-here": volume_json("pv-here", labels={NODE_LABEL: "n1"}),
+    "pv-there": volume_json("pv-there", labels={NODE_LABEL: "n2"}),
+}
+
+
+def find_claim(name: str, namespace: str) -> PersistentVolumeClaim | None:
+    wire = CLAIMS.get((name, namespace))
+    return None if wire is None else msgspec.convert(wire, PersistentVolumeClaim)
+
+
+def find_volume(name: str) -> PersistentVolume | None:
+    wire = VOLUMES.get(name)
+    return None if wire is None else msgspec.convert(wire, PersistentVolume)
+
+
 AUTHORIZER = NodeAuthorizer(
-    lambda node, namespace: PODS if (node, namespace) == ("n1", "ns") else []
+    lambda node, namespace: PODS if (node, namespace) == ("n1", "ns") else [],
+    find_claim,
+    find_volume,
 )
 
 
 def decide(verb: str, resource: str, *, name: str = "", namespace: str = "ns", group: str = "",
-           subresource: str = "", selector: str = "", who: User = AGENT) -> str | None:  # fmt: skip
+           subresource: str = "", selector: str = "", labels: str = "",
+           who: User = AGENT) -> str | None:  # fmt: skip
     action = Action(verb=verb, group=group, resource=resource, subresource=subresource,
                     namespace=namespace, name=name)  # fmt: skip
-    return AUTHORIZER.decide(who, action, parse(selector))
+    return AUTHORIZER.decide(who, action, parse(selector), parse_labels(labels))
 
 
 def test_users_other_than_nodes_are_left_to_other_authorizers() -> None:
@@ -85,7 +130,9 @@ def test_unrelated_objects_are_denied() -> None:
     [("secrets", "pull"), ("configmaps", "c-volume"), ("serviceaccounts", "sa"), ("pods", "plain")],
 )
 def test_a_name_in_all_namespaces_is_never_read(resource: str, name: str, verb: str) -> None:
-    everywhere = NodeAuthorizer(lambda node, _: PODS if node == "n1" else [])
+    everywhere = NodeAuthorizer(
+        lambda node, _: PODS if node == "n1" else [], find_claim, find_volume
+    )
     selector = parse(f"metadata.name={name}")
     here = Action(verb=verb, resource=resource, namespace="ns", name=name)
     assert everywhere.decide(AGENT, here, selector) == ""
@@ -244,3 +291,63 @@ WRONG_NAME = "can only access node lease with the same name as the requesting no
 def test_leases(verb: str, name: str, namespace: str, refusal: str) -> None:
     group = "coordination.k8s.io"
     assert decide(verb, "leases", name=name, namespace=namespace, group=group) == refusal
+
+
+@pytest.mark.parametrize(
+    ("name", "is_allowed"),
+    [("data", True), ("storage-scratch", True), ("unused", False), ("scratch", False)],
+)
+def test_claims_of_its_pods_are_read_one_by_one(name: str, is_allowed: bool) -> None:
+    assert (decide("get", "persistentvolumeclaims", name=name) == "") is is_allowed
+    assert decide("get", "persistentvolumeclaims", name=name, namespace="elsewhere")
+    for verb in ("list", "watch", "patch", "update", "create", "delete"):
+        assert decide(verb, "persistentvolumeclaims", name=name)
+    assert decide("get", "persistentvolumeclaims", name=name, subresource="status")
+
+
+@pytest.mark.parametrize(
+    ("name", "may_get", "may_patch"),
+    [
+        ("pv-data", True, False),
+        ("pv-scratch", True, False),
+        ("pv-unused", False, False),
+        ("pv-loose", False, False),
+        ("pv-free", False, False),
+        ("pv-here", True, True),
+        ("pv-there", False, False),
+        ("pv-missing", False, False),
+        ("", False, False),
+    ],
+)
+def test_volumes_of_its_pods_and_those_it_has_itself(
+    name: str, may_get: bool, may_patch: bool
+) -> None:
+    decision = {
+        verb: decide(verb, "persistentvolumes", name=name, namespace="") == ""
+        for verb in ("get", "patch", "update", "create", "delete", "deletecollection")
+    }
+    allowed = {verb for verb, is_allowed in decision.items() if is_allowed}
+    assert allowed == {verb for verb, may in (("get", may_get), ("patch", may_patch)) if may}
+    assert decide("patch", "persistentvolumes", name=name, namespace="", subresource="status")
+
+
+@pytest.mark.parametrize(
+    ("labels", "is_allowed"),
+    [
+        (f"{NODE_LABEL}=n1", True),
+        (f"{NODE_LABEL}==n1,tier=gold", True),
+        (f"{NODE_LABEL} in (n1)", True),
+        (f"{NODE_LABEL} in (n1,n2)", False),
+        (f"{NODE_LABEL}!=n1", False),
+        (f"{NODE_LABEL} notin (n1)", False),
+        (NODE_LABEL, False),
+        (f"{NODE_LABEL}=n2", False),
+        ("", False),
+    ],
+)
+@pytest.mark.parametrize("verb", ["list", "watch"])
+def test_volumes_are_listed_by_the_label_of_the_node_alone(
+    verb: str, labels: str, is_allowed: bool
+) -> None:
+    decision = decide(verb, "persistentvolumes", namespace="", labels=labels)
+    assert (decision == "") is is_allowed

@@ -305,7 +305,13 @@ class Life:
             cgroups=CgroupTree(Cgroups(Layout.ABSENT), "/moorage"),
             allocations=AllocationRecords(paths),
             volumes=VolumeKeeper(
-                objects=api, tokens=tokens, mounter=mounter, paths=paths, clock=clock, refresh_s=30
+                objects=api,
+                tokens=tokens,
+                mounter=mounter,
+                paths=paths,
+                clock=clock,
+                refresh_s=30,
+                node_labels=dict,
             ),
             images=images,
             sandboxes=SandboxMaker(

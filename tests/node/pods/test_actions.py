@@ -25,7 +25,7 @@ from moorage.node.pods.allocations import AllocationRecord
 from moorage.node.pods.plan import Kill, NewSandbox, Reason
 from moorage.node.pods.starting import HookFailedError
 from moorage.node.runtime.views import PodView, pod_view
-from moorage.node.volumes.pod_volumes import VolumeError
+from moorage.node.volumes.mounted import VolumeError
 from tests.node.objects import UID, a_pod, a_sandbox, a_view, engine_has
 from tests.node.pods.lives import FakeEvents
 

@@ -25,7 +25,7 @@ from moorage.node.pods.hooks import HookError
 from moorage.node.pods.starting import ContainerStarter, HookFailedError, Launch
 from moorage.node.runtime.views import PodView, SandboxView, State
 from moorage.node.volumes.kinds import HOST_PATH, IMAGE
-from moorage.node.volumes.pod_volumes import MountedVolume
+from moorage.node.volumes.mounted import MountedVolume
 from tests.clocks import FakeClock
 from tests.node.objects import UID, WHERE, a_pod, a_sandbox, a_view, engine_has, wire_container
 from tests.node.pods.lives import FakeEvents

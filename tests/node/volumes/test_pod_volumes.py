@@ -14,9 +14,10 @@ from moorage.api.pods import Pod
 from moorage.client.resources import CONFIG_MAPS
 from moorage.linux.bind import bind, unmount_all
 from moorage.node.paths import NodePaths
+from moorage.node.volumes.mounted import VolumeError
 from moorage.node.volumes.mounting import SystemMounter
 from moorage.node.volumes.payload import TokenWanted
-from moorage.node.volumes.pod_volumes import VolumeError, VolumeKeeper
+from moorage.node.volumes.pod_volumes import VolumeKeeper
 from tests.clocks import START_S, FakeClock
 from tests.linux.mounting import bind_and_mount_disk, shared_tree
 from tests.nesting import nest
@@ -67,6 +68,7 @@ class Node:
     def __init__(self, root: Path) -> None:
         self.objects, self.tokens = FakeObjects(), FakeTokens()
         self.mounter, self.clock = FakeMounter(), FakeClock()
+        self.labels: dict[str, str] = {}
         self.paths = NodePaths(root, root / "logs")
         self.keeper = VolumeKeeper(
             objects=self.objects,  # type: ignore[arg-type]
@@ -75,6 +77,7 @@ class Node:
             paths=self.paths,
             clock=self.clock,
             refresh_s=30.0,
+            node_labels=lambda: self.labels,
         )
 
     def place(self, plugin: str, name: str) -> Path:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moorage.api import labels
 from moorage.api.errors import ForbiddenError, qualified
 from moorage.api.fields import EVERYTHING, FieldSelector
+from moorage.api.labels import Selector
 from moorage.apiserver.authorization.node import NodeAuthorizer
 from moorage.registry.rbac import Action, RuleResolver, allows
 from moorage.registry.request import SYSTEM_MASTERS, User
@@ -49,12 +51,21 @@ class Authorizer:
     def is_allowed(self, user: User, action: Action) -> bool:
         return self.decide(user, action).is_allowed
 
-    def decide(self, user: User, action: Action, selector: FieldSelector = EVERYTHING) -> Decision:
-        """Decide an action. Only the node rules use `selector`: agents may list their own pods."""
+    def decide(
+        self,
+        user: User,
+        action: Action,
+        selector: FieldSelector = EVERYTHING,
+        label_selector: Selector = labels.EVERYTHING,
+    ) -> Decision:
+        """Decide an action.
+
+        Only the node rules use the selectors: agents may list their own pods and volumes.
+        """
         if SYSTEM_MASTERS in user.groups:
             return _MASTERS
         node_refusal = ""
-        node_decision = self._nodes.decide(user, action, selector)
+        node_decision = self._nodes.decide(user, action, selector, label_selector)
         if node_decision is not None:
             if node_decision == "":
                 return _MASTERS
@@ -79,9 +90,15 @@ class Authorizer:
             self._chars = chars
         self._decided[key] = decision
 
-    def check(self, user: User, action: Action, selector: FieldSelector = EVERYTHING) -> None:
+    def check(
+        self,
+        user: User,
+        action: Action,
+        selector: FieldSelector = EVERYTHING,
+        label_selector: Selector = labels.EVERYTHING,
+    ) -> None:
         """Raise ForbiddenError, worded for the user, when the action is not allowed."""
-        decision = self.decide(user, action, selector)
+        decision = self.decide(user, action, selector, label_selector)
         if not decision.is_allowed:
             raise refusal(user, action, decision.reason)
 

@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from moorage.admission.node_restriction import LEASE_NAMESPACE, node_name_of
+from moorage.api import labels
 from moorage.api.fields import FieldRequirement, FieldSelector
+from moorage.api.labels import Selector
+from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
 from moorage.api.pod_references import config_map_names, secret_names
 from moorage.api.pods import Pod
 from moorage.api.rbac import PolicyRule
+from moorage.claims import pod_claims
+from moorage.claims.local_path import NODE_LABEL
 from moorage.registry.rbac import Action, allows
 from moorage.registry.request import User
 
@@ -54,12 +59,27 @@ PodsOf = Callable[[str, str], Iterable[Pod]]
 
 
 class NodeAuthorizer:
-    """`pods_of` returns the pods of a node in one namespace."""
+    """`pods_of` returns the pods of a node in one namespace, `find_claim` a claim by name and
+    namespace, `find_volume` a volume by name.
+    """
 
-    def __init__(self, pods_of: PodsOf) -> None:
+    def __init__(
+        self,
+        pods_of: PodsOf,
+        find_claim: Callable[[str, str], PersistentVolumeClaim | None],
+        find_volume: Callable[[str], PersistentVolume | None],
+    ) -> None:
         self._pods_of = pods_of
+        self._find_claim = find_claim
+        self._find_volume = find_volume
 
-    def decide(self, user: User, action: Action, selector: FieldSelector) -> str | None:
+    def decide(
+        self,
+        user: User,
+        action: Action,
+        selector: FieldSelector,
+        label_selector: Selector = labels.EVERYTHING,
+    ) -> str | None:
         """Return `""` if allowed, the reason if not, None if the user is not a node agent."""
         node_name = node_name_of(user)
         if node_name is None:
@@ -72,6 +92,8 @@ class NodeAuthorizer:
             return _decide_lease(node_name, action)
         if any(allows(rule, action) for rule in NODE_RULES):
             return _ALLOWED
+        if (action.group, action.resource) == ("", "persistentvolumes") and not action.subresource:
+            return self._decide_volume(node_name, action, label_selector)
         if not action.group and action.verb in _READ and not action.subresource:
             return self._decide_read(node_name, action, selector)
         return f"node '{node_name}' may not {action.verb} {action.full_resource}"
@@ -85,10 +107,46 @@ class NodeAuthorizer:
                 return f"node '{node_name}' cannot read {what}, only its own Node object"
             case "pods":
                 return self._decide_pods(node_name, action, selector)
-            case "secrets" | "configmaps" | "serviceaccounts":
+            case "persistentvolumeclaims" if action.verb != "get":
+                return "can only get individual resources of this type"
+            case "secrets" | "configmaps" | "serviceaccounts" | "persistentvolumeclaims":
                 return self._decide_referenced(node_name, action)
             case _:
                 return f"node '{node_name}' may not read {action.resource}"
+
+    def _decide_volume(self, node_name: str, action: Action, selector: Selector) -> str:
+        """Allow the volumes of the node's pods, and those whose directories the node has.
+
+        NodeRestriction checks what a patch changes.
+        """
+        if action.verb in ("list", "watch"):
+            if any(_requires_node(requirement, node_name) for requirement in selector.requirements):
+                return _ALLOWED
+            return f"can only list/watch volumes with the label selector {NODE_LABEL}={node_name}"
+        if action.verb not in ("get", "patch"):
+            return f"node '{node_name}' may not {action.verb} persistentvolumes"
+        if not action.name:
+            return _NO_NAME
+        volume = self._find_volume(action.name)
+        if volume is not None:
+            if volume.metadata.labels.get(NODE_LABEL) == node_name:
+                return _ALLOWED
+            if action.verb == "get" and self._is_used(node_name, volume):
+                return _ALLOWED
+        return f"no relationship found between node '{node_name}' and this object"
+
+    def _is_used(self, node_name: str, volume: PersistentVolume) -> bool:
+        """Return whether a pod of the node uses the claim that has the volume."""
+        reference = volume.spec.claim_ref
+        if reference is None or not reference.namespace:
+            return False
+        claim = self._find_claim(reference.name, reference.namespace)
+        if claim is None or claim.spec.volume_name != volume.metadata.name:
+            return False
+        return any(
+            reference.name in _claims_of(pod)
+            for pod in self._pods_of(node_name, reference.namespace)
+        )
 
     def _decide_token(self, node_name: str, action: Action) -> str:
         """Allow tokens for the service accounts of the node's pods only."""
@@ -136,6 +194,15 @@ def _decide_lease(node_name: str, action: Action) -> str:
     return _ALLOWED
 
 
+def _requires_node(requirement: labels.Requirement, node_name: str) -> bool:
+    is_equality = requirement.operator in ("=", "==", "in")
+    return is_equality and (requirement.key, requirement.values) == (NODE_LABEL, (node_name,))
+
+
+def _claims_of(pod: Pod) -> set[str]:
+    return {claim.name for claim in pod_claims(pod.metadata.name, pod.spec.volumes)}
+
+
 def _accounts_of(pod: Pod) -> set[str]:
     return {pod.spec.service_account_name}
 
@@ -144,4 +211,5 @@ _REFERENCES: dict[str, Callable[[Pod], set[str]]] = {
     "secrets": secret_names,
     "configmaps": config_map_names,
     "serviceaccounts": _accounts_of,
+    "persistentvolumeclaims": _claims_of,
 }

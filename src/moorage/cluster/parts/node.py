@@ -28,6 +28,7 @@ from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
 from moorage.cluster.parts.connection import connected
 from moorage.cluster.readiness import notify_ready
 from moorage.cluster.settings import Settings
+from moorage.cluster.storage_class import create_storage_class
 from moorage.cluster.system_reserved import system_reserved
 from moorage.cri import CriClient, CriError, engine_pb, handlers_in, handlers_of, pb
 from moorage.linux.atomic_file import write_durably
@@ -232,8 +233,8 @@ async def _announce(client: Client, settings: Settings, credentials: Credentials
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-    if settings.is_enabled("RuntimeClass"):
-        await _create_classes(settings, credentials, handlers)
+    is_enabled = settings.is_enabled("RuntimeClass")
+    await _create_classes(settings, credentials, handlers if is_enabled else ())
     notify_ready()
 
 
@@ -244,6 +245,7 @@ async def _create_classes(
     try:
         async with connected(settings, credentials, credentials.admin, "moorage-classes") as admin:
             await create_default_classes(admin, handlers)
+            await create_storage_class(admin)
     except (StatusError, UnreachableError) as error:
         # The cluster is usable without them, and the next start retries.
-        log.warning("default runtime classes cannot be created", reason=error)
+        log.warning("default classes cannot be created", reason=error)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from moorage.api.node_labels import HOSTNAME
 from moorage.api.persistent_volumes import PersistentVolumeClaim, StorageClass
 from moorage.claims.annotations import BOUND_BY_CONTROLLER, PROVISIONED_BY, SELECTED_NODE, YES
 from moorage.claims.binding import claim_reference
@@ -18,7 +19,7 @@ from moorage.claims.local_path import (
     node_problem,
 )
 from moorage.claims.matching import FILESYSTEM
-from moorage.claims.topology import HOSTNAME, matches_topologies
+from moorage.claims.topology import matches_topologies
 from moorage.controllers.objects import Node
 
 _DELETE = "Delete"

@@ -42,7 +42,7 @@ from moorage.node.pods.resizing import (
 )
 from moorage.node.pods.starting import HookFailedError, Launch
 from moorage.node.runtime.views import PodView, SandboxView
-from moorage.node.volumes.pod_volumes import Mounted, VolumeError
+from moorage.node.volumes.mounted import Mounted, VolumeError
 from moorage.runtimeclass.resizing import ERROR
 
 log = Log(__name__)

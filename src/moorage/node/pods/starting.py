@@ -62,8 +62,8 @@ from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State
 from moorage.node.volumes.container_mounts import container_mounts
 from moorage.node.volumes.kinds import IMAGE
+from moorage.node.volumes.mounted import Mounted
 from moorage.node.volumes.mounting import Mounter
-from moorage.node.volumes.pod_volumes import Mounted
 from moorage.node.volumes.subpath import check_subpath, open_inside
 
 log = Log(__name__)

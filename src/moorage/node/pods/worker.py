@@ -59,7 +59,7 @@ from moorage.node.probes.prober import PodProber
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State
 from moorage.node.status.inputs import StatusInputs, TerminationReason, Waiting
 from moorage.node.status.pod import ended, refused, status_of
-from moorage.node.volumes.pod_volumes import Mounted
+from moorage.node.volumes.mounted import Mounted
 
 log = Log(__name__)
 

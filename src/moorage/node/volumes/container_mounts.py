@@ -15,8 +15,8 @@ from moorage.node.config.errors import ConfigError
 from moorage.node.config.expansion import expand_strictly
 from moorage.node.paths import PodPaths
 from moorage.node.pod_facts.labels import AnyContainer
+from moorage.node.volumes.mounted import Mounted, MountedVolume
 from moorage.node.volumes.mounting import Mounter
-from moorage.node.volumes.pod_volumes import Mounted, MountedVolume
 from moorage.node.volumes.subpath import bind_subpath, check_subpath
 
 _PROPAGATION = {

@@ -17,6 +17,8 @@ SECRET = "secret"
 DOWNWARD = "downwardAPI"
 PROJECTED = "projected"
 IMAGE = "image"
+CLAIM = "persistentVolumeClaim"
+EPHEMERAL = "ephemeral"
 
 PLUGINS = {
     EMPTY_DIR: "empty-dir",
@@ -30,7 +32,10 @@ PLUGINS = {
 FILLED = frozenset({CONFIG_MAP, SECRET, DOWNWARD, PROJECTED})
 """Kinds whose files come from the API; containers cannot write to them."""
 
-MOUNTED = frozenset({*PLUGINS, HOST_PATH, IMAGE})
+CLAIMED = frozenset({CLAIM, EPHEMERAL})
+"""Kinds whose files are those of the persistent volume that their claim is bound to."""
+
+MOUNTED = frozenset({*PLUGINS, *CLAIMED, HOST_PATH, IMAGE})
 
 _FIELDS = {
     field.name: field.encode_name

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Collection, Coroutine, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,10 +26,11 @@ from moorage.node.config.downward import DownwardInputs
 from moorage.node.config.errors import ConfigError
 from moorage.node.objects import ObjectCache
 from moorage.node.paths import NodePaths, PodPaths
-from moorage.node.pod_facts.errors import SyncError
 from moorage.node.volumes.atomic import PayloadError, write_payload
+from moorage.node.volumes.claimed import ClaimedVolume, claimed_volumes
 from moorage.node.volumes.host_path import HostPathError, check_host_path
 from moorage.node.volumes.kinds import (
+    CLAIMED,
     EMPTY_DIR,
     FILLED,
     HOST_PATH,
@@ -40,9 +40,11 @@ from moorage.node.volumes.kinds import (
     kind_of,
 )
 from moorage.node.volumes.memory import ObjectMemory, PodMemory
+from moorage.node.volumes.mounted import Mounted, MountedVolume, VolumeError
 from moorage.node.volumes.mounting import Mounter
 from moorage.node.volumes.ownership import give_to_group
 from moorage.node.volumes.payload import VolumeNeeds, VolumeSources, needs_of, payload_of
+from moorage.node.volumes.persistent import PersistentMounts
 from moorage.node.volumes.tokens import PodTokens
 
 _FRESH_S = 1.0
@@ -53,29 +55,6 @@ _FILLED_DIR_MODE = 0o755
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-
-class VolumeError(SyncError):
-    """A volume could not be mounted; the caller records the event."""
-
-    def __init__(self, volume: str, why: object, *, step: str = "SetUp") -> None:
-        message = f'MountVolume.{step} failed for volume "{volume}" : {why}'
-        super().__init__("FailedMount", message)
-        self.volume = volume
-
-
-@dataclass(frozen=True, slots=True)
-class MountedVolume:
-    """A mounted volume: a directory or file on the node, or an image."""
-
-    name: str
-    kind: str
-    path: Path | None
-    is_read_only: bool = False
-
-
-Mounted = dict[str, MountedVolume]
-"""Volume name → mounted volume."""
 
 
 class VolumeKeeper:
@@ -90,6 +69,7 @@ class VolumeKeeper:
         paths: NodePaths,
         clock: Clock,
         refresh_s: float,
+        node_labels: Callable[[], Mapping[str, str]],
     ) -> None:
         self._objects = objects
         self._tokens = tokens
@@ -97,6 +77,8 @@ class VolumeKeeper:
         self._paths = paths
         self._clock = clock
         self._refresh_s = refresh_s
+        self._node_labels = node_labels
+        self._persistent = PersistentMounts(mounter, paths)
 
     async def mount(self, pod: Pod, where: DownwardInputs) -> Mounted:
         """Mount every volume of the pod. Raises VolumeError for the first that fails."""
@@ -109,8 +91,9 @@ class VolumeKeeper:
                     f"{', '.join(sorted(MOUNTED))}",
                     step="FindPluginBySpec",
                 )
+        claimed = await claimed_volumes(pod, self._objects, max_age_s=_FRESH_S)
         sources = await self._sources(pod, max_age_s=_FRESH_S)
-        mounted = await asyncio.to_thread(self._mount_all, pod, sources, where)
+        mounted = await asyncio.to_thread(self._mount_all, pod, sources, where, claimed)
         return {volume.name: volume for volume in mounted}
 
     async def refresh(self, pod: Pod, where: DownwardInputs) -> None:
@@ -171,10 +154,19 @@ class VolumeKeeper:
         return VolumeSources(config_maps=config_maps, secrets=secrets, tokens=tokens)
 
     def _mount_all(
-        self, pod: Pod, sources: VolumeSources, where: DownwardInputs
+        self,
+        pod: Pod,
+        sources: VolumeSources,
+        where: DownwardInputs,
+        claimed: Mapping[str, ClaimedVolume],
     ) -> list[MountedVolume]:
-        memory = PodMemory()
-        return [self._mount_one(pod, volume, sources, where, memory) for volume in pod.spec.volumes]
+        memory, labels = PodMemory(), self._node_labels()
+        return [
+            self._persistent.mount(pod, volume.name, claimed[volume.name], labels)
+            if kind_of(volume) in CLAIMED
+            else self._mount_one(pod, volume, sources, where, memory)
+            for volume in pod.spec.volumes
+        ]
 
     def _mount_one(
         self,

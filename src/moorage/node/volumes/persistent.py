@@ -1,0 +1,137 @@
+"""Persistent volumes on the node: directories of volumes that Moorage provisioned, and local ones.
+
+Both are bind mounted below the pod's directory, where the other volumes are, so that the mount
+table says which pod uses which. A provisioned volume is known by its handle: its directory is
+derived from that alone. Source: kubelet plugins local-volume and host-path; decision 082.
+"""
+
+from __future__ import annotations
+
+import errno
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from moorage.api.persistent_volumes import PersistentVolume
+from moorage.api.pods import Pod
+from moorage.claims import is_reachable
+from moorage.claims.local_path import DRIVER, handle_of
+from moorage.claims.matching import FILESYSTEM
+from moorage.claims.sources import source_kind
+from moorage.linux.trees import make_directories, make_directory
+from moorage.node.paths import NodePaths
+from moorage.node.volumes.claimed import ClaimedVolume
+from moorage.node.volumes.host_path import HostPathError, check_host_path
+from moorage.node.volumes.kinds import CLAIM
+from moorage.node.volumes.mounted import MountedVolume, VolumeError
+from moorage.node.volumes.mounting import Mounter
+from moorage.node.volumes.ownership import give_to_group
+
+_PROVISIONED = "local-path"
+_LOCAL = "local-volume"
+_OPEN_MODE = 0o777
+"""Any user of a container may write into a new volume, as into an emptyDir."""
+
+
+class PersistentMounts:
+    """Mounts the persistent volumes of this node's pods. Every call blocks."""
+
+    def __init__(self, mounter: Mounter, paths: NodePaths) -> None:
+        self._mounter = mounter
+        self._paths = paths
+
+    def mount(
+        self, pod: Pod, name: str, claimed: ClaimedVolume, node_labels: Mapping[str, str]
+    ) -> MountedVolume:
+        """Mount the volume for a pod, once; return where it is. Raises VolumeError."""
+        volume = claimed.volume
+        own_name = volume.metadata.name
+        if not is_reachable(volume, node_labels):
+            why = "no matching NodeSelectorTerms"
+            raise VolumeError(own_name, why, step="NodeAffinity check")
+        if (volume.spec.volume_mode or FILESYSTEM) != FILESYSTEM:
+            why = "raw block volumes (volumeMode Block) are not supported by this node"
+            raise VolumeError(own_name, why, step="FindPluginBySpec")
+        try:
+            path = self._path(pod, volume, claimed)
+        except (HostPathError, OSError, ValueError) as error:
+            raise VolumeError(own_name, error) from error
+        return MountedVolume(name, CLAIM, path, is_read_only=claimed.is_read_only)
+
+    def is_used(self, handle: str) -> bool:
+        """Return whether a provisioned volume is mounted for a pod of this node. Raises OSError."""
+        return any(
+            point.name == handle and point.parent.name.endswith(f"~{_PROVISIONED}")
+            for point in self._mounter.mounts_below(self._paths.pods)
+        )
+
+    def _path(self, pod: Pod, volume: PersistentVolume, claimed: ClaimedVolume) -> Path:
+        paths, spec = self._paths.pod(pod.metadata.uid), volume.spec
+        handle = handle_of(volume)
+        if handle is not None:
+            place = paths.volume(_PROVISIONED, handle)
+            if not self._mounter.is_mounted(place):
+                is_shared = self.is_used(handle)
+                source = self._directory(handle)
+                self._bind(pod, source, place, is_given=not is_shared and not claimed.is_read_only)
+            return place
+        if spec.local is not None:
+            place = paths.volume(_LOCAL, volume.metadata.uid)
+            if not self._mounter.is_mounted(place):
+                source = _local_directory(volume)
+                self._bind(pod, source, place, is_given=not claimed.is_read_only)
+            return place
+        if spec.host_path is not None:
+            path = Path(spec.host_path.path)
+            check_host_path(path, spec.host_path.type or "")
+            return path
+        kind = source_kind(spec)
+        what = f"csi driver {spec.csi.driver}" if spec.csi is not None else f"kind {kind}"
+        raise VolumeError(
+            volume.metadata.name,
+            f"persistent volumes of {what} are not supported by this node, only hostPath, local, "
+            f"and csi driver {DRIVER}",
+            step="FindPluginBySpec",
+        )
+
+    def _directory(self, handle: str) -> Path:
+        """Return the directory of a provisioned volume, made if it is the volume's first use."""
+        make_directories(self._paths.local_volumes)
+        path = self._paths.local_volume(handle)
+        try:
+            make_directory(path, _OPEN_MODE)
+        except FileExistsError:
+            if not stat.S_ISDIR(path.lstat().st_mode):
+                raise
+        return path
+
+    def _bind(self, pod: Pod, source: Path, place: Path, *, is_given: bool) -> None:
+        context = pod.spec.security_context
+        if is_given and context is not None and context.fs_group is not None:
+            # Before the mount, which says that all has been done.
+            give_to_group(
+                source,
+                context.fs_group,
+                is_read_only=False,
+                policy=context.fs_group_change_policy,
+            )
+        make_directories(place)
+        self._mounter.bind(str(source), place)
+
+
+def _local_directory(volume: PersistentVolume) -> Path:
+    """Return the directory of a local volume. Raises VolumeError, OSError."""
+    assert volume.spec.local is not None
+    name, path = volume.metadata.name, Path(volume.spec.local.path)
+    if ".." in path.parts or "\0" in str(path) or not path.is_absolute():
+        raise VolumeError(name, f"invalid path: {path} must not contain '..'")
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        why = f'path "{path}" does not exist'
+        raise VolumeError(name, why, step="NewMounter initialization") from None
+    if not stat.S_ISDIR(mode):
+        raise OSError(
+            errno.ENOTDIR, "this node mounts local volumes of directories only", str(path)
+        )
+    return path
