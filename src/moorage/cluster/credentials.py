@@ -31,6 +31,8 @@ class Credentials:
         self.admin = self._pair("admin")
         self.controllers = self._pair("controllers")
         self.scheduler = self._pair("scheduler")
+        self.controllers_server = self._pair("controllers-server")
+        self.scheduler_server = self._pair("scheduler-server")
         self.node = self._pair("node")
         self.node_server = self._pair("node-server")
         self.node_client = self._pair("apiserver-node-client")

@@ -9,6 +9,7 @@ of their class.
 from moorage.scheduler.explain import Explanation, NodeVerdict, explain
 from moorage.scheduler.informers import SchedulerInformers
 from moorage.scheduler.loop import run_scheduler
+from moorage.scheduler.metrics import SchedulerMetrics
 from moorage.scheduler.options import DEFAULT_SCHEDULER, SchedulerOptions
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Explanation",
     "NodeVerdict",
     "SchedulerInformers",
+    "SchedulerMetrics",
     "SchedulerOptions",
     "explain",
     "run_scheduler",
