@@ -40,6 +40,7 @@ def test_histograms_count_everything_up_to_each_bound() -> None:
 def test_histograms_have_the_bounds_that_they_are_given() -> None:
     histogram = Histogram("n", "h", bounds=exponential(1, 10, 3))
     histogram.observe(10)
+    assert histogram.totals() == {(): 1}
     assert list(histogram.lines()) == [
         'n_bucket{le="1"} 0', 'n_bucket{le="10"} 1', 'n_bucket{le="100"} 1',
         'n_bucket{le="+Inf"} 1', "n_sum 10", "n_count 1",

@@ -107,6 +107,7 @@ class Client:
         self._exchanges = asyncio.Semaphore(_EXCHANGES_AT_ONCE)
         self._store = ""
         self.metrics = RequestMetrics()
+        self._host = URL(config.server).authority
 
     def require_store(self, identity: str) -> None:
         """Raise UnreachableError, from now on, for each response that names another store.
@@ -389,7 +390,7 @@ class Client:
             timeout=timeout,
             allow_redirects=False,
         )
-        note = partial(self.metrics.answered, method, URL(self._config.server).authority)
+        note = partial(self.metrics.answered, method, self._host)
         return _Response(request, is_checked=is_checked, store=self._store, note=note)
 
     @asynccontextmanager

@@ -105,6 +105,10 @@ class Histogram:
         counts[bisect_left(self._bounds, seconds)] += 1
         self._sums[key] = self._sums.get(key, 0.0) + seconds
 
+    def totals(self) -> dict[Labels, int]:
+        """Return the number of durations by the values of the labels."""
+        return {key: sum(counts) for key, counts in self._counts.items()}
+
     def lines(self) -> Iterator[str]:
         """Yield the exposition lines."""
         for key, counts in self._counts.items():
