@@ -9,7 +9,10 @@ from moorage.registry.kinds import ALL_KINDS, STORED_KINDS
 from moorage.registry.schema import load_schema
 
 SCHEMA = load_schema()
-KINDS = {kind.plural if kind.group != "events.k8s.io" else kind.name: kind for kind in ALL_KINDS}
+KINDS = {
+    kind.name if kind.group in ("events.k8s.io", "metrics.k8s.io") else kind.plural: kind
+    for kind in ALL_KINDS
+}
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.name)
