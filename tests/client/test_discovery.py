@@ -221,6 +221,9 @@ async def test_a_real_server_has_every_kind_once_and_at_home(tmp_path: Path) -> 
         kind = kinds[resource.group, resource.plural]
         assert (resource.kind, resource.is_namespaced) == (kind.name, kind.is_namespaced)
         assert entry.verbs == frozenset(kind.verbs)
-    paths = {entry.resource.plural: entry.resource.path("ns", "x") for entry in discovered.served}
+    paths = {
+        (entry.resource.group, entry.resource.plural): entry.resource.path("ns", "x")
+        for entry in discovered.served
+    }
     for known in (PODS, NODES, RUNTIME_CLASSES):
-        assert paths[known.plural] == known.path("ns", "x")
+        assert paths[known.group, known.plural] == known.path("ns", "x")

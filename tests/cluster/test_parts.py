@@ -381,17 +381,25 @@ async def test_controllers_and_scheduler_have_a_client_each(
         yield arguments[3]
 
     def run(name: str) -> Any:
-        async def run(client: str, options: Any, _clock: object) -> None:
+        async def run(client: str, options: Any, _clock: object, **_: object) -> None:
             steps.append((name, client, options))
 
         return run
 
+    served: list[Any] = []
+
+    async def serve_metrics(port: int, identity: Any, _: object, client: str, *__: object) -> None:
+        served.append((port, identity.certificate.name, client))
+
+    monkeypatch.setattr(controllers, "serve_metrics", serve_metrics)
     monkeypatch.setattr(controllers, "connected", connected)
     monkeypatch.setattr(controllers, "run_controllers", run("controllers"))
     monkeypatch.setattr(controllers, "run_scheduler", run("scheduler"))
     monkeypatch.setattr(controllers, "notify_ready", steps.plain("ready"))
-    settings = msgspec.structs.replace(SETTINGS, filters_by_handler=False)
+    settings = msgspec.structs.replace(SETTINGS, filters_by_handler=False, scheduler_port=10259)
     await controllers.run(layout, settings)
+    # The controllers' port is 0 as after an earlier version's start, so it is not served.
+    assert served == [(10259, "scheduler-server.crt", "moorage-scheduler")]
     credentials = Credentials(layout)
     assert steps[:3] == [
         (credentials.controllers.certificate.name, "moorage-controllers"),

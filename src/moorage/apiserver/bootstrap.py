@@ -196,7 +196,7 @@ def _metrics_reader() -> Obj:
 def _metrics_service() -> Obj:
     """Return the APIService of metrics, with metrics-server's priorities.
 
-    It has no service: this server answers. A metrics-server's that is there already stays.
+    It has no service: this server answers. One that a user has put in its place stays.
     """
     return {
         **_named(f"{METRICS_VERSION}.{METRICS_GROUP}"),

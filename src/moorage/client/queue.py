@@ -16,6 +16,7 @@ from moorage.api.errors import ConflictError, StatusError
 from moorage.api.logs import Log
 from moorage.client.backoff import Backoff
 from moorage.client.rest import UnreachableError
+from moorage.metrics import series_of
 
 K = TypeVar("K", bound=Hashable)
 Reconcile = Callable[[K], Awaitable[float | None]]
@@ -49,6 +50,7 @@ class WorkQueue(Generic[K]):
         self._timers: list[tuple[float, int, K]] = []
         self._due: dict[K, float] = {}
         self._sequence = 0
+        self._series = series_of(name, self._clock)
         self._has_ready = asyncio.Event()
         self._has_timer = asyncio.Event()
 
@@ -62,6 +64,8 @@ class WorkQueue(Generic[K]):
         elif key not in self._ready:
             self._ready[key] = None
             self._has_ready.set()
+            if self._series is not None:
+                self._series.added(key)
 
     def add_after(self, key: K, seconds: float) -> None:
         """Queue a key after a delay; an earlier time that is already set is kept."""
@@ -83,6 +87,8 @@ class WorkQueue(Generic[K]):
             backoff = self._backoffs[key] = Backoff(self._first_retry_s, self._longest_retry_s)
         pause_s = backoff.next_s()
         self.add_after(key, pause_s)
+        if self._series is not None:
+            self._series.retried()
         return pause_s
 
     async def run(self, reconcile: Reconcile[K], *, workers: int = 1) -> None:
@@ -129,10 +135,14 @@ class WorkQueue(Generic[K]):
         key = next(iter(self._ready))
         del self._ready[key]
         self._active.add(key)
+        if self._series is not None:
+            self._series.began(key)
         return key
 
     def _finish(self, key: K) -> None:
         self._active.discard(key)
+        if self._series is not None:
+            self._series.ended(key)
         if key in self._again:
             self._again.discard(key)
             self.add(key)

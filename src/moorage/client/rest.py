@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
@@ -24,6 +25,8 @@ from moorage.api.headers import STORE_HEADER
 from moorage.api.meta import ListMeta, Object
 from moorage.client.config import ClientConfig
 from moorage.client.resources import PartialObject, Resource
+from moorage.metrics import RequestMetrics
+from moorage.metrics.requests import NO_ANSWER
 
 T = TypeVar("T", bound=Object)
 Answer = TypeVar("Answer")
@@ -103,6 +106,8 @@ class Client:
         self._token = _TokenSource(config.token, config.token_file)
         self._exchanges = asyncio.Semaphore(_EXCHANGES_AT_ONCE)
         self._store = ""
+        self.metrics = RequestMetrics()
+        self._host = URL(config.server).authority
 
     def require_store(self, identity: str) -> None:
         """Raise UnreachableError, from now on, for each response that names another store.
@@ -392,7 +397,8 @@ class Client:
             timeout=timeout,
             allow_redirects=False,
         )
-        return _Response(request, is_checked=is_checked, store=self._store)
+        note = partial(self.metrics.answered, method, self._host)
+        return _Response(request, is_checked=is_checked, store=self._store, note=note)
 
     @asynccontextmanager
     async def websocket(
@@ -431,8 +437,17 @@ class Client:
 class _Response:
     """Context manager of one exchange; translates transport errors to UnreachableError."""
 
-    def __init__(self, request: Any, *, is_checked: bool, store: str = "") -> None:
+    def __init__(
+        self,
+        request: Any,
+        *,
+        is_checked: bool,
+        store: str = "",
+        note: Callable[[str, float], None] | None = None,
+    ) -> None:
         self._store = store
+        self._note = note
+        self._started_s = asyncio.get_running_loop().time()
         self._request = request
         self._is_checked = is_checked
 
@@ -440,7 +455,9 @@ class _Response:
         try:
             response: aiohttp.ClientResponse = await self._request.__aenter__()
         except (TimeoutError, aiohttp.ClientError) as error:
+            self._count(NO_ANSWER)
             raise UnreachableError(str(error) or type(error).__name__) from error
+        self._count(str(response.status))
         store = response.headers.get(STORE_HEADER, self._store)
         if self._store and store != self._store:
             response.close()
@@ -452,6 +469,10 @@ class _Response:
 
     async def __aexit__(self, *exc_info: Any) -> None:
         await self._request.__aexit__(*exc_info)
+
+    def _count(self, code: str) -> None:
+        if self._note is not None:
+            self._note(code, asyncio.get_running_loop().time() - self._started_s)
 
 
 class _TokenSource:

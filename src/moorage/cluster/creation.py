@@ -18,7 +18,9 @@ from moorage.cluster.network.subnet import SubnetTakenError, check_subnet
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import (
     DEFAULT_API_PORT,
+    DEFAULT_CONTROLLERS_PORT,
     DEFAULT_NODE_PORT,
+    DEFAULT_SCHEDULER_PORT,
     NODE,
     Settings,
     SettingsError,
@@ -148,7 +150,14 @@ def _decide(
     require_port(settings.api_port, "127.0.0.1", "--api-port", reservations)
     if settings.has_node:
         require_port(settings.node_port, settings.node_ip, "--node-port", reservations)
-    return settings
+    # Nothing but readers of metrics depends on these, so another one will do.
+    return msgspec.structs.replace(
+        settings,
+        controllers_port=free_port(
+            settings.controllers_port or DEFAULT_CONTROLLERS_PORT, reservations
+        ),
+        scheduler_port=free_port(settings.scheduler_port or DEFAULT_SCHEDULER_PORT, reservations),
+    )
 
 
 def _new_settings(choices: Choices, reservations: Reservations) -> Settings:

@@ -31,6 +31,8 @@ class Credentials:
         self.admin = self.named("admin")
         self.controllers = self.named("controllers")
         self.scheduler = self.named("scheduler")
+        self.controllers_server = self.named("controllers-server")
+        self.scheduler_server = self.named("scheduler-server")
         self.node = self.named("node")
         self.node_server = self.named("node-server")
         self.node_client = self.named("apiserver-node-client")

@@ -20,6 +20,8 @@ _SERVICE_NAMES = (
     f"kubernetes.default.svc.{CLUSTER_DOMAIN}",
 )
 
+_LOOPBACK = ("localhost", "127.0.0.1")
+
 
 def prepare(layout: Layout, settings: Settings, *, is_new: bool) -> None:
     """Issue every certificate that is missing, about to expire, or has other names.
@@ -48,6 +50,8 @@ def _subjects(settings: Settings) -> dict[str, Subject]:
         "admin": Subject("kubernetes-admin", "system:masters"),
         "controllers": Subject("system:kube-controller-manager"),
         "scheduler": Subject("system:kube-scheduler"),
+        "controllers-server": Subject("kube-controller-manager", hosts=_LOOPBACK),
+        "scheduler-server": Subject("kube-scheduler", hosts=_LOOPBACK),
         "node": Subject(node, "system:nodes"),
         "node-server": Subject(node, "system:nodes", _unique(node_hosts)),
     }

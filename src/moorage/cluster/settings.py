@@ -20,6 +20,8 @@ from moorage.linux.address import own_address
 
 DEFAULT_API_PORT = 6443
 DEFAULT_NODE_PORT = 10250
+DEFAULT_CONTROLLERS_PORT = 10257
+DEFAULT_SCHEDULER_PORT = 10259
 DEFAULT_IMAGE_LIMIT_BYTES = 128 << 30
 DEFAULT_POD_PIDS_LIMIT = 4096
 """Processes and threads that one pod may have; the kubelet's own default is no limit."""
@@ -37,9 +39,11 @@ class SettingsError(ClusterError, ValueError):
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A cluster's settings. Addresses are IPv4.
 
-    `cri` is the endpoint of an external engine, empty for our own; `has_node` is false
-    for a control plane alone. `without` names the parts that another program takes the place of:
-    SCHEDULER, CONTROLLERS. `gates` are feature gates that differ from their default.
+    `controllers_port` and `scheduler_port` are those of their metrics, on loopback; 0 before the
+    first start that has them. `cri` is the endpoint of an external engine, empty for our own;
+    `has_node` is false for a control plane alone. `without` names the parts that another program
+    takes the place of: SCHEDULER, CONTROLLERS. `gates` are feature gates that differ from their
+    default.
     `seccomp_default` and `pod_pids_limit` (-1: unlimited) are KubeletConfiguration's
     `seccompDefault` and `podPidsLimit`, `image_verification` and `image_allowlist` its
     `imagePullCredentialsVerificationPolicy` and `preloadedImagesVerificationAllowlist`.
@@ -55,6 +59,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pod_network: str
     service_network: str
     bridge: str
+    controllers_port: int = 0
+    scheduler_port: int = 0
     has_node: bool = True
     without: tuple[str, ...] = ()
     cri: str = ""
@@ -98,8 +104,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def listeners(self) -> tuple[Listener, ...]:
         """The addresses and ports that the cluster's parts listen on."""
         api = (Listener("API server", address, self.api_port) for address in self.api_addresses)
+        metrics = (
+            Listener(name, "127.0.0.1", port)
+            for name, port in (
+                ("controllers", self.controllers_port),
+                ("scheduler", self.scheduler_port),
+            )
+            if port
+        )
         agent = Listener(f"agent of node {self.node_name}", self.node_ip, self.node_port)
-        return (*api, agent) if self.has_node else tuple(api)
+        return (*api, *metrics, agent) if self.has_node else (*api, *metrics)
 
     @property
     def server(self) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import grpc
@@ -77,6 +77,8 @@ class CriClient:
             raise ValueError(f"CRI endpoint {endpoint!r} is not of the form unix:///path")
         self.endpoint = endpoint
         self._channel: aio.Channel | None = None
+        self.on_call: Callable[[str, float, bool], None] | None = None
+        """Called after each call: the RPC's name, its seconds, whether it failed."""
 
     async def __aenter__(self) -> Self:
         self._channel = aio.insecure_channel(
@@ -117,10 +119,17 @@ class CriClient:
         """
         if reconnect_s:
             await self._wait_connected(reconnect_s)
+        loop = asyncio.get_running_loop()
+        started_s, has_failed = loop.time(), True
         try:
-            return await method(request, timeout=timeout_s)
+            reply = await method(request, timeout=timeout_s)
+            has_failed = False
         except aio.AioRpcError as error:
             raise _translated(method, error) from error
+        finally:
+            if self.on_call is not None:
+                self.on_call(_name(method), loop.time() - started_s, has_failed)
+        return reply
 
     async def _wait_connected(self, within_s: float) -> None:
         """Wait for a connection; returns without one when the time is over."""
@@ -142,9 +151,13 @@ class CriClient:
 
 
 def _translated(method: object, error: aio.AioRpcError) -> CriError:
+    return CriError(_name(method), error.code(), error.details() or "")
+
+
+def _name(method: object) -> str:
+    """Return the name of an RPC: `RunPodSandbox`."""
     path = getattr(method, "_method", b"")
-    name = path.decode() if isinstance(path, bytes) else str(path)
-    return CriError(name.rsplit("/", 1)[-1], error.code(), error.details() or "")
+    return (path.decode() if isinstance(path, bytes) else str(path)).rsplit("/", 1)[-1]
 
 
 def _spoken(code: grpc.StatusCode) -> str:

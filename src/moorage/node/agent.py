@@ -125,6 +125,7 @@ class _Agent:
         self._capacity = capacity_of(facts, options.max_pods)
         self._allocatable = allocatable_of(self._capacity, options.reserved)
         self._metrics = Metrics()
+        cri.on_call = self._metrics.count_call
         self._engine = Engine(cri)
         self._observer = Observer(self._engine, clock, period_s=options.relist_period_s)
         self._health = EngineHealth(

@@ -1,96 +1,15 @@
-"""Agent metrics: counters, gauges and histograms with labels.
-
-Names are the kubelet's. `exposition` writes them; docs/decisions/070-prometheus-text.md has the
-comparison with a client library.
-"""
+"""Agent metrics, under the kubelet's names where the meaning is the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 
-from moorage.node.exposition import exposition_text, family_lines, sample_line
+from moorage.metrics import Counter, Family, Gauge, Histogram, exposition
+from moorage.metrics.families import exponential
 
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-
-Labels = tuple[str, ...]
-
-
-class Counter:
-    """Counter by labels; used as a gauge through `set`."""
-
-    kind = "counter"
-
-    def __init__(self, name: str, help_: str, labels: Sequence[str] = ()) -> None:
-        self.name = name
-        self.help = help_
-        self._labels = tuple(labels)
-        self._values: dict[Labels, float] = {}
-
-    def count(self, amount: float = 1.0, **labels: str) -> None:
-        """Add to the series with these labels."""
-        key = tuple(labels[name] for name in self._labels)
-        self._values[key] = self._values.get(key, 0.0) + amount
-
-    def set(self, value: float, **labels: str) -> None:
-        """Set the series with these labels."""
-        self._values[tuple(labels[name] for name in self._labels)] = value
-
-    def forget(self, **labels: str) -> None:
-        """Remove every series with these labels."""
-        wanted = [(self._labels.index(name), value) for name, value in labels.items()]
-        self._values = {
-            key: value
-            for key, value in self._values.items()
-            if any(key[index] != wanted_value for index, wanted_value in wanted)
-        }
-
-    def value(self, **labels: str) -> float:
-        """Return the value of the series with these labels; 0 if it does not exist."""
-        return self._values.get(tuple(labels[name] for name in self._labels), 0.0)
-
-    def lines(self) -> Iterator[str]:
-        """Yield the exposition lines."""
-        for key, value in self._values.items():
-            yield sample_line(self.name, zip(self._labels, key, strict=True), value)
-
-
-class Gauge(Counter):
-    """Value that can increase and decrease."""
-
-    kind = "gauge"
-
-
-class Histogram:
-    """Durations in seconds, by labels."""
-
-    kind = "histogram"
-
-    def __init__(self, name: str, help_: str, labels: Sequence[str] = ()) -> None:
-        self.name = name
-        self.help = help_
-        self._labels = tuple(labels)
-        self._counts: dict[Labels, list[int]] = {}
-        self._sums: dict[Labels, float] = {}
-
-    def observe(self, seconds: float, **labels: str) -> None:
-        """Add a duration in seconds."""
-        key = tuple(labels[name] for name in self._labels)
-        counts = self._counts.setdefault(key, [0] * (len(_SECONDS) + 1))
-        index = sum(1 for bound in _SECONDS if bound < seconds)
-        counts[index] += 1
-        self._sums[key] = self._sums.get(key, 0.0) + seconds
-
-    def lines(self) -> Iterator[str]:
-        """Yield the exposition lines."""
-        for key, counts in self._counts.items():
-            labels = tuple(zip(self._labels, key, strict=True))
-            total = 0
-            for bound, count in zip((*_SECONDS, float("inf")), counts, strict=True):
-                total += count
-                shown = "+Inf" if bound == float("inf") else f"{bound:g}"
-                yield sample_line(f"{self.name}_bucket", (*labels, ("le", shown)), total)
-            yield sample_line(f"{self.name}_sum", labels, self._sums[key])
-            yield sample_line(f"{self.name}_count", labels, total)
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_OPERATIONS = {"update_container_resources": "update_container"}
 
 
 class Metrics:
@@ -139,18 +58,45 @@ class Metrics:
             "kubelet_evictions", "Cumulative number of pod evictions by signal",
             ["eviction_signal"],
         )  # fmt: skip
+        self.runtime_operations = Counter(
+            "kubelet_runtime_operations_total",
+            "Cumulative number of runtime operations by operation type.",
+            ["operation_type"],
+        )
+        self.runtime_durations = Histogram(
+            "kubelet_runtime_operations_duration_seconds",
+            "Duration in seconds of runtime operations. Broken down by operation type.",
+            ["operation_type"],
+            exponential(0.005, 2.5, 14),
+        )
+        self.runtime_errors = Counter(
+            "kubelet_runtime_operations_errors_total",
+            "Cumulative number of runtime operation errors by operation type.",
+            ["operation_type"],
+        )
         self.probes = Counter(
             "prober_probe_total",
             "Cumulative number of liveness, readiness or startup probes by result.",
             ["probe_type", "result", "container", "pod", "namespace", "pod_uid"],
         )
 
+    def count_call(self, rpc: str, seconds: float, has_failed: bool) -> None:
+        """Count a call to the engine, by the RPC's name."""
+        operation = _operation(rpc)
+        self.runtime_operations.count(operation_type=operation)
+        self.runtime_durations.observe(seconds, operation_type=operation)
+        if has_failed:
+            self.runtime_errors.count(operation_type=operation)
+
     def text(self, names: Sequence[str] | None = None) -> str:
         """Return the exposition of all metrics, or of those with these name prefixes."""
-        metrics: list[Counter | Histogram] = list(vars(self).values())
-        return exposition_text(
-            line
-            for metric in metrics
-            if names is None or metric.name.startswith(tuple(names))
-            for line in family_lines(metric.name, metric.help, metric.kind, metric.lines())
+        families: list[Family] = list(vars(self).values())
+        return exposition(
+            family for family in families if names is None or family.name.startswith(tuple(names))
         )
+
+
+def _operation(rpc: str) -> str:
+    """Return the kubelet's name of an RPC: `RunPodSandbox` is `run_podsandbox`."""
+    name = _WORD.sub("_", rpc.replace("PodSandbox", "Podsandbox")).lower()
+    return _OPERATIONS.get(name, name)

@@ -9,6 +9,7 @@ of their class.
 from moorage.scheduler.explain import Explanation, NodeVerdict, explain
 from moorage.scheduler.informers import SchedulerInformers
 from moorage.scheduler.loop import run_scheduler
+from moorage.scheduler.metrics import SchedulerMetrics
 from moorage.scheduler.options import DEFAULT_SCHEDULER, SchedulerOptions
 from moorage.scheduler.storage_state import StorageState
 
@@ -17,6 +18,7 @@ __all__ = [
     "Explanation",
     "NodeVerdict",
     "SchedulerInformers",
+    "SchedulerMetrics",
     "SchedulerOptions",
     "StorageState",
     "explain",

@@ -26,11 +26,12 @@ from moorage.scheduler.cluster_state import ClusterState, occupies_node
 from moorage.scheduler.cycle import Cycle, Unschedulable
 from moorage.scheduler.event_buffer import EventBuffer
 from moorage.scheduler.informers import SchedulerInformers
+from moorage.scheduler.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
 from moorage.scheduler.nodes import NodeInfo, Placed
 from moorage.scheduler.options import SchedulerOptions
 from moorage.scheduler.preemption import Preemption
 from moorage.scheduler.query import PodQuery, QueryCache
-from moorage.scheduler.queue import Hint, SchedulingQueue, Waiting
+from moorage.scheduler.queue import Hint, Place, SchedulingQueue, Waiting
 from moorage.scheduler.storage_events import StorageEvents
 from moorage.scheduler.volume_binding import VolumeBinder, VolumeBindingError
 from moorage.scheduler.volume_checks import VolumePlan
@@ -49,6 +50,7 @@ async def run_scheduler(
     clock: Clock,
     *,
     informers: SchedulerInformers | None = None,
+    metrics: SchedulerMetrics | None = None,
 ) -> None:
     """Schedule pods until cancelled.
 
@@ -62,7 +64,8 @@ async def run_scheduler(
     calls = ApiDispatcher(options.workers)
     actions = Actions(client, announcer, calls, clock, name=options.name)
     binder = VolumeBinder(client, clock, longest_wait_s=options.longest_volume_wait_s)
-    scheduler = Scheduler(followed, actions, binder, calls, options, clock)
+    measured = metrics or SchedulerMetrics(options.name)
+    scheduler = Scheduler(followed, actions, binder, calls, options, clock, measured)
     async with asyncio.TaskGroup() as tasks:
         for informer in own.all if own is not None else ():
             tasks.create_task(informer.run())
@@ -84,6 +87,7 @@ class Scheduler:
         calls: ApiDispatcher,
         options: SchedulerOptions,
         clock: Clock,
+        metrics: SchedulerMetrics | None = None,
     ) -> None:
         self._informers = informers
         self._actions = actions
@@ -101,6 +105,9 @@ class Scheduler:
             longest_wait_s=options.longest_wait_s,
         )
         self._storage = StorageEvents(self._queue, binder)
+        self._gated: set[str] = set()
+        self._metrics = metrics or SchedulerMetrics(options.name)
+        self._metrics.follow(self._pending)
 
     async def run(self) -> None:
         """Block until the informers have synced, then schedule until cancelled."""
@@ -132,6 +139,16 @@ class Scheduler:
             if decisions % _DECISIONS_A_TURN == 0:
                 await asyncio.sleep(0)
             await self._calls.room()
+
+    def _pending(self) -> dict[str, int]:
+        """Return the number of waiting pods by kind of queue. Pods being bound are in none."""
+        counts = self._queue.counts()
+        return {
+            "active": counts[Place.ACTIVE],
+            "backoff": counts[Place.BACKOFF],
+            "unschedulable": counts[Place.PARKED],
+            "gated": len(self._gated),
+        }
 
     # decisions
 
@@ -191,6 +208,7 @@ class Scheduler:
 
     def _not_bound(self, entry: Waiting, node_name: str, message: str) -> None:
         """Release the node's resources after a failed binding and retry the pod with backoff."""
+        self._count(entry, ERROR)
         if self._state.forget(entry.key):
             self._wake(hints.room_freed(self._state.nodes.get(node_name)))
         if self._queue.get(entry.key) is not entry:
@@ -203,6 +221,7 @@ class Scheduler:
         self._queue.retry(entry)
 
     def _give_up_for_now(self, entry: Waiting, query: PodQuery, outcome: Unschedulable) -> None:
+        self._count(entry, UNSCHEDULABLE)
         self._actions.report_failure(entry.pod, outcome.message)
         if outcome.preemption is not None:
             self._preempt(entry, query, outcome.preemption, outcome.message)
@@ -227,6 +246,9 @@ class Scheduler:
         for victim in preemption.victims:
             self._state.set_leaving(victim.key)
         self._actions.evict(entry.pod, preemption, lambda victim: self._not_evicted(entry, victim))
+
+    def _count(self, entry: Waiting, result: str) -> None:
+        self._metrics.attempted(result, self._clock.monotonic() - entry.attempted_at)
 
     def _not_evicted(self, entry: Waiting, victim: Pod) -> None:
         self._state.set_leaving(object_key(victim.metadata), is_leaving=False)
@@ -333,6 +355,7 @@ class Scheduler:
         key = object_key(pod.metadata)
         self._queue.remove(key)
         self._storage.pod_gone(key, pod)
+        self._gated.discard(key)
         home = self._state.home_of(key)
         self._state.remove_pod(pod)
         for node_name in {home, self._state.withdraw(key)} - {None}:
@@ -343,7 +366,11 @@ class Scheduler:
         if not occupies_node(after):
             self._gone(after)
             return
+        entry = self._queue.get(key)
+        if entry is not None and entry.place is Place.TAKEN:
+            self._count(entry, SCHEDULED)
         self._queue.remove(key)
+        self._gated.discard(key)
         self._end_nomination(key, after.spec.node_name)
         was_counted = self._state.home_of(key) == after.spec.node_name
         self._state.set_pod(after)
@@ -364,8 +391,10 @@ class Scheduler:
             self._drop_unscheduled(key, after)
             return
         if after.spec.scheduling_gates:
+            self._gated.add(key)
             self._gate(after)
             return
+        self._gated.discard(key)
         entry = self._queue.get(key)
         if entry is None:
             self._queue.add(after)

@@ -85,6 +85,13 @@ class SchedulingQueue:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def counts(self) -> dict[Place, int]:
+        """Return the number of pods in each place."""
+        counts = dict.fromkeys(Place, 0)
+        for entry in self._entries.values():
+            counts[entry.place] += 1
+        return counts
+
     def get(self, key: str) -> Waiting | None:
         return self._entries.get(key)
 

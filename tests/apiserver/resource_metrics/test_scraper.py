@@ -111,7 +111,7 @@ async def test_requests_at_the_same_time_share_their_samples(scraped: Scraped) -
     assert len(scraped.agents.urls) == 4
 
 
-async def test_nobody_waits_twice_for_a_node_that_does_not_answer(scraped: Scraped) -> None:
+async def test_no_request_waits_twice_for_a_node_that_does_not_answer(scraped: Scraped) -> None:
     scraped.agents.broken.add("n1")
     assert set(await scraped.measure("n1", "n2", "unknown")) == {"n2"}
     scraped.agents.urls.clear()

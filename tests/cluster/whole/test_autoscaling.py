@@ -135,7 +135,8 @@ def test_an_autoscaler_follows_the_work(whole_cluster: RunningCluster, working: 
     shown = whole_cluster.get("hpa", working)
     by_type = {one["type"]: one for one in shown["status"]["conditions"]}
     assert by_type["ScalingActive"]["status"] == "True"
-    assert whole_cluster.get("hpa.v1.autoscaling", working)["spec"]["maxReplicas"] == 3
+    first = whole_cluster.get("horizontalpodautoscalers.v1.autoscaling", working)
+    assert (first["apiVersion"], first["spec"]["maxReplicas"]) == ("autoscaling/v1", 3)
     row = whole_cluster.kubectl("get", "hpa", working, "--no-headers").stdout.split()
     assert row[:2] == [working, f"Deployment/{working}"]
     assert row[2] == "cpu:"

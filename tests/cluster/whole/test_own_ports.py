@@ -79,7 +79,7 @@ def test_a_pod_that_asks_for_the_clusters_ports_is_refused(
 def test_every_port_of_the_cluster_is_kept_from_host_ports(whole_cluster: RunningCluster) -> None:
     """The engine's streams too, which listen on another port at each start."""
     ours = listeners(whole_cluster)
-    assert len(ours) == 4, ours
+    assert len(ours) == 6, ours
     saved = subprocess.run(
         ["iptables-save", "-t", "nat"], capture_output=True, text=True, check=True
     ).stdout

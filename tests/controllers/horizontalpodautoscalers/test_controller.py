@@ -20,7 +20,9 @@ from tests.controllers.memory import MemoryClient, World
 SCALE = "/apis/apps/v1/namespaces/default/deployments/web/scale"
 METRICS = "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods"
 LONG_AGO = "2025-01-01T00:00:00Z"
-GET, PUT = ("GET", SCALE), ("PUT", SCALE)
+PUT = ("PUT", SCALE)
+CUSTOM_PATH = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/default"
+EXTERNAL_PATH = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default"
 CPU = {"type": "Resource", "resource": {
     "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}  # fmt: skip
 
@@ -36,6 +38,9 @@ def world() -> World:
     serve(world, "/apis/apps/v1", {"resources": resources})
     set_scale(world, 2)
     world.client.answers[PUT] = b"{}"
+    absent = NotFoundError("the server could not find the requested resource")
+    serve(world, "/apis/custom.metrics.k8s.io", absent)
+    serve(world, f"{EXTERNAL_PATH}/m", absent)
     return world
 
 
@@ -488,3 +493,106 @@ async def test_a_status_that_cannot_be_written(world: World) -> None:
         assert said(client) == [("FailedUpdateStatus", "no")]
         await world.settled(15)
         assert conditions(client)["AbleToScale"][0] == "True"
+
+
+def serve_custom(world: World, path: str, *values: str) -> None:
+    """Serve a custom metric with these values: of p0, p1, …, or of one object."""
+    versions = [{"groupVersion": f"custom.metrics.k8s.io/{one}"} for one in ("v9", "v1beta1")]
+    serve(world, "/apis/custom.metrics.k8s.io", {"versions": versions})
+    serve(world, f"{CUSTOM_PATH}/{path}", {"items": [
+        {"describedObject": {"name": f"p{index}"}, "value": value,
+         "timestamp": format_time(START)}
+        for index, value in enumerate(values)
+    ]})  # fmt: skip
+
+
+async def test_custom_metrics_of_pods(world: World) -> None:
+    set_usage(world, 0, 0)
+    serve_custom(world, "pods/*/m", "3", "5")
+    metric = named("Pods", "pods", {"type": "AverageValue", "averageValue": "2"})
+    async with reconciling(world, autoscaler(metrics=[metric])) as client:
+        assert sizes(client) == [4]
+        assert said(client) == [
+            ("SuccessfulRescale", "New size: 4; reason: pods metric m above target")
+        ]
+        assert status(client)["currentMetrics"] == [
+            {"type": "Pods", "pods": {"metric": {"name": "m"}, "current": {"averageValue": "4"}}}
+        ]
+        (asked,) = [r for r in client.requests if r.key == f"{CUSTOM_PATH}/pods/*/m"]
+        assert asked.more["query"] == {"labelSelector": "app=web", "metricLabelSelector": ""}
+
+
+@pytest.mark.parametrize(
+    ("metric", "path", "size", "title", "current"),
+    [
+        (named("Object", "object", {"type": "Value", "value": "100"},
+               describedObject={"apiVersion": "apps/v1", "kind": "Deployment", "name": "s"}),
+         "deployments.apps/s/m", 3, "Deployment metric m", {"value": "150"}),
+        (named("Object", "object", {"type": "AverageValue", "averageValue": "50"}, metric=QUEUE,
+               describedObject={"apiVersion": "v1", "kind": "Namespace", "name": "other"}),
+         "metrics/m", 3, f"external metric m({SHOWN})", {"averageValue": "75"}),
+    ],
+)  # fmt: skip
+async def test_custom_metrics_of_an_object(
+    world: World, metric: dict[str, Any], path: str, size: int, title: str, current: Any
+) -> None:
+    set_usage(world, 0, 0)
+    serve_custom(world, path, "150")
+    async with reconciling(world, autoscaler(metrics=[metric])) as client:
+        assert sizes(client) == [size]
+        assert said(client)[0][1] == f"New size: {size}; reason: {title} above target"
+        shown = status(client)["currentMetrics"][0]["object"]
+        assert shown["current"] == current
+        assert shown["describedObject"]["name"] == metric["object"]["describedObject"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("target", "size", "current"),
+    [
+        ({"type": "Value", "value": "10"}, 4, {"value": "20"}),
+        ({"type": "Value", "value": "21"}, None, {"value": "20"}),
+        ({"type": "AverageValue", "averageValue": "6"}, 4, {"averageValue": "10"}),
+        ({"type": "AverageValue", "averageValue": "10"}, None, {"averageValue": "10"}),
+    ],
+)
+async def test_external_metrics_are_summed(
+    world: World, target: dict[str, str], size: int | None, current: dict[str, str]
+) -> None:
+    set_usage(world, 0, 0)
+    serve(world, f"{EXTERNAL_PATH}/m", {"items": [{"value": "15"}, {"value": "5"}]})
+    metric = named("External", "external", target, metric=QUEUE)
+    async with reconciling(world, autoscaler(metrics=[metric])) as client:
+        assert sizes(client) == ([] if size is None else [size])
+        assert status(client)["currentMetrics"] == [
+            {"type": "External", "external": {"metric": QUEUE, "current": current}}
+        ]
+        asked = [r for r in client.requests if r.key == f"{EXTERNAL_PATH}/m"]
+        assert asked[0].more["query"] == {"labelSelector": "a=1,b=2,k in (x,y)"}
+
+
+@pytest.mark.parametrize(
+    ("metric", "cause"),
+    [
+        (named("Pods", "pods", {"averageValue": "2"}),
+         "unable to get metric m: no metrics returned from custom metrics API"),
+        (named("External", "external", {"value": "1"}),
+         "unable to get external metric default/m/nil: no metrics returned from external metrics "
+         "API"),
+        (named("Object", "object", {"type": "Value", "value": "1"},
+               describedObject={"apiVersion": "apps/v1", "kind": "Boat", "name": "s"}),
+         "unable to get metric m: unable to fetch metrics from custom metrics API: no matches for "
+         'kind "Boat" in group "apps" on Boat default/s'),
+        (named("Pods", "pods", {"averageValue": "2"}, metric={
+            "name": "m", "selector": {"matchExpressions": [{"key": "k", "operator": "Near"}]}}),
+         "unable to get metric m: unable to fetch metrics from custom metrics API: "
+         '"Near" is not a valid label selector operator'),
+    ],
+)  # fmt: skip
+async def test_other_metrics_that_are_not_there(
+    world: World, metric: dict[str, Any], cause: str
+) -> None:
+    set_usage(world, 0, 0)
+    serve_custom(world, "pods/*/m")
+    serve(world, f"{EXTERNAL_PATH}/m", {"items": []})
+    async with reconciling(world, autoscaler(metrics=[metric])) as client:
+        assert said(client)[0][1] == cause

@@ -19,8 +19,10 @@ from moorage.controllers.horizontalpodautoscalers.proposals import (
     Readiness,
     Tolerances,
     group_pods,
+    propose_by_total,
     propose_by_utilization,
     propose_by_value,
+    propose_per_pod,
     requests_of,
 )
 from tests.clocks import START
@@ -234,6 +236,42 @@ def test_requests(spec: dict[str, Any], container: str, resource: str, milli: in
     with pytest.raises(ProposalError) as failure:
         requests_of(pods, container, resource)
     assert str(failure.value) == milli
+
+
+@pytest.mark.parametrize(
+    ("total", "target", "proposal"),
+    [
+        (3000, 1000, Proposal(6, 3000)),
+        (1100, 1000, Proposal(2, 1100)),
+        (100, 1000, Proposal(1, 100)),
+        (0, 1000, Proposal(0, 0)),
+        (2**70, 1, Proposal(2**31 - 1, 2**70)),
+    ],
+)
+def test_totals(total: int, target: int, proposal: Proposal) -> None:
+    waiting = pod("w", phase="Pending")
+    pods = [*pods_of(2), pod("u", ready="False"), waiting]
+    assert propose_by_total(2, total, target, pods, TOLERANCES) == proposal
+
+
+def test_totals_need_pods_unless_they_are_at_the_target() -> None:
+    assert propose_by_total(3, 10, 10, [], TOLERANCES).replicas == 3
+    with pytest.raises(ProposalError, match="no pods returned by selector"):
+        propose_by_total(3, 20, 10, [], TOLERANCES)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "total", "proposal"),
+    [
+        (2, 2000, Proposal(2, 1000)),
+        (2, 2201, Proposal(3, 1101)),
+        (2, 2199, Proposal(2, 1100)),
+        (4, 1, Proposal(1, 1)),
+        (0, 2500, Proposal(3, 2500)),
+    ],
+)
+def test_totals_per_pod(replicas: int, total: int, proposal: Proposal) -> None:
+    assert propose_per_pod(replicas, total, 1000, TOLERANCES) == proposal
 
 
 MILLI = st.lists(st.integers(0, 10_000), min_size=1, max_size=20)

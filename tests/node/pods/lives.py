@@ -19,6 +19,7 @@ from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.client.resources import PODS
 from moorage.linux.cgroups import Cgroups, Layout
+from moorage.metrics import RequestMetrics
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.config.security import SecurityDefaults
 from moorage.node.images.pulling import ImagePuller
@@ -63,6 +64,7 @@ class FakeApi:
     """The one pod the API has, and how its status went on. An answer takes `order` of the loop."""
 
     def __init__(self) -> None:
+        self.metrics = RequestMetrics()
         self.pod: Pod | None = None
         self.phases: list[str] = []
         self.order = 1

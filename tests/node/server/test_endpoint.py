@@ -360,6 +360,9 @@ async def test_pods_and_logs_of_the_node(tmp_path: Path) -> None:
         assert status == 200
         assert "\nkubelet_running_pods 1\n" in text.replace("1.0\n", "1\n")
         assert '\nkubelet_running_containers{container_state="running"} 1' in text
+        assert "\n# TYPE kubelet_runtime_operations_total counter\n" in text
+        assert "\n# TYPE rest_client_requests_total counter\n" in text
+        assert "\nprocess_open_fds " in text
 
 
 async def test_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:

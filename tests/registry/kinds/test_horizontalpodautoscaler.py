@@ -218,7 +218,7 @@ def test_a_new_autoscaler_has_no_status_and_an_update_keeps_it() -> None:
     new = decoded(KIND, {**changed(NAME), "status": {"desiredReplicas": 3}})
     old = copy.deepcopy(new)
     KIND.strategy.prepare_create(new)
-    assert new["status"] == {}
+    assert new["status"] == {"desiredReplicas": 0}
     KIND.strategy.prepare_update(new, old)
     assert new["status"]["desiredReplicas"] == 3
 

@@ -1,6 +1,6 @@
 """Node scraper: samples the statistics of node agents when a request needs them.
 
-Nothing is scraped while nobody asks. A measurement is used for ten seconds; the next request takes
+Nothing is scraped without a request. A measurement is used for ten seconds; the next request takes
 one sample, and the last one begins its window. After a minute without requests that window would
 be too long, so two samples are taken, a second apart.
 """

@@ -1,17 +1,22 @@
-"""Controllers and scheduler of a cluster, in one process."""
+"""Controllers and scheduler of a cluster, in one process, each with its metrics."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from moorage.api.clock import SystemClock
-from moorage.cluster.credentials import Credentials
+from moorage.client import Client
+from moorage.cluster.credentials import Credentials, Pair
 from moorage.cluster.layout import Layout
 from moorage.cluster.parts.connection import connected
+from moorage.cluster.parts.secure_port import serve_metrics
 from moorage.cluster.readiness import notify_ready
 from moorage.cluster.settings import CONTROLLERS, SCHEDULER, Settings
 from moorage.controllers import ControllerOptions, run_controllers
-from moorage.scheduler import SchedulerOptions, run_scheduler
+from moorage.metrics import Family, QueueMetrics, counting_queues, process_families
+from moorage.scheduler import SchedulerMetrics, SchedulerOptions, run_scheduler
 
 
 async def run(layout: Layout, settings: Settings) -> None:
@@ -25,17 +30,50 @@ async def run(layout: Layout, settings: Settings) -> None:
 
 
 async def _controllers(credentials: Credentials, settings: Settings) -> None:
-    authority = credentials.authority
+    authority, queues = credentials.authority, QueueMetrics()
     options = ControllerOptions(
         cluster_ca=authority.certificate.read_text(), cluster_ca_key=authority.key
     )
-    identity = credentials.controllers
-    async with connected(settings, credentials, identity, "moorage-controllers") as client:
-        await run_controllers(client, options, SystemClock())
+    served = _Served(settings.controllers_port, credentials.controllers_server, queues.families)
+    async with (
+        connected(settings, credentials, credentials.controllers, "moorage-controllers") as client,
+        asyncio.TaskGroup() as tasks,
+    ):
+        with counting_queues(queues):
+            tasks.create_task(run_controllers(client, options, SystemClock()))
+        tasks.create_task(_serve(served, credentials, client))
 
 
 async def _scheduler(credentials: Credentials, settings: Settings) -> None:
     options = SchedulerOptions(filters_by_handler=settings.filters_by_handler)
-    identity = credentials.scheduler
-    async with connected(settings, credentials, identity, "moorage-scheduler") as client:
-        await run_scheduler(client, options, SystemClock())
+    metrics = SchedulerMetrics(options.name)
+    served = _Served(settings.scheduler_port, credentials.scheduler_server, metrics.families)
+    async with (
+        connected(settings, credentials, credentials.scheduler, "moorage-scheduler") as client,
+        asyncio.TaskGroup() as tasks,
+    ):
+        tasks.create_task(run_scheduler(client, options, SystemClock(), metrics=metrics))
+        tasks.create_task(_serve(served, credentials, client))
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """Metrics of a part: its port, its certificate, its own families."""
+
+    port: int
+    identity: Pair
+    families: Callable[[], Iterable[Family]]
+
+
+async def _serve(served: _Served, credentials: Credentials, client: Client) -> None:
+    """Serve a part's metrics, those of its requests and of the process, until cancelled."""
+    # 0 in the settings of a cluster that an older version started.
+    if not served.port:
+        return
+
+    def families() -> Iterable[Family]:
+        return (*served.families(), *client.metrics.families(), *process_families())
+
+    await serve_metrics(
+        served.port, served.identity, credentials.authority, client, families, SystemClock()
+    )

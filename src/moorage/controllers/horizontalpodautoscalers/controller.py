@@ -50,6 +50,7 @@ from moorage.controllers.horizontalpodautoscalers.metrics import (
     evaluate,
     tolerances_of,
 )
+from moorage.controllers.horizontalpodautoscalers.other_apis import OtherApis
 from moorage.controllers.horizontalpodautoscalers.proposals import Readiness
 from moorage.controllers.horizontalpodautoscalers.targets import ScaleTargets, Target, TargetError
 from moorage.controllers.horizontalpodautoscalers.usage import read_usages
@@ -198,7 +199,10 @@ class AutoscalerController:
         self._refuse_shared(key, pass_, target, [pod.metadata.labels for pod in pods])
         measured = PodsToMeasure(
             current,
+            target.scale.status.replicas,
+            target.scale.status.selector,
             pods,
+            OtherApis(self._client, meta.namespace, self._targets.name_resource),
             partial(read_usages, self._client, meta.namespace, target.scale.status.selector),
             self._clock.now(),
             self._readiness,

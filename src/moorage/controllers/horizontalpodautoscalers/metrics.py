@@ -1,8 +1,7 @@
 """Metrics of an autoscaler: what each of its metric sources proposes.
 
-Resources of pods and of their containers come from `metrics.k8s.io`. Custom and external metrics
-have APIs of their own, which nothing here serves: they fail with the texts of a cluster without
-them. Source: `horizontal.go` of Kubernetes 1.37.
+Resources of pods and of their containers come from `metrics.k8s.io`, custom and external metrics
+from APIs of their own. Source: `horizontal.go` of Kubernetes 1.37.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from moorage.api import quantity
 from moorage.api.autoscaling import (
@@ -22,6 +23,7 @@ from moorage.api.autoscaling import (
 from moorage.api.meta import Raw
 from moorage.api.pods import Pod
 from moorage.api.quantity import Family, Quantity
+from moorage.controllers.horizontalpodautoscalers.other_apis import OtherApis
 from moorage.controllers.horizontalpodautoscalers.proposals import (
     PodUsage,
     Proposal,
@@ -29,21 +31,14 @@ from moorage.controllers.horizontalpodautoscalers.proposals import (
     Readiness,
     Tolerances,
     group_pods,
+    propose_by_total,
     propose_by_utilization,
     propose_by_value,
+    propose_per_pod,
     requests_of,
 )
 
 _MILLI = 10**6
-_CUSTOM_API = (
-    "unable to fetch metrics from custom metrics API: no custom metrics API "
-    "(custom.metrics.k8s.io) registered"
-)
-_EXTERNAL_API = (
-    "unable to fetch metrics from external metrics API: the server could not find the requested "
-    "resource (get {}.external.metrics.k8s.io)"
-)
-
 ReadUsages = Callable[[str, str], Awaitable[dict[str, PodUsage]]]
 """(resource, container) → usage by pod. Raises ProposalError."""
 
@@ -72,10 +67,16 @@ class MetricResult:
 
 @dataclass(frozen=True, slots=True)
 class PodsToMeasure:
-    """The pods of a target, and how to measure them."""
+    """The pods of a target, and how to measure them.
+
+    `current` is the number that is wanted now, `observed` the one that is there.
+    """
 
     current: int
+    observed: int
+    selector: str
     pods: list[Pod]
+    other: OtherApis
     read_usages: ReadUsages
     now: datetime
     readiness: Readiness
@@ -101,14 +102,11 @@ async def evaluate(
         case "ContainerResource":
             return await _of_containers(metric.container_resource, measured, tolerances)
         case "Pods":
-            cause = f"unable to get metric {metric.pods.metric.name}: {_CUSTOM_API}"
-            raise MetricError(
-                "FailedGetPodsMetric", cause, f"failed to get pods metric value: {cause}"
-            )
+            return await _of_custom(metric.pods, measured, tolerances)
         case "Object":
-            raise _object_error(metric.object, namespace)
+            return await _of_object(metric.object, namespace, measured, tolerances)
         case "External":
-            raise _external_error(metric.external, namespace)
+            return await _of_external(metric.external, namespace, measured, tolerances)
         case other:
             cause = f'unknown metric source type "{other}"'
             raise MetricError("InvalidMetricSourceType", cause, cause)
@@ -201,32 +199,121 @@ async def _proposal(
     )
 
 
-def _object_error(source: MetricSource, namespace: str) -> MetricError:
-    described, name = source.described_object, source.metric.name
-    cause = (
-        f"unable to get metric {name}: {_CUSTOM_API} on {described.kind} "
-        f"{namespace}/{described.name}"
-    )
-    text = cause
-    if source.target.average_value is not None and source.target.type == "AverageValue":
-        text = f"failed to get {name} object metric: {cause}"
+async def _of_custom(
+    source: MetricSource, measured: PodsToMeasure, tolerances: Tolerances
+) -> MetricResult:
+    name, target = source.metric.name, source.target
+    try:
+        usages = await measured.other.of_pods(source.metric, measured.selector)
+    except ProposalError as error:
+        raise _pods_error(f"unable to get metric {name}: {error}") from error
+    pods = measured.pods
+    groups = group_pods(pods, usages, "", measured.now, measured.readiness)
+    milli = quantity.parse(target.average_value or "0").milli
+    try:
+        proposal = propose_by_value(measured.current, milli, pods, usages, groups, tolerances)
+    except ProposalError as error:
+        raise _pods_error(str(error)) from error
+    status = {"metric": _identifier(source), "current": _average(proposal)}
+    return MetricResult(proposal.replicas, f"pods metric {name}", {"type": "Pods", "pods": status})
+
+
+def _pods_error(cause: str) -> MetricError:
+    return MetricError("FailedGetPodsMetric", cause, f"failed to get pods metric value: {cause}")
+
+
+async def _of_object(
+    source: MetricSource, namespace: str, measured: PodsToMeasure, tolerances: Tolerances
+) -> MetricResult:
+    described, target, name = source.described_object, source.target, source.metric.name
+    is_value = target.type == "Value" and target.value is not None
+    try:
+        total = await measured.other.of_object(source.metric, described)
+    except ProposalError as error:
+        cause = (
+            f"unable to get metric {name}: {error} on {described.kind} {namespace}/{described.name}"
+        )
+        text = cause if is_value else f"failed to get {name} object metric: {cause}"
+        raise _object_error(cause, text) from error
+    try:
+        proposal = _of_total(total, is_value, target, measured, tolerances)
+    except ProposalError as error:
+        raise _object_error(str(error), str(error)) from error
+    status = {
+        "describedObject": msgspec.to_builtins(described),
+        "metric": _identifier(source),
+        "current": _value(proposal) if is_value else _average(proposal),
+    }
+    title = f"{described.kind} metric {name}" if is_value else _external_name(source)
+    return MetricResult(proposal.replicas, title, {"type": "Object", "object": status})
+
+
+def _object_error(cause: str, text: str) -> MetricError:
     return MetricError("FailedGetObjectMetric", cause, f"failed to get object metric value: {text}")
 
 
-def _external_error(source: MetricSource, namespace: str) -> MetricError:
-    name = source.metric.name
-    cause = (
-        f"unable to get external metric {namespace}/{name}/{_selector(source.metric.selector)}: "
-        f"{_EXTERNAL_API.format(name)}"
+async def _of_external(
+    source: MetricSource, namespace: str, measured: PodsToMeasure, tolerances: Tolerances
+) -> MetricResult:
+    name, is_value = source.metric.name, source.target.average_value is None
+    try:
+        try:
+            total = await measured.other.external(source.metric)
+        except ProposalError as error:
+            place = f"{namespace}/{name}/{_selector(source.metric.selector)}"
+            raise ProposalError(f"unable to get external metric {place}: {error}") from error
+        proposal = _of_total(total, is_value, source.target, measured, tolerances)
+    except ProposalError as error:
+        text = (
+            f"failed to get external metric {name}: {error}"
+            if is_value
+            else f"failed to get {name} external metric: {error}"
+        )
+        raise MetricError(
+            "FailedGetExternalMetric",
+            str(error),
+            f"failed to get {name} external metric value: {text}",
+        ) from error
+    status = {
+        "metric": _identifier(source),
+        "current": _value(proposal) if is_value else _average(proposal),
+    }
+    return MetricResult(
+        proposal.replicas, _external_name(source), {"type": "External", "external": status}
     )
-    text = (
-        f"failed to get external metric {name}: {cause}"
-        if source.target.average_value is None
-        else f"failed to get {name} external metric: {cause}"
-    )
-    return MetricError(
-        "FailedGetExternalMetric", cause, f"failed to get {name} external metric value: {text}"
-    )
+
+
+def _of_total(
+    total: int,
+    is_value: bool,
+    target: MetricTarget,
+    measured: PodsToMeasure,
+    tolerances: Tolerances,
+) -> Proposal:
+    """Return the proposal of a total that is not of pods. Raises ProposalError."""
+    text = target.value if is_value else target.average_value
+    milli = quantity.parse(text or "0").milli
+    if milli <= 0:
+        raise ProposalError("the target is not positive")
+    if is_value:
+        return propose_by_total(measured.current, total, milli, measured.pods, tolerances)
+    return propose_per_pod(measured.observed, total, milli, tolerances)
+
+
+def _external_name(source: MetricSource) -> str:
+    return f"external metric {source.metric.name}({_selector(source.metric.selector)})"
+
+
+def _identifier(source: MetricSource) -> Raw:
+    return msgspec.to_builtins(source.metric)  # type: ignore[no-any-return]
+
+
+def _value(proposal: Proposal) -> Raw:
+    return {"value": str(Quantity(proposal.average_milli * _MILLI))}
+
+
+def _average(proposal: Proposal) -> Raw:
+    return {"averageValue": str(Quantity(proposal.average_milli * _MILLI))}
 
 
 def _selector(selector: Raw | None) -> str:

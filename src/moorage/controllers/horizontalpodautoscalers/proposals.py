@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 
 from moorage.api import quantity
 from moorage.api.clock import parse_time
+from moorage.api.conditions import is_ready
 from moorage.api.pods import Pod, PodStatus
 from moorage.runtimeclass.overhead import is_sidecar, may_be_pod_level, pod_requests
 
@@ -198,6 +199,36 @@ def propose_by_value(
     stand_ins = dict.fromkeys(groups.missing, target_milli)
     replicas = _replicas(current, counted, groups, tolerances, ratio, stand_ins)
     return Proposal(replicas, sum(counted.values()) // len(counted))
+
+
+def propose_by_total(
+    current: int, total_milli: int, target_milli: int, pods: Iterable[Pod], tolerances: Tolerances
+) -> Proposal:
+    """Return the replicas at which a total that is not of pods comes down to the target.
+
+    Raises ProposalError without pods.
+    """
+    ratio = total_milli / target_milli
+    if tolerances.contain(ratio):
+        return Proposal(current, total_milli)
+    listed = list(pods)
+    if not listed:
+        raise ProposalError(
+            "unable to calculate ready pods: no pods returned by selector while calculating "
+            "replica count"
+        )
+    ready = sum(pod.status.phase == "Running" and is_ready(pod.status.conditions) for pod in listed)
+    return Proposal(_rounded(ratio * ready), total_milli)
+
+
+def propose_per_pod(
+    replicas: int, total_milli: int, target_milli: int, tolerances: Tolerances
+) -> Proposal:
+    """Return the replicas of which each has `target_milli` of a total that is not of pods."""
+    shown = math.ceil(total_milli / replicas) if replicas else total_milli
+    if replicas and tolerances.contain(total_milli / (target_milli * replicas)):
+        return Proposal(replicas, shown)
+    return Proposal(_rounded(total_milli / target_milli), shown)
 
 
 def _counted(pods: list[Pod], usages: Mapping[str, PodUsage], groups: Groups) -> dict[str, int]:

@@ -14,8 +14,9 @@ import msgspec
 from moorage.api.autoscaling import CrossVersionObjectReference, Scale
 from moorage.api.clock import Clock
 from moorage.api.errors import ConflictError, NotFoundError
-from moorage.client import Client
+from moorage.client import Client, Resource
 from moorage.client.discovery import preferred_versions, read_version
+from moorage.client.resources import PartialObject
 
 _REMEMBERED_S = 30.0
 _MOST_REMEMBERED = 1024
@@ -41,14 +42,19 @@ class ScaleTargets:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._paths: dict[tuple[str, str], tuple[float, str]] = {}
+        self._resources: dict[tuple[str, str], tuple[float, Resource[PartialObject]]] = {}
 
     async def get(self, reference: CrossVersionObjectReference, namespace: str) -> Target:
         """Return the target. Raises TargetError, StatusError, UnreachableError."""
-        collection = await self._collection(reference)
-        root, _, plural = collection.rpartition("/")
+        resource = await self._resource(reference)
+        root, _, plural = resource.path().rpartition("/")
         path = f"{root}/namespaces/{namespace}/{plural}/{quote(reference.name, safe='')}/scale"
         return await self._read(path)
+
+    async def name_resource(self, reference: CrossVersionObjectReference) -> str:
+        """Return the qualified plural of a kind. Raises as `get` does."""
+        resource = await self._resource(reference)
+        return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
     async def put(self, target: Target, replicas: int) -> None:
         """Change the replicas, on a newer scale after a conflict.
@@ -71,27 +77,28 @@ class ScaleTargets:
         body = await self._client.request("GET", path)
         return Target(path, body, msgspec.json.decode(body, type=Scale))
 
-    async def _collection(self, reference: CrossVersionObjectReference) -> str:
-        """Return the path of the collection in all namespaces, in the group's preferred version."""
+    async def _resource(self, reference: CrossVersionObjectReference) -> Resource[PartialObject]:
+        """Return the resource of a kind, in the group's preferred version."""
         version = reference.api_version
         if version.count("/") > 1:
             raise TargetError(f"unexpected GroupVersion string: {version}")
         key = version.rpartition("/")[0], reference.kind
         now_s = self._clock.monotonic()
-        found_at_s, path = self._paths.get(key, (0.0, ""))
-        if not path or now_s - found_at_s > _REMEMBERED_S:
-            path = await self._discovered(*key)
-            if len(self._paths) >= _MOST_REMEMBERED:
-                self._paths.clear()
-            self._paths[key] = now_s, path
-        return path
+        remembered = self._resources.get(key)
+        if remembered is not None and now_s - remembered[0] <= _REMEMBERED_S:
+            return remembered[1]
+        resource = await self._discovered(*key)
+        if len(self._resources) >= _MOST_REMEMBERED:
+            self._resources.clear()
+        self._resources[key] = now_s, resource
+        return resource
 
-    async def _discovered(self, group: str, kind: str) -> str:
+    async def _discovered(self, group: str, kind: str) -> Resource[PartialObject]:
         try:
             for version in await preferred_versions(self._client, group):
                 for served in await read_version(self._client, version):
                     if served.resource.kind == kind:
-                        return served.resource.path()
+                        return served.resource
         except NotFoundError:
             pass  # The group is not served: as if it had no such kind.
         raise TargetError(f'no matches for kind "{kind}" in group "{group}"')

@@ -16,7 +16,7 @@ from aiohttp import web
 from moorage.api.logs import Log
 from moorage.cri import CriError
 from moorage.linux.descriptors import descriptor_limit
-from moorage.node.exposition import CONTENT_TYPE
+from moorage.metrics import CONTENT_TYPE, exposition, process_families
 from moorage.node.options import ServerOptions
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.pod_manager import PodManager
@@ -131,7 +131,8 @@ class _Endpoints:
         metrics.running_pods.set(pods)
         for state, count in containers.items():
             metrics.running_containers.set(count, container_state=state)
-        return _exposition(metrics.text(["kubelet_"]))
+        others = exposition((*self._context.client.metrics.families(), *process_families()))
+        return _exposition(metrics.text(["kubelet_"]) + others)
 
     async def probe_metrics(self, request: web.Request) -> web.Response:
         del request

@@ -18,7 +18,7 @@ from typing import Any
 from moorage.api.clock import format_time
 from moorage.cri import pb
 from moorage.linux.host import parse_meminfo
-from moorage.node.exposition import Labels, exposition_text, family_lines, sample_line
+from moorage.metrics.exposition import Labels, exposition_text, family_lines, sample_line
 from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.pod_manager import PodManager

@@ -25,6 +25,7 @@ _PACKAGES = {
     "meta.v1": META,
     "apiextensions.v1": _APIEXTENSIONS,
     "apiregistration.v1": "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1",
+    "metrics.v1beta1": "io.k8s.metrics.pkg.apis.metrics.v1beta1",
 }
 """Packages of `wire/` files whose types are not under `io.k8s.api`."""
 

@@ -11,7 +11,7 @@ from moorage.registry.kinds.horizontalpodautoscaler.validation import (
     validate_autoscaler_status,
     validate_autoscaler_update,
 )
-from moorage.registry.preparation import drop_status, keep_spec, keep_status
+from moorage.registry.preparation import dropping_status, keep_spec, keep_status
 
 _TYPES = "io.k8s.api.autoscaling"
 
@@ -32,7 +32,7 @@ HORIZONTAL_POD_AUTOSCALER = Kind(
     categories=("all",),
     strategy=Strategy(
         default=default_autoscaler,
-        prepare_create=drop_status,
+        prepare_create=dropping_status("desiredReplicas"),
         prepare_update=keep_status,
         validate=validate_autoscaler,
         validate_update=validate_autoscaler_update,

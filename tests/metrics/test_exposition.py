@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.node.exposition import exposition_text, family_lines, sample_line
+from moorage.metrics.exposition import exposition_text, family_lines, sample_line
 from moorage.node.metrics import Metrics
 
 # The grammar of the format, from its documentation and not from the writer.

@@ -1,0 +1,44 @@
+"""Usage of this process: CPU time, memory, descriptors. Source: proc(5)."""
+
+from __future__ import annotations
+
+import os
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+
+_SELF = Path("/proc/self")
+_STARTED, _VIRTUAL, _RESIDENT = 21, 22, 23
+"""Fields of /proc/PID/stat, counted from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnUsage:
+    """What this process uses; `started_s` is in seconds since 1970."""
+
+    cpu_s: float
+    resident_bytes: int
+    virtual_bytes: int
+    open_files: int
+    most_files: int
+    started_s: float
+
+
+def own_usage() -> OwnUsage:
+    """Return what this process uses now."""
+    # The second field, the name, may have blanks and parentheses.
+    fields = ["", "", *(_SELF / "stat").read_text().rpartition(")")[2].split()]
+    times = os.times()
+    return OwnUsage(
+        cpu_s=times.user + times.system,
+        resident_bytes=int(fields[_RESIDENT]) * os.sysconf("SC_PAGE_SIZE"),
+        virtual_bytes=int(fields[_VIRTUAL]),
+        open_files=len(os.listdir(_SELF / "fd")),
+        most_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        started_s=_booted_s() + int(fields[_STARTED]) / os.sysconf("SC_CLK_TCK"),
+    )
+
+
+def _booted_s() -> int:
+    lines = Path("/proc/stat").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("btime "))

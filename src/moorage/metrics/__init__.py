@@ -1,0 +1,29 @@
+"""Metrics: counters, gauges and histograms of a part, written as Prometheus text.
+
+    part ─▶ its families ─┐
+    WorkQueue ─▶ QueueMetrics ─▶ exposition text ─▶ the part's secure port
+    Client ─▶ RequestMetrics ─┘
+
+Names are upstream's where the meaning is the same. Every part has its own, and none is global.
+"""
+
+from moorage.metrics.exposition import CONTENT_TYPE
+from moorage.metrics.families import Counter, Family, Gauge, Histogram, exposition
+from moorage.metrics.process import process_families
+from moorage.metrics.queues import QueueMetrics, QueueSeries, counting_queues, series_of
+from moorage.metrics.requests import RequestMetrics
+
+__all__ = [
+    "CONTENT_TYPE",
+    "Counter",
+    "Family",
+    "Gauge",
+    "Histogram",
+    "QueueMetrics",
+    "QueueSeries",
+    "RequestMetrics",
+    "counting_queues",
+    "exposition",
+    "process_families",
+    "series_of",
+]
