@@ -68,6 +68,7 @@ class Resources:
             continue_=query.get("continue", ""),
             resource_version=query.get("resourceVersion", ""),
             match=query.get("resourceVersionMatch", ""),
+            has_initial_events="sendInitialEvents" in query,
         )
         listed = await self.lister.page(call.kind, call.namespace, options)
         reply = await self._listed(call, listed, form)
