@@ -7,6 +7,7 @@ when the item is created; GET, LIST and WATCH send the same bytes after a short 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from operator import attrgetter
@@ -188,7 +189,8 @@ def _text_at(tree: _Tree, path: tuple[str, ...], default: str) -> Callable[[Any]
             return default
         if isinstance(value, bool):
             return "true" if value else "false"
-        return str(value)
+        # Thousands of pods have the same phase, scheduler, account and node.
+        return sys.intern(str(value))
 
     return get
 
