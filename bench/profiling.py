@@ -97,12 +97,14 @@ def report(what: str, stacks: str, rate: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("requests", nargs="*", default=list(_REQUESTS), choices=list(_REQUESTS))
+    parser.add_argument("requests", nargs="*", metavar="|".join(_REQUESTS))
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--collapsed", type=Path)
     options = parser.parse_args()
-    for what in options.requests:
+    if unknown := set(options.requests) - set(_REQUESTS):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    for what in options.requests or _REQUESTS:
         with tempfile.TemporaryDirectory() as scratch, process(Path(scratch)) as running:
             server = Server(*asyncio.run(administrator(Layout(Path(scratch)))))
             prepare(server)

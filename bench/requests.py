@@ -201,10 +201,13 @@ async def run(options: argparse.Namespace, directory: Path) -> None:
 def main() -> None:
     kinds = ["GET", "POST", "DRY", "LIST"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("requests", nargs="*", default=kinds, choices=kinds)
+    parser.add_argument("requests", nargs="*", metavar="|".join(kinds))
     parser.add_argument("--rounds", type=int, default=150)
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
+    options.requests = options.requests or kinds
+    if unknown := set(options.requests) - set(kinds):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
         uvloop.run(run(options, Path(directory)))

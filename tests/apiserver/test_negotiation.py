@@ -10,6 +10,7 @@ from moorage.apiserver.negotiation import (
     Representation,
     accepts_gzip,
     body_media,
+    check_representable,
     check_shape,
     check_streamed,
     error_form,
@@ -37,8 +38,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
         (f"application/json, {PROTOBUF}", Representation()),
         (f"application/json;q=0.5, {PROTOBUF}", Representation(Media.PROTOBUF)),
         (f"*/*, {PROTOBUF}", Representation(Media.PROTOBUF)),
-        (f"application/*, {PROTOBUF};q=odd", Representation()),
-        ("application/*", Representation()),
+        (f"application/*, {PROTOBUF};q=odd", Representation(Media.PROTOBUF)),
         (f"{PROTOBUF};stream=watch", Representation(Media.PROTOBUF)),
         ("application/json;stream=watch", Representation()),
         ("application/json;stream=other, application/yaml", Representation(media=Media.YAML)),
@@ -84,7 +84,8 @@ def test_the_first_clause_that_fits_decides(accept: str, form: Representation) -
 
 
 @pytest.mark.parametrize(
-    "accept", ["text/html", "application/cbor", f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io"]
+    "accept",
+    ["text/html", "application/cbor", "application/*", f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io"],
 )
 def test_unsupported_media_type_is_not_acceptable(accept: str) -> None:
     with pytest.raises(NotAcceptableError) as refused:
@@ -93,6 +94,21 @@ def test_unsupported_media_type_is_not_acceptable(accept: str) -> None:
         "only the following media types are accepted: application/json, application/yaml, "
         "application/vnd.kubernetes.protobuf"
     )
+
+
+@pytest.mark.parametrize("is_collection", [True, False])
+def test_a_header_without_any_media_type_of_the_api(is_collection: bool) -> None:
+    for accept in ("*/*;q=0", f"text/html, {PROTOBUF};as=Odd", " application/yaml "):
+        check_representable(accept, is_collection=is_collection)
+    streams = ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+    for accept in ("text/html", "application/*", "application/cbor, text/plain"):
+        with pytest.raises(NotAcceptableError) as refused:
+            check_representable(accept, is_collection=is_collection)
+        assert refused.value.message == (
+            "406: Not Acceptable\n\nAvailable representations: application/json, "
+            "application/yaml, application/vnd.kubernetes.protobuf"
+            + (streams if is_collection else "")
+        )
 
 
 def test_a_table_of_what_has_none_is_not_acceptable() -> None:
@@ -109,6 +125,7 @@ def test_a_table_of_what_has_none_is_not_acceptable() -> None:
             f"{PROTOBUF};as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
             Representation(Media.PROTOBUF, PARTIAL),
         ),
+        ("application/*", Representation()),
         (PROTOBUF, None),
     ],
 )

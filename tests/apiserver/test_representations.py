@@ -122,5 +122,5 @@ def test_what_rows_carry(wanted: str, policy: IncludeObject) -> None:
 
 
 def test_unknown_include_object_is_rejected() -> None:
-    with pytest.raises(BadRequestError, match='unrecognized includeObject value: "object"'):
+    with pytest.raises(BadRequestError, match="must be 'Metadata', 'Object'"):
         include_object({"includeObject": "object"})

@@ -29,13 +29,15 @@ def test_options_that_go_together(options: dict[str, Any]) -> None:
     ("options", "error", "message"),
     [
         ({"limit": -1}, BadRequestError, "invalid limit"),
-        ({"continue_": "t", "resource_version": "7"}, BadRequestError,
+        ({"continue_": "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6Nywic3RhcnQiOiJhIn0",
+          "resource_version": "7"}, BadRequestError,
          "specifying resource version is not allowed when using continue"),
         ({"match": "Exact"}, InvalidError,
          "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless "
          "resourceVersion is provided"),
         ({"continue_": "t", "resource_version": "0", "match": "NotOlderThan"}, InvalidError,
-         "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for continue"),
+         "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is "
+         "provided"),
         ({"resource_version": "7", "match": "Odd"}, InvalidError,
          'resourceVersionMatch: Unsupported value: "Odd": supported values: "Exact", '
          '"NotOlderThan", ""'),
@@ -62,19 +64,41 @@ def test_a_token_leads_behind_its_key(key: str) -> None:
     assert (result.rv, result.start) == (7, key)
 
 
+def _encoded(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode("latin-1")).decode().rstrip("=")
+
+
 def _token(**changes: Any) -> str:
     fields = {"v": "meta.k8s.io/v1", "rv": 7, "start": "ns/a\0", **changes}
-    return base64.urlsafe_b64encode(json.dumps(fields).encode()).decode()
+    return _encoded(json.dumps(fields))
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["%", "a", "e30", _token(v="v9"), _token(start="../a\0"), _token(start="ns/../a"),
-     _token(rv="7"), base64.urlsafe_b64encode(b"[]").decode()],
+    ("text", "why"),
+    [
+        ("%", ": illegal base64 data at input byte 0"),
+        ("ab=", ": illegal base64 data at input byte 2"),
+        ("a", ": illegal base64 data at input byte 0"),
+        ("xx", ": invalid character 'Ç' looking for beginning of value"),
+        ("IA", ": unexpected end of JSON input"),
+        ("e30", ": server does not recognize this encoded version "),
+        ("bnVsbA", ": server does not recognize this encoded version "),
+        (_token(v="v9"), ": server does not recognize this encoded version v9"),
+        (_token(rv=0), ": incorrect encoded start resourceVersion (version meta.k8s.io/v1)"),
+        (_token(start=""), ": encoded start key empty (version meta.k8s.io/v1)"),
+        (_token(start="../a"), ": ../a"),
+        (_token(start="ns/../a"), ": ns/../a"),
+        (_token(rv="7"), ": json: cannot unmarshal a field of storage.continueToken"),
+        (_encoded("[]"),
+         ": json: cannot unmarshal array into Go value of type storage.continueToken"),
+        (_encoded('"x"'),
+         ": json: cannot unmarshal string into Go value of type storage.continueToken"),
+    ],
 )  # fmt: skip
-def test_invalid_continue_token_is_rejected(text: str) -> None:
-    with pytest.raises(BadRequestError, match="invalid continue token: continue key is not valid"):
+def test_invalid_continue_token_is_rejected(text: str, why: str) -> None:
+    with pytest.raises(BadRequestError) as caught:
         listing._decode_token(text)
+    assert caught.value.message == f"invalid continue token: continue key is not valid{why}"
     assert listing._decode_token(_token()).start == "ns/a"
 
 

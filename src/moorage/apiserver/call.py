@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from moorage.api.errors import UnsupportedMediaTypeError
+from moorage.api.errors import NotAcceptableError, UnsupportedMediaTypeError
 from moorage.apiserver.negotiation import (
+    PARTIAL_LIST,
     Representation,
     body_media,
+    check_representable,
     check_shape,
     check_streamed,
     negotiate,
@@ -75,15 +77,21 @@ class Call:
         """Negotiate the form of a watch. Raises NotAcceptableError."""
         form = self._negotiated()
         check_streamed(form)
-        check_shape(form, _go_type(self.kind, is_list=False), is_list=False)
-        return form
+        # Upstream cannot make lists of events' objects either, and sends these whole.
+        return Representation(form.media) if form.as_ == PARTIAL_LIST else form
 
     def document_form(self) -> Representation:
         """Negotiate the form of a document that is no stored object. Raises NotAcceptableError."""
         return negotiate(self.accept, False, True)
 
     def _negotiated(self) -> Representation:
-        return negotiate(self.accept, True, not self.kind.is_custom)
+        if self.kind.is_custom:
+            return negotiate(self.accept, True, False)
+        try:
+            return negotiate(self.accept, True, True)
+        except NotAcceptableError:
+            check_representable(self.accept, is_collection=self.verb in ("list", "watch"))
+            raise
 
     def media(self) -> Media:
         """Return the media type of the body. Raises UnsupportedMediaTypeError."""

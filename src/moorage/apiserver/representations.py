@@ -142,7 +142,10 @@ def include_object(query: Mapping[str, str]) -> IncludeObject:
     wanted = query.get("includeObject", "")
     policy = _INCLUDE.get(wanted)
     if policy is None:
-        raise BadRequestError(f'unrecognized includeObject value: "{wanted}"')
+        raise BadRequestError(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{wanted}": '
+            "must be 'Metadata', 'Object', 'None', or empty"
+        )
     return policy
 
 

@@ -74,6 +74,7 @@ class Resources:
             resource_version=query.get("resourceVersion", ""),
             match=query.get("resourceVersionMatch", ""),
             needs_metadata_only=form.as_ == PARTIAL_LIST,
+            has_initial_events="sendInitialEvents" in query,
         )
         listed = await self.lister.page(call.kind, call.namespace, options)
         reply = await self._listed(call, listed, form)

@@ -22,7 +22,7 @@ import msgspec
 from aiohttp import web
 
 from moorage.api.clock import Clock
-from moorage.api.errors import BadRequestError, ExpiredError, StatusError
+from moorage.api.errors import BadRequestError, ExpiredError, ServerTimeoutError, StatusError
 from moorage.api.headers import STORE_HEADER
 from moorage.apiserver.call import Call
 from moorage.apiserver.negotiation import PARTIAL, TABLE, Representation
@@ -96,7 +96,7 @@ class WatchStreams:
         feed = self._feed(call, form, options)
         try:
             watch = feed.open(self._cache, call.kind, call.namespace)
-        except ExpiredError as error:
+        except (ExpiredError, ServerTimeoutError) as error:
             # Clients expect 200 and the error as an event in the stream.
             return await self._refuse(call, form, error)
         ending = _Ending(call.http.transport)
@@ -373,6 +373,7 @@ def _options(call: Call) -> WatchOptions:
         resource_version=query.get("resourceVersion", ""),
         match=query.get("resourceVersionMatch", ""),
         allows_bookmarks=is_true(query, "allowWatchBookmarks"),
+        has_continue=bool(query.get("continue")),
         sends_initial_events=None if sends is None else is_true(query, "sendInitialEvents"),
     )
 

@@ -8,9 +8,10 @@ page, so pages neither overlap nor skip objects. Source: API concepts
 from __future__ import annotations
 
 import base64
-import binascii
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -25,6 +26,7 @@ from moorage.api.errors import (
 )
 from moorage.api.numbers import parse_uint
 from moorage.registry.kind import Kind, View
+from moorage.registry.schema.decode import json_name
 from moorage.registry.selection import EVERYTHING, Selection
 from moorage.registry.stored import Stored, StoredFactory
 from moorage.storage import CompactedError, Damage, Store, StoreBrokenError, WatchCache
@@ -36,6 +38,9 @@ _FRESH_TIMEOUT_S = 3.0
 _CHUNK = 500
 _TOKEN_VERSION = "meta.k8s.io/v1"
 _AT_PRESENT = -1
+_NO_BASE64URL = re.compile(r"[^A-Za-z0-9_-]")
+_JSON_STARTS = frozenset(bytes((byte,)) for byte in b'{["-0123456789tfn')
+MATCH_WITH_CONTINUE = "resourceVersionMatch is forbidden when continue is provided"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,8 @@ class ListOptions:
     resource_version: str = ""
     match: str = ""
     needs_metadata_only: bool = False
+    has_initial_events: bool = False
+    """Whether the client set `sendInitialEvents`, which is for watches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,18 +247,13 @@ def too_large(wanted: int, current: int) -> ServerTimeoutError:
 
 
 def _check(options: ListOptions) -> None:
+    """Raise InvalidError, BadRequestError for options that do not go together."""
     if options.limit < 0:
         raise BadRequestError("invalid limit")
     field_errors: list[FieldError] = []
     match, version = options.match, options.resource_version
-    if options.continue_ and version not in ("", "0"):
-        raise BadRequestError("specifying resource version is not allowed when using continue")
+    path = "resourceVersionMatch"
     if match:
-        path = "resourceVersionMatch"
-        if options.continue_:
-            field_errors.append(
-                FieldError.forbidden(path, "resourceVersionMatch is forbidden for continue")
-            )
         if not version:
             field_errors.append(
                 FieldError.forbidden(
@@ -259,6 +261,8 @@ def _check(options: ListOptions) -> None:
                     "resourceVersionMatch is forbidden unless resourceVersion is provided",
                 )
             )
+        if options.continue_:
+            field_errors.append(FieldError.forbidden(path, MATCH_WITH_CONTINUE))
         if match not in (EXACT, NOT_OLDER_THAN):
             field_errors.append(FieldError.not_supported(path, match, (EXACT, NOT_OLDER_THAN, "")))
         if match == EXACT and version == "0":
@@ -267,8 +271,15 @@ def _check(options: ListOptions) -> None:
                     path, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
                 )
             )
+    if options.has_initial_events:
+        field_errors.append(
+            FieldError.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        )
     if field_errors:
         raise InvalidError.of("ListOptions", "", field_errors, group="meta.k8s.io")
+    if options.continue_ and version not in ("", "0"):
+        _decode_token(options.continue_)
+        raise BadRequestError("specifying resource version is not allowed when using continue")
 
 
 def _encode_token(revision: int, last_key: str) -> str:
@@ -277,16 +288,49 @@ def _encode_token(revision: int, last_key: str) -> str:
 
 
 def _decode_token(text: str) -> _Token:
+    """Decode a continue token. Raises BadRequestError, worded as upstream's `DecodeContinue`."""
+    document = _token_document(text)
+    version, revision = document.get("v", ""), document.get("rv", 0)
+    start = document.get("start", "")
+    if not (isinstance(version, str) and isinstance(revision, int) and isinstance(start, str)):
+        raise _bad_token(": json: cannot unmarshal a field of storage.continueToken")
+    if version != _TOKEN_VERSION:
+        raise _bad_token(f": server does not recognize this encoded version {version}")
+    if not revision:
+        raise _bad_token(f": incorrect encoded start resourceVersion (version {_TOKEN_VERSION})")
+    if not start:
+        raise _bad_token(f": encoded start key empty (version {_TOKEN_VERSION})")
+    if ".." in start.split("/"):
+        raise _bad_token(f": {start}")
+    return _Token(version, revision, start.removesuffix("\0"))
+
+
+def _token_document(text: str) -> dict[str, Any]:
+    illegal = _NO_BASE64URL.search(text)
+    if illegal is not None or len(text) % 4 == 1:
+        at = illegal.start() if illegal is not None else len(text) - 1
+        raise _bad_token(f": illegal base64 data at input byte {at}")
+    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     try:
-        padded = text + "=" * (-len(text) % 4)
-        token = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Token)
-    except (binascii.Error, ValueError, msgspec.DecodeError) as error:
-        raise BadRequestError(
-            f"invalid continue token: continue key is not valid: {error}"
-        ) from error
-    if token.v != _TOKEN_VERSION or ".." in token.start.split("/"):
-        raise BadRequestError("invalid continue token: continue key is not valid")
-    return _Token(token.v, token.rv, token.start.removesuffix("\0"))
+        document = msgspec.json.decode(raw)
+    except (ValueError, RecursionError) as error:
+        first = raw.lstrip()[:1]
+        why = str(error)
+        if not first:
+            why = "unexpected end of JSON input"
+        elif first not in _JSON_STARTS:
+            why = f"invalid character '{first.decode('latin-1')}' looking for beginning of value"
+        raise _bad_token(f": {why}") from error
+    if document is not None and not isinstance(document, dict):
+        raise _bad_token(
+            f": json: cannot unmarshal {json_name(document)} into Go value of type "
+            "storage.continueToken"
+        )
+    return document or {}
+
+
+def _bad_token(why: str) -> BadRequestError:
+    return BadRequestError(f"invalid continue token: continue key is not valid{why}")
 
 
 def _expired(prefix: str, after: str, options: ListOptions) -> StatusError:

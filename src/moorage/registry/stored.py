@@ -212,7 +212,8 @@ def _text_at(tree: _Tree, path: tuple[str, ...], default: str) -> Callable[[Any]
             return default
         if isinstance(value, bool):
             return "true" if value else "false"
-        return str(value)
+        # Thousands of pods have the same phase, scheduler, account and node.
+        return sys.intern(str(value))
 
     return get
 

@@ -12,7 +12,12 @@ from typing import Generic, TypeVar
 
 from moorage.api.errors import ExpiredError, FieldError, InvalidError, StatusError
 from moorage.registry.kind import Kind, View
-from moorage.registry.listing import EXACT, NOT_OLDER_THAN, parse_revision, too_large
+from moorage.registry.listing import (
+    MATCH_WITH_CONTINUE,
+    NOT_OLDER_THAN,
+    parse_revision,
+    too_large,
+)
 from moorage.registry.selection import EVERYTHING, Selection
 from moorage.registry.stored import Stored
 from moorage.storage import CacheEvent, CompactedError, WatchCache, Watcher
@@ -35,6 +40,7 @@ class WatchOptions:
     match: str = ""
     allows_bookmarks: bool = False
     sends_initial_events: bool | None = None
+    has_continue: bool = False
 
 
 class StoredEvent:
@@ -208,19 +214,32 @@ def _selected(
 
 
 def _check(options: WatchOptions) -> None:
+    """Raise InvalidError for options that do not go together. Source: `validateWatchOptions`."""
     path = "resourceVersionMatch"
     errors: list[FieldError] = []
-    if options.sends_initial_events is None:
-        if options.match:
-            errors.append(FieldError.forbidden(path, "resourceVersionMatch is forbidden for watch"))
-    elif options.match != NOT_OLDER_THAN:
-        if options.match not in ("", EXACT):
-            errors.append(FieldError.not_supported(path, options.match, (NOT_OLDER_THAN,)))
+    sends, match = options.sends_initial_events, options.match
+    if sends is None and not match and options.resource_version in ("", "0"):
+        # The defaults of a watch from the present state.
+        sends, match = True, NOT_OLDER_THAN
+    if sends is not None and match != NOT_OLDER_THAN:
         errors.append(
             FieldError.forbidden(
                 path,
                 "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             )
         )
+    if match:
+        if sends is None:
+            errors.append(
+                FieldError.forbidden(
+                    path,
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is "
+                    "provided",
+                )
+            )
+        if match != NOT_OLDER_THAN:
+            errors.append(FieldError.not_supported(path, match, (NOT_OLDER_THAN,)))
+        if options.has_continue:
+            errors.append(FieldError.forbidden(path, MATCH_WITH_CONTINUE))
     if errors:
         raise InvalidError.of("ListOptions", "", errors, group="meta.k8s.io")
