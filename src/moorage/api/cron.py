@@ -64,6 +64,9 @@ class Calendar:
 
     def next(self, after: datetime) -> datetime | None:
         """Return the first due time after a time, in UTC; None without one within five years."""
+        if not (self.minutes and self.hours and self.months):
+            # A field of commas alone names nothing; the walk below would take seconds to see it.
+            return None
         moment = after.astimezone(UTC).replace(second=0, microsecond=0) + _MINUTE
         last_year = moment.year + _YEARS
         while True:
