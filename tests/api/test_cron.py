@@ -92,7 +92,9 @@ def test_a_day_may_start_at_one() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("schedule", ["0 0 31 2 *", "0 0 30 2 *", ", * * * *", "* , * * *", "* * * , *"])
+@pytest.mark.parametrize(
+    "schedule", ["0 0 31 2 *", "0 0 30 2 *", ", * * * *", "* , * * *", "* * * , *"]
+)
 def test_a_schedule_that_is_never_due(schedule: str) -> None:
     assert due(schedule, "2026-01-01 00:00") == []
     assert parse_schedule(schedule).latest(at("1970-01-01 00:00"), at("2026-01-01 00:00")) is None
