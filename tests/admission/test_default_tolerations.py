@@ -37,3 +37,11 @@ def test_missing_tolerations_are_added_behind_the_pods_own(
 ) -> None:
     obj = admit(DefaultTolerationSeconds(), write(POD, pod({"tolerations": own} if own else {})))
     assert obj["spec"]["tolerations"] == expected
+
+
+def test_an_update_that_leaves_them_out_gets_them_again() -> None:
+    old = pod({"tolerations": [N, U]})
+    changed = write(POD, pod({"tolerations": [EQUAL]}), old=old, operation="UPDATE")
+    obj = admit(DefaultTolerationSeconds(), changed)
+    assert obj["spec"]["tolerations"] == [EQUAL, U]
+    assert DefaultTolerationSeconds.scope.operations == frozenset({"CREATE", "UPDATE"})

@@ -5,7 +5,7 @@ Source: apiserver plugin DefaultTolerationSeconds.
 
 from __future__ import annotations
 
-from moorage.admission.chain import CREATE, Scope
+from moorage.admission.chain import CREATE, UPDATE, Scope
 from moorage.registry.kind import Obj
 from moorage.registry.request import Attributes
 
@@ -15,10 +15,13 @@ _SECONDS = 300
 
 
 class DefaultTolerationSeconds:
-    """Adds both NoExecute tolerations to new pods, unless a toleration of the pod covers them."""
+    """Adds both NoExecute tolerations to pods, unless a toleration of the pod covers them.
+
+    To changed pods too: an update whose author leaves them out does not remove them.
+    """
 
     name = "DefaultTolerationSeconds"
-    scope = Scope.of(["pods"], [CREATE])
+    scope = Scope.of(["pods"], [CREATE, UPDATE])
     validate = None
 
     def __init__(self) -> None:
