@@ -67,7 +67,7 @@ def test_a_host_that_moved_to_another_network_has_its_new_address(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(creation, "require_port", lambda *_: None)
-    monkeypatch.setattr(creation, "free_port", lambda port, *_: port)
+    monkeypatch.setattr(creation, "free_port", lambda port, *_, **__: port)
     for address in ("192.0.2.7", "198.51.100.7"):
         monkeypatch.setattr(creation, "host_ip", lambda address=address: address)
         assert open_cluster(layout, Choices(node_name="n1")).node_ip == address
@@ -417,6 +417,26 @@ def test_every_choice_is_a_setting(layout: Layout, monkeypatch: pytest.MonkeyPat
     credentials = Credentials(layout)
     authority = credentials.authority.certificate
     assert access == Access("two", "https://127.0.0.1:6500", authority, credentials.admin)
+
+
+def test_the_parts_of_a_cluster_have_different_ports_when_the_usual_ones_are_in_use(
+    layout: Layout,
+) -> None:
+    with ExitStack() as stack:
+        for port in range(10257, 10262):
+            taken = stack.enter_context(socket.socket())
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                taken.bind(("127.0.0.1", port))
+            except OSError:
+                continue  # Another program has it, which is as well.
+            taken.listen()
+        made = open_cluster(layout, Choices(node_name="n1", has_node=False))
+        again = open_cluster(layout, Choices(has_node=False))
+    for settings_ in (made, again):
+        ports = (settings_.api_port, settings_.controllers_port, settings_.scheduler_port)
+        assert len(set(ports)) == 3
+        assert not set(ports) & set(range(10257, 10262))
 
 
 def test_a_network_that_another_cluster_took_meanwhile_is_refused_at_a_restart(

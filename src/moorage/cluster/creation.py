@@ -151,12 +151,17 @@ def _decide(
     if settings.has_node:
         require_port(settings.node_port, settings.node_ip, "--node-port", reservations)
     # Nothing but readers of metrics depends on these, so another one will do.
+    others = [settings.api_port, settings.node_port]
+    controllers_port = free_port(
+        settings.controllers_port or DEFAULT_CONTROLLERS_PORT, reservations, others=others
+    )
+    scheduler_port = free_port(
+        settings.scheduler_port or DEFAULT_SCHEDULER_PORT,
+        reservations,
+        others=[*others, controllers_port],
+    )
     return msgspec.structs.replace(
-        settings,
-        controllers_port=free_port(
-            settings.controllers_port or DEFAULT_CONTROLLERS_PORT, reservations
-        ),
-        scheduler_port=free_port(settings.scheduler_port or DEFAULT_SCHEDULER_PORT, reservations),
+        settings, controllers_port=controllers_port, scheduler_port=scheduler_port
     )
 
 

@@ -6,6 +6,7 @@ import ipaddress
 import secrets
 import socket
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -162,13 +163,20 @@ def node_name(chosen: str | None = None) -> str:
     return name
 
 
-def free_port(preferred: int, reservations: Reservations, address: str = "127.0.0.1") -> int:
+def free_port(
+    preferred: int,
+    reservations: Reservations,
+    address: str = "127.0.0.1",
+    *,
+    others: Collection[int] = (),
+) -> int:
     """Reserve the preferred port of an address, or the next free one; return it.
 
-    Raises SettingsError if 50 ports in a row are in use.
+    `others` are the ports that the cluster's other parts have there: what is reserved for this
+    cluster counts as free. Raises SettingsError if 50 ports in a row are in use.
     """
     for port in range(preferred, preferred + _PORT_TRIES):
-        if not _port_complaint(port, address, reservations):
+        if port not in others and not _port_complaint(port, address, reservations):
             return port
     raise SettingsError(f"no free port from {preferred} on")
 
