@@ -20,11 +20,27 @@ NODES = {
 PLUGIN = PodTopologyLabels(NODES.get)
 
 
-@pytest.mark.parametrize(("operation", "subresource"), [("CREATE", ""), ("UPDATE", "binding")])
-def test_a_pod_gets_the_zone_and_region_of_its_node(operation: str, subresource: str) -> None:
+def test_a_pod_created_on_a_node_gets_its_zone_and_region() -> None:
     bound = pod({"nodeName": "far"}, labels={"app": "a", ZONE: "other"})
-    after = admit(PLUGIN, write(obj=bound, operation=operation, subresource=subresource))
+    after = admit(PLUGIN, write(obj=bound))
     assert after["metadata"]["labels"] == {"app": "a", ZONE: "z", REGION: "r"}
+
+
+@pytest.mark.parametrize(
+    ("target", "labels"),
+    [
+        ({"kind": "Node", "name": "far"}, {"app": "a", ZONE: "z", REGION: "r"}),
+        ({"kind": "Node", "name": "plain"}, {"app": "a"}),
+        ({"kind": "Pod", "name": "far"}, {"app": "a"}),
+        ({}, {"app": "a"}),
+    ],
+)
+def test_a_binding_gets_the_zone_and_region_of_its_node(
+    target: dict[str, str], labels: dict[str, str]
+) -> None:
+    binding = {"metadata": {"name": "p", "labels": {"app": "a"}}, "target": target}
+    after = admit(PLUGIN, write(obj=binding, subresource="binding"))
+    assert after["metadata"]["labels"] == labels
 
 
 @pytest.mark.parametrize("node_name", ["plain", "gone", None])
@@ -35,5 +51,5 @@ def test_without_labels_to_copy_a_pod_stays(node_name: str | None) -> None:
 
 
 def test_updates_of_a_pod_that_runs_leave_its_labels() -> None:
-    running = pod({"nodeName": "far"})
-    assert "labels" not in admit(PLUGIN, write(obj=running, operation="UPDATE"))["metadata"]
+    assert not PLUGIN.scope.covers("pods", "", "UPDATE")
+    assert not PLUGIN.scope.covers("pods", "binding", "UPDATE")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from moorage.admission.chain import CREATE, UPDATE, Scope
+from moorage.admission.chain import CREATE, Scope
 from moorage.api.nodes import Node
+from moorage.registry.kind import Obj
 from moorage.registry.request import Attributes
 
 _LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
@@ -17,13 +18,13 @@ _BINDING = "binding"
 
 
 class PodTopologyLabels:
-    """Copies labels of the node to pods that are bound, or created on a node.
+    """Copies labels of the node to bindings, whose labels the pod gets, and to pods made on a node.
 
-    `find_node` returns a node by its name. A binding is an update of the pod here.
+    `find_node` returns a node by its name.
     """
 
     name = "PodTopologyLabels"
-    scope = Scope.of(["pods"], [CREATE, UPDATE], ["", _BINDING])
+    scope = Scope.of(["pods"], [CREATE], ["", _BINDING])
     validate = None
 
     def __init__(self, find_node: Callable[[str], Node | None]) -> None:
@@ -31,16 +32,20 @@ class PodTopologyLabels:
         self.mutate = self._label
 
     def _label(self, attributes: Attributes) -> None:
-        if attributes.operation == UPDATE and attributes.subresource != _BINDING:
-            return
-        pod = attributes.obj
-        assert pod is not None
-        node_name = pod["spec"].get("nodeName")
+        obj = attributes.obj
+        assert obj is not None
+        node_name = _target(obj) if attributes.subresource else obj["spec"].get("nodeName")
         node = self._find_node(node_name) if node_name else None
         if node is None:
             return
         own = node.metadata.labels
         copied = {label: own[label] for label in _LABELS if label in own}
         if copied:
-            meta = pod["metadata"]
+            meta = obj["metadata"]
             meta["labels"] = {**meta.get("labels", {}), **copied}
+
+
+def _target(binding: Obj) -> str:
+    """Return the node that a Binding names, empty if it names something else."""
+    target = binding.get("target", {})
+    return str(target.get("name", "")) if target.get("kind") == "Node" else ""
