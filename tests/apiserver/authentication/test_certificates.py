@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
+from moorage.api.certificate_requests import parse_request
 from moorage.apiserver.authentication.certificates import user_of_certificate
 
 CN, O, OU = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME  # noqa: E741
@@ -51,11 +52,11 @@ def test_certificate_without_common_name_names_no_user(
     assert user_of_certificate(certificate(*names)) is None
 
 
-def test_the_first_common_name_counts_and_every_organization() -> None:
+def test_the_last_common_name_counts_and_every_organization() -> None:
     names = ((O, "dev"), (CN, "alice"), (CN, "bob"), (O, "ops"), (OU, "unit"))
     user = user_of_certificate(certificate(*names))
     assert user is not None
-    assert user.name == "alice"
+    assert user.name == "bob"
     assert user.groups == ("dev", "ops", "system:authenticated")
     assert user.uid == ""
 
@@ -87,3 +88,14 @@ def test_the_credential_is_named_by_its_fingerprint() -> None:
     key = "authentication.kubernetes.io/credential-id"
     assert user.extra == {key: (f"X509SHA256={fingerprint}",)}
     assert other.extra != user.extra
+
+
+def test_a_certificate_request_is_judged_by_the_name_that_its_certificate_will_give() -> None:
+    names = [x509.NameAttribute(CN, "system:kube-controller-manager"),
+             x509.NameAttribute(CN, "system:node:one")]  # fmt: skip
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(names))
+    requested = parse_request(builder.sign(key, hashes.SHA256()).public_bytes(Encoding.DER))
+    user = user_of_certificate(certificate(*((name.oid, str(name.value)) for name in names)))
+    assert user is not None
+    assert user.name == requested.common_name == "system:node:one"

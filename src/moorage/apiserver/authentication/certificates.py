@@ -1,7 +1,10 @@
 """X.509 client certificates: user from the common name, groups from the organizations.
 
 The TLS layer has verified the chain; a certificate without client usage is refused here.
-Source: API docs "X509 client certificates".
+Of several common names the last counts, as where certificate requests are judged: a request must
+not be approved for one name and let its holder call as another.
+
+Source: API docs "X509 client certificates"; Go's `pkix.Name`.
 """
 
 from __future__ import annotations
@@ -22,13 +25,13 @@ def user_of_certificate(der: bytes) -> User | None:
     if not _is_for_clients(certificate):
         return None
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    if not names or not str(names[0].value):
+    if not names or not str(names[-1].value):
         return None
     organizations = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
     groups = tuple(str(organization.value) for organization in organizations)
     fingerprint = hashlib.sha256(der).hexdigest()
     return User(
-        name=str(names[0].value),
+        name=str(names[-1].value),
         groups=(*groups, AUTHENTICATED),
         extra={CREDENTIAL_ID: (f"X509SHA256={fingerprint}",)},
     )

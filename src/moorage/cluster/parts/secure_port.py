@@ -104,8 +104,8 @@ class _Answers:
 
 
 def _subject(certificate: dict[str, Any]) -> Caller | None:
-    """Return the user that a verified certificate names."""
+    """Return the user that a verified certificate names, by its last common name."""
     entries = [entry for group in certificate.get("subject", ()) for entry in group]
     names = [value for key, value in entries if key == "commonName"]
     groups = tuple(value for key, value in entries if key == "organizationName")
-    return Caller(names[0], (*groups, "system:authenticated")) if names else None
+    return Caller(names[-1], (*groups, "system:authenticated")) if names else None

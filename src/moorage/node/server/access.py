@@ -59,12 +59,9 @@ def guard(names: frozenset[str]) -> Any:
 
 
 def common_name(certificate: dict[str, Any]) -> str:
-    """Return a certificate's common name; empty without one."""
-    for entry in certificate.get("subject", ()):
-        for key, value in entry:
-            if key == "commonName":
-                return str(value)
-    return ""
+    """Return a certificate's last common name, which the API server goes by; empty without one."""
+    entries = [entry for group in certificate.get("subject", ()) for entry in group]
+    return next((str(value) for key, value in reversed(entries) if key == "commonName"), "")
 
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "DELETE": "delete"}
