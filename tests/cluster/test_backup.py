@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import sqlite3
 import tarfile
+import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
@@ -239,5 +241,36 @@ async def test_a_link_in_an_archive_is_refused(layout: Layout, tmp_path: Path) -
             else:
                 out.addfile(info, tar.extractfile(info))
     (tmp_path / "out").mkdir()
-    with pytest.raises(BackupError, match=r"'state\.db' is not what"):
+    with pytest.raises(BackupError, match=r"'state\.db' is not a plain file"):
         unpack(hostile, tmp_path / "out")
+
+
+async def test_damage_inside_the_compression_is_reported(layout: Layout, tmp_path: Path) -> None:
+    settings = await a_cluster(layout, one=b"1")
+    whole = tmp_path / "c.tar.gz"
+    back_up(layout, settings, whole, NOW)
+    content = whole.read_bytes()
+    damaged = tmp_path / "d.tar.gz"
+    for share in range(1, 20):
+        middle = len(content) * share // 20
+        damaged.write_bytes(content[:middle] + b"\xff" * 40 + content[middle + 40 :])
+        (tmp_path / f"out{share}").mkdir()
+        with pytest.raises(BackupError):
+            unpack(damaged, tmp_path / f"out{share}")
+
+
+@pytest.mark.parametrize("type_", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
+def test_a_name_of_any_length_is_refused_unread(tmp_path: Path, type_: bytes) -> None:
+    name = tarfile.TarInfo("name")
+    name.type, name.size = type_, 64 << 20
+    with gzip.open(tmp_path / "h.tar.gz", "wb", 1) as file:
+        file.write(name.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(64):
+            file.write(bytes(1 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BackupError, match="is not a plain file"):
+            unpack(tmp_path / "h.tar.gz", tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()

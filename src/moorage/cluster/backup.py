@@ -15,9 +15,11 @@ import os
 import shutil
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -61,6 +63,21 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def recorded(self) -> Recorded:
         """Identity and last revision of the store."""
         return Recorded(self.identity, self.revision)
+
+
+class _PlainFile(tarfile.TarInfo):
+    """A header of a plain file, which is all that a backup has.
+
+    Others are refused before their content is read: that of a long name or of attributes would be
+    read into memory, whatever its size.
+    """
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        header = super().frombuf(buf, encoding, errors)
+        if header.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+            raise tarfile.ReadError(f"{header.name!r} is not a plain file")
+        return header
 
 
 def back_up(layout: Layout, settings: Settings, archive: Path, now: datetime) -> Manifest:
@@ -112,11 +129,11 @@ def unpack(archive: Path, directory: Path) -> Manifest:
     Raises BackupError for a file that is not a backup, is cut off or changed; OSError.
     """
     try:
-        with tarfile.open(archive, "r:gz") as tar:
+        with tarfile.open(archive, "r:gz", tarinfo=_PlainFile) as tar:
             members = iter(tar)
             manifest = _manifest(archive, tar, next(members, None))
             found = {_extract(archive, tar, info, manifest, directory) for info in members}
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise BackupError(f"{archive} is not a backup, or is cut off: {error}") from error
