@@ -39,7 +39,8 @@ def request_headers(http: web.BaseRequest, uri: str) -> Iterator[tuple[str, str]
             forwarded_for.append(value)
         elif not (
             lower in _HOP_BY_HOP or lower in named or lower in _KEPT_BACK or lower == "host"
-            or lower.startswith(_KEPT_BACK_PREFIXES)
+            # Servers behind CGI and its like read both spellings as one name.
+            or lower.replace("_", "-").startswith(_KEPT_BACK_PREFIXES)
         ):  # fmt: skip
             yield name, value
     peer = http.transport.get_extra_info("peername") if http.transport else None
