@@ -7,7 +7,7 @@ API docs "Default roles and role bindings", "Initial namespaces".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -61,44 +61,48 @@ PRIORITY_CLASSES = {
 
 async def bootstrap(objects: Objects, *, service_ip: str, secure_port: int) -> None:
     """Create the missing objects. `service_ip` is the address of the service `kubernetes`."""
-    await _create_all(objects, NAMESPACE, [_named(name) for name in SYSTEM_NAMESPACES])
+    namespaces = [_named(name) for name in SYSTEM_NAMESPACES]
+    await _create_all(objects, ((NAMESPACE, "", obj) for obj in namespaces))
     roles = [*(_role(name, rules) for name, rules in ROLES.items()), _node_role()]
-    aggregated = [_aggregated_role(name) for name in AGGREGATED]
-    await _create_all(objects, CLUSTER_ROLE, [*roles, *aggregated, _metrics_reader()])
-    await _create_all(objects, API_SERVICE, [_metrics_service()])
-    await _restore_rules(objects, roles)
     await _create_all(
         objects,
-        CLUSTER_ROLE_BINDING,
-        [_binding(name, "ClusterRole", name, subjects) for name, subjects in BINDINGS.items()],
-    )
-    await _create_namespaced(objects)
-    await _create_all(
-        objects,
-        PRIORITY_CLASS,
         [
-            {**_named(name), "value": value, "description": description,
-             "preemptionPolicy": "PreemptLowerPriority"}
-            for name, (value, description) in PRIORITY_CLASSES.items()
+            *((CLUSTER_ROLE, "", role) for role in roles),
+            *_other_objects(),
+            (SERVICE, "default", _api_service(service_ip, secure_port)),
         ],
-    )  # fmt: skip
-    await _create_all(objects, SERVICE, [_api_service(service_ip, secure_port)], "default")
+    )
+    await _restore_rules(objects, roles)
 
 
-async def _create_namespaced(objects: Objects) -> None:
+def _other_objects() -> Iterator[tuple[Kind, str, Obj]]:
+    """Yield kind, namespace and content of what does not depend on options, but for the roles."""
+    for name in AGGREGATED:
+        yield CLUSTER_ROLE, "", _aggregated_role(name)
+    yield CLUSTER_ROLE, "", _metrics_reader()
+    yield API_SERVICE, "", _metrics_service()
+    for name, subjects in BINDINGS.items():
+        yield CLUSTER_ROLE_BINDING, "", _binding(name, "ClusterRole", name, subjects)
     for (namespace, name), rules in NAMESPACED_ROLES.items():
-        await _create_all(objects, ROLE, [_role(name, rules)], namespace)
-    for (namespace, name), (role, *subjects) in NAMESPACED_BINDINGS.items():
-        binding = _binding(name, "Role", role, subjects)
-        await _create_all(objects, ROLE_BINDING, [binding], namespace)
+        yield ROLE, namespace, _role(name, rules)
+    for (namespace, name), (role, *bound) in NAMESPACED_BINDINGS.items():
+        yield ROLE_BINDING, namespace, _binding(name, "Role", role, bound)
+    for name, (value, description) in PRIORITY_CLASSES.items():
+        yield (
+            PRIORITY_CLASS,
+            "",
+            {
+                **_named(name), "value": value, "description": description,
+                "preemptionPolicy": "PreemptLowerPriority",
+            },
+        )  # fmt: skip
 
 
-async def _create_all(
-    objects: Objects, kind: Kind, wanted: Iterable[Obj], namespace: str = ""
-) -> None:
+async def _create_all(objects: Objects, wanted: Iterable[tuple[Kind, str, Obj]]) -> None:
+    """Create objects, given as kind, namespace and content, unless they exist."""
     request = Request(user=_USER, is_own=True, user_agent="apiserver/bootstrap")
 
-    async def create(obj: Obj) -> None:
+    async def create(kind: Kind, namespace: str, obj: Obj) -> None:
         if objects.find(kind, namespace, obj["metadata"]["name"]) is not None:
             return
         kind.strategy.default(obj)
@@ -108,7 +112,7 @@ async def _create_all(
             return  # Another server of the same store created it first.
 
     # Concurrently, so that they share a commit.
-    await asyncio.gather(*(create(obj) for obj in wanted))
+    await asyncio.gather(*(create(*entry) for entry in wanted))
 
 
 async def _restore_rules(objects: Objects, wanted: Iterable[Obj]) -> None:
