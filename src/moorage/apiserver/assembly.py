@@ -41,6 +41,7 @@ from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.discovery import DiscoveryHandler
 from moorage.apiserver.handler import Answer, Elsewhere, Foreign, Handler, Page, Subresources
 from moorage.apiserver.health import Health, version_reply
+from moorage.apiserver.metrics_page import MetricsPage, storage_families
 from moorage.apiserver.node_agents import NodeTls
 from moorage.apiserver.oidc import IssuerPages
 from moorage.apiserver.openapi import OpenApiPages
@@ -54,8 +55,9 @@ from moorage.apiserver.replies import Reply
 from moorage.apiserver.resource_metrics import ResourceMetrics
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.reviews import Reviews
-from moorage.apiserver.routing import group_version_of
-from moorage.apiserver.slots import SlotLimits, is_stream
+from moorage.apiserver.routing import group_version_of, is_stream
+from moorage.apiserver.served_requests import ServedRequests
+from moorage.apiserver.slots import SlotLimits
 from moorage.apiserver.subresources import (
     BindingSubresource,
     EvictionSubresource,
@@ -244,7 +246,10 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     proxy = Proxy(objects, admission, options.node_tls)
     resource_metrics = ResourceMetrics(readers, options.node_tls, clock)
     ready: set[str] = set()
+    requests = ServedRequests(resource_map, clock)
+    resource_map.listen(requests.forget_unserved)
     handler = Handler(
+        requests=requests,
         to_protobuf=codec.to_protobuf,
         resource_map=resource_map,
         authenticator=authenticator,
@@ -267,7 +272,10 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
             connect,
             proxy,
         ),
-        pages=_pages(ready, signer, options, resource_map, objects, discovery),
+        pages=[
+            *_pages(ready, signer, options, resource_map, objects, discovery),
+            MetricsPage(requests, partial(storage_families, resource_map, cache)),
+        ],
         slots=options.slots,
         bodies=options.bodies,
         elsewhere=_elsewhere(extensions, ExtensionProxy(backends)),

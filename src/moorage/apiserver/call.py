@@ -17,7 +17,7 @@ from moorage.apiserver.negotiation import (
     check_streamed,
     negotiate,
 )
-from moorage.apiserver.routing import Target
+from moorage.apiserver.routing import Target, is_stream
 from moorage.registry.codec import Media
 from moorage.registry.kind import Kind, Served
 from moorage.registry.request import User
@@ -43,6 +43,11 @@ class Call:
     accept: str = ""
     body: bytes = b""
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def is_stream(self) -> bool:
+        """Return whether the request is a stream, which lasts as long as its client wants."""
+        return is_stream(self.verb, self.target.subresource)
 
     @property
     def query(self) -> Mapping[str, str]:

@@ -44,7 +44,8 @@ from moorage.apiserver.replies import (
 )
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.routing import Target, action_of, parse_path, route_of, verb_of
-from moorage.apiserver.slots import SlotLimits, Slots, is_stream, share_of
+from moorage.apiserver.served_requests import ServedRequests, code_of
+from moorage.apiserver.slots import SlotLimits, Slots, share_of
 from moorage.apiserver.watch import WatchStreams
 from moorage.registry.kind import Kind, Obj, Served
 from moorage.registry.rbac import Action
@@ -115,11 +116,13 @@ class Handler:
         slots: SlotLimits,
         bodies: BodyLimits,
         to_protobuf: Callable[[str, Obj], bytes],
+        requests: ServedRequests,
         elsewhere: Elsewhere | None = None,
     ) -> None:
         """`elsewhere` passes requests on that this server does not answer itself."""
         self._elsewhere = elsewhere
         self._to_protobuf = to_protobuf
+        self._requests = requests
         self._resource_map = resource_map
         self._authenticator = authenticator
         self._authorizer = authorizer
@@ -192,15 +195,32 @@ class Handler:
         kind, served = _checked(resource, target)
         require = partial(self._require, user, action)
         call = Call(http, user, target, verb, kind, served, audit_id, require, head.accept)
-        answer = self._answer_for(call)
-        if is_stream(verb, target.subresource):
-            reply = await answer(call)
-        else:
-            work = self._with_body if http.method in _BODY_METHODS else self._in_slot
-            reply = await work(call, share, answer)
+        reply = await self._counted(call, share, self._answer_for(call), head.system_client)
         if isinstance(reply, Reply) and served.warning:
             reply.warnings = [served.warning, *reply.warnings]
         return reply
+
+    async def _counted(
+        self, call: Call, share: str, answer: Answer, system_client: str
+    ) -> Reply | web.StreamResponse:
+        """Answer a call, and count it by the code of its answer."""
+        series = self._requests.series(call)
+        began_s = series.begin(is_long_running=call.is_stream)
+        code = 0
+        try:
+            if call.is_stream:
+                reply = await answer(call)
+            elif call.http.method in _BODY_METHODS:
+                reply = await self._with_body(call, share, answer)
+            else:
+                reply = await self._in_slot(call, share, answer)
+            code = reply.status
+            return reply
+        except BaseException as error:
+            code = code_of(error, call)
+            raise
+        finally:
+            series.end(began_s, code, system_client, is_long_running=call.is_stream)
 
     async def _with_body(
         self, call: Call, share: str, answer: Answer
@@ -216,9 +236,12 @@ class Handler:
         lane = self._slots.lane(call.verb)
         if not lane.take(share):
             return overloaded()
+        in_flight = self._requests.in_flight(call.verb)
+        in_flight.begin()
         try:
             return await answer(call)
         finally:
+            in_flight.end()
             lane.give_back(share)
 
     def _user(self, http: web.BaseRequest, head: RequestHead) -> User:
