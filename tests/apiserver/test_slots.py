@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.apiserver.slots import SlotLimits, Slots, is_stream, share_of
+from moorage.apiserver.routing import is_stream
+from moorage.apiserver.slots import SlotLimits, Slots, share_of
 from moorage.registry.request import User
 
 LIMITS = SlotLimits(reading=3, mutating=2, reading_per_user=2, mutating_per_user=1)

@@ -73,6 +73,17 @@ def test_a_host_that_moved_to_another_network_has_its_new_address(
         assert open_cluster(layout, Choices(node_name="n1")).node_ip == address
 
 
+def test_an_audit_policy_is_checked_at_every_start(layout: Layout, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}")
+    made = open_cluster(layout, Choices(node_name="n1", audit_policy=str(path)))
+    assert made.audit_policy == str(path)
+    path.write_text("{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: All}]}")
+    with pytest.raises(SettingsError, match=r'rules\[0\].level: Unsupported value: "All"'):
+        open_cluster(layout, Choices())
+    assert open_cluster(layout, Choices(audit_policy="")).audit_policy == ""
+
+
 def test_a_start_without_a_node_is_not_remembered(layout: Layout) -> None:
     open_cluster(layout, Choices(node_name="n1", has_node=False))
     assert open_cluster(layout, Choices()).has_node

@@ -22,7 +22,7 @@ async def admit_connection(admission: Admission, call: Call, options: Obj) -> Ob
     """Return the options of a connection after admission. Raises StatusError."""
     if call.query.get("dryRun"):
         raise BadRequestError("dryRun is not supported")
-    request = Request(user=call.user, user_agent=call.user_agent)
+    request = Request(user=call.user, user_agent=call.user_agent, annotations=call.annotations)
     return await _admitted(admission, call, request, "CONNECT", options)
 
 

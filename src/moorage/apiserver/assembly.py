@@ -30,6 +30,13 @@ from moorage.apiserver.aggregation import (
     FrontProxy,
     LocalServices,
 )
+from moorage.apiserver.audit import (
+    AuditEvents,
+    AuditLog,
+    AuditPolicy,
+    RecordedObjects,
+    audit_families,
+)
 from moorage.apiserver.authentication import Authenticator, TokenSigner, TokenVerifier
 from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.authentication.bootstrap_tokens import BootstrapTokens
@@ -41,6 +48,7 @@ from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.discovery import DiscoveryHandler
 from moorage.apiserver.handler import Answer, Elsewhere, Foreign, Handler, Page, Subresources
 from moorage.apiserver.health import Health, version_reply
+from moorage.apiserver.metrics_page import MetricsPage, storage_families
 from moorage.apiserver.node_agents import NodeTls
 from moorage.apiserver.oidc import IssuerPages
 from moorage.apiserver.openapi import OpenApiPages
@@ -54,8 +62,9 @@ from moorage.apiserver.replies import Reply
 from moorage.apiserver.resource_metrics import ResourceMetrics
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.reviews import Reviews
-from moorage.apiserver.routing import group_version_of
-from moorage.apiserver.slots import SlotLimits, is_stream
+from moorage.apiserver.routing import group_version_of, is_stream
+from moorage.apiserver.served_requests import ServedRequests
+from moorage.apiserver.slots import SlotLimits
 from moorage.apiserver.subresources import (
     BindingSubresource,
     EvictionSubresource,
@@ -105,7 +114,8 @@ class ApiOptions:
 
     `public_url` is the URL of the server for pods; `node_tls` the credentials for node agents,
     `front_proxy` those for extension servers;
-    `listeners` the ports of this host that pods may not claim.
+    `listeners` the ports of this host that pods may not claim. What `audit_policy` selects is
+    recorded in the file `audit_log`; without both nothing is.
     """
 
     signing_key: Path
@@ -114,6 +124,8 @@ class ApiOptions:
     service_network: ipaddress.IPv4Network
     node_tls: NodeTls
     front_proxy: FrontProxy
+    audit_policy: AuditPolicy | None = None
+    audit_log: Path | None = None
     static_tokens: tuple[StaticToken, ...] = ()
     allows_anonymous: bool = False
     listeners: tuple[Listener, ...] = ()
@@ -142,6 +154,7 @@ class Api:
     custom: CustomResources
     aggregation: Aggregation
     token_uses: TokenUses
+    audit: AuditEvents | None
     ready: set[str]
     """Names of the conditions that are ready; `/readyz` requires `READINESS`."""
 
@@ -244,7 +257,12 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     proxy = Proxy(objects, admission, options.node_tls)
     resource_metrics = ResourceMetrics(readers, options.node_tls, clock)
     ready: set[str] = set()
+    requests = ServedRequests(resource_map, clock)
+    resource_map.listen(requests.forget_unserved)
+    audit = _audit(options, codec, clock)
     handler = Handler(
+        requests=requests,
+        audit=audit,
         to_protobuf=codec.to_protobuf,
         resource_map=resource_map,
         authenticator=authenticator,
@@ -267,7 +285,16 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
             connect,
             proxy,
         ),
-        pages=_pages(ready, signer, options, resource_map, objects, discovery),
+        pages=[
+            *_pages(ready, signer, options, resource_map, objects, discovery),
+            MetricsPage(
+                requests,
+                lambda: (
+                    *storage_families(resource_map, cache),
+                    *(() if audit is None else audit_families(audit.log)),
+                ),
+            ),
+        ],
         slots=options.slots,
         bodies=options.bodies,
         elsewhere=_elsewhere(extensions, ExtensionProxy(backends)),
@@ -309,7 +336,16 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         custom,
         aggregation,
         token_uses,
+        audit,
         ready,
+    )
+
+
+def _audit(options: ApiOptions, codec: Codec, clock: Clock) -> AuditEvents | None:
+    if options.audit_policy is None or options.audit_log is None:
+        return None
+    return AuditEvents(
+        options.audit_policy, AuditLog(options.audit_log), RecordedObjects(codec), clock
     )
 
 

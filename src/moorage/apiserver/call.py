@@ -17,7 +17,7 @@ from moorage.apiserver.negotiation import (
     check_streamed,
     negotiate,
 )
-from moorage.apiserver.routing import Target
+from moorage.apiserver.routing import Target, is_stream
 from moorage.registry.codec import Media
 from moorage.registry.kind import Kind, Served
 from moorage.registry.request import User
@@ -29,7 +29,9 @@ class Call:
 
     `require(verb)` raises ForbiddenError unless the user may also use that verb on the same target:
     some requests need more than the verb they were authorized for.
-    `accept` is the Accept header. `body` is complete: processing starts when it has arrived.
+    `annotations` are those of its audit event; `on_start` is called with the status of a stream
+    when it begins. `accept` is the Accept header. `body` is complete: processing starts when it has
+    arrived.
     """
 
     http: web.BaseRequest
@@ -43,6 +45,18 @@ class Call:
     accept: str = ""
     body: bytes = b""
     warnings: list[str] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
+    on_start: Callable[[int], None] | None = None
+
+    def started(self, code: int) -> None:
+        """Note that the answer of a stream began, with this HTTP status."""
+        if self.on_start is not None:
+            self.on_start(code)
+
+    @property
+    def is_stream(self) -> bool:
+        """Return whether the request is a stream, which lasts as long as its client wants."""
+        return is_stream(self.verb, self.target.subresource)
 
     @property
     def query(self) -> Mapping[str, str]:

@@ -168,6 +168,7 @@ class Connect:
             if isinstance(answer, Refused):
                 return _refusal(answer)
             client = await take_over(call.http, protocol, passed_back(answer.head))
+            call.started(101)
             async with client:
                 await join(client, answer.connection, self._deadlines)
         return HandledResponse()
@@ -183,6 +184,7 @@ class Connect:
             async with asyncio.timeout(self._deadlines.stream_creation_s):
                 streams = await channels.open_streams(session, wanted)
             websocket = await accept(call.http, channels.V5)
+            call.started(101)
             self._unfinished.bound(call.http, websocket, share_of(call.user))
             await channels.bridge(websocket, session, streams, self._deadlines)
         return websocket
@@ -192,6 +194,7 @@ class Connect:
             if isinstance(answer, Refused):
                 return _refusal(answer)
             websocket = await accept(call.http, TUNNEL)
+            call.started(101)
             self._unfinished.bound(call.http, websocket, share_of(call.user))
             await join(Tunnel(websocket), answer.connection, self._deadlines)
             await websocket.close()
@@ -331,6 +334,7 @@ async def _copy_log(call: Call, answer: aiohttp.ClientResponse) -> web.StreamRes
     """Copy the log to the response body until the node closes its connection."""
     response = web.StreamResponse(headers=_log_headers(call.audit_id))
     await response.prepare(call.http)
+    call.started(200)
     async for piece, _ in answer.content.iter_chunks():
         await response.write(piece)
     return response

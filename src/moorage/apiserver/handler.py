@@ -26,9 +26,10 @@ from moorage.api.errors import (
 from moorage.api.fields import FieldSelector
 from moorage.api.labels import Selector
 from moorage.api.logs import Log
+from moorage.apiserver.audit import AuditedRequest, AuditEvents
 from moorage.apiserver.authentication import Authenticator
 from moorage.apiserver.authentication.impersonation import impersonated
-from moorage.apiserver.authorization import Authorizer
+from moorage.apiserver.authorization import Authorizer, refusal
 from moorage.apiserver.bodies import Bodies, BodyLimits
 from moorage.apiserver.call import Call
 from moorage.apiserver.heads import RequestHead, RequestHeads, check_text
@@ -44,7 +45,8 @@ from moorage.apiserver.replies import (
 )
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.routing import Target, action_of, parse_path, route_of, verb_of
-from moorage.apiserver.slots import SlotLimits, Slots, is_stream, share_of
+from moorage.apiserver.served_requests import ServedRequests, code_of
+from moorage.apiserver.slots import SlotLimits, Slots, share_of
 from moorage.apiserver.watch import WatchStreams
 from moorage.registry.kind import Kind, Obj, Served
 from moorage.registry.rbac import Action
@@ -115,11 +117,15 @@ class Handler:
         slots: SlotLimits,
         bodies: BodyLimits,
         to_protobuf: Callable[[str, Obj], bytes],
+        requests: ServedRequests,
         elsewhere: Elsewhere | None = None,
+        audit: AuditEvents | None = None,
     ) -> None:
         """`elsewhere` passes requests on that this server does not answer itself."""
         self._elsewhere = elsewhere
         self._to_protobuf = to_protobuf
+        self._requests = requests
+        self._audit = audit
         self._resource_map = resource_map
         self._authenticator = authenticator
         self._authorizer = authorizer
@@ -146,38 +152,70 @@ class Handler:
         audit_id = self._audit_ids()
         share = ""
         head = _NO_HEAD
+        audited: AuditedRequest | None = None
+        status: StatusError | None = None
+        is_fault = False
         try:
             check_text(http)
             head = self._heads.of(http)
             user = self._user(http, head)
+            if self._audit is not None:
+                audited = await self._received(self._audit, http, user, audit_id)
+            if head.is_impersonating:
+                user = self._impersonated(http, user, audited)
             share = share_of(user)
-            answer = await self._answer(http, head, user, share, audit_id)
+            answer = await self._answer(http, head, user, share, audit_id, audited)
         except StatusError as error:
+            if error.status_code == 401 and audited is None and self._audit is not None:
+                await self._audit_refused(self._audit, http, audit_id)
+            status = error
             accept = head.accept or http.headers.get("Accept", "")
             answer = error_reply(error, error_form(accept))
         except (RecursionError, UnicodeError, OverflowError) as error:
             # Decoders refuse nearly all of these; the rest is still a client error, not an
             # internal one.
             log.info("unreadable request", request=audit_id, method=http.method, error=str(error))
-            answer = error_reply(BadRequestError(f"the request cannot be read: {_text(error)}"))
+            status = BadRequestError(f"the request cannot be read: {_text(error)}")
+            answer = error_reply(status)
         except web.HTTPException as error:
             # The HTTP library refused the websocket handshake.
-            answer = error_reply(BadRequestError(error.text or error.reason))
-        except (asyncio.CancelledError, ConnectionResetError):
+            status = BadRequestError(error.text or error.reason)
+            answer = error_reply(status)
+        except (asyncio.CancelledError, ConnectionResetError) as error:
+            if audited is not None:
+                audited.ended(code_of(error, audited.call) if audited.call is not None else 0)
             raise
         except Exception:
             log.exception("request broke", request=audit_id, method=http.method, path=http.path)
-            answer = error_reply(InternalError.of("see the server's log"))
+            status, is_fault = InternalError.of("see the server's log"), True
+            answer = error_reply(status)
+        if audited is not None:
+            audited.ended(
+                answer.status,
+                answer if isinstance(answer, Reply) else None,
+                None if status is None else status.to_object(),
+                is_fault=is_fault,
+            )
         if isinstance(answer, web.StreamResponse):
             return answer
         prettified(as_message(answer, self._to_protobuf), is_wanted=_is_pretty(http, head))
         return self._sender.response(http, answer, audit_id, share)
 
     async def _answer(
-        self, http: web.BaseRequest, head: RequestHead, user: User, share: str, audit_id: str
+        self,
+        http: web.BaseRequest,
+        head: RequestHead,
+        user: User,
+        share: str,
+        audit_id: str,
+        audited: AuditedRequest | None,
     ) -> Reply | web.StreamResponse:
         target, verb, action, selectors = _routed(http)
-        self._authorizer.check(user, action, *selectors)
+        decision = self._authorizer.decide(user, action, *selectors)
+        if audited is not None:
+            audited.authorized(decision.reason, is_allowed=decision.is_allowed)
+        if not decision.is_allowed:
+            raise refusal(user, action, decision.reason)
         if http.method == "CONNECT":
             raise MethodNotAllowedError
         if self._elsewhere is not None:
@@ -192,15 +230,34 @@ class Handler:
         kind, served = _checked(resource, target)
         require = partial(self._require, user, action)
         call = Call(http, user, target, verb, kind, served, audit_id, require, head.accept)
-        answer = self._answer_for(call)
-        if is_stream(verb, target.subresource):
-            reply = await answer(call)
-        else:
-            work = self._with_body if http.method in _BODY_METHODS else self._in_slot
-            reply = await work(call, share, answer)
+        if audited is not None:
+            audited.attach(call)
+        reply = await self._counted(call, share, self._answer_for(call), head.system_client)
         if isinstance(reply, Reply) and served.warning:
             reply.warnings = [served.warning, *reply.warnings]
         return reply
+
+    async def _counted(
+        self, call: Call, share: str, answer: Answer, system_client: str
+    ) -> Reply | web.StreamResponse:
+        """Answer a call, and count it by the code of its answer."""
+        series = self._requests.series(call)
+        began_s = series.begin(is_long_running=call.is_stream)
+        code = 0
+        try:
+            if call.is_stream:
+                reply = await answer(call)
+            elif call.http.method in _BODY_METHODS:
+                reply = await self._with_body(call, share, answer)
+            else:
+                reply = await self._in_slot(call, share, answer)
+            code = reply.status
+            return reply
+        except BaseException as error:
+            code = code_of(error, call)
+            raise
+        finally:
+            series.end(began_s, code, system_client, is_long_running=call.is_stream)
 
     async def _with_body(
         self, call: Call, share: str, answer: Answer
@@ -216,9 +273,12 @@ class Handler:
         lane = self._slots.lane(call.verb)
         if not lane.take(share):
             return overloaded()
+        in_flight = self._requests.in_flight(call.verb)
+        in_flight.begin()
         try:
             return await answer(call)
         finally:
+            in_flight.end()
             lane.give_back(share)
 
     def _user(self, http: web.BaseRequest, head: RequestHead) -> User:
@@ -228,9 +288,33 @@ class Handler:
                 "too many connections of this user are open, please try again later",
                 {"retryAfterSeconds": 1},
             )
-        if not head.is_impersonating:
-            return user
-        return impersonated(user, http.headers, self._authorizer.is_allowed)
+        return user
+
+    def _impersonated(
+        self, http: web.BaseRequest, user: User, audited: AuditedRequest | None
+    ) -> User:
+        acting = impersonated(user, http.headers, self._authorizer.is_allowed)
+        if audited is not None and acting is not user:
+            audited.impersonated(acting)
+        return acting
+
+    async def _received(
+        self, audit: AuditEvents, http: web.BaseRequest, user: User | None, audit_id: str
+    ) -> AuditedRequest | None:
+        """Record that a request was received. Raises InternalError if that is not possible."""
+        target, _, action, _ = _routed(http)
+        try:
+            return await audit.received(http, user, target, action, audit_id)
+        except TimeoutError as error:
+            raise InternalError.of("failed to store audit event") from error
+
+    async def _audit_refused(
+        self, audit: AuditEvents, http: web.BaseRequest, audit_id: str
+    ) -> None:
+        """Record a request whose credentials were refused."""
+        audited = await self._received(audit, http, None, audit_id)
+        if audited is not None:
+            audited.failed_authentication(_attempted(http))
 
     def _require(self, user: User, action: Action, verb: str) -> None:
         """Authorize another verb on the target of an authorized request."""
@@ -263,6 +347,17 @@ class Handler:
         if len(parts) >= 3 and parts[0] == "apis" and self._resource_map.has_group(parts[1]):
             raise NotFoundError.no_such_resource()
         return not_found_page()
+
+
+def _attempted(http: web.BaseRequest) -> str:
+    """Return which credentials were refused, as audit events have it."""
+    scheme = http.headers.get("Authorization", "").partition(" ")[0].lower()
+    attempted = [scheme] if scheme in ("basic", "bearer") else []
+    if peer_certificate(http) is not None:
+        attempted.append("x509")
+    if not attempted:
+        return "Authentication failed, no credentials provided"
+    return f"Authentication failed, attempted: {', '.join(attempted)}"
 
 
 def _is_pretty(http: web.BaseRequest, head: RequestHead) -> bool:

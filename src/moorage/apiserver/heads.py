@@ -18,6 +18,9 @@ from moorage.apiserver.authentication.impersonation import has_impersonation
 _RawHead = tuple[tuple[bytes, bytes], ...]
 _KEPT = 1024
 _LONGEST_BYTES = 2048
+_SYSTEM_CLIENTS = frozenset(
+    {"kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-policy-controller"}
+)
 # Source: `isPrettyPrint`: terminals and browsers.
 _PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 
@@ -30,6 +33,15 @@ class RequestHead:
     accept: str
     user_agent: str
     is_impersonating: bool
+
+    @property
+    def system_client(self) -> str:
+        """Return the control plane's part that sent the request; "" for other clients.
+
+        Source: the label `system_client` of `apiserver_request_total`.
+        """
+        name, slash, _ = self.user_agent.partition("/")
+        return name if slash and name in _SYSTEM_CLIENTS else ""
 
     @property
     def is_of_people(self) -> bool:

@@ -23,9 +23,13 @@ def write_request(
     query: Mapping[str, str],
     options_kind: str,
     *,
+    annotations: dict[str, str] | None = None,
     is_apply: bool = False,
 ) -> Request:
-    """Return the request of a create, update or patch. Raises InvalidError for bad options."""
+    """Return the request of a create, update or patch. Raises InvalidError for bad options.
+
+    `annotations` are those of the request's audit event.
+    """
     errors: list[FieldError] = []
     is_dry_run = _dry_run(_dry_run_values(query), errors)
     manager = query.get("fieldManager", "")
@@ -48,6 +52,7 @@ def write_request(
         is_dry_run=is_dry_run,
         field_manager=manager,
         field_validation=validation,
+        annotations={} if annotations is None else annotations,
     )
 
 

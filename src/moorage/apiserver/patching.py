@@ -112,7 +112,9 @@ class Patcher:
     ) -> tuple[Request, Change]:
         """Return the write request, and the patch as a function on objects of one type."""
         media = _media(call)
-        request = write_request(call.user, call.user_agent, call.query, "PatchOptions")
+        request = write_request(
+            call.user, call.user_agent, call.query, "PatchOptions", annotations=call.annotations
+        )
         request.is_large = is_large(call.body, Media.JSON)
         patch, complaints = await self.worker.run(request, _parse, call.body, media)
         if isinstance(patch, list) and len(patch) > MAX_OPERATIONS:
@@ -158,7 +160,12 @@ class Patcher:
 
     async def _apply(self, call: Call, subresource: str) -> tuple[Request, Updated]:
         request = write_request(
-            call.user, call.user_agent, call.query, "PatchOptions", is_apply=True
+            call.user,
+            call.user_agent,
+            call.query,
+            "PatchOptions",
+            is_apply=True,
+            annotations=call.annotations,
         )
         force = is_true(call.query, "force")
         request.is_large = is_large(call.body, Media.YAML)

@@ -85,7 +85,9 @@ class Resources:
 
     async def create(self, call: Call) -> Reply:
         call.form()
-        request = write_request(call.user, call.user_agent, call.query, "CreateOptions")
+        request = write_request(
+            call.user, call.user_agent, call.query, "CreateOptions", annotations=call.annotations
+        )
         obj = await self.decoder.decode(call, request)
         item = await self.objects.create(request, call.kind, call.served, call.namespace, obj)
         return await self._written(call, request, item, 201)
@@ -93,7 +95,9 @@ class Resources:
     async def update(self, call: Call, subresource: str = "") -> Reply:
         """Answer PUT of an object or subresource: 200, or 201 where the kind creates on update."""
         call.form()
-        request = write_request(call.user, call.user_agent, call.query, "UpdateOptions")
+        request = write_request(
+            call.user, call.user_agent, call.query, "UpdateOptions", annotations=call.annotations
+        )
         obj = await self.decoder.decode(call, request)
         _check_name(obj, call.target.name)
         body = msgspec.json.encode(obj)
@@ -124,7 +128,7 @@ class Resources:
     async def delete(self, call: Call) -> Reply:
         """Answer DELETE of one object, with a Status or the object, as the kind's strategy says."""
         form = call.form()
-        request = Request(user=call.user, user_agent=call.user_agent)
+        request = Request(user=call.user, user_agent=call.user_agent, annotations=call.annotations)
         sent = await self.decoder.delete_options(call, request)
         options, request.is_dry_run = delete_options(call.query, sent)
         deleted = await self.objects.delete(request, *call.place, options)
@@ -147,7 +151,7 @@ class Resources:
     async def delete_collection(self, call: Call) -> Reply:
         """Answer DELETE of a collection with the list of matched objects, as they were."""
         form = call.form(is_list=True)
-        request = Request(user=call.user, user_agent=call.user_agent)
+        request = Request(user=call.user, user_agent=call.user_agent, annotations=call.annotations)
         sent = await self.decoder.delete_options(call, request)
         options, request.is_dry_run = delete_options(call.query, sent)
         selection = select(

@@ -15,6 +15,9 @@ _WRITE_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "
 # Parts of the namespace path that belong to the namespace itself, not to a resource inside it.
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
+STREAMS = frozenset({"exec", "attach", "portforward", "proxy", "log"})
+"""Subresources that last as long as their client wants."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
@@ -137,3 +140,8 @@ def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
     if verb == "delete" and not target.name:
         return "deletecollection"
     return verb
+
+
+def is_stream(verb: str, subresource: str) -> bool:
+    """Return whether a request is a stream, which lasts as long as its client wants."""
+    return verb == "watch" or subresource in STREAMS

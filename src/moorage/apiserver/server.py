@@ -74,6 +74,8 @@ class ApiServer:
             )
             self.api = assemble(self._store, self._api_options, self._clock)
             stack.callback(self.api.worker.close)
+            if self.api.audit is not None:
+                stack.push_async_callback(self.api.audit.log.close)
             stack.push_async_callback(self.api.evaluator.close)
             await self.api.cache.load()
             self.api.custom.load()

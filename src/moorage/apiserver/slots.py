@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from moorage.registry.request import User
 from moorage.serving import Budget
 
-_READ_VERBS = frozenset({"get", "list", "watch"})
+READ_VERBS = frozenset({"get", "list", "watch"})
 _EXEMPT_GROUPS = frozenset({"system:masters", "system:nodes"})
 _EXEMPT_USERS = frozenset({"system:kube-controller-manager", "system:kube-scheduler"})
-_STREAMS = frozenset({"exec", "attach", "portforward", "proxy", "log"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +38,7 @@ class Slots:
 
     def lane(self, verb: str) -> Budget:
         """Return the budget of slots from which a verb's requests take one each."""
-        return self._reading if verb in _READ_VERBS else self._mutating
+        return self._reading if verb in READ_VERBS else self._mutating
 
 
 def share_of(user: User) -> str:
@@ -50,8 +49,3 @@ def share_of(user: User) -> str:
     if user.name in _EXEMPT_USERS or not _EXEMPT_GROUPS.isdisjoint(user.groups):
         return ""
     return user.name
-
-
-def is_stream(verb: str, subresource: str) -> bool:
-    """Return whether a request is a stream, which lasts as long as its client wants."""
-    return verb == "watch" or subresource in _STREAMS

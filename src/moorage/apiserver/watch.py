@@ -104,6 +104,7 @@ class WatchStreams:
         response, sink = self._sink(call, form)
         try:
             await sink.open()
+            call.started(200)
             await sink.carry(self._stream(sink, call, watch, feed, form, deadline))
             await sink.close()
         except (ConnectionResetError, WatcherOverflowError):

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 class Choices:
     """Options of a start; None for each option that was not given.
 
-    `cri` is empty for the cluster's own engine. `accepts_loss`: start although files that record
-    the cluster are missing or older than recorded.
+    `cri` is empty for the cluster's own engine, `audit_policy` for no audit log.
+    `accepts_loss`: start although files that record the cluster are missing or older than recorded.
     """
 
     name: str | None = None
@@ -27,6 +27,7 @@ class Choices:
     seccomp_default: bool | None = None
     pod_pids_limit: int | None = None
     image_limit_bytes: int | None = None
+    audit_policy: str | None = None
     accepts_loss: bool = False
     image_verification: str | None = None
     image_allowlist: tuple[str, ...] | None = None

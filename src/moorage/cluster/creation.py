@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from pathlib import Path
 
 import msgspec
 
@@ -147,6 +148,7 @@ def _decide(
     if present is not None:
         check_engine_change(layout, present, settings)
         _check_network(settings)
+    _check_audit_policy(settings)
     require_port(settings.api_port, "127.0.0.1", "--api-port", reservations)
     if settings.has_node:
         require_port(settings.node_port, settings.node_ip, "--node-port", reservations)
@@ -163,6 +165,21 @@ def _decide(
     return msgspec.structs.replace(
         settings, controllers_port=controllers_port, scheduler_port=scheduler_port
     )
+
+
+def _check_audit_policy(settings: Settings) -> None:
+    """Raise SettingsError if the audit policy cannot be used."""
+    if not settings.audit_policy:
+        return
+    # Imported here: the API server is large, and few starts need it.
+    from moorage.apiserver.audit import PolicyError, load_policy
+
+    try:
+        load_policy(Path(settings.audit_policy))
+    except PolicyError as error:
+        raise SettingsError(
+            f"{error}; correct the file, or start without an audit log with --audit-policy ''"
+        ) from error
 
 
 def _new_settings(choices: Choices, reservations: Reservations) -> Settings:

@@ -58,6 +58,11 @@ class Layout:
         return self.root / "logs"
 
     @property
+    def audit_log(self) -> Path:
+        """The API server's audit log."""
+        return self.logs / "audit.log"
+
+    @property
     def lock(self) -> Path:
         """Locked by the running supervisor, which writes its process ID into it."""
         return self.root / "supervisor.lock"

@@ -8,7 +8,7 @@ Names are upstream's where the meaning is the same. Every part has its own, and 
 """
 
 from moorage.metrics.exposition import CONTENT_TYPE
-from moorage.metrics.families import Counter, Family, Gauge, Histogram, exposition
+from moorage.metrics.families import Counter, Family, Gauge, Histogram, HistogramSeries, exposition
 from moorage.metrics.process import process_families
 from moorage.metrics.queues import QueueMetrics, QueueSeries, counting_queues, series_of
 from moorage.metrics.requests import RequestMetrics
@@ -19,6 +19,7 @@ __all__ = [
     "Family",
     "Gauge",
     "Histogram",
+    "HistogramSeries",
     "QueueMetrics",
     "QueueSeries",
     "RequestMetrics",

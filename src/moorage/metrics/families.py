@@ -7,8 +7,8 @@ docs/decisions/070-prometheus-text.md has the comparison with a client library.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 from moorage.metrics.exposition import exposition_text, family_lines, sample_line
 
@@ -16,6 +16,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Bounds of durations, as client libraries have them by default."""
 
 Labels = tuple[str, ...]
+_V = TypeVar("_V")
 
 
 class Family(Protocol):
@@ -50,18 +51,17 @@ class Counter:
         key = tuple(labels[name] for name in self._labels)
         self._values[key] = self._values.get(key, 0.0) + amount
 
+    def increment(self, values: Labels, amount: float = 1.0) -> None:
+        """Add to the series with these values of the labels, in their order. For hot paths."""
+        self._values[values] = self._values.get(values, 0.0) + amount
+
     def set(self, value: float, **labels: str) -> None:
         """Set the series with these labels."""
         self._values[tuple(labels[name] for name in self._labels)] = value
 
     def forget(self, **labels: str) -> None:
         """Remove every series with these labels."""
-        wanted = [(self._labels.index(name), value) for name, value in labels.items()]
-        self._values = {
-            key: value
-            for key, value in self._values.items()
-            if any(key[index] != wanted_value for index, wanted_value in wanted)
-        }
+        self._values = _without(self._values, self._labels, labels)
 
     def value(self, **labels: str) -> float:
         """Return the value of the series with these labels; 0 if it does not exist."""
@@ -77,6 +77,22 @@ class Gauge(Counter):
     """Value that can increase and decrease."""
 
     kind = "gauge"
+
+
+class HistogramSeries:
+    """One series of a histogram: the number of durations in each bucket, and their sum."""
+
+    __slots__ = ("_bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Add a duration in seconds."""
+        self.counts[bisect_left(self._bounds, seconds)] += 1
+        self.sum += seconds
 
 
 class Histogram:
@@ -95,31 +111,50 @@ class Histogram:
         self.help = help_
         self._labels = tuple(labels)
         self._bounds = tuple(bounds)
-        self._counts: dict[Labels, list[int]] = {}
-        self._sums: dict[Labels, float] = {}
+        self._series: dict[Labels, HistogramSeries] = {}
 
     def observe(self, seconds: float, **labels: str) -> None:
         """Add a duration in seconds."""
-        key = tuple(labels[name] for name in self._labels)
-        counts = self._counts.setdefault(key, [0] * (len(self._bounds) + 1))
-        counts[bisect_left(self._bounds, seconds)] += 1
-        self._sums[key] = self._sums.get(key, 0.0) + seconds
+        self.series(tuple(labels[name] for name in self._labels)).observe(seconds)
+
+    def series(self, values: Labels) -> HistogramSeries:
+        """Return the series with these values of the labels, in their order. For hot paths."""
+        series = self._series.get(values)
+        if series is None:
+            series = self._series[values] = HistogramSeries(self._bounds)
+        return series
+
+    def forget(self, **labels: str) -> None:
+        """Remove every series with these labels."""
+        self._series = _without(self._series, self._labels, labels)
 
     def totals(self) -> dict[Labels, int]:
         """Return the number of durations by the values of the labels."""
-        return {key: sum(counts) for key, counts in self._counts.items()}
+        return {key: sum(series.counts) for key, series in self._series.items()}
 
     def lines(self) -> Iterator[str]:
         """Yield the exposition lines."""
-        for key, counts in self._counts.items():
+        for key, series in self._series.items():
             labels = tuple(zip(self._labels, key, strict=True))
             total = 0
-            for bound, count in zip((*self._bounds, float("inf")), counts, strict=True):
+            for bound, count in zip((*self._bounds, float("inf")), series.counts, strict=True):
                 total += count
                 shown = "+Inf" if bound == float("inf") else f"{bound:g}"
                 yield sample_line(f"{self.name}_bucket", (*labels, ("le", shown)), total)
-            yield sample_line(f"{self.name}_sum", labels, self._sums[key])
+            yield sample_line(f"{self.name}_sum", labels, series.sum)
             yield sample_line(f"{self.name}_count", labels, total)
+
+
+def _without(
+    series: dict[Labels, _V], names: tuple[str, ...], labels: Mapping[str, str]
+) -> dict[Labels, _V]:
+    """Return series without those that have all of these labels."""
+    wanted = [(names.index(name), value) for name, value in labels.items()]
+    return {
+        key: value
+        for key, value in series.items()
+        if any(key[index] != wanted_value for index, wanted_value in wanted)
+    }
 
 
 def exponential(first: float, factor: float, count: int) -> tuple[float, ...]:

@@ -193,6 +193,7 @@ async def _copied(
         response.headers["Location"] = moved(location, call.http, backend, prefix)
     response.headers["Audit-Id"] = call.audit_id
     await response.prepare(call.http)
+    call.started(answer.status)
     async for piece in answer.content.iter_any():
         await response.write(piece)
     await response.write_eof()

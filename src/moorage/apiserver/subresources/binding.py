@@ -30,7 +30,9 @@ class BindingSubresource:
 
     async def create(self, call: Call) -> Reply:
         """Bind the pod to the node that the Binding names; a pod is bound at most once."""
-        request = write_request(call.user, call.user_agent, call.query, "CreateOptions")
+        request = write_request(
+            call.user, call.user_agent, call.query, "CreateOptions", annotations=call.annotations
+        )
         binding = await self.decoder.decode_as(call, request, "Binding", "v1", _TYPE)
         binding = await admit_body(self.admission, call, request, binding)
         errors = validate_binding(binding)

@@ -79,7 +79,9 @@ class EvictionSubresource:
 
         Raises TooManyRequestsError when the pod's disruption budget does not permit it.
         """
-        request = write_request(call.user, call.user_agent, call.query, "CreateOptions")
+        request = write_request(
+            call.user, call.user_agent, call.query, "CreateOptions", annotations=call.annotations
+        )
         eviction = await self.decoder.decode_as(call, request, "Eviction", "policy/v1", _TYPE)
         name = call.target.name
         eviction = await admit_body(self.admission, call, request, eviction)

@@ -45,7 +45,9 @@ class ScaleSubresource:
 
     async def update(self, call: Call) -> Reply:
         paths = call.kind.scale_paths
-        request = write_request(call.user, call.user_agent, call.query, "UpdateOptions")
+        request = write_request(
+            call.user, call.user_agent, call.query, "UpdateOptions", annotations=call.annotations
+        )
         wanted = await self.decoder.decode_as(call, request, "Scale", _API_VERSION, SCALE_TYPE)
         updated = await self.objects.update(
             request,

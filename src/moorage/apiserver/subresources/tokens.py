@@ -44,7 +44,9 @@ class TokenSubresource:
 
     async def create(self, call: Call) -> Reply:
         """Answer POST of a TokenRequest with a signed token. Raises InvalidError for its bounds."""
-        request = write_request(call.user, call.user_agent, call.query, "CreateOptions")
+        request = write_request(
+            call.user, call.user_agent, call.query, "CreateOptions", annotations=call.annotations
+        )
         wanted = await self.decoder.decode_as(
             call, request, "TokenRequest", "authentication.k8s.io/v1", _TYPE
         )

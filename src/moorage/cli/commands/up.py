@@ -156,6 +156,12 @@ def _allowlist(policy: str | None, patterns: tuple[str, ...]) -> tuple[str, ...]
     metavar="QUANTITY",
     help="Maximum unpacked size of an image in the cluster's own engine; 128Gi by default.",
 )
+@click.option(
+    "--audit-policy",
+    metavar="FILE",
+    help="Record requests in DATA_DIR/logs/audit.log as this audit.k8s.io/v1 Policy says; '' for "
+    "none.",
+)
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Log level of all parts.")
 def command(
     data_dir: Path,
@@ -174,6 +180,7 @@ def command(
     accepts_loss: bool,
     image_verification: str | None,
     allowlist: tuple[str, ...],
+    audit_policy: str | None,
     **settings: str | int | bool | None,
 ) -> None:
     """Start the cluster, or resume the one in the data directory with everything that is in it.
@@ -201,6 +208,7 @@ def command(
         image_limit_bytes=None if image_limit is None else size_bytes("--image-limit", image_limit),
         image_verification=image_verification,
         image_allowlist=_allowlist(image_verification, allowlist),
+        audit_policy=str(Path(audit_policy).absolute()) if audit_policy else audit_policy,
         **settings,  # type: ignore[arg-type]
     )
     present, pid = cluster.find_settings(), cluster.pid

@@ -7,10 +7,12 @@ import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from moorage.api.host_ports import Listener
 from moorage.apiserver.aggregation import FrontProxy
 from moorage.apiserver.assembly import ApiOptions
+from moorage.apiserver.audit import load_policy
 from moorage.apiserver.node_agents import NodeTls
 from moorage.apiserver.server import ApiServer, ServerOptions
 from moorage.cluster.credentials import Credentials
@@ -26,7 +28,7 @@ _POLL_S = 10.0
 
 
 async def run(layout: Layout, settings: Settings) -> None:
-    """Run the API server until cancelled. Raises OSError if its port is in use."""
+    """Run the API server until cancelled. Raises OSError if its port is in use, PolicyError."""
     raise_descriptor_limit()
     credentials = Credentials(layout)
     own, authority = credentials.api_server, credentials.authority.certificate
@@ -56,6 +58,8 @@ async def run(layout: Layout, settings: Settings) -> None:
         ),
         listeners=(*settings.listeners, *listeners),
         gates=settings.gates,
+        audit_policy=load_policy(Path(settings.audit_policy)) if settings.audit_policy else None,
+        audit_log=layout.audit_log,
     )
     async with _protected_ports(layout, settings), ApiServer(options, api_options) as server:
         notify_ready()
