@@ -2,8 +2,35 @@
 
 from __future__ import annotations
 
-from moorage.apiserver.served_requests import InFlight
+from types import SimpleNamespace
+from typing import Any
+
+from moorage.apiserver.routing import parse_path
+from moorage.apiserver.served_requests import InFlight, ServedRequests
+from moorage.metrics import exposition
+from moorage.registry.kinds import ALL_KINDS
+from moorage.registry.resource_map import ResourceMap
 from tests.clocks import FakeClock
+
+
+def call(path: str, verb: str) -> Any:
+    http = SimpleNamespace(query_string="", headers={})
+    return SimpleNamespace(target=parse_path(path), verb=verb, http=http)
+
+
+def test_series_go_with_what_was_served() -> None:
+    requests = ServedRequests(ResourceMap(ALL_KINDS), FakeClock())
+    kept = requests.series(call("/api/v1/pods", "list"))
+    gone = requests.series(call("/apis/example.com/v1/things", "watch"))
+    for series in (kept, gone):
+        series.end(series.begin(is_long_running=False), 200, "", is_long_running=False)
+    began_s = gone.begin(is_long_running=True)
+    assert 'resource="things"' in exposition(requests.families())
+    requests.forget_unserved()
+    gone.end(began_s, 200, "", is_long_running=True)
+    text = exposition(requests.families())
+    assert 'resource="things"' not in text
+    assert 'resource="pods"' in text
 
 
 def test_the_peak_is_that_of_the_last_whole_second() -> None:
