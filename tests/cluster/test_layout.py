@@ -29,8 +29,13 @@ def test_paths_in_the_data_directory() -> None:
         "engine": "/d/engine",
         "engine_in_use": "/d/engine-in-use",
         "images": "/d/images",
+        "audit_log": "/d/logs/audit.log",
+        "front_proxy": "/d/pki/front-proxy",
+        "unpacked": "/d/restore",
+        "replaced": "/d/replaced",
     }
     assert layout.log("node") == Path("/d/logs/node.log")
+    assert layout.part_kubeconfig("node") == Path("/d/node.kubeconfig")
 
 
 def test_paths_outside_of_it() -> None:
@@ -50,9 +55,14 @@ def test_names_of_certificates_and_keys() -> None:
         "node": "node",
         "node_server": "node-server",
         "node_client": "apiserver-node-client",
+        "controllers_server": "controllers-server",
+        "scheduler_server": "scheduler-server",
+        "front_proxy": "client",
+        "front_proxy_authority": "ca",
     }
-    for pair in pairs.values():
-        assert pair.certificate.parent == Path("/d/pki")
+    for name, pair in pairs.items():
+        directory = "/d/pki/front-proxy" if name.startswith("front_proxy") else "/d/pki"
+        assert pair.certificate.parent == Path(directory)
         assert pair.certificate.suffix == ".crt"
         assert pair.key == pair.certificate.with_suffix(".key")
     assert credentials.signing_key == Path("/d/pki/service-accounts.key")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from moorage.api.clock import SystemClock
@@ -20,40 +21,48 @@ from moorage.scheduler import SchedulerMetrics, SchedulerOptions, run_scheduler
 
 
 async def run(layout: Layout, settings: Settings) -> None:
-    """Run controllers and scheduler, but for those in `settings.without`, until cancelled."""
-    loops = {CONTROLLERS: _controllers, SCHEDULER: _scheduler}
-    async with asyncio.TaskGroup() as tasks:
-        for name, loop in loops.items():
-            if name not in settings.without:
-                tasks.create_task(loop(Credentials(layout), settings))
+    """Run controllers and scheduler, but for those in `settings.without`, until cancelled.
+
+    Ready once their clients have reached the API server.
+    """
+    credentials = Credentials(layout)
+    parts = {
+        CONTROLLERS: (credentials.controllers, "moorage-controllers", _start_controllers),
+        SCHEDULER: (credentials.scheduler, "moorage-scheduler", _start_scheduler),
+    }
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+        clients = {
+            name: await stack.enter_async_context(connected(settings, credentials, identity, agent))
+            for name, (identity, agent, _) in parts.items()
+            if name not in settings.without
+        }
+        for name, client in clients.items():
+            _, _, start = parts[name]
+            start(tasks, client, credentials, settings)
         notify_ready()
 
 
-async def _controllers(credentials: Credentials, settings: Settings) -> None:
+def _start_controllers(
+    tasks: asyncio.TaskGroup, client: Client, credentials: Credentials, settings: Settings
+) -> None:
     authority, queues = credentials.authority, QueueMetrics()
     options = ControllerOptions(
         cluster_ca=authority.certificate.read_text(), cluster_ca_key=authority.key
     )
     served = _Served(settings.controllers_port, credentials.controllers_server, queues.families)
-    async with (
-        connected(settings, credentials, credentials.controllers, "moorage-controllers") as client,
-        asyncio.TaskGroup() as tasks,
-    ):
-        with counting_queues(queues):
-            tasks.create_task(run_controllers(client, options, SystemClock()))
-        tasks.create_task(_serve(served, credentials, client))
+    with counting_queues(queues):
+        tasks.create_task(run_controllers(client, options, SystemClock()))
+    tasks.create_task(_serve(served, credentials, client))
 
 
-async def _scheduler(credentials: Credentials, settings: Settings) -> None:
+def _start_scheduler(
+    tasks: asyncio.TaskGroup, client: Client, credentials: Credentials, settings: Settings
+) -> None:
     options = SchedulerOptions(filters_by_handler=settings.filters_by_handler)
     metrics = SchedulerMetrics(options.name)
     served = _Served(settings.scheduler_port, credentials.scheduler_server, metrics.families)
-    async with (
-        connected(settings, credentials, credentials.scheduler, "moorage-scheduler") as client,
-        asyncio.TaskGroup() as tasks,
-    ):
-        tasks.create_task(run_scheduler(client, options, SystemClock(), metrics=metrics))
-        tasks.create_task(_serve(served, credentials, client))
+    tasks.create_task(run_scheduler(client, options, SystemClock(), metrics=metrics))
+    tasks.create_task(_serve(served, credentials, client))
 
 
 @dataclass(frozen=True, slots=True)
