@@ -183,7 +183,7 @@ async def test_connections_are_shown_with_their_options(cluster: Cluster) -> Non
         await watch(cluster.server, hooks, rule("pods/*", operation="CONNECT"))
         for path in (
             "p/exec?command=ls&command=-l&stdout=true&container=app",
-            "p/attach?stdin=1&tty=true", "p/portforward?ports=80&ports=443",
+            "p/attach?stdin=1&tty=true", "p/portforward?ports=80,443",
         ):  # fmt: skip
             async with cluster.connection(path) as (head, _, _):
                 assert head.startswith("HTTP/1.1 101 "), head

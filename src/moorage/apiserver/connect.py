@@ -232,7 +232,9 @@ def options_of(call: Call) -> Obj:
     """
     query = call.http.query
     if call.target.subresource == _PORT_FORWARD:
-        ports = [_port(text) for text in query.getall("ports", [])]
+        # Several in one value too, as the Python client sends them.
+        texts = (text for value in query.getall("ports", []) for text in value.split(","))
+        ports = [_port(text) for text in texts]
         return {"ports": ports} if ports else {}
     options: Obj = {name: True for name in _STREAM_FLAGS if is_true(query, name)}
     if query.get("container"):
