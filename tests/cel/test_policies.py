@@ -192,6 +192,12 @@ def test_problems_of_expressions(source: dict[str, Any], path: str, detail: str)
     assert (only.path, only.detail[: len(detail)]) == (path, detail)
 
 
+def test_a_condition_may_be_a_variable() -> None:
+    """As e2e `should allow expressions to refer variables.`"""
+    variables = [{"name": "odd", "expression": "object.spec.replicas % 2 == 1"}]
+    assert policy_problems(policy("variables.odd", variables=variables)) == []
+
+
 class Authorizer:
     """Decides checks for the test, and remembers them."""
 

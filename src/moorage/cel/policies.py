@@ -24,6 +24,7 @@ from moorage.cel.policy_scope import (
 from moorage.cel.program import CompileError, EvaluationError, Program, type_name
 from moorage.cel.values import CelType, Type
 
+_VARIABLES = "variables"
 _LONGEST_MESSAGE = 5 * 1024
 _LONGEST_ANNOTATION = 10 * 1024
 
@@ -152,7 +153,10 @@ def _problem(expression: str, types: Mapping[str, CelType], allowed: Sequence[Ce
         program = Program(make_environment(types), expression)
     except CompileError as error:
         return f"compilation failed: {error}"
-    if not allowed or program.type in allowed:
+    # Variables are of the type dyn here, and of their expression's upstream: an expression of theirs
+    # is checked when it is evaluated.
+    is_of_variable = program.type == Type.DYN and f"{_VARIABLES}." in expression
+    if not allowed or program.type in allowed or is_of_variable:
         return ""
     names = " ".join(type_name(type_) for type_ in allowed)
     wanted = names if len(allowed) == 1 else f"one of [{names}]"

@@ -141,3 +141,10 @@ def test_an_envelope_says_what_is_in_it(length: int) -> None:
 def test_an_unknown_type_has_no_message() -> None:
     with pytest.raises(KeyError):
         ENCODER.encode("io.example.Unknown", {})
+
+
+def test_the_verbs_of_a_resource_are_a_message_of_their_own() -> None:
+    """As client-go reads discovery: `Verbs` has the list as its field 1."""
+    resource = {"name": "pods", "namespaced": True, "kind": "Pod", "verbs": ["get", "list"]}
+    encoded = ENCODER.encode("io.k8s.apimachinery.pkg.apis.meta.v1.APIResource", resource)
+    assert b'"\x0b\n\x03get\n\x04list' in encoded

@@ -4,8 +4,8 @@ Runs at build time. A line of a `wire/` file is a message and its fields:
 
     Probe ^ProbeHandler=1 initialDelaySeconds=2 terminationGracePeriodSeconds=7*
 
-`*` a pointer (absent differs from zero), `!` always written, `^` a message whose fields are
-inlined into the parent in JSON.
+`*` a pointer (absent differs from zero), `!` always written, `&` a list in a message of its own,
+`^` a message whose fields are inlined into the parent in JSON.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ class WireField:
     is_pointer: bool
     is_always: bool
     is_inlined: bool
+    is_wrapped: bool
+    """Whether a list of strings is a message of its own, as `Verbs` of APIResources."""
 
 
 WireTable = dict[str, dict[str, WireField]]
@@ -89,8 +91,8 @@ def load_wire_table() -> WireTable:
 
 def _parse_wire_field(text: str) -> tuple[str, WireField]:
     name, _, rest = text.partition("=")
-    digits = rest.rstrip("*!")
-    wire = WireField(int(digits), "*" in rest, "!" in rest, name.startswith("^"))
+    digits = rest.rstrip("*!&")
+    wire = WireField(int(digits), "*" in rest, "!" in rest, name.startswith("^"), "&" in rest)
     return name.removeprefix("^"), wire
 
 
@@ -157,6 +159,8 @@ def _field(
 ) -> Field:
     container, kind, type_name = _shape(prop)
     place = own or inlined
+    if place is not None and place.is_wrapped:
+        container, kind = "", "strings"
     strategy = prop.get("x-kubernetes-patch-strategy", "")
     return Field(
         name=name,
