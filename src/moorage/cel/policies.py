@@ -153,8 +153,8 @@ def _problem(expression: str, types: Mapping[str, CelType], allowed: Sequence[Ce
         program = Program(make_environment(types), expression)
     except CompileError as error:
         return f"compilation failed: {error}"
-    # Variables are of the type dyn here, and of their expression's upstream: an expression of theirs
-    # is checked when it is evaluated.
+    # Variables are of the type dyn here, and of that of their expression upstream: an expression
+    # with one is checked when it is evaluated.
     is_of_variable = program.type == Type.DYN and f"{_VARIABLES}." in expression
     if not allowed or program.type in allowed or is_of_variable:
         return ""
