@@ -138,20 +138,24 @@ async def running_cluster(directory: Path, **options: Any) -> AsyncIterator[Clus
         return Client(config, user_agent=user_agent)
 
     async with (
-        ApiServer(server_options, api_options),
+        ApiServer(server_options, api_options) as server,
         client(admin, "test") as own,
         client(manager, "moorage-controllers") as theirs,
     ):
         wanted = ControllerOptions(cluster_ca=ca.read_text(), **options)
-        controllers = asyncio.create_task(run_controllers(theirs, wanted, SystemClock()))
+        loops = [
+            asyncio.create_task(server.run()),
+            asyncio.create_task(run_controllers(theirs, wanted, SystemClock())),
+        ]
         cluster = Cluster(own)
         try:
             # No pod is admitted before its namespace has an account.
             await cluster.until(SERVICE_ACCOUNTS, _has_default)
             yield cluster
         finally:
-            controllers.cancel()
-            await asyncio.gather(controllers, return_exceptions=True)
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
 
 
 def _has_default(accounts: list[Any]) -> bool:

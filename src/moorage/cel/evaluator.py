@@ -23,6 +23,7 @@ from moorage.cel.messages import (
     CheckObject,
     CheckPolicy,
     CheckSchema,
+    CheckTypes,
     EvaluateMutation,
     EvaluatePolicy,
     Mutation,
@@ -163,6 +164,16 @@ class Evaluator:
     async def policy_problems(self, policy: dict[str, Any]) -> list[Problem]:
         """Compile the expressions of a policy. Raises LimitError and BusyError."""
         return msgspec.msgpack.decode(await self._ask(CheckPolicy(policy)), type=list[Problem])
+
+    async def type_problems(
+        self, policy: dict[str, Any], kind: dict[str, Any], params: dict[str, Any] | None
+    ) -> list[Problem]:
+        """Compile a policy's validations for the objects of one kind.
+
+        `kind` and `params` are schemas without references. Raises LimitError and BusyError.
+        """
+        answer = await self._ask(CheckTypes(policy, kind, params))
+        return msgspec.msgpack.decode(answer, type=list[Problem])
 
     async def policy_results(
         self,

@@ -102,6 +102,17 @@ class CheckPolicy(msgspec.Struct, frozen=True, tag="check policy"):
     policy: dict[str, Any]
 
 
+class CheckTypes(msgspec.Struct, frozen=True, tag="check types"):
+    """Compile a policy's validations for the objects of one kind; answered by a list of problems.
+
+    `kind` and `params` are schemas without references.
+    """
+
+    policy: dict[str, Any]
+    kind: dict[str, Any]
+    params: dict[str, Any] | None
+
+
 class EvaluatePolicy(msgspec.Struct, frozen=True, tag="evaluate policy"):
     """Evaluate a policy; answered by a result for each of `params`.
 
@@ -127,7 +138,7 @@ class EvaluateMutation(msgspec.Struct, frozen=True, tag="evaluate mutation"):
     index: int
 
 
-Request = CheckSchema | CheckObject | CheckPolicy | EvaluatePolicy | EvaluateMutation
+Request = CheckSchema | CheckObject | CheckPolicy | CheckTypes | EvaluatePolicy | EvaluateMutation
 
 
 class Check(msgspec.Struct, frozen=True):

@@ -39,14 +39,17 @@ _TEXT_MESSAGES = {
 }
 
 _UNDEFINED = re.compile(r" not found in struct '[^']*'")
+_FOLLOWING = re.compile(r"\nERROR: [^\n]*'\*error\*'[^\n]*\n \| [^\n]*\n \| [^\n]*")
+"""An error that another one brings with it: cel-go leaves these out."""
+
 _TYPE_NAME = re.compile(rf"\b{_PACKAGE}\.M\d+\b")
 
 
 class TypedSchema:
     """The message types of one schema, and of the schemas in it."""
 
-    def __init__(self, schema: Schema) -> None:
-        """Declare the types of a resource's schema."""
+    def __init__(self, schema: Schema, *, is_resource: bool = True) -> None:
+        """Declare the types of a schema; a resource has the fields of every resource too."""
         self._file = descriptor_pb2.FileDescriptorProto(
             name="moorage/schema.proto",
             package=_PACKAGE,
@@ -55,7 +58,7 @@ class TypedSchema:
         )
         self._names: dict[int, str] = {}
         self._kept: list[Schema] = []
-        self._declare(schema, is_resource=True)
+        self._declare(schema, is_resource=is_resource)
         self.pool = make_pool(self._file)
 
     def type_of(self, schema: Schema) -> CelType:
@@ -77,8 +80,15 @@ class TypedSchema:
             case kind:
                 return _SIMPLE.get(kind or "", Type.DYN)
 
+    def schema_of(self, message: str) -> Schema | None:
+        """Return the schema of a message type, None for one of another package."""
+        package, _, name = message.rpartition(".")
+        return self._kept[int(name.removeprefix("M"))] if package == _PACKAGE else None
+
     def _declare(self, schema: Schema, *, is_resource: bool = False) -> None:
-        """Add the message types of a schema and of those below."""
+        """Add the message types of a schema and of those below, once if it occurs twice."""
+        if id(schema) in self._names:
+            return
         for part in ("items", "additionalProperties"):
             if isinstance(inner := schema.get(part), Mapping):
                 self._declare_below(inner)
@@ -151,8 +161,8 @@ class TypedSchema:
 
 
 def in_words_of_kubernetes(error: str) -> str:
-    """Return a compile error without the names of message types."""
-    return _TYPE_NAME.sub("object", _UNDEFINED.sub("", error))
+    """Return a compile error without the names of message types, and without its consequences."""
+    return _TYPE_NAME.sub("object", _UNDEFINED.sub("", _FOLLOWING.sub("", error)))
 
 
 def _entry_name(field: str) -> str:

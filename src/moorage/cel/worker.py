@@ -22,6 +22,7 @@ from moorage.cel.messages import (
     CheckObject,
     CheckPolicy,
     CheckSchema,
+    CheckTypes,
     Decision,
     EvaluateMutation,
     EvaluatePolicy,
@@ -34,6 +35,7 @@ from moorage.cel.messages import (
 )
 from moorage.cel.mutations import CompiledMutations
 from moorage.cel.policies import CompiledPolicy, policy_problems
+from moorage.cel.policy_types import type_problems
 from moorage.cel.program import CompileError
 from moorage.cel.schema_checks import schema_problems
 from moorage.cel.schema_rules import compile_schema, violations_of
@@ -87,6 +89,8 @@ class Service:
                 return schema_problems(request.schema)
             case CheckPolicy():
                 return policy_problems(request.policy)
+            case CheckTypes():
+                return type_problems(request.policy, request.kind, request.params)
             case CheckObject():
                 if request.schema is None and not self._schemas.has(request.key):
                     return None

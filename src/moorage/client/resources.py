@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from moorage.api.admission_policies import ValidatingAdmissionPolicy
 from moorage.api.autoscaling import HorizontalPodAutoscaler
 from moorage.api.certificates import CertificateSigningRequest, ClusterTrustBundle
 from moorage.api.configuration import ConfigMap, Secret, ServiceAccount
@@ -145,4 +146,8 @@ CLUSTER_TRUST_BUNDLES = Resource(
 CLUSTER_ROLES = Resource(
     "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", ClusterRole,
     is_namespaced=False,
+)  # fmt: skip
+VALIDATING_ADMISSION_POLICIES = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy", ValidatingAdmissionPolicy, is_namespaced=False,
 )  # fmt: skip

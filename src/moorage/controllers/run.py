@@ -69,6 +69,9 @@ from moorage.controllers.storage_protection import (
     ClaimProtectionController,
     VolumeProtectionController,
 )
+from moorage.controllers.validatingadmissionpolicies import (
+    ValidatingAdmissionPolicyStatusController,
+)
 
 
 async def run_controllers(client: Client, options: ControllerOptions, clock: Clock) -> None:
@@ -173,6 +176,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         AttributesClassProtectionController(client, informers, clock).run(),
         ephemeral.run(),
         expansion.run(),
+        ValidatingAdmissionPolicyStatusController(client, clock).run(),
         RoleAggregationController(client, informers, clock).run(),
         informers.run(),
         *(recorder.run() for recorder in recorders),
