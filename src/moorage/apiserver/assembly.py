@@ -62,7 +62,7 @@ from moorage.apiserver.replies import Reply
 from moorage.apiserver.resource_metrics import ResourceMetrics
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.reviews import Reviews
-from moorage.apiserver.routing import group_version_of, is_stream
+from moorage.apiserver.routing import NO_VERB, group_version_of, is_stream
 from moorage.apiserver.served_requests import ServedRequests
 from moorage.apiserver.slots import SlotLimits
 from moorage.apiserver.subresources import (
@@ -422,7 +422,8 @@ def _subresources(
             own["pods", stream, verb] = connect.stream
     shared = {
         **{
-            ("proxy", verb): proxy.answer for verb in ("create", "delete", "get", "patch", "update")
+            ("proxy", verb): proxy.answer
+            for verb in (NO_VERB, "create", "delete", "get", "patch", "update")
         },
         ("status", "get"): resources.get,
         ("status", "update"): update_as("status"),

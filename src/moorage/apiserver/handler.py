@@ -329,7 +329,9 @@ class Handler:
             if subresource is None:
                 raise NotFoundError.no_such_resource()
             answer = self._subresources.find(call)
-            if verb not in subresource.verbs or answer is None:
+            # OPTIONS has no verb, and a proxy passes it on all the same.
+            is_passed_on = target.subresource == "proxy" and call.http.method == "OPTIONS"
+            if answer is None or not (verb in subresource.verbs or is_passed_on):
                 raise MethodNotAllowedError
             return answer
         if verb not in kind.verbs or not _fits_path(call):

@@ -15,6 +15,9 @@ _WRITE_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "
 # Parts of the namespace path that belong to the namespace itself, not to a resource inside it.
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
+NO_VERB = ""
+"""Verb of a method that has none, such as OPTIONS: only a rule for `*` allows it."""
+
 STREAMS = frozenset({"exec", "attach", "portforward", "proxy", "log"})
 """Subresources that last as long as their client wants."""
 
@@ -136,7 +139,7 @@ def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
         return "get" if target.name else "list"
     if method == "HEAD" and target.subresource == "proxy":
         return "get"
-    verb = _WRITE_VERBS.get(method, "")
+    verb = _WRITE_VERBS.get(method, NO_VERB)
     if verb == "delete" and not target.name:
         return "deletecollection"
     return verb

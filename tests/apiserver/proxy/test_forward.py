@@ -75,7 +75,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Running]:
         await runner.cleanup()
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 async def test_method_path_and_body_are_passed_on(server: Running, method: str) -> None:
     body = None if method == "GET" else b"some text"
     answer = await server.ask(
