@@ -37,6 +37,12 @@ async def backend(request: web.Request) -> web.StreamResponse:
         return web.Response(
             body=gzip.compress(b"text", mtime=0), headers=headers, status=418, reason="teapot"
         )
+    if request.path == "/page":
+        text = f'<a href="/x">{"y" * int(request.query["size"])}</a>'.encode()
+        headers = {"Content-Type": "text/html; charset=utf-8"}
+        if request.query.get("zip"):
+            text, headers["Content-Encoding"] = gzip.compress(text), "gzip"
+        return web.Response(body=text, headers=headers)
     if request.path == "/ws":
         socket = web.WebSocketResponse(protocols=("chat",))
         await socket.prepare(request)
@@ -143,11 +149,11 @@ async def test_a_path_without_slash_is_redirected(server: Running) -> None:
 @pytest.mark.parametrize(
     ("to", "location"),
     [
-        ("/login?x=1", "https://HOST{}/login?x=1"),
+        ("/login?x=1", "{}/login?x=1"),
         ("login", "login"),
         ("https://example.com/login", "https://example.com/login"),
-        ("http://HOST/login", "https://HOST{}/login"),
-        ("/api/v1/nodes/n1/proxy/x", "https://HOST/api/v1/nodes/n1/proxy/x"),
+        ("http://HOST/login", "http://HOST{}/login"),
+        ("/api/v1/nodes/n1/proxy/x", "/api/v1/nodes/n1/proxy/x"),
         ("//[", "//["),
     ],
 )
@@ -156,6 +162,22 @@ async def test_redirects_lead_through_the_proxy(server: Running, to: str, locati
     answer = await server.ask("GET", f"{PROXY}/moved?to={to.replace('HOST', host)}")
     assert answer.status == 302
     assert answer.headers["Location"] == location.replace("HOST", host).format(PROXY)
+
+
+@pytest.mark.parametrize("query", ["size=3", "size=3&zip=1"])
+async def test_links_of_pages_lead_through_the_proxy(server: Running, query: str) -> None:
+    answer = await server.ask("GET", f"{PROXY}/page?{query}")
+    assert answer.text == f'<a href="{PROXY}/x">yyy</a>'
+    assert "Content-Encoding" not in answer.headers
+
+
+@pytest.mark.parametrize("query", ["size=600000", "size=600000&zip=1", "size=90000000&zip=1"])
+async def test_large_pages_are_passed_on_as_they_are(server: Running, query: str) -> None:
+    answer = await server.ask("GET", f"{PROXY}/page?{query}")
+    assert answer.text.startswith('<a href="/x">yyy')
+    assert answer.text.endswith("y</a>")
+    head = await server.ask("HEAD", f"{PROXY}/page?{query}")
+    assert (head.status, head.text) == (200, "")
 
 
 @asynccontextmanager

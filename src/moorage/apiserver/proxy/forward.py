@@ -1,15 +1,15 @@
 """Proxy: passes a request on to its backend and the answer back, upgraded connections too.
 
-The caller's credentials stay here. Links inside HTML pages are not rewritten, redirects are.
+The caller's credentials stay here.
 Source: apimachinery `util/proxy` of Kubernetes 1.37.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from http import HTTPStatus
 from typing import Self
-from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import aiohttp
 from aiohttp import web
@@ -28,6 +28,7 @@ from moorage.apiserver.proxy.backends import (
     service_backend,
 )
 from moorage.apiserver.proxy.headers import copied_headers, request_headers, switching_headers
+from moorage.apiserver.proxy.links import PAGE_BYTES, is_page, rewrite_page, through_proxy
 from moorage.apiserver.replies import TEXT, Reply
 from moorage.registry.objects import Admission, Objects
 from moorage.streaming.deadlines import Deadlines
@@ -185,29 +186,44 @@ def _url(call: Call, backend: Backend, path: str) -> str:
 async def _copied(
     call: Call, answer: aiohttp.ClientResponse, backend: Backend, prefix: str
 ) -> web.StreamResponse:
-    """Copy a backend's answer to the client."""
+    """Copy a backend's answer to the client, with links that lead through the proxy."""
+
+    def rewrite(link: str) -> str:
+        return through_proxy(link, (backend.authority, call.http.host), prefix)
+
     response = web.StreamResponse(status=answer.status, reason=answer.reason)
     for name, value in copied_headers(answer.headers):
         response.headers.add(name, value)
     if location := answer.headers.get("Location"):
-        response.headers["Location"] = moved(location, call.http, backend, prefix)
+        response.headers["Location"] = rewrite(location)
     response.headers["Audit-Id"] = call.audit_id
+    begin = b""
+    encoding = answer.headers.get("Content-Encoding", "")
+    if call.http.method != "HEAD" and is_page(answer.headers.get("Content-Type", ""), encoding):
+        begin = await _beginning(answer.content)
+        page = None
+        if len(begin) <= PAGE_BYTES:
+            page = await asyncio.to_thread(rewrite_page, begin, encoding, rewrite)
+        if page is not None:
+            begin = page
+            response.headers.pop("Content-Encoding", None)
+            response.headers["Content-Length"] = str(len(page))
     await response.prepare(call.http)
     call.started(answer.status)
+    if begin:
+        await response.write(begin)
     async for piece in answer.content.iter_any():
         await response.write(piece)
     await response.write_eof()
     return response
 
 
-def moved(location: str, http: web.BaseRequest, backend: Backend, prefix: str) -> str:
-    """Return a redirect's target as clients of the proxy reach it; other hosts' stay."""
-    try:
-        target = urlsplit(location)
-    except ValueError:
-        return location
-    is_other = target.netloc not in ("", backend.authority, http.host)
-    if is_other or not target.path.startswith("/"):
-        return location
-    path = target.path if target.path.startswith(prefix) else prefix + target.path
-    return urlunsplit(SplitResult(http.scheme, http.host, path, target.query, target.fragment))
+async def _beginning(content: aiohttp.StreamReader) -> bytes:
+    """Return the whole content, or more than PAGE_BYTES of it."""
+    pieces, size = [], 0
+    async for piece in content.iter_any():
+        pieces.append(piece)
+        size += len(piece)
+        if size > PAGE_BYTES:
+            break
+    return b"".join(pieces)
