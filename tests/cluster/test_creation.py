@@ -84,6 +84,20 @@ def test_an_audit_policy_is_checked_at_every_start(layout: Layout, tmp_path: Pat
     assert open_cluster(layout, Choices(audit_policy="")).audit_policy == ""
 
 
+def test_an_admission_configuration_is_checked_at_every_start(
+    layout: Layout, tmp_path: Path
+) -> None:
+    path = tmp_path / "admission.yaml"
+    head = "apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration"
+    path.write_text(f"{{{head}}}")
+    made = open_cluster(layout, Choices(node_name="n1", admission_configuration=str(path)))
+    assert made.admission_configuration == str(path)
+    path.unlink()
+    with pytest.raises(SettingsError, match="cannot be read: No such file"):
+        open_cluster(layout, Choices())
+    assert open_cluster(layout, Choices(admission_configuration="")).admission_configuration == ""
+
+
 def test_a_start_without_a_node_is_not_remembered(layout: Layout) -> None:
     open_cluster(layout, Choices(node_name="n1", has_node=False))
     assert open_cluster(layout, Choices()).has_node

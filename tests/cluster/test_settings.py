@@ -149,7 +149,8 @@ def test_settings_of_an_earlier_version_have_the_defaults() -> None:
     rest = {name: getattr(loaded, name) for name in loaded.__struct_fields__ if name not in saved}
     assert rest == {
         "controllers_port": 0, "scheduler_port": 0,
-        "has_node": True, "without": (), "cri": "", "audit_policy": "", "gates": {},
+        "has_node": True, "without": (), "cri": "", "audit_policy": "",
+        "admission_configuration": "", "gates": {},
         "filters_by_handler": True,
         "registry_mirrors": {}, "log_level": "info", "seccomp_default": False,
         "pod_pids_limit": 4096, "image_verification": "NeverVerifyPreloadedImages",

@@ -28,7 +28,7 @@ from moorage.admission.namespaces import NamespaceLifecycle
 from moorage.admission.node_restriction import NodeRestriction
 from moorage.admission.patched import Patching
 from moorage.admission.pod_resize import PodResizeValidator
-from moorage.admission.pod_security import PodSecurity
+from moorage.admission.pod_security import Configuration, PodSecurity
 from moorage.admission.pod_topology_labels import PodTopologyLabels
 from moorage.admission.policies import (
     CachedParams,
@@ -99,6 +99,7 @@ class AdmissionPlugins:
     clock: Clock
     listeners: Iterable[Listener]
     has_runtime_classes: bool = True
+    pod_security: Configuration | None = None
 
     def chain(self) -> AdmissionChain:
         """Return the plugins as a chain, whose sources follow the store from now on."""
@@ -121,7 +122,9 @@ class AdmissionPlugins:
             NodeRestriction(readers.find_pod, readers.nodes.get, self.authorizer.is_allowed),
             NodeCertificateRequests(),
             TaintNewNodes(),
-            PodSecurity(readers.namespace_labels, readers.stored_pods, self.clock),
+            PodSecurity(
+                readers.namespace_labels, readers.stored_pods, self.clock, self.pod_security
+            ),
             PriorityAdmission(readers.priorities.get, readers.priorities.all),
             DefaultTolerationSeconds(),
             DefaultStorageClass(readers.storage_classes.all),

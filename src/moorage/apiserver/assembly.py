@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from moorage.admission.pod_security import Configuration as PodSecurityConfiguration
 from moorage.api.clock import Clock
 from moorage.api.host_ports import Listener
 from moorage.api.quotas import ResourceQuota
@@ -115,7 +116,8 @@ class ApiOptions:
     `public_url` is the URL of the server for pods; `node_tls` the credentials for node agents,
     `front_proxy` those for extension servers;
     `listeners` the ports of this host that pods may not claim. What `audit_policy` selects is
-    recorded in the file `audit_log`; without both nothing is.
+    recorded in the file `audit_log`; without both nothing is. `pod_security` is the policy of
+    namespaces without labels, and what is exempt.
     """
 
     signing_key: Path
@@ -126,6 +128,7 @@ class ApiOptions:
     front_proxy: FrontProxy
     audit_policy: AuditPolicy | None = None
     audit_log: Path | None = None
+    pod_security: PodSecurityConfiguration | None = None
     static_tokens: tuple[StaticToken, ...] = ()
     allows_anonymous: bool = False
     listeners: tuple[Listener, ...] = ()
@@ -239,6 +242,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         clock=clock,
         listeners=options.listeners,
         has_runtime_classes=options.is_enabled(RUNTIME_CLASS_GATE),
+        pod_security=options.pod_security,
     ).chain()
     objects = Objects(
         store=store,

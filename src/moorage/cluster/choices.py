@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 class Choices:
     """Options of a start; None for each option that was not given.
 
-    `cri` is empty for the cluster's own engine, `audit_policy` for no audit log.
+    `cri` is empty for the cluster's own engine, `audit_policy` for no audit log,
+    `admission_configuration` for the default policy of Pod Security.
     `accepts_loss`: start although files that record the cluster are missing or older than recorded.
     """
 
@@ -28,6 +29,7 @@ class Choices:
     pod_pids_limit: int | None = None
     image_limit_bytes: int | None = None
     audit_policy: str | None = None
+    admission_configuration: str | None = None
     accepts_loss: bool = False
     image_verification: str | None = None
     image_allowlist: tuple[str, ...] | None = None

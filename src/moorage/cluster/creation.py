@@ -149,6 +149,7 @@ def _decide(
         check_engine_change(layout, present, settings)
         _check_network(settings)
     _check_audit_policy(settings)
+    _check_admission(settings)
     require_port(settings.api_port, "127.0.0.1", "--api-port", reservations)
     if settings.has_node:
         require_port(settings.node_port, settings.node_ip, "--node-port", reservations)
@@ -179,6 +180,21 @@ def _check_audit_policy(settings: Settings) -> None:
     except PolicyError as error:
         raise SettingsError(
             f"{error}; correct the file, or start without an audit log with --audit-policy ''"
+        ) from error
+
+
+def _check_admission(settings: Settings) -> None:
+    """Raise SettingsError if the admission configuration cannot be used."""
+    if not settings.admission_configuration:
+        return
+    from moorage.admission.pod_security import ConfigurationError, load_configuration
+
+    try:
+        load_configuration(Path(settings.admission_configuration))
+    except ConfigurationError as error:
+        raise SettingsError(
+            f"{error}; correct the file, or start without one with "
+            "--admission-control-config-file ''"
         ) from error
 
 

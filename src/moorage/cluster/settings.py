@@ -48,7 +48,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `seccomp_default` and `pod_pids_limit` (-1: unlimited) are KubeletConfiguration's
     `seccompDefault` and `podPidsLimit`, `image_verification` and `image_allowlist` its
     `imagePullCredentialsVerificationPolicy` and `preloadedImagesVerificationAllowlist`.
-    `audit_policy` is the path of the policy file of the API server's audit log, empty without one.
+    `audit_policy` is the path of the policy file of the API server's audit log, empty without one,
+    `admission_configuration` that of the configuration of Pod Security.
     `image_limit_bytes` is the maximum unpacked size of an image with our own engine.
     """
 
@@ -75,6 +76,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     image_verification: str = NEVER_VERIFY_PRELOADED
     image_allowlist: tuple[str, ...] = ()
     audit_policy: str = ""
+    admission_configuration: str = ""
     image_limit_bytes: int = DEFAULT_IMAGE_LIMIT_BYTES
 
     @property

@@ -1,12 +1,18 @@
 """Pod Security Standards: what pods may ask for in a namespace.
 
-    plugin.py ──▶ policy.py     the levels that a namespace's labels set
-              ├─▶ standards.py  which checks a level has in a version
-              └─▶ checks.py     the checks
+    plugin.py ──▶ policy.py         the levels that a namespace's labels set
+              ├─▶ standards.py      which checks a level has in a version
+              ├─▶ checks.py         the checks
+              └─▶ configuration.py  the levels without labels, and exemptions, of a file
 
 Source: KEP-2579, API docs "Pod Security Standards".
 """
 
+from moorage.admission.pod_security.configuration import (
+    Configuration,
+    ConfigurationError,
+    load_configuration,
+)
 from moorage.admission.pod_security.plugin import PodSecurity
 
-__all__ = ["PodSecurity"]
+__all__ = ["Configuration", "ConfigurationError", "PodSecurity", "load_configuration"]

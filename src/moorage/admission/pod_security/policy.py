@@ -20,7 +20,7 @@ LATEST = 10**6
 """The version `latest`, beyond that of any check."""
 
 _VERSION = re.compile(r"v1\.(0|[1-9][0-9]{0,5})")
-_MODES = ("enforce", "audit", "warn")
+MODES = ("enforce", "audit", "warn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +60,16 @@ class Policy:
 NO_POLICY = Policy()
 
 
-def policy_of(labels: Mapping[str, str]) -> Policy:
-    """Return the policy of a namespace's labels.
+def policy_of(labels: Mapping[str, str], defaults: Policy = NO_POLICY) -> Policy:
+    """Return the policy of a namespace's labels, `defaults` where they set nothing.
 
     A level that is none is enforced as `restricted` and otherwise ignored. Without one of its own,
     warnings are about what is enforced.
     """
     if not any(label.startswith(PREFIX) for label in labels):
-        return NO_POLICY
+        return defaults
     errors: list[FieldError] = []
-    standards = {mode: _standard(labels, mode, errors) for mode in _MODES}
+    standards = {mode: _standard(labels, mode, getattr(defaults, mode), errors) for mode in MODES}
     enforce, warn = standards["enforce"], standards["warn"]
     enforced = labels.get(f"{PREFIX}enforce")
     if (
@@ -82,21 +82,29 @@ def policy_of(labels: Mapping[str, str]) -> Policy:
     return Policy(enforce, warn, tuple(errors), standards["audit"])
 
 
-def _standard(labels: Mapping[str, str], mode: str, errors: list[FieldError]) -> Standard:
+def parse_version(text: str) -> int | None:
+    """Return the minor version of `v1.x`, LATEST for `latest`, None for what is no version."""
+    if text == "latest":
+        return LATEST
+    match = _VERSION.fullmatch(text)
+    return None if match is None else int(match[1])
+
+
+def _standard(
+    labels: Mapping[str, str], mode: str, standard: Standard, errors: list[FieldError]
+) -> Standard:
     level, version = labels.get(f"{PREFIX}{mode}"), labels.get(f"{PREFIX}{mode}-version")
-    standard = Standard()
     if level in LEVELS:
         standard = replace(standard, level=level)
     elif level is not None:
         errors.append(_invalid(mode, level, f"must be one of {', '.join(LEVELS)}"))
         standard = replace(standard, level=RESTRICTED if mode == "enforce" else PRIVILEGED)
-    if version is None or version == "latest":
+    if version is None:
         return standard
-    match = _VERSION.fullmatch(version)
-    if match is None:
+    parsed = parse_version(version)
+    if parsed is None:
         errors.append(_invalid(f"{mode}-version", version, 'must be "latest" or "v1.x"'))
-        return standard
-    return replace(standard, version=int(match[1]))
+    return replace(standard, version=LATEST if parsed is None else parsed)
 
 
 def _invalid(label: str, value: str, detail: str) -> FieldError:

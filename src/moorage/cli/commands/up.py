@@ -45,6 +45,11 @@ def _gates(texts: tuple[str, ...]) -> dict[str, bool]:
     return gates
 
 
+def _absolute(path: str | None) -> str | None:
+    """Return a path that holds in other directories too; empty and None stay."""
+    return str(Path(path).absolute()) if path else path
+
+
 def _parts(node: bool | None, without: str | None) -> tuple[bool | None, tuple[str, ...] | None]:
     """Return whether a node is asked for, and the control plane's parts that are left out.
 
@@ -162,6 +167,13 @@ def _allowlist(policy: str | None, patterns: tuple[str, ...]) -> tuple[str, ...]
     help="Record requests in DATA_DIR/logs/audit.log as this audit.k8s.io/v1 Policy says; '' for "
     "none.",
 )
+@click.option(
+    "--admission-control-config-file",
+    "admission_configuration",
+    metavar="FILE",
+    help="Pod Security policy of namespaces without labels, and exemptions: an "
+    "AdmissionConfiguration; '' for none.",
+)
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Log level of all parts.")
 def command(
     data_dir: Path,
@@ -181,6 +193,7 @@ def command(
     image_verification: str | None,
     allowlist: tuple[str, ...],
     audit_policy: str | None,
+    admission_configuration: str | None,
     **settings: str | int | bool | None,
 ) -> None:
     """Start the cluster, or resume the one in the data directory with everything that is in it.
@@ -208,7 +221,8 @@ def command(
         image_limit_bytes=None if image_limit is None else size_bytes("--image-limit", image_limit),
         image_verification=image_verification,
         image_allowlist=_allowlist(image_verification, allowlist),
-        audit_policy=str(Path(audit_policy).absolute()) if audit_policy else audit_policy,
+        audit_policy=_absolute(audit_policy),
+        admission_configuration=_absolute(admission_configuration),
         **settings,  # type: ignore[arg-type]
     )
     present, pid = cluster.find_settings(), cluster.pid
