@@ -26,6 +26,7 @@ from moorage.apiserver.aggregation import (
     Availability,
     Backends,
     ExtensionDiscovery,
+    ExtensionDocuments,
     ExtensionProxy,
     Extensions,
     FrontProxy,
@@ -225,7 +226,8 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     webhooks = WebhookClient(resolve)
     backends = Backends(options.front_proxy, resolve)
     extensions = Extensions(cache, resource_map)
-    discovery = ExtensionDiscovery(extensions, backends, clock)
+    extension_documents = ExtensionDocuments(backends)
+    discovery = ExtensionDiscovery(extensions, backends, extension_documents, clock)
     admission = AdmissionPlugins(
         store=store,
         cache=cache,
@@ -290,7 +292,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
             proxy,
         ),
         pages=[
-            *_pages(ready, signer, options, resource_map, objects, discovery),
+            *_pages(ready, signer, options, resource_map, objects, discovery, extension_documents),
             MetricsPage(
                 requests,
                 lambda: (
@@ -454,6 +456,7 @@ def _pages(
     resource_map: ResourceMap,
     objects: Objects,
     discovery: ExtensionDiscovery,
+    extension_documents: ExtensionDocuments,
 ) -> list[Page]:
     documents = Documents()
     find = partial(objects.find, CUSTOM_RESOURCE_DEFINITION, "")
@@ -466,6 +469,8 @@ def _pages(
         lambda http: health.reply(http.path, http.query),
         lambda http: version_reply() if http.path.rstrip("/") == "/version" else None,
         DiscoveryHandler(resource_map, urlsplit(options.public_url).netloc, discovery.versions),
-        OpenApiPages(documents, custom.by_path, Swagger(documents, custom)),
+        OpenApiPages(
+            documents, custom.by_path, Swagger(documents, custom), foreign=extension_documents
+        ),
         IssuerPages(signer, options.public_url),
     ]

@@ -1,7 +1,8 @@
 """OpenAPI endpoints `/openapi/v2` and `/openapi/v3`, for `kubectl apply`, `diff` and `explain`.
 
 Documents are sent as stored on disk, compressed, to clients that accept gzip. v3 is JSON; v2 is
-also protobuf, the only form that clients older than v3 request. Custom resources are in both.
+also protobuf, the only form that clients older than v3 request. Custom resources are in both, the
+documents of extension servers in v3.
 Source: KEP-2896 (OpenAPI v3), API docs.
 """
 
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import formatdate
 from time import time
+from typing import Protocol
+from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
@@ -31,11 +34,21 @@ _PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _Document = Document | CustomDocument | SwaggerDocument
 
 
+class ForeignDocuments(Protocol):
+    """Documents of v3 that other servers have, by path below `/openapi/v3`."""
+
+    def hashes(self) -> Mapping[str, str]:
+        """Return the paths of the documents there are, with their hashes."""
+
+    async def reply(self, path: str) -> Reply:
+        """Return the answer to a request for a document; 404 for one that is not there."""
+
+
 class OpenApiPages:
     """Serves the OpenAPI paths; None for any other.
 
     `custom` returns the documents of custom resources by path; they replace those of `documents`.
-    `swagger` is the v2 document with them.
+    `swagger` is the v2 document with them. `foreign` are those of extension servers.
     """
 
     def __init__(
@@ -43,10 +56,12 @@ class OpenApiPages:
         documents: Documents | None = None,
         custom: Callable[[], Mapping[str, CustomDocument]] = dict,
         swagger: Swagger | None = None,
+        foreign: ForeignDocuments | None = None,
     ) -> None:
         self._documents = documents or Documents()
         self._custom = custom
         self._joined = swagger
+        self._foreign = foreign
 
     def __call__(self, http: web.BaseRequest) -> Reply | Awaitable[Reply] | None:
         path = http.path.rstrip("/")
@@ -59,19 +74,22 @@ class OpenApiPages:
         return None
 
     def _index(self) -> Reply:
+        hashes = {path: document.hash for path, document in self._by_path().items()}
+        if self._foreign is not None:
+            hashes = {**self._foreign.hashes(), **hashes}
         paths = {
-            path: {"serverRelativeURL": f"{_ROOT}/{path}?hash={document.hash}"}
-            for path, document in self._by_path().items()
+            path: {"serverRelativeURL": f"{_ROOT}/{path}?hash={quote(hash_, safe='')}"}
+            for path, hash_ in hashes.items()
         }
         return Reply(msgspec.json.encode({"paths": paths}), content_type="text/plain")
 
     def _by_path(self) -> dict[str, _Document]:
         return {**self._documents.v3, **self._custom()}
 
-    def _document(self, http: web.BaseRequest, path: str) -> Reply:
+    def _document(self, http: web.BaseRequest, path: str) -> Reply | Awaitable[Reply]:
         document = self._by_path().get(path)
         if document is None:
-            return text_reply("", 404)
+            return text_reply("", 404) if self._foreign is None else self._foreign.reply(path)
         asked = http.query.get("hash", "")
         if asked and asked != document.hash:
             location = f"{_ROOT}/{path}?hash={document.hash}"

@@ -292,6 +292,51 @@ async def test_its_resources_are_discovered(server: Running, available: Extensio
     assert (await server.ask("GET", FLUNDERS)).status == 404
 
 
+INDEX = "/openapi/v3"
+DOCUMENT = f"{INDEX}{PLACE}"
+
+
+async def test_its_openapi_is_in_the_index_and_passed_on(
+    server: Running, available: ExtensionServer
+) -> None:
+    own = {"serverRelativeURL": f"{DOCUMENT}?hash=A%2FB"}
+    paths = {PLACE[1:]: own, "apis/apps/v1": {"serverRelativeURL": "/openapi/v3/evil?hash=X"}}
+    text = '{"openapi": "3.0.0",  "paths": {}}'
+    available.answers[INDEX] = lambda _: web.json_response({"paths": paths})
+    available.answers[DOCUMENT] = lambda _: web.Response(text=text)
+    index = await until(server, INDEX, lambda answer: PLACE[1:] in answer.json["paths"])
+    assert index.json["paths"][PLACE[1:]] == own
+    assert "evil" not in index.text
+    answer = await server.ask("GET", own["serverRelativeURL"])
+    assert (answer.status, answer.text) == (200, text)
+    available.answers[DOCUMENT] = lambda _: web.Response(text="<html>")
+    answer = await server.ask("GET", DOCUMENT)
+    assert answer.status == 503
+    assert "error trying to reach service" in answer.text
+    assert (await server.ask("GET", f"{INDEX}/apis/other.example.com/v1")).status == 404
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        b"",
+        b"[]",
+        b'{"paths": {}}',
+        b'{"paths": {"apis/wardle.example.com/v1alpha1": 1}}',
+        b'{"paths": {"apis/wardle.example.com/v1alpha1": {"serverRelativeURL": "//["}}}',
+    ],
+)
+async def test_an_index_that_is_none_leaves_the_servers_own(
+    server: Running, available: ExtensionServer, index: bytes
+) -> None:
+    available.answers[INDEX] = lambda _: web.Response(body=index)
+    answer = await until(
+        server, INDEX, lambda _: any(http.path == INDEX for http in available.asked)
+    )
+    assert "apis/apps/v1" in answer.json["paths"]
+    assert PLACE[1:] not in answer.json["paths"]
+
+
 async def test_a_huge_discovery_document_is_not_taken(
     server: Running, available: ExtensionServer
 ) -> None:

@@ -3,6 +3,7 @@
     request ─▶ forward.py ─▶ the extension server, as its user     services.py   which there are
                backend.py     mutual TLS with the front proxy       local.py      the server's own
     availability.py           whether they answer                   discovery.py  what they serve
+                                                                    openapi.py    its description
 
 Source: API docs "Kubernetes API Aggregation Layer"; kube-aggregator of Kubernetes 1.37.
 """
@@ -13,12 +14,14 @@ from moorage.apiserver.aggregation.discovery import ExtensionDiscovery
 from moorage.apiserver.aggregation.forward import ExtensionProxy
 from moorage.apiserver.aggregation.front_proxy import FrontProxy, write_trust
 from moorage.apiserver.aggregation.local import LocalServices
+from moorage.apiserver.aggregation.openapi import ExtensionDocuments
 from moorage.apiserver.aggregation.services import Extensions
 
 __all__ = [
     "Availability",
     "Backends",
     "ExtensionDiscovery",
+    "ExtensionDocuments",
     "ExtensionProxy",
     "Extensions",
     "FrontProxy",

@@ -13,6 +13,7 @@ import msgspec
 
 from moorage.api.clock import Clock
 from moorage.apiserver.aggregation.backend import Backends, Fetched, FetchError
+from moorage.apiserver.aggregation.openapi import ExtensionDocuments
 from moorage.apiserver.aggregation.services import Extension, Extensions
 from moorage.apiserver.discovery.groups import ForeignVersion
 from moorage.registry.kind import Obj
@@ -90,9 +91,16 @@ class _Entries(msgspec.Struct):
 class ExtensionDiscovery:
     """What extensions serve, for the discovery documents. Give `changed` to the store."""
 
-    def __init__(self, extensions: Extensions, backends: Backends, clock: Clock) -> None:
+    def __init__(
+        self,
+        extensions: Extensions,
+        backends: Backends,
+        documents: ExtensionDocuments,
+        clock: Clock,
+    ) -> None:
         self._extensions = extensions
         self._backends = backends
+        self._documents = documents
         self._clock = clock
         self._known: dict[str, list[Obj]] = {}
         self._stale: set[str] = set()
@@ -130,6 +138,7 @@ class ExtensionDiscovery:
             for name in self._known.keys() - names:
                 del self._known[name]
             self._stale &= names
+            self._documents.keep(names)
             now = self._clock.monotonic()
             due = [one for one in extensions if self._asked.get(one.name, -_EVERY_S) <= now]
             await asyncio.gather(*(self._ask(extension) for extension in due))
@@ -147,9 +156,11 @@ class ExtensionDiscovery:
                     raise FetchError("service unavailable")
                 self._known[extension.name] = await self._resources(extension)
                 self._stale.discard(extension.name)
+                await self._documents.ask(extension)
                 wait_s = _EVERY_S
             except FetchError:
                 self._stale.add(extension.name)
+                self._documents.forget(extension)
                 wait_s = _RETRY_S
         self._asked[extension.name] = self._clock.monotonic() + wait_s
 
