@@ -20,6 +20,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 METADATA = f"{PROTOBUF};as=PartialObjectMetadata{{}};g=meta.k8s.io;v=v1"
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 CLASS = "io.k8s.api.node.v1.RuntimeClass"
+MERGE = "application/merge-patch+json"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 SCHEMA = load_schema()
 SCHEMA.add((RESOURCE,))
@@ -266,6 +267,42 @@ async def test_a_watch_is_of_messages_after_their_length(server: Running, accept
         ((deleted, last),) = await frames(watch.content, 1)
         assert deleted == "DELETED"
         assert ("handler" in message(last, *about)) is is_whole
+
+
+async def test_what_a_watch_shows_of_an_object_that_left_its_selection_is_not_the_object(
+    server: Running,
+) -> None:
+    whole = {**a_class("a"), "metadata": {"name": "a", "labels": {"in": "yes"}}}
+    await server.ask("POST", CLASSES, whole)
+    headers = {"Authorization": "Bearer admin-token", "Accept": PROTOBUF}
+    url = f"{server.url}{CLASSES}?watch=1&labelSelector=in%3Dyes"
+    about = ("RuntimeClass", "node.k8s.io/v1", CLASS)
+    async with server._http.get(url, headers=headers) as watch:
+        await frames(watch.content, 1)
+        patch = {"metadata": {"labels": {"in": "no"}}}
+        await server.ask("PATCH", f"{CLASSES}/a", patch, Content_Type=MERGE)
+        ((type_, raw),) = await frames(watch.content, 1)
+        last = message(raw, *about)["metadata"]
+        assert (type_, last["labels"]) == ("DELETED", {"in": "yes"})
+        now = opened(await server.ask("GET", f"{CLASSES}/a", Accept=PROTOBUF), *about)["metadata"]
+        assert (now["labels"], now["resourceVersion"]) == ({"in": "no"}, last["resourceVersion"])
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+async def test_the_answer_to_a_dry_run_is_not_the_object(server: Running, method: str) -> None:
+    kept = ["example.com/kept"] if method == "DELETE" else []
+    whole = {**a_class("a"), "metadata": {"name": "a", "finalizers": kept}}
+    await server.ask("POST", CLASSES, whole)
+    about = ("RuntimeClass", "node.k8s.io/v1", CLASS)
+    body = {"metadata": {"finalizers": ["example.com/x"]}}
+    answer = await server.ask(
+        method, f"{CLASSES}/a?dryRun=All", body if method == "PATCH" else None,
+        Content_Type=MERGE, Accept=PROTOBUF,
+    )  # fmt: skip
+    assert answer.status == 200, answer.text
+    now = opened(await server.ask("GET", f"{CLASSES}/a", Accept=PROTOBUF), *about)
+    assert now["metadata"].get("finalizers", []) == kept
+    assert "deletionTimestamp" not in now["metadata"]
 
 
 async def test_an_error_in_a_watch_is_a_message_too(server: Running) -> None:

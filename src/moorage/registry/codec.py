@@ -246,11 +246,12 @@ class Codec:
         """
         if served.from_storage is not None:
             return self.to_message(served.type, served.from_storage(item.obj))
+        if not item.is_stored:
+            return self.to_message(served.type, item.obj)
         message = self._messages.get(item.key, item.revision)
         if message is None:
             message = self.to_message(served.type, item.obj)
-            # A dry run's object has no revision: its name may stand for another one soon.
-            if is_kept and item.revision:
+            if is_kept:
                 self._messages.keep(item.key, item.revision, message)
         return message
 

@@ -325,10 +325,10 @@ class Objects:
             return existing
         value = await _value_of(kind, new)
         if request.is_dry_run:
-            return self._factory(existing.key, existing.revision, to_value(new, _mark(kind)))
+            return self._shown(existing, to_value(new, _mark(kind)))
         if deletion.is_over(kind, new):
             await self._remove(existing, value)
-            return self._factory(existing.key, existing.revision, to_value(new, _mark(kind)))
+            return self._shown(existing, to_value(new, _mark(kind)))
         # Needed while an object is being deleted: status updates and the removal of finalizers.
         ends = "deletionTimestamp" in old["metadata"]
         revision = await self._put(existing.key, value, existing.revision, may_use_reserve=ends)
@@ -430,7 +430,7 @@ class Objects:
                 raise NotFoundError.of(kind.plural, name, group=kind.group) from conflict
             except StoreBrokenError as error:
                 raise InternalError.of(f"the deletion could not be stored: {error}") from error
-        return Deleted(self._factory(key, damage.revision, value), is_gone=True)
+        return Deleted(self._factory(key, damage.revision, value).shown(), is_gone=True)
 
     async def _delete_step(
         self, request: Request, kind: Kind, existing: Stored, obj: Obj, options: DeleteOptions
@@ -441,10 +441,10 @@ class Objects:
         value = to_value(decision.obj, existing.mark)
         is_gone = decision.action is not Action.UPDATE
         if request.is_dry_run:
-            return Deleted(self._factory(existing.key, existing.revision, value), is_gone)
+            return Deleted(self._shown(existing, value), is_gone)
         if decision.action is Action.REMOVE:
             await self._remove(existing, value)
-            return Deleted(self._factory(existing.key, existing.revision, value), is_gone=True)
+            return Deleted(self._shown(existing, value), is_gone=True)
         revision = await self._put(existing.key, value, existing.revision, may_use_reserve=True)
         marked = self._as_written(existing.key, revision, value)
         if decision.action is Action.UPDATE_THEN_REMOVE:
@@ -519,6 +519,10 @@ class Objects:
             await self._store.delete(existing.key, last, existing.revision)
         except StoreBrokenError as error:
             raise InternalError.of(f"the deletion could not be stored: {error}") from error
+
+    def _shown(self, existing: Stored, value: bytes) -> Stored:
+        """Return an object for the answer to a dry run, or to a deletion."""
+        return self._factory(existing.key, existing.revision, value).shown()
 
     def _as_written(self, key: str, revision: int, value: bytes) -> Stored:
         item = self._cache.get(key)

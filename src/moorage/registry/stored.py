@@ -40,6 +40,9 @@ class Stored:
 
     __slots__ = ("fields", "key", "labels", "mark", "revision", "tail")
 
+    is_stored = True
+    """Whether the key has it at its revision: what is made of it may be remembered by these."""
+
     def __init__(
         self,
         key: str,
@@ -56,10 +59,14 @@ class Stored:
         self.fields = fields
         self.mark = mark
 
-    @classmethod
-    def unsaved(cls, key: str, value: bytes, mark: str = "") -> Stored:
+    @staticmethod
+    def unsaved(key: str, value: bytes, mark: str = "") -> Stored:
         """Return an object that a dry run did not store: it has no resourceVersion."""
-        return cls(key, 0, value[1:], {}, (), mark)
+        return _Shown(key, 0, value[1:], {}, (), mark)
+
+    def shown(self) -> Stored:
+        """Return the same object as one that no key has: of a dry run, or of a deletion."""
+        return _Shown(self.key, self.revision, self.tail, self.labels, self.fields, self.mark)
 
     @property
     def size(self) -> int:
@@ -85,7 +92,7 @@ class Stored:
         """Return the same object at another revision, as in a DELETED event."""
         rest = self.tail[len(_HEAD) + len(str(self.revision)) :]
         tail = _HEAD + str(revision).encode() + rest
-        return Stored(self.key, revision, tail, self.labels, self.fields, self.mark)
+        return _Shown(self.key, revision, tail, self.labels, self.fields, self.mark)
 
     def seen_as(self, obj: Obj, mark: str) -> Stored:
         """Return the same object with other content: as another version has it."""
@@ -94,13 +101,20 @@ class Stored:
         shown = {"metadata": {_REVISION: str(self.revision), **metadata}, **rest}
         labels = metadata.get("labels") or _NO_LABELS
         tail = msgspec.json.encode(shown)[1:]
-        return Stored(self.key, self.revision, tail, labels, (), mark)
+        return type(self)(self.key, self.revision, tail, labels, (), mark)
 
     @property
     def value(self) -> bytes:
         """Return the bytes as stored, without the revision and the mark."""
         skipped = len(_HEAD) + len(str(self.revision)) + len(b'",')
         return _VALUE_HEAD + self.tail[skipped:]
+
+
+class _Shown(Stored):
+    """An object that is answered with a revision at which its key has another one, or none."""
+
+    __slots__ = ()
+    is_stored = False
 
 
 def to_value(obj: Obj, mark: str = "") -> bytes:

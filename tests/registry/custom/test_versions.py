@@ -100,3 +100,39 @@ def test_what_was_seen_is_remembered_within_a_budget() -> None:
     assert kept == [6, 7, 8]
     assert seen.get("v", Stored("t/8", 2, b"", {}, ())) is None
     assert seen.get("w", Stored("t/8", 1, b"", {}, ())) is None
+
+
+async def _converting(config: object, body: bytes) -> bytes:
+    """Answer as a webhook that renames `a` to `b`."""
+    del config
+    asked = msgspec.json.decode(body)["request"]
+    objects = [
+        {**{key: obj[key] for key in ("kind", "metadata")}, "apiVersion": "x.io/v2", "b": obj["a"]}
+        for obj in asked["objects"]
+    ]
+    response = {
+        "uid": asked["uid"],
+        "convertedObjects": objects,
+        "result": {"status": "Success"},
+    }
+    answer = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
+    return msgspec.json.encode({**answer, "response": response})
+
+
+async def test_events_of_one_object_are_converted_each_as_it_was() -> None:
+    source = definition({"a": STRING}, {"b": STRING}, strategy="Webhook")
+    conversions = Conversions(asyncio.get_running_loop())
+    first, second = kinds_of(source, conversions, _converting).kinds
+    assert first.view is not None
+    assert second.view is not None
+    factory, mark = StoredFactory(()), first.view.mark
+    before, after = (
+        factory("things.x.io/a", revision, to_value({"metadata": {"name": "a"}, "a": text}, mark))
+        for revision, text in ((7, "old"), (8, "new"))
+    )
+    # The watcher whose selection it left sees the old object at the new revision.
+    left = before.at(8)
+    for items in ([before, left, after], [left], [after]):
+        seen = [one.obj for one in await second.view.see(items)]
+        shown = [(one["b"], one["metadata"]["resourceVersion"]) for one in seen]
+        assert shown == [(one.obj["a"], str(one.revision)) for one in items]

@@ -50,13 +50,15 @@ class SeenObjects:
     def get(self, view: str, item: Stored) -> Stored | None:
         """Return an object of that revision as a view has it, None if it is not remembered."""
         seen = self._seen.get((view, item.key))
-        if seen is None or seen.revision != item.revision:
+        if seen is None or not item.is_stored or seen.revision != item.revision:
             return None
         self._seen.move_to_end((view, item.key))
         return seen
 
     def put(self, view: str, seen: Stored) -> None:
-        """Remember an object, in place of an earlier revision of it."""
+        """Remember an object that is stored, in place of an earlier revision of it."""
+        if not seen.is_stored:
+            return
         key = (view, seen.key)
         before = self._seen.pop(key, None)
         if before is not None:
@@ -223,27 +225,28 @@ class VersionView:
             return await self._converted_in_turn(items)
 
     async def _converted_in_turn(self, items: Sequence[Stored]) -> list[Stored]:
-        done: dict[str, Stored] = {}
-        waiting: dict[str, list[tuple[Stored, Obj]]] = {}
-        for item in items:
+        # By place: the events of a watch may be of one object at several revisions.
+        done: dict[int, Stored] = {}
+        waiting: dict[str, list[tuple[int, Obj]]] = {}
+        for place, item in enumerate(items):
             known = self._versions.conversions.seen.get(self._identity, item)
             if known is not None or self.fits(item):
-                done[item.key] = known or item
+                done[place] = known or item
                 continue
             version, obj = self._versions.fitted(item)
             if version == self._version:
-                done[item.key] = self._remember(item, obj)
+                done[place] = self._remember(item, obj)
             else:
-                waiting.setdefault(version, []).append((item, obj))
+                waiting.setdefault(version, []).append((place, obj))
         converter = self._versions.converter
         assert converter is not None, "only remote views wait"
         for version, pairs in waiting.items():
             objects = [obj for _, obj in pairs]
             converted = await converter.convert(objects, version, self._version)
-            for (item, _), obj in zip(pairs, converted, strict=True):
+            for (place, _), obj in zip(pairs, converted, strict=True):
                 self._type.prune(obj)
-                done[item.key] = self._remember(item, obj)
-        return [done[item.key] for item in items]
+                done[place] = self._remember(items[place], obj)
+        return [done[place] for place in range(len(items))]
 
     def _remember(self, item: Stored, obj: Obj) -> Stored:
         seen = item.seen_as(obj, self._mark)
