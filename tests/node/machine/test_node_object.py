@@ -229,6 +229,28 @@ async def test_the_watched_object_takes_the_place_of_the_older(tmp_path: Path) -
         case.object.seen(case.client._typed(NODES, case.node))
 
 
+@pytest.mark.slow
+async def test_resources_that_others_give_the_node_stay_and_are_allocatable(
+    tmp_path: Path,
+) -> None:
+    case = Case(tmp_path)
+    async with keeping(case):
+        given = {"capacity": {**case.node["status"]["capacity"], "example.com/dongle": "3"}}
+        newer = {**case.node, "status": {**case.node["status"], **given}}
+        case.client.put(NODES, newer)
+        case.object.seen(case.client._typed(NODES, case.node))
+        await case.later(11)
+        (change,) = case.patches
+        allocatable = {"cpu": "3", "example.com/dongle": "3", "$patch": "replace"}
+        assert change.body["status"]["allocatable"] == allocatable
+        assert "capacity" not in change.body["status"]
+        # The client in memory does not know the directive.
+        del case.node["status"]["allocatable"]["$patch"]
+        case.object.seen(case.client._typed(NODES, case.node))
+        await case.later(22)
+        assert len(case.patches) == 1
+
+
 @pytest.mark.parametrize(
     ("left", "reasons"),
     [

@@ -30,6 +30,7 @@ from moorage.node.machine.facts import MachineFacts
 from moorage.node.machine.node_status import (
     PRESSURE_EVENTS,
     NodeStatusInputs,
+    extended_resources,
     images_of,
     node_status,
 )
@@ -118,7 +119,7 @@ class NodeObject:
             await self._register()
             return
         now_s = self._clock.monotonic()
-        before, after = self._stored.status, self._status(self._stored.status.conditions)
+        before, after = self._stored.status, self._status(self._stored.status)
         is_due = now_s - self._written_s >= self._options.status_period_s
         if not is_due and _timeless(before) == _timeless(after):
             return
@@ -134,7 +135,8 @@ class NodeObject:
             except CriError as error:
                 log.warning("images not listed", error=error)
 
-    def _status(self, before: tuple[NodeCondition, ...]) -> NodeStatus:
+    def _status(self, before: NodeStatus) -> NodeStatus:
+        others = extended_resources(before.capacity)
         health, server = self._health, self._options.server
         problems = [
             problem for problem in (health.runtime_problem, health.network_problem) if problem
@@ -142,8 +144,8 @@ class NodeObject:
         return node_status(
             NodeStatusInputs(
                 facts=self._facts,
-                capacity=self._capacity,
-                allocatable=self._allocatable,
+                capacity={**others, **self._capacity},
+                allocatable={**others, **self._allocatable},
                 addresses=self._addresses,
                 hostname=self._options.hostname or self._facts.hostname,
                 port=server.port if server is not None else 0,
@@ -154,13 +156,13 @@ class NodeObject:
                 has_groups_policy=health.has_groups_policy,
                 images=self._images,
                 pressure=self._pressure,
-                before=before,
+                before=before.conditions,
                 stamp=format_time(self._clock.now()),
             )
         )
 
     async def _register(self) -> None:
-        status = self._status(())
+        status = self._status(NodeStatus())
         node = {
             "metadata": {
                 "name": self._options.name,

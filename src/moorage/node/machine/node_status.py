@@ -24,6 +24,7 @@ from moorage.api.nodes import (
     NodeSwapStatus,
     NodeSystemInfo,
 )
+from moorage.api.resource_names import is_extended
 from moorage.api.quantity import Family, Quantity
 from moorage.api.release import KUBERNETES
 from moorage.cri import pb
@@ -79,6 +80,15 @@ def allocatable_of(capacity: Mapping[str, str], reserved: Mapping[str, str]) -> 
                 amount = amount - size
         labels[name] = str(amount) if amount.nano > 0 else "0"
     return labels
+
+
+def extended_resources(capacity: Mapping[str, str]) -> dict[str, str]:
+    """Return the resources that others have given a node, such as `example.com/dongle`.
+
+    They stay, and all of them are allocatable. Source: API docs "Advertise Extended Resources for a
+    Node".
+    """
+    return {name: text for name, text in capacity.items() if is_extended(name)}
 
 
 def allocatable_pids(max_pids: int, reserved: Mapping[str, str]) -> int:
