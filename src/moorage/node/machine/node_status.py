@@ -24,9 +24,9 @@ from moorage.api.nodes import (
     NodeSwapStatus,
     NodeSystemInfo,
 )
-from moorage.api.resource_names import is_extended
 from moorage.api.quantity import Family, Quantity
 from moorage.api.release import KUBERNETES
+from moorage.api.resource_names import is_extended
 from moorage.cri import pb
 from moorage.node.machine.facts import MachineFacts
 from moorage.node.machine.pressure import Pressure
