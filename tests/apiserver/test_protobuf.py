@@ -13,6 +13,7 @@ from moorage.registry.codec import RESOURCE
 from moorage.registry.schema import load_schema
 from moorage.registry.schema.protobuf import ProtobufDecoder, _fields, open_envelope
 from moorage.registry.schema.protobuf_encoder import ProtobufEncoder, enveloped
+from moorage.storage import SqliteStore
 from tests.apiserver.server import Answer, Running, serving
 from tests.apiserver.test_custom_resources import CRDS, TABS, definition, is_established, tab, until
 
@@ -305,18 +306,20 @@ async def test_the_answer_to_a_dry_run_is_not_the_object(server: Running, method
     assert "deletionTimestamp" not in now["metadata"]
 
 
-async def test_an_error_in_a_watch_is_a_message_too(server: Running) -> None:
-    for _ in range(4100):
-        await server.ask("PATCH", "/api/v1/namespaces/default", {"metadata": {"labels": {
-            "n": str(_)}}}, Content_Type="application/merge-patch+json")  # fmt: skip
+async def test_an_error_in_a_watch_is_a_message_too(tmp_path: Path) -> None:
+    async with serving(tmp_path) as first:
+        await first.ask("POST", CLASSES, a_class("a"))
+    async with SqliteStore(tmp_path / "state.db") as store:
+        await store.compact(store.revision)
     headers = {"Authorization": "Bearer admin-token", "Accept": PROTOBUF}
-    url = f"{server.url}/api/v1/namespaces?watch=1&resourceVersion=1"
-    async with server._http.get(url, headers=headers) as watch:
-        ((type_, raw),) = await frames(watch.content, 1)
-        assert type_ == "ERROR"
-        status = message(raw, "Status", "v1", f"{META}.Status")
-        assert (status["code"], status["reason"]) == (410, "Expired")
-        assert await watch.content.read() == b""
+    async with serving(tmp_path) as server:
+        url = f"{server.url}{CLASSES}?watch=1&resourceVersion=1"
+        async with server._http.get(url, headers=headers) as watch:
+            ((type_, raw),) = await frames(watch.content, 1)
+            assert type_ == "ERROR"
+            status = message(raw, "Status", "v1", f"{META}.Status")
+            assert (status["code"], status["reason"]) == (410, "Expired")
+            assert await watch.content.read() == b""
 
 
 async def test_a_websocket_has_binary_messages(server: Running) -> None:
