@@ -183,3 +183,20 @@ def test_a_static_volume_of_the_host_is_mounted_and_stays(
         assert (tmp_path / "more").read_text() == "more\n"
     finally:
         whole_cluster.kubectl("delete", "pv", name, "--ignore-not-found")
+
+
+def test_an_ephemeral_volume_goes_with_its_pod(whole_cluster: RunningCluster, name: str) -> None:
+    mounts = {"volumeMounts": [{"name": "scratch", "mountPath": "/data"}]}
+    template = {"spec": claim(name)["spec"]}
+    volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
+    whole_cluster.apply(pod(name, container=mounts, volumes=volumes))
+    whole_cluster.wait_ready(name)
+    run(whole_cluster, name, "echo mine > /data/file")
+    claim_name = f"{name}-scratch"
+    owner = whole_cluster.get("pvc", claim_name)["metadata"]["ownerReferences"][0]
+    assert owner["uid"] == whole_cluster.get("pod", name)["metadata"]["uid"]
+    place = directory(whole_cluster, claim_name)
+    assert (place / "file").read_text() == "mine\n"
+    whole_cluster.kubectl("delete", "pod", name)
+    until(lambda: not is_there(whole_cluster, "pvc", claim_name), "the end of the claim")
+    until(lambda: not place.exists(), "the end of the data")
