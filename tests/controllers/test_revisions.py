@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,6 +42,14 @@ def names(revisions: Any) -> list[str]:
 
 def test_a_revision_restores_its_template() -> None:
     assert revision_data(TEMPLATE)["spec"]["template"]["$patch"] == "replace"
+
+
+def test_the_data_has_sorted_keys_as_others_compare_its_bytes() -> None:
+    template = {"spec": {"b": [{"z": 1, "a": ({"d": 1, "c": 2},)}], "a": {}}, "metadata": {}}
+    assert msgspec.json.encode(revision_data(template)) == (
+        b'{"spec":{"template":{"$patch":"replace","metadata":{},'
+        b'"spec":{"a":{},"b":[{"a":[{"c":2,"d":1}],"z":1}]}}}}'
+    )
     assert template_of(revision("a", 1)) == TEMPLATE
     assert template_of(ControllerRevision()) == {}
 

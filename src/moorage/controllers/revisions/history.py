@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from moorage.api.meta import Raw
 from moorage.api.workloads import ControllerRevision
@@ -31,8 +32,20 @@ class History:
 
 
 def revision_data(template: Raw) -> Raw:
-    """Return the data of a template's revision: the patch that replaces the present template."""
-    return {"spec": {"template": {**template, _DIRECTIVE: "replace"}}}
+    """Return the data of a template's revision: the patch that replaces the present template.
+
+    Its keys are sorted, as those of kube-controller-manager and of tools, which compare the bytes.
+    """
+    return {"spec": {"template": _sorted({**template, _DIRECTIVE: "replace"})}}
+
+
+def _sorted(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _sorted(value[key]) for key in sorted(value)}
+        case list() | tuple():
+            return [_sorted(item) for item in value]
+    return value
 
 
 def template_of(revision: ControllerRevision) -> Raw:
