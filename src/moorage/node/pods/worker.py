@@ -53,6 +53,7 @@ from moorage.node.pods.lifecycle import (
 )
 from moorage.node.pods.operations import Operations
 from moorage.node.pods.plan import Kill, NewSandbox, Probed, Reason, Start, needed_sandbox
+from moorage.node.pods.replacing import Replacements
 from moorage.node.pods.resizer import PodResizer
 from moorage.node.pods.resizing import Resize
 from moorage.node.probes.prober import PodProber
@@ -95,6 +96,7 @@ class PodWorker:
             context.checks, context.events, context.metrics, context.clock, self._wake.call
         )
         self._backoff = RestartBackoff()
+        self._replacements = Replacements(context.clock)
         self._status: PodStatus = pod.status
         self._qos_class = pod_qos_class(pod)
         self._refusal = refusal
@@ -106,6 +108,8 @@ class PodWorker:
         self._waiting: dict[str, Waiting] = {}
         self._released: set[str] = set()
         self._obstacle: Waiting | None = None
+        self._held_s = 0.0
+        """For how long the status is not reported."""
         self._first_seen_s = context.clock.monotonic()
         self._work: dict[str, Work] = {
             PREPARE: self._prepare,
@@ -291,7 +295,7 @@ class PodWorker:
 
     def _pause_s(self) -> float | None:
         """Return seconds until the next step without a wake-up; None for no timeout."""
-        pauses = (self._operations.next_due_s(), self._deadline_s())
+        pauses = (self._operations.next_due_s(), self._deadline_s(), self._held_s or None)
         return min((pause for pause in pauses if pause is not None), default=None)
 
     # Container operations
@@ -352,6 +356,8 @@ class PodWorker:
 
     async def _kill(self, kill: Kill) -> None:
         is_resize = kill.reason is Reason.RESIZE
+        if kill.reason is Reason.CHANGED:
+            self._replacements.begin(kill.container)
         if is_resize:
             self._resizer.stops(kill.container)
         name = f"kill:{kill.container.name}"
@@ -472,6 +478,11 @@ class PodWorker:
         return Probed(liveness=verdicts.liveness, startup=verdicts.startup)
 
     def _report(self, view: PodView) -> None:
+        if self._state.is_live and self._refusal is None:
+            self._held_s = self._replacements.left_s(view)
+            if self._held_s > 0:
+                return
+        self._held_s = 0.0
         known = self._status_inputs(view)
         if self._refusal is not None:
             status = refused(known, self._refusal)
