@@ -33,6 +33,17 @@ async def test_loopback_is_no_endpoint(tmp_path: Path) -> None:
             assert (await server.ask("GET", SLICES)).json["items"] == []
 
 
+async def test_the_service_follows_the_port_of_a_restarted_server(tmp_path: Path) -> None:
+    path = "/api/v1/namespaces/default/services/kubernetes"
+    ports = []
+    for _ in range(2):
+        async with serving(tmp_path) as server:
+            service = (await server.ask("GET", path)).json
+        ports.append(service["spec"]["ports"][0]["targetPort"])
+        assert ports[-1] == server.port
+    assert len(set(ports)) == 2
+
+
 async def test_the_service(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         service = (await server.ask("GET", "/api/v1/namespaces/default/services/kubernetes")).json

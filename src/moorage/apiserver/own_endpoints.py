@@ -1,6 +1,7 @@
-"""Endpoints and EndpointSlice `kubernetes` in `default`: where clients in the cluster find the API.
+"""Service, Endpoints and EndpointSlice `kubernetes` in `default`: where pods find the API.
 
-Written at every start. Source: controlplane `reconcilers/endpointsadapter` of Kubernetes 1.37.
+Brought up to date at every start. Source: controlplane `reconcilers/endpointsadapter`,
+`controller/kubernetesservice` of Kubernetes 1.37.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from moorage.api.logs import Log
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.endpoints import ENDPOINTS
 from moorage.registry.kinds.endpointslice import ENDPOINT_SLICE
+from moorage.registry.kinds.service import SERVICE
 from moorage.registry.objects import Objects
 from moorage.registry.request import SYSTEM_MASTERS, Request, User
 
@@ -37,6 +39,25 @@ async def write_own_endpoints(objects: Objects, address: str, port: int) -> None
             await _write(objects, kind, wanted)
         except StatusError as error:
             log.warning("own endpoints not written", kind=kind.name, error=error)
+
+
+async def correct_own_service(objects: Objects, port: int) -> None:
+    """Bring the service's target port to the port of this server, which a restart may change."""
+    item = objects.find(SERVICE, _NAMESPACE, _NAME)
+    if item is None:
+        return
+    service = item.obj
+    ports = service["spec"]["ports"]
+    if [one.get("targetPort") for one in ports] == [port]:
+        return
+    service["spec"]["ports"] = [{**ports[0], "targetPort": port}]
+    request = Request(user=_USER, is_own=True, user_agent="apiserver/bootstrap")
+    try:
+        await objects.update(
+            request, SERVICE, SERVICE.storage, _NAMESPACE, _NAME, lambda _: service
+        )
+    except StatusError as error:
+        log.warning("own service not corrected", error=error)
 
 
 def _is_reachable(address: str) -> bool:

@@ -22,7 +22,7 @@ from moorage.apiserver.aggregation import write_trust
 from moorage.apiserver.assembly import READINESS, Api, ApiOptions, assemble
 from moorage.apiserver.bootstrap import bootstrap
 from moorage.apiserver.compaction import keep_compacting, keep_expiring_events
-from moorage.apiserver.own_endpoints import write_own_endpoints
+from moorage.apiserver.own_endpoints import correct_own_service, write_own_endpoints
 from moorage.apiserver.pki import server_context
 from moorage.apiserver.service_network import write_service_network
 from moorage.apiserver.token_uses import start_tracking
@@ -99,6 +99,7 @@ class ApiServer:
             await write_own_endpoints(
                 self.api.objects, public.hostname or "", public.port or self._options.port
             )
+            await correct_own_service(self.api.objects, self._options.port)
             await write_trust(self.api.objects, self._api_options.front_proxy)
             await self.api.aggregation.local.create_own()
             self.api.ready.update(READINESS)
