@@ -26,6 +26,7 @@ from aiohttp import web
 
 from bench.api import CLASS, LISTED, NAMESPACE
 from moorage.api.clock import SystemClock
+from moorage.apiserver.aggregation import FrontProxy
 from moorage.apiserver.assembly import Api, ApiOptions, assemble
 from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.bootstrap import bootstrap
@@ -179,6 +180,9 @@ async def run(options: argparse.Namespace, directory: Path) -> None:
         public_url="https://127.0.0.1:6443",
         service_network=ipaddress.IPv4Network("10.96.0.0/16"),
         node_tls=NodeTls(pair.certificate, pair.key, authority.pair.certificate),
+        front_proxy=FrontProxy(
+            pair.certificate, pair.key, authority.pair.certificate, authority.pair.certificate
+        ),
         static_tokens=(StaticToken("bench", "admin", ("system:masters",)),),
     )
     async with SqliteStore(directory / "state.db") as store:
