@@ -31,6 +31,7 @@ from moorage.apiserver.assembly import Api, ApiOptions, assemble
 from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.bootstrap import bootstrap
 from moorage.apiserver.node_agents import NodeTls
+from moorage.apiserver.service_network import write_service_network
 from moorage.cluster.certificates import Authority, Subject
 from moorage.serving.connection import HttpConnection
 from moorage.storage import SqliteStore
@@ -188,6 +189,7 @@ async def run(options: argparse.Namespace, directory: Path) -> None:
     async with SqliteStore(directory / "state.db") as store:
         api = assemble(store, api_options, SystemClock())
         await api.cache.load()
+        await write_service_network(api.objects, api_options.service_network, SystemClock())
         await bootstrap(api.objects, service_ip="10.96.0.1", secure_port=6443)
         api.ready.add("bootstrap")
         bench = Bench(api)
