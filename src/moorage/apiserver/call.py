@@ -31,7 +31,7 @@ class Call:
     some requests need more than the verb they were authorized for.
     `annotations` are those of its audit event; `on_start` is called with the status of a stream
     when it begins. `accept` is the Accept header. `body` is complete: processing starts when it has
-    arrived.
+    arrived. `headers` go with the answer, that of a stream too.
     """
 
     http: web.BaseRequest
@@ -44,6 +44,7 @@ class Call:
     require: Callable[[str], None]
     accept: str = ""
     body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
     on_start: Callable[[int], None] | None = None
