@@ -234,7 +234,7 @@ class Handler:
             if passed_on is not None:
                 return await passed_on
         if not target.is_resource:
-            return await self._seated_page(http, user, target, flow)
+            return await self._seated_page(http, user, target, flow, share)
         resource = self._resource_map.find(target.group, target.version, target.resource)
         if resource is None and not self._resource_map.has_group(target.group):
             return not_found_page()
@@ -261,11 +261,11 @@ class Handler:
             if flow is None:
                 reply = await answer(call)
             elif call.is_stream:
-                reply = await self._started_in_seat(call, flow, answer)
+                reply = await self._started_in_seat(call, share, flow, answer)
             elif call.http.method in _BODY_METHODS:
                 reply = await self._with_body(call, share, flow, answer)
             else:
-                reply = await self._in_seat(call, flow, answer)
+                reply = await self._in_seat(call, share, flow, answer)
             code = reply.status
             return reply
         except BaseException as error:
@@ -280,13 +280,15 @@ class Handler:
         """Read the body, then answer in a seat: slow clients hold none."""
         call.body = await self._bodies.read(call.http, share)
         try:
-            return await self._in_seat(call, flow, answer)
+            return await self._in_seat(call, share, flow, answer)
         finally:
             self._bodies.release(share, len(call.body))
 
-    async def _in_seat(self, call: Call, flow: Flow, answer: Answer) -> Reply | web.StreamResponse:
+    async def _in_seat(
+        self, call: Call, share: str, flow: Flow, answer: Answer
+    ) -> Reply | web.StreamResponse:
         control = self._flow_control
-        seat = control.seat(flow) or await control.wait(flow, call.user, call.target)
+        seat = control.seat(flow, share) or await control.wait(flow, call.user, call.target, share)
         if seat is None:
             return overloaded()
         in_flight = self._requests.in_flight(call.verb)
@@ -295,14 +297,14 @@ class Handler:
             return await answer(call)
         finally:
             in_flight.end()
-            seat.leave()
+            seat.leave(share)
 
     async def _started_in_seat(
-        self, call: Call, flow: Flow, answer: Answer
+        self, call: Call, share: str, flow: Flow, answer: Answer
     ) -> Reply | web.StreamResponse:
         """Answer a watch, which holds a seat until its stream begins."""
         control = self._flow_control
-        seat = control.seat(flow) or await control.wait(flow, call.user, call.target)
+        seat = control.seat(flow, share) or await control.wait(flow, call.user, call.target, share)
         if seat is None:
             return overloaded()
         on_start = call.on_start
@@ -313,25 +315,30 @@ class Handler:
                 on_start(code)
 
         call.on_start = started
-        leave = _once(seat.leave)
+        leave = _once(partial(seat.leave, share))
         try:
             return await answer(call)
         finally:
             leave()
 
     async def _seated_page(
-        self, http: web.BaseRequest, user: User, target: Target, flow: Flow | None
+        self,
+        http: web.BaseRequest,
+        user: User,
+        target: Target,
+        flow: Flow | None,
+        share: str,
     ) -> Reply:
         if flow is None or is_health_path(target.path):
             return await self._page(http)
         control = self._flow_control
-        seat = control.seat(flow) or await control.wait(flow, user, target)
+        seat = control.seat(flow, share) or await control.wait(flow, user, target, share)
         if seat is None:
             return overloaded()
         try:
             return await self._page(http)
         finally:
-            seat.leave()
+            seat.leave(share)
 
     def _flow(self, user: User, routed: _Routed) -> Flow | None:
         """Return the flow of a request; None for streams other than watches, which have none."""

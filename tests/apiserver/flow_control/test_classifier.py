@@ -52,7 +52,7 @@ def _classifier(configuration: Configuration) -> Classifier[str]:
         (account("kube-system", "x"), "GET", LEASE, "system-leader-election leader-election"),
         (account("kube-system", "x"), "GET", POD, "kube-system-service-accounts workload-high"),
         (account("default", "x"), "GET", POD, "service-accounts workload-low"),
-        (User("nobody"), "GET", POD, "catch-all catch-all"),
+        (User("groupless"), "GET", POD, "catch-all catch-all"),
     ],
 )
 def test_where_requests_go(user: User, method: str, path: str, expected: str) -> None:

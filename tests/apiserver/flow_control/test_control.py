@@ -13,6 +13,7 @@ from moorage.api.clock import SystemClock
 from moorage.apiserver.flow_control.control import FlowControl, Seat
 from moorage.apiserver.flow_control.defaults import default_objects
 from moorage.apiserver.flow_control.families import flow_control_families
+from moorage.apiserver.shares import share_of
 from moorage.metrics import exposition
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.flowschema import FLOW_SCHEMA
@@ -92,7 +93,8 @@ def _own_schema(objects: Objects, **more: Any) -> list[Change]:
 
 async def _asked(control: FlowControl, user: User) -> Seat | None:
     flow = control.flow_of(user, "get", PODS)
-    return control.seat(flow) or await control.wait(flow, user, PODS)
+    share = share_of(user)
+    return control.seat(flow, share) or await control.wait(flow, user, PODS, share)
 
 
 def _metric(control: FlowControl, name: str, **labels: str) -> float:
@@ -123,7 +125,7 @@ async def test_requests_wait_and_flows_take_turns(objects: Objects) -> None:
         seat = await _asked(control, user)
         assert seat is not None
         order.append(user.name)
-        seat.leave()
+        seat.leave(share_of(user))
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         for _ in range(9):
@@ -133,7 +135,7 @@ async def test_requests_wait_and_flows_take_turns(objects: Objects) -> None:
         await _turn()
         assert _metric(control, "current_inqueue_requests", flow_schema="own") == 11
         assert _metric(control, "current_executing_requests", flow_schema="own") == 1
-        held[0].leave()
+        held[0].leave(ALICE.name)
     assert order[:4].count("bob") == 2
     assert _metric(control, "dispatched_requests_total", flow_schema="own") == 12
     assert _metric(control, "current_inqueue_requests") == 0
@@ -153,15 +155,15 @@ async def test_a_full_queue_refuses(objects: Objects) -> None:
     labels = {"priority_level": "own", "flow_schema": "own", "reason": "queue-full"}
     assert _metric(control, "rejected_requests_total", **labels) == 1
     assert seat is not None
-    seat.leave()
+    seat.leave(ALICE.name)
     for _ in range(3):
         await _turn()
-        for task in (*waiting, other):
+        for task, share in (*((one, ALICE.name) for one in waiting), (other, BOB.name)):
             if task.done() and task not in served:
                 served.add(task)
                 result = task.result()
                 assert result is not None
-                result.leave()
+                result.leave(share)
     assert len(served) == 3
 
 
@@ -191,12 +193,12 @@ async def test_a_client_that_leaves_keeps_no_seat(objects: Objects, is_granted: 
     waiting = asyncio.create_task(_asked(control, ALICE))
     await _turn()
     if is_granted:
-        seat.leave()
+        seat.leave(ALICE.name)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     if not is_granted:
-        seat.leave()
+        seat.leave(ALICE.name)
     level = control.pool.levels["own"]
     assert level.is_idle
     assert not list(level.queues.queues())
@@ -208,10 +210,10 @@ async def test_masters_never_wait(objects: Objects) -> None:
     held = [await _asked(control, MASTER) for _ in range(1000)]
     assert all(held)
     # What other levels keep is theirs, however many the exempt ones are.
-    assert await _asked(control, User("nobody")) is not None
+    assert await _asked(control, User("groupless")) is not None
     for seat in held:
         assert seat is not None
-        seat.leave()
+        seat.leave("")
     assert _metric(control, "current_executing_requests", priority_level="exempt") == 0
 
 
@@ -248,7 +250,7 @@ async def test_counts_survive_changes_and_requests_of_a_removed_schema_end(
     control.changed(objects.remove(PRIORITY_LEVEL_CONFIGURATION, "own"))
     assert control.flow_of(ALICE, "get", PODS).schema.name == "global-default"
     assert _metric(control, "current_executing_requests", flow_schema="own") == 1
-    seat.leave()
+    seat.leave(ALICE.name)
     assert _metric(control, "current_executing_requests", flow_schema="own") == 0
     assert "own" not in control.pool.levels
 
@@ -268,3 +270,39 @@ async def test_seats_of_each_level_are_on_the_metrics_page(objects: Objects) -> 
     assert _metric(control, "nominal_limit_seats", priority_level="workload-low") == 245
     assert _metric(control, "lower_limit_seats", priority_level="workload-low") == 24
     assert _metric(control, "upper_limit_seats", priority_level="workload-low") == 845
+
+
+async def test_one_user_has_a_quarter_of_the_seats_and_more_wait(objects: Objects) -> None:
+    _own_level(objects, limitResponse={"type": "Queue", "queuing": {
+        "queues": 10, "handSize": 1, "queueLengthLimit": 50}})  # fmt: skip
+    control = _control(objects, seats=40)
+    assert control.pool.levels["own"].nominal == 20
+    held = [await _asked(control, ALICE) for _ in range(10)]
+    assert all(held)
+    waiting = asyncio.create_task(_asked(control, ALICE))
+    await _turn()
+    others = [await _asked(control, BOB) for _ in range(10)]
+    assert all(others)
+    assert not waiting.done()
+    bob, alice = others[0], held[0]
+    assert bob is not None
+    assert alice is not None
+    bob.leave(BOB.name)
+    await _turn()
+    assert not waiting.done(), "it waits for one of her own"
+    alice.leave(ALICE.name)
+    assert await asyncio.wait_for(waiting, 10) is not None
+
+
+async def test_many_schemas_are_not_read_at_each_change(objects: Objects) -> None:
+    control = _control(objects)
+    spec = {"priorityLevelConfiguration": {"name": "global-default"}, "matchingPrecedence": 9}
+    for number in range(300):
+        control.changed(objects.put(FLOW_SCHEMA, f"s{number}", spec))
+    assert control.flow_of(ALICE, "get", PODS).schema.name == "global-default"
+    _own_level(objects)
+    control.changed(_own_schema(objects))
+    assert control.flow_of(ALICE, "get", PODS).schema.name == "global-default"
+    async with asyncio.timeout(10):
+        while control.flow_of(ALICE, "get", PODS).schema.name != "own":
+            await _turn()

@@ -120,6 +120,24 @@ def test_a_request_does_not_overtake_those_that_wait() -> None:
     assert not pool.take(level)
 
 
+def test_a_request_whose_user_has_too_many_lets_others_go_first() -> None:
+    pool, (level,) = _pool(2, _level("a", 1))
+    assert pool.take(level)
+    assert pool.take(level)
+    held, other = Waiter(), Waiter()
+    held.may_start = False
+    assert pool.enqueue(level, held, [0], 5)
+    assert pool.enqueue(level, other, [1], 5)
+    pool.give_back(level)
+    assert (held.is_granted, other.is_granted) == (False, True)
+    pool.give_back(level)
+    assert not held.is_granted
+    assert pool.take(level), "a free seat is not kept for it"
+    held.may_start = True
+    pool.give_back(level)
+    assert held.is_granted
+
+
 def test_a_request_that_has_left_gets_no_seat() -> None:
     pool, (level,) = _pool(1, _level("a", 1))
     assert pool.take(level)
@@ -218,7 +236,7 @@ class Pool(RuleBasedStateMachine):
             assert self.pool._occupied >= self.pool._total
 
 
-TestPool = settings(max_examples=60, stateful_step_count=40)(Pool).TestCase  # type: ignore[attr-defined]
+TestPool = settings(max_examples=60, stateful_step_count=40)(Pool).TestCase
 
 
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 100)), min_size=1, max_size=8))

@@ -215,7 +215,7 @@ async def test_a_request_over_the_limits_is_answered_as_upstream_does(tmp_path: 
         await _own_level(server)
         for method, path in (("GET", MAPS), ("POST", MAPS), ("GET", "/version"),
                              ("GET", f"{MAPS}?watch=1")):  # fmt: skip
-            body = {} if method == "POST" else None
+            body: dict[str, Any] | None = {} if method == "POST" else None
             await _may_read_and_write(server)
             answer = await server.ask(method, path, body, token="alice-token")
             assert (answer.status, answer.text) == (429, FULL), path
@@ -341,7 +341,7 @@ async def test_the_condition_dangling_follows_the_level(tmp_path: Path) -> None:
         await _until(lambda: is_("True"))
         row = (await server.ask("GET", path, Accept=TABLE)).json["rows"][0]["cells"]
         assert row[-1] == "True"
-        patch = {"status": {"conditions": []}}
+        patch: dict[str, Any] = {"status": {"conditions": []}}
         merge = {"Content_Type": "application/merge-patch+json"}
         assert (await server.ask("PATCH", f"{path}/status", patch, **merge)).status == 200
         await _until(lambda: is_("True"))

@@ -8,6 +8,7 @@ Source: KEP-1040, apiserver `WithPriorityAndFairness`.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
@@ -34,11 +35,16 @@ from moorage.registry.kinds.prioritylevelconfiguration import PRIORITY_LEVEL_CON
 from moorage.registry.request import User
 from moorage.registry.stored import Stored
 from moorage.registry.typed import TypedReader
+from moorage.serving import Budget
 from moorage.storage import Change, WatchCache
 
 SEATS = 600
 """Requests at a time. Source: kube-apiserver, the sum of `--max-requests-inflight` and
 `--max-mutating-requests-inflight`."""
+
+# The part of all seats that one user may have at a time. Upstream has no such limit; there, one
+# user's slow requests can hold every seat that is not kept for another level.
+_PARTS = 4
 
 WAIT_S = 15.0
 """How long a request waits at most: upstream's quarter of `--request-timeout`."""
@@ -50,9 +56,9 @@ CONFIGURATION_TABLES = tuple(
 )
 """Beginnings of the keys of the objects that configure flow control."""
 
-# A configuration that takes longer to read is read again after ten times that at the earliest.
-_QUICK_S = 0.005
-_PAUSE_FACTOR = 10
+# A configuration of more schemas is not read at each change: reading one takes 10 µs.
+_READ_AT_ONCE = 200
+_PAUSE_PER_SCHEMA_S = 0.0005
 
 T = TypeVar("T", bound=Object)
 
@@ -96,22 +102,24 @@ class Flow:
 class Seat:
     """A seat of a request, or its place in a queue. `queue` is the one that it waited in."""
 
-    __slots__ = ("_future", "_granted_s", "_owner", "flow", "queue")
+    __slots__ = ("_future", "_granted_s", "_owner", "_share", "flow", "queue")
 
-    def __init__(self, owner: FlowControl, flow: Flow) -> None:
+    def __init__(self, owner: FlowControl, flow: Flow, share: str = "") -> None:
         self._owner = owner
         self.flow = flow
         self.queue: Queue | None = None
         self._future: asyncio.Future[bool] | None = None
+        self._share = share
         self._granted_s = 0.0
 
-    def leave(self) -> None:
-        """Return the seat. To be called once. Hot path."""
+    def leave(self, share: str) -> None:
+        """Return the seat, of the user with that share. To be called once. Hot path."""
         self.flow.executing -= 1
-        self._return()
+        self._return(share)
 
-    def _return(self) -> None:
+    def _return(self, share: str) -> None:
         level = self.flow.level
+        self._owner.shares.give_back(share)
         if self.queue is not None:
             level.queues.finish(self.queue, self._owner.clock.monotonic() - self._granted_s)
         self._owner.pool.give_back(level)
@@ -123,9 +131,15 @@ class Seat:
         """Return whether the request does not wait any more."""
         return self._future is None or self._future.done()
 
+    @property
+    def may_start(self) -> bool:
+        """Return whether the user may have another seat."""
+        return self.is_over or self._owner.shares.has_room(self._share)
+
     def grant(self) -> None:
         """Take the seat that the pool gives: the request goes on."""
         assert self._future is not None
+        self._owner.shares.take(self._share)
         self._granted_s = self._owner.clock.monotonic()
         self._future.set_result(True)
 
@@ -142,7 +156,7 @@ class Seat:
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.result():
                 # The client left in the moment in which the seat became free.
-                self._return()
+                self._return(self._share)
             else:
                 flow.reject("time-out")
             raise
@@ -168,6 +182,7 @@ class FlowControl:
         self.clock = clock
         self.wait_s = wait_s
         self.pool = SeatPool()
+        self.shares = Budget(total=sys.maxsize, per_user=max(seats // _PARTS, 1))
         self._cache = cache
         self._seats = seats
         self._schemas = TypedReader(cache, FLOW_SCHEMA, FlowSchema)
@@ -190,15 +205,21 @@ class FlowControl:
             self._configure()
         return self._classifier.classify(user, verb, target)
 
-    def seat(self, flow: Flow) -> Seat | None:
-        """Return a free seat; None if the request has to wait. Hot path."""
+    def seat(self, flow: Flow, share: str) -> Seat | None:
+        """Return a free seat; None if the request has to wait. Hot path.
+
+        `share` is the key that the user's requests count for, "" for exempt users.
+        """
+        if not self.shares.take(share):
+            return None
         if not self.pool.take(flow.level):
+            self.shares.give_back(share)
             return None
         flow.dispatched += 1
         flow.executing += 1
         return flow.seat
 
-    async def wait(self, flow: Flow, user: User, target: Target) -> Seat | None:
+    async def wait(self, flow: Flow, user: User, target: Target, share: str) -> Seat | None:
         """Wait for a seat. Returns None if the request is refused, at once or after a while."""
         level = flow.level
         queuing = level.configuration.queuing
@@ -207,7 +228,7 @@ class FlowControl:
             return None
         number = flow_hash(flow.schema.name, distinguisher_of(flow.schema, user, target))
         hand = hand_of(number, queuing.queues, queuing.hand_size)
-        seat = Seat(self, flow)
+        seat = Seat(self, flow, share)
         if not self.pool.enqueue(level, seat, hand, queuing.queue_length_limit):
             flow.reject("queue-full")
             return None
@@ -237,7 +258,6 @@ class FlowControl:
             self._configure()
 
     def _configure(self) -> None:
-        began_s = self.clock.monotonic()
         configuration = digest(
             self._readable(PRIORITY_LEVEL_CONFIGURATION, self._levels),
             self._readable(FLOW_SCHEMA, self._schemas),
@@ -245,9 +265,9 @@ class FlowControl:
         self.pool.configure(configuration.levels, self._seats)
         self._classifier = Classifier(self._bound(configuration))
         self._is_stale = False
-        now_s = self.clock.monotonic()
-        took_s = now_s - began_s
-        self._not_before_s = now_s + took_s * _PAUSE_FACTOR if took_s > _QUICK_S else 0.0
+        count = len(configuration.schemas)
+        if count > _READ_AT_ONCE:
+            self._not_before_s = self.clock.monotonic() + count * _PAUSE_PER_SCHEMA_S
 
     def _bound(self, configuration: Configuration) -> list[tuple[SchemaConfiguration, Flow]]:
         """Return the schemas with their flows, which are kept over changes."""

@@ -27,6 +27,10 @@ class Waiting(Protocol):
     def is_over(self) -> bool:
         """Return whether the request does not wait any more: its time is over, its client left."""
 
+    @property
+    def may_start(self) -> bool:
+        """Return whether the request may have a seat: its user does not have too many."""
+
     def grant(self) -> None:
         """Give the request its seat."""
 
@@ -42,6 +46,11 @@ class Queue:
         self.executing = 0
         self.last_turn = 0
         self.requests: OrderedDict[Waiting, None] = OrderedDict()
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether its first request may start."""
+        return bool(self.requests) and next(iter(self.requests)).may_start
 
 
 class FairQueues:
@@ -77,9 +86,14 @@ class FairQueues:
         self.waiting += 1
         return True
 
+    @property
+    def is_ready(self) -> bool:
+        """Return whether a queue begins with a request that may start."""
+        return any(queue.is_ready for queue in self._queues.values())
+
     def pop(self) -> Waiting:
-        """Remove the request whose turn it is, and return it. There must be one."""
-        ready = (queue for queue in self._queues.values() if queue.requests)
+        """Remove the request whose turn it is, and return it. One must be ready."""
+        ready = (queue for queue in self._queues.values() if queue.is_ready)
         queue = min(ready, key=lambda one: (one.start_s, one.last_turn))
         self._turns += 1
         queue.last_turn = self._turns

@@ -106,9 +106,10 @@ class SeatPool:
         self.dispatch()
 
     def take(self, level: Level) -> bool:
-        """Take a seat, unless there is none or others wait for it. Hot path."""
-        if level.queues.waiting:
-            return False
+        """Take a seat, unless there is none. Hot path.
+
+        None that is free is waited for: it is given out at once when it becomes free.
+        """
         in_use = level.in_use
         if in_use >= level.lower:
             if not (level.is_exempt or (in_use < level.upper and self._occupied < self._total)):
@@ -147,7 +148,7 @@ class SeatPool:
     def _next(self) -> Level | None:
         """Return the level that gets the next seat: the one with the least of its share in use."""
         self._queued = {level for level in self._queued if level.queues.waiting}
-        able = (level for level in self._queued if self._may_take(level))
+        able = [one for one in self._queued if self._may_take(one) and one.queues.is_ready]
         return min(able, key=_part_in_use, default=None)
 
     def _may_take(self, level: Level) -> bool:
