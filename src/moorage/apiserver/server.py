@@ -89,12 +89,15 @@ class ApiServer:
             await write_service_network(
                 self.api.objects, self._api_options.service_network, self._clock
             )
-            await bootstrap(
-                self.api.objects,
-                service_ip=str(self._api_options.service_network[1]),
-                secure_port=self._options.port,
+            # Together, so that they share commits.
+            await asyncio.gather(
+                bootstrap(
+                    self.api.objects,
+                    service_ip=str(self._api_options.service_network[1]),
+                    secure_port=self._options.port,
+                ),
+                self.api.flows.ensure(),
             )
-            await self.api.flows.ensure()
             await start_tracking(self.api.objects, self._clock)
             public = urlsplit(self._api_options.public_url)
             await write_own_endpoints(

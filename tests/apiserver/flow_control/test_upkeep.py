@@ -141,3 +141,10 @@ def test_conditions_of_others_stay() -> None:
     changed = with_dangling(present, is_dangling=True, now=NOW)
     assert changed is not None
     assert [one["type"] for one in changed["status"]["conditions"]] == ["Other", "Dangling"]
+
+
+@pytest.mark.parametrize("spec", [{}, {"priorityLevelConfiguration": 7}, []])
+def test_a_schema_without_the_shape_of_its_kind_is_dangling_without_a_name(spec: Any) -> None:
+    changed = with_dangling({"metadata": {"name": "x"}, "spec": spec}, is_dangling=True, now=NOW)
+    assert changed is not None
+    assert 'named "" but' in changed["status"]["conditions"][0]["message"]

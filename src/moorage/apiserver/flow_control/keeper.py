@@ -17,7 +17,7 @@ from moorage.api.errors import AlreadyExistsError, ConflictError, NotFoundError,
 from moorage.api.logs import Log
 from moorage.apiserver.flow_control.control import CONFIGURATION_TABLES, FlowControl
 from moorage.apiserver.flow_control.defaults import default_objects
-from moorage.apiserver.flow_control.upkeep import is_unwanted, revised, with_dangling
+from moorage.apiserver.flow_control.upkeep import is_unwanted, level_of, revised, with_dangling
 from moorage.registry.deletion import DeleteOptions
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.flowschema import FLOW_SCHEMA
@@ -57,11 +57,8 @@ class FlowKeeper:
         """Keep the objects until cancelled."""
         while True:
             self._has_changed.clear()
-            try:
-                await self.ensure()
-                await self.write_conditions()
-            except StatusError as error:
-                log.warning("objects of flow control are not kept", error=error)
+            await self.ensure()
+            await self.write_conditions()
             await self._clock.sleep(_PAUSE_S)
             try:
                 async with asyncio.timeout(INTERVAL_S):
@@ -98,18 +95,15 @@ class FlowKeeper:
         await _run(steps)
 
     def _with_condition(self, present: Obj) -> Obj | None:
-        level = present["spec"].get("priorityLevelConfiguration", {}).get("name", "")
+        is_dangling = not self._control.has_level(level_of(present))
         now = format_time(self._clock.now())
-        return with_dangling(present, is_dangling=not self._control.has_level(level), now=now)
+        return with_dangling(present, is_dangling=is_dangling, now=now)
 
     def _creation(self, kind: Kind, default: Obj) -> _Step:
         async def create() -> None:
             obj = copy.deepcopy(default)
             kind.strategy.default(obj)
-            try:
-                await self._objects.create(_request(_PRODUCER), kind, kind.storage, "", obj)
-            except AlreadyExistsError:
-                return  # Another server of the same store created it first.
+            await self._objects.create(_request(_PRODUCER), kind, kind.storage, "", obj)
 
         return create
 
@@ -136,24 +130,18 @@ class FlowKeeper:
         subresource: str = "",
     ) -> _Step:
         async def update() -> None:
-            try:
-                await self._objects.update(
-                    _request(manager), kind, kind.storage, "", name, make_new,
-                    subresource=subresource, is_patch=True,
-                )  # fmt: skip
-            except (NotFoundError, ConflictError):
-                return  # Changed meanwhile, which is why the objects are looked at again.
+            await self._objects.update(
+                _request(manager), kind, kind.storage, "", name, make_new,
+                subresource=subresource, is_patch=True,
+            )  # fmt: skip
 
         return update
 
     def _removal(self, kind: Kind, name: str) -> _Step:
         async def remove() -> None:
-            try:
-                await self._objects.delete(
-                    _request(_PRODUCER), kind, kind.storage, "", name, DeleteOptions()
-                )
-            except (NotFoundError, ConflictError):
-                return
+            await self._objects.delete(
+                _request(_PRODUCER), kind, kind.storage, "", name, DeleteOptions()
+            )
 
         return remove
 
@@ -161,7 +149,18 @@ class FlowKeeper:
 async def _run(steps: Sequence[_Step]) -> None:
     """Take steps, so many at a time that they share commits."""
     for start in range(0, len(steps), _AT_ONCE):
-        await asyncio.gather(*(step() for step in steps[start : start + _AT_ONCE]))
+        await asyncio.gather(*(_taken(step) for step in steps[start : start + _AT_ONCE]))
+
+
+async def _taken(step: _Step) -> None:
+    """Take a step. One that fails is taken again with the next look at the objects."""
+    try:
+        await step()
+    except (AlreadyExistsError, ConflictError, NotFoundError) as error:
+        # Another server of the store, or a user, was faster.
+        log.debug("object of flow control changed meanwhile", error=error)
+    except StatusError as error:
+        log.warning("object of flow control is not kept", error=error)
 
 
 def _request(manager: str) -> Request:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -16,6 +17,8 @@ from moorage.api.meta import Object
 from moorage.apiserver.flow_control.defaults import AUTO_UPDATE
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.prioritylevelconfiguration import PRIORITY_LEVEL_CONFIGURATION
+
+T = TypeVar("T", bound=Object)
 
 # Source: Go's `strconv.ParseBool`.
 _BOOLEANS = {
@@ -52,8 +55,7 @@ def is_unwanted(present: Obj) -> bool:
 
 def with_dangling(present: Obj, *, is_dangling: bool, now: str) -> Obj | None:
     """Return a FlowSchema with the right condition `Dangling`; None if it has it."""
-    level = present["spec"].get("priorityLevelConfiguration", {}).get("name", "")
-    condition = _condition(level, is_dangling=is_dangling)
+    condition = _condition(level_of(present), is_dangling=is_dangling)
     status = present.get("status", {})
     conditions = status.get("conditions", [])
     for held in conditions:
@@ -64,6 +66,12 @@ def with_dangling(present: Obj, *, is_dangling: bool, now: str) -> Obj | None:
         **present,
         "status": {**status, "conditions": [*others, {**condition, "lastTransitionTime": now}]},
     }
+
+
+def level_of(present: Obj) -> str:
+    """Return the name of the priority level that a FlowSchema references."""
+    spec = _convert(present.get("spec", {}), FlowSchemaSpec)
+    return "" if spec is None else spec.priority_level_configuration.name
 
 
 def _condition(level: str, *, is_dangling: bool) -> Mapping[str, str]:
@@ -80,11 +88,13 @@ def _is_equal(kind: Kind, present: Obj, default: Obj) -> bool:
     held, wanted = present.get("spec", {}), default["spec"]
     if kind is PRIORITY_LEVEL_CONFIGURATION and default["metadata"]["name"] == EXEMPT:
         return "exempt" in held and held.get("type") == wanted["type"] and "limited" not in held
-    typed = PriorityLevelSpec if kind is PRIORITY_LEVEL_CONFIGURATION else FlowSchemaSpec
-    return _convert(held, typed) == _convert(wanted, typed)
+    type_: type[Object] = FlowSchemaSpec
+    if kind is PRIORITY_LEVEL_CONFIGURATION:
+        type_ = PriorityLevelSpec
+    return _convert(held, type_) == _convert(wanted, type_)
 
 
-def _convert(spec: Obj, type_: type[Object]) -> Object | None:
+def _convert(spec: Obj, type_: type[T]) -> T | None:
     try:
         return msgspec.convert(spec, type_)
     except msgspec.ValidationError:
