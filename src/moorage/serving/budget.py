@@ -29,10 +29,13 @@ class Budget:
         """Hold an amount for a user. Returns False, and holds nothing, when there is no room."""
         if not user or not amount:
             return True
-        if not self.has_room(user, amount):
+        own = self._by_user.get(user, 0)
+        if own and own + amount > self._per_user:
+            return False
+        if self._held and self._held + amount > self._total:
             return False
         self._held += amount
-        self._by_user[user] = self._by_user.get(user, 0) + amount
+        self._by_user[user] = own + amount
         return True
 
     def has_room(self, user: str, amount: int = 1) -> bool:
@@ -40,10 +43,8 @@ class Budget:
         if not user or not amount:
             return True
         own = self._by_user.get(user, 0)
-        return not (
-            (own and own + amount > self._per_user)
-            or (self._held and self._held + amount > self._total)
-        )
+        is_within = not own or own + amount <= self._per_user
+        return is_within and (not self._held or self._held + amount <= self._total)
 
     def give_back(self, user: str, amount: int = 1) -> None:
         """Release an amount that was taken."""
