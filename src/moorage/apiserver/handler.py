@@ -42,11 +42,11 @@ from moorage.apiserver.replies import (
     as_message,
     error_reply,
     not_found_page,
-    overloaded,
     prettified,
 )
 from moorage.apiserver.resources import Resources
-from moorage.apiserver.routing import STREAMS, Target, action_of, parse_path, route_of, verb_of
+from moorage.apiserver.routing import Target, action_of, parse_path, route_of, verb_of
+from moorage.apiserver.seating import Seating
 from moorage.apiserver.served_requests import ServedRequests, code_of
 from moorage.apiserver.shares import share_of
 from moorage.apiserver.watch import WatchStreams
@@ -137,7 +137,7 @@ class Handler:
         self._unstored = unstored
         self._subresources = subresources
         self._pages = pages
-        self._flow_control = flow_control
+        self._seating = Seating(flow_control, requests)
         self._bodies = Bodies(bodies)
         self._sender = Sender()
         self._heads = RequestHeads()
@@ -170,7 +170,7 @@ class Handler:
                 user = self._impersonated(http, user, audited)
             share = share_of(user)
             routed = _routed(http)
-            flow = self._flow(user, routed)
+            flow = self._seating.flow_of(user, routed[1], routed[0])
             if flow is not None:
                 lines = flow.lines
             answer = await self._answer(http, head, user, share, audit_id, audited, routed, flow)
@@ -234,7 +234,9 @@ class Handler:
             if passed_on is not None:
                 return await passed_on
         if not target.is_resource:
-            return await self._seated_page(http, user, target, flow, share)
+            if flow is None or is_health_path(target.path):
+                return await self._page(http)
+            return await self._seating.page(partial(self._page, http), user, target, share, flow)
         resource = self._resource_map.find(target.group, target.version, target.resource)
         if resource is None and not self._resource_map.has_group(target.group):
             return not_found_page()
@@ -261,11 +263,11 @@ class Handler:
             if flow is None:
                 reply = await answer(call)
             elif call.is_stream:
-                reply = await self._started_in_seat(call, share, flow, answer)
+                reply = await self._seating.start(call, share, flow, answer)
             elif call.http.method in _BODY_METHODS:
                 reply = await self._with_body(call, share, flow, answer)
             else:
-                reply = await self._in_seat(call, share, flow, answer)
+                reply = await self._seating.answer(call, share, flow, answer)
             code = reply.status
             return reply
         except BaseException as error:
@@ -280,72 +282,9 @@ class Handler:
         """Read the body, then answer in a seat: slow clients hold none."""
         call.body = await self._bodies.read(call.http, share)
         try:
-            return await self._in_seat(call, share, flow, answer)
+            return await self._seating.answer(call, share, flow, answer)
         finally:
             self._bodies.release(share, len(call.body))
-
-    async def _in_seat(
-        self, call: Call, share: str, flow: Flow, answer: Answer
-    ) -> Reply | web.StreamResponse:
-        control = self._flow_control
-        seat = control.seat(flow, share) or await control.wait(flow, call.user, call.target, share)
-        if seat is None:
-            return overloaded()
-        in_flight = self._requests.in_flight(call.verb)
-        in_flight.begin()
-        try:
-            return await answer(call)
-        finally:
-            in_flight.end()
-            seat.leave(share)
-
-    async def _started_in_seat(
-        self, call: Call, share: str, flow: Flow, answer: Answer
-    ) -> Reply | web.StreamResponse:
-        """Answer a watch, which holds a seat until its stream begins."""
-        control = self._flow_control
-        seat = control.seat(flow, share) or await control.wait(flow, call.user, call.target, share)
-        if seat is None:
-            return overloaded()
-        on_start = call.on_start
-
-        def started(code: int) -> None:
-            leave()
-            if on_start is not None:
-                on_start(code)
-
-        call.on_start = started
-        leave = _once(partial(seat.leave, share))
-        try:
-            return await answer(call)
-        finally:
-            leave()
-
-    async def _seated_page(
-        self,
-        http: web.BaseRequest,
-        user: User,
-        target: Target,
-        flow: Flow | None,
-        share: str,
-    ) -> Reply:
-        if flow is None or is_health_path(target.path):
-            return await self._page(http)
-        control = self._flow_control
-        seat = control.seat(flow, share) or await control.wait(flow, user, target, share)
-        if seat is None:
-            return overloaded()
-        try:
-            return await self._page(http)
-        finally:
-            seat.leave(share)
-
-    def _flow(self, user: User, routed: _Routed) -> Flow | None:
-        """Return the flow of a request; None for streams other than watches, which have none."""
-        target, verb, _, _ = routed
-        if target.subresource in STREAMS:
-            return None
-        return self._flow_control.flow_of(user, verb, target)
 
     def _user(self, http: web.BaseRequest, head: RequestHead) -> User:
         user = self._authenticator.identify(head.token, peer_certificate(http))
@@ -413,17 +352,6 @@ class Handler:
         if len(parts) >= 3 and parts[0] == "apis" and self._resource_map.has_group(parts[1]):
             raise NotFoundError.no_such_resource()
         return not_found_page()
-
-
-def _once(action: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that takes an action when it is called first."""
-    pending = [action]
-
-    def act() -> None:
-        if pending:
-            pending.pop()()
-
-    return act
 
 
 def _attempted(http: web.BaseRequest) -> str:
