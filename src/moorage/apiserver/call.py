@@ -43,8 +43,8 @@ class Call:
     audit_id: str
     require: Callable[[str], None]
     accept: str = ""
+    headers: Mapping[str, str] | None = None
     body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
     on_start: Callable[[int], None] | None = None

@@ -242,11 +242,10 @@ class Handler:
             return not_found_page()
         kind, served = _checked(resource, target)
         require = partial(self._require, user, action)
-        call = Call(http, user, target, verb, kind, served, audit_id, require, head.accept)
+        headers = None if flow is None else flow.headers
+        call = Call(http, user, target, verb, kind, served, audit_id, require, head.accept, headers)
         if audited is not None:
             audited.attach(call)
-        if flow is not None:
-            call.headers = flow.headers
         reply = await self._counted(call, share, flow, self._answer_for(call), head.system_client)
         if isinstance(reply, Reply) and served.warning:
             reply.warnings = [served.warning, *reply.warnings]

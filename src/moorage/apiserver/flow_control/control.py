@@ -114,17 +114,16 @@ class Seat:
 
     def leave(self, share: str) -> None:
         """Return the seat, of the user with that share. To be called once. Hot path."""
-        self.flow.executing -= 1
-        self._return(share)
-
-    def _return(self, share: str) -> None:
-        level = self.flow.level
-        self._owner.shares.give_back(share)
+        flow, owner = self.flow, self._owner
+        level = flow.level
+        flow.executing -= 1
+        if share:
+            owner.shares.give_back(share)
         if self.queue is not None:
-            level.queues.finish(self.queue, self._owner.clock.monotonic() - self._granted_s)
-        self._owner.pool.give_back(level)
+            level.queues.finish(self.queue, owner.clock.monotonic() - self._granted_s)
+        owner.pool.give_back(level)
         if level.is_leaving:
-            self._owner.emptied(level)
+            owner.emptied(level)
 
     @property
     def is_over(self) -> bool:
@@ -156,7 +155,8 @@ class Seat:
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.result():
                 # The client left in the moment in which the seat became free.
-                self._return(self._share)
+                flow.executing += 1
+                self.leave(self._share)
             else:
                 flow.reject("time-out")
             raise
@@ -210,7 +210,7 @@ class FlowControl:
 
         `share` is the key that the user's requests count for, "" for exempt users.
         """
-        if not self.shares.take(share):
+        if share and not self.shares.take(share):
             return None
         if not self.pool.take(flow.level):
             self.shares.give_back(share)
