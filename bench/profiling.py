@@ -28,7 +28,7 @@ _STAGES = (
     ("HTTP: parsing, connection", r"aiohttp/|multidict|yarl|moorage/serving/"),
     ("answer: head, body, write", r"apiserver/(replies|list_body|representations|protobuf_list)"),
     ("handler, routing, negotiation",
-     r"apiserver/(handler|heads|routing|call|negotiation|resources|options|slots)"),
+     r"apiserver/(handler|heads|routing|call|negotiation|resources|options|flow_control|seating)"),
     ("authentication, authorization", r"apiserver/auth|registry/rbac/|impersonation"),
     ("body: decode, check, normalise", r"apiserver/(decoding|bodies)|registry/(codec|schema/)"),
     ("defaults", r"registry/(defaults|kinds/[^:]*defaults)"),

@@ -225,3 +225,21 @@ def test_a_namespace_goes_with_everything_in_it(control_plane: RunningCluster) -
     control_plane.kubectl("delete", "namespace", "leaving", "--timeout=30s")
     gone = control_plane.kubectl("get", "configmap", "kept", "-n", "leaving", fails=True)
     assert "not found" in gone.stderr
+
+
+def test_flow_schemas_and_priority_levels_are_those_of_a_new_cluster(
+    control_plane: RunningCluster,
+) -> None:
+    def shown() -> list[str]:
+        return control_plane.kubectl("get", "flowschemas").stdout.splitlines()
+
+    until(lambda: not any(" ? " in f"{line} " for line in shown()[1:]), "conditions")
+    header, *rows = (line.split() for line in shown())
+    assert header == [
+        "NAME", "PRIORITYLEVEL", "MATCHINGPRECEDENCE", "DISTINGUISHERMETHOD", "AGE", "MISSINGPL",
+    ]  # fmt: skip
+    assert ["probes", "exempt", "2", "<none>", "False"] in [[*row[:4], row[-1]] for row in rows]
+    levels = control_plane.kubectl("get", "prioritylevelconfigurations").stdout
+    assert {"exempt", "catch-all", "workload-low"} <= {
+        row.split()[0] for row in levels.splitlines()
+    }

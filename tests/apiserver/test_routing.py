@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.apiserver.routing import parse_path, verb_of
+from moorage.apiserver.routing import is_stream, parse_path, verb_of
 
 PATHS = [
     ("GET", "/api/v1/pods", {}, "list", "", "v1", "pods", "", "", ""),
@@ -64,3 +64,21 @@ def test_other_paths_are_no_resources(path: str) -> None:
 @given(st.text(alphabet="/abc.v1%-", max_size=60))
 def test_any_path_is_parsed(path: str) -> None:
     assert parse_path(path).path == path
+
+
+@pytest.mark.parametrize(
+    ("verb", "subresource", "expected"),
+    [
+        ("watch", "", True),
+        ("get", "log", True),
+        ("get", "exec", True),
+        ("create", "attach", True),
+        ("create", "portforward", True),
+        ("get", "", False),
+        ("list", "", False),
+        ("get", "status", False),
+        ("create", "binding", False),
+    ],
+)
+def test_streams(verb: str, subresource: str, expected: bool) -> None:
+    assert is_stream(verb, subresource) is expected

@@ -15,7 +15,6 @@ import pytest
 from moorage.apiserver import replies
 from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.bodies import BodyLimits
-from moorage.apiserver.slots import SlotLimits
 from moorage.serving import Limits
 from tests.apiserver.server import TOKENS, Running, serving
 
@@ -102,9 +101,8 @@ async def test_unfinished_bodies_block_no_other_user_and_are_limited_per_user(
     tmp_path: Path,
 ) -> None:
     bodies = BodyLimits(reading_per_user=20)
-    slots = SlotLimits(reading=2, mutating=2, reading_per_user=2, mutating_per_user=2)
     async with (
-        serving(tmp_path, static_tokens=USERS, bodies=bodies, slots=slots) as server,
+        serving(tmp_path, static_tokens=USERS, bodies=bodies, seats=2) as server,
         wires(server, 25) as slow,
     ):
         text = json.dumps(REVIEW).encode()
@@ -175,41 +173,15 @@ async def test_invalid_bodies_are_rejected(tmp_path: Path, framing: bytes, statu
         assert await wire.status() == status
 
 
-async def test_streams_hold_no_slot(tmp_path: Path) -> None:
-    slots = SlotLimits(reading=1, mutating=1, reading_per_user=1, mutating_per_user=1)
+async def test_streams_hold_no_seat(tmp_path: Path) -> None:
     async with (
-        serving(tmp_path, static_tokens=USERS, slots=slots) as server,
+        serving(tmp_path, static_tokens=USERS, seats=1) as server,
         wires(server, 4) as streams,
     ):
         await _readers_rights(server)
         for wire in streams:
             wire.send(f"GET {MAPS}?watch=1", b"\r\n", READER.token)
             assert await wire.status() == 200
-        assert (await server.ask("GET", MAPS, token=READER.token)).status == 200
-
-
-async def test_one_user_has_only_so_many_requests_and_the_system_is_exempt(tmp_path: Path) -> None:
-    slots = SlotLimits(reading=2, mutating=2, reading_per_user=1, mutating_per_user=1)
-    system = tuple(
-        StaticToken(name, name, ())
-        for name in ("system:kube-controller-manager", "system:kube-scheduler")
-    )
-    async with (
-        serving(tmp_path, static_tokens=(*USERS, *system), slots=slots) as server,
-        wires(server) as (wire,),
-    ):
-        await _readers_rights(server)
-        # Waits for a revision that does not come, in a slot.
-        wire.send(f"GET {MAPS}?resourceVersion=999999", b"\r\n", READER.token)
-        while (answer := await server.ask("GET", MAPS, token=READER.token)).status == 200:
-            pass
-        assert answer.status == 429
-        assert answer.headers["Retry-After"] == "1"
-        for token in (MASTER, *(user.token for user in system)):
-            assert (await server.ask("GET", MAPS, token=token)).status in (200, 403)
-        agent = "/api/v1/nodes?fieldSelector=metadata.name=n1"
-        assert (await server.ask("GET", agent, token="agent-token")).status == 200
-        assert await wire.status() == 504
         assert (await server.ask("GET", MAPS, token=READER.token)).status == 200
 
 

@@ -36,7 +36,12 @@ def item(name: str, revision: int) -> Stored:
 
 def call(served: Any = V1, name: str = "", **query: str) -> Any:
     return SimpleNamespace(
-        kind=CLASS, served=served, query=query, target=SimpleNamespace(name=name), audit_id="id"
+        kind=CLASS,
+        served=served,
+        query=query,
+        target=SimpleNamespace(name=name),
+        audit_id="id",
+        headers={"X-Flow": "f"},
     )
 
 
@@ -159,6 +164,7 @@ def test_the_head_of_a_watch() -> None:
     assert headers["Content-Type"] == "application/json"
     assert headers["Cache-Control"] == "no-cache, private"
     assert headers["Audit-Id"] == "id"
+    assert headers["X-Flow"] == "f"
     assert "Warning" not in headers
     protobuf = watch._response(call(), Representation(Media.PROTOBUF)).headers["Content-Type"]
     assert protobuf == "application/vnd.kubernetes.protobuf;stream=watch"

@@ -59,3 +59,16 @@ def test_what_was_taken_can_be_given_back_to_the_last_byte(takes: list[tuple[str
         budget.give_back(*lease)
     assert budget.held == 0
     assert all(budget.take(user, 60) for user in "abc")
+
+
+def test_whether_there_is_room_is_known_before() -> None:
+    budget = Budget(total=10, per_user=4)
+    assert budget.has_room("a", 20)
+    assert budget.take("a", 3)
+    assert budget.has_room("a")
+    assert not budget.has_room("a", 2)
+    assert budget.has_room("b", 7)
+    assert not budget.has_room("b", 8)
+    assert budget.has_room("", 100)
+    assert budget.has_room("a", 0)
+    assert budget.held == 3

@@ -48,6 +48,13 @@ from moorage.apiserver.connect import Connect
 from moorage.apiserver.custom_resources import CustomResources
 from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.discovery import DiscoveryHandler
+from moorage.apiserver.flow_control import (
+    SEATS,
+    FlowControl,
+    FlowDumps,
+    FlowKeeper,
+    flow_control_families,
+)
 from moorage.apiserver.handler import Answer, Elsewhere, Foreign, Handler, Page, Subresources
 from moorage.apiserver.health import Health, version_reply
 from moorage.apiserver.metrics_page import MetricsPage, storage_families
@@ -66,7 +73,6 @@ from moorage.apiserver.resources import Resources
 from moorage.apiserver.reviews import Reviews
 from moorage.apiserver.routing import NO_VERB, group_version_of, is_stream
 from moorage.apiserver.served_requests import ServedRequests
-from moorage.apiserver.slots import SlotLimits
 from moorage.apiserver.subresources import (
     BindingSubresource,
     EvictionSubresource,
@@ -118,7 +124,7 @@ class ApiOptions:
     `front_proxy` those for extension servers;
     `listeners` the ports of this host that pods may not claim. What `audit_policy` selects is
     recorded in the file `audit_log`; without both nothing is. `pod_security` is the policy of
-    namespaces without labels, and what is exempt.
+    namespaces without labels, and what is exempt. `seats` are divided among the priority levels.
     """
 
     signing_key: Path
@@ -134,7 +140,7 @@ class ApiOptions:
     allows_anonymous: bool = False
     listeners: tuple[Listener, ...] = ()
     gates: Mapping[str, bool] | None = None
-    slots: SlotLimits = field(default_factory=SlotLimits)
+    seats: int = SEATS
     bodies: BodyLimits = field(default_factory=BodyLimits)
 
     def is_enabled(self, gate: str) -> bool:
@@ -158,6 +164,7 @@ class Api:
     custom: CustomResources
     aggregation: Aggregation
     token_uses: TokenUses
+    flows: FlowKeeper
     audit: AuditEvents | None
     ready: set[str]
     """Names of the conditions that are ready; `/readyz` requires `READINESS`."""
@@ -263,6 +270,10 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     proxy = Proxy(objects, admission, options.node_tls)
     resource_metrics = ResourceMetrics(readers, options.node_tls, clock)
     ready: set[str] = set()
+    flow_control = FlowControl(cache, clock, options.seats)
+    keeper = FlowKeeper(objects, flow_control, clock)
+    store.listen(flow_control.changed)
+    store.listen(keeper.changed)
     requests = ServedRequests(resource_map, clock)
     resource_map.listen(requests.forget_unserved)
     audit = _audit(options, codec, clock)
@@ -293,15 +304,17 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         ),
         pages=[
             *_pages(ready, signer, options, resource_map, objects, discovery, extension_documents),
+            FlowDumps(flow_control),
             MetricsPage(
                 requests,
                 lambda: (
                     *storage_families(resource_map, cache),
+                    *flow_control_families(flow_control),
                     *(() if audit is None else audit_families(audit.log)),
                 ),
             ),
         ],
-        slots=options.slots,
+        flow_control=flow_control,
         bodies=options.bodies,
         elsewhere=_elsewhere(extensions, ExtensionProxy(backends)),
     )
@@ -342,6 +355,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         custom,
         aggregation,
         token_uses,
+        keeper,
         audit,
         ready,
     )

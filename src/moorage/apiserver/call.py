@@ -31,7 +31,7 @@ class Call:
     some requests need more than the verb they were authorized for.
     `annotations` are those of its audit event; `on_start` is called with the status of a stream
     when it begins. `accept` is the Accept header. `body` is complete: processing starts when it has
-    arrived.
+    arrived. `headers` go with the answer, that of a stream too.
     """
 
     http: web.BaseRequest
@@ -43,6 +43,7 @@ class Call:
     audit_id: str
     require: Callable[[str], None]
     accept: str = ""
+    headers: Mapping[str, str] | None = None
     body: bytes = b""
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)

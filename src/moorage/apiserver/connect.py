@@ -38,7 +38,7 @@ from moorage.apiserver.call import Call
 from moorage.apiserver.node_agents import NodeTls, agent_url
 from moorage.apiserver.replies import TEXT, Reply
 from moorage.apiserver.routing import is_true
-from moorage.apiserver.slots import share_of
+from moorage.apiserver.shares import share_of
 from moorage.registry.kind import Obj
 from moorage.registry.kinds.node import NODE
 from moorage.registry.objects import Admission, Objects

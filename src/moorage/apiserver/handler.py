@@ -32,7 +32,9 @@ from moorage.apiserver.authentication.impersonation import impersonated
 from moorage.apiserver.authorization import Authorizer, refusal
 from moorage.apiserver.bodies import Bodies, BodyLimits
 from moorage.apiserver.call import Call
+from moorage.apiserver.flow_control import Flow, FlowControl
 from moorage.apiserver.heads import RequestHead, RequestHeads, check_text
+from moorage.apiserver.health import is_health_path
 from moorage.apiserver.negotiation import error_form
 from moorage.apiserver.replies import (
     Reply,
@@ -40,13 +42,13 @@ from moorage.apiserver.replies import (
     as_message,
     error_reply,
     not_found_page,
-    overloaded,
     prettified,
 )
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.routing import Target, action_of, parse_path, route_of, verb_of
+from moorage.apiserver.seating import Seating
 from moorage.apiserver.served_requests import ServedRequests, code_of
-from moorage.apiserver.slots import SlotLimits, Slots, share_of
+from moorage.apiserver.shares import share_of
 from moorage.apiserver.watch import WatchStreams
 from moorage.registry.kind import Kind, Obj, Served
 from moorage.registry.rbac import Action
@@ -77,6 +79,9 @@ class Foreign:
 
 Elsewhere = Callable[[Foreign], Awaitable[Reply | web.StreamResponse] | None]
 """Passes a request on; returns None for one that is answered here."""
+
+_Routed = tuple[Target, str, Action, tuple[FieldSelector, Selector]]
+"""What a request is about, its verb, the action to authorize, its selectors."""
 
 _EVERYTHING = (fields.EVERYTHING, labels.EVERYTHING)
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -114,7 +119,7 @@ class Handler:
         unstored: Mapping[str, Mapping[str, Answer]],
         subresources: Subresources,
         pages: Sequence[Page],
-        slots: SlotLimits,
+        flow_control: FlowControl,
         bodies: BodyLimits,
         to_protobuf: Callable[[str, Obj], bytes],
         requests: ServedRequests,
@@ -132,7 +137,7 @@ class Handler:
         self._unstored = unstored
         self._subresources = subresources
         self._pages = pages
-        self._slots = Slots(slots)
+        self._seating = Seating(flow_control, requests)
         self._bodies = Bodies(bodies)
         self._sender = Sender()
         self._heads = RequestHeads()
@@ -150,7 +155,7 @@ class Handler:
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
         audit_id = self._audit_ids()
-        share = ""
+        share = lines = ""
         head = _NO_HEAD
         audited: AuditedRequest | None = None
         status: StatusError | None = None
@@ -164,7 +169,11 @@ class Handler:
             if head.is_impersonating:
                 user = self._impersonated(http, user, audited)
             share = share_of(user)
-            answer = await self._answer(http, head, user, share, audit_id, audited)
+            routed = _routed(http)
+            flow = self._seating.flow_of(user, routed[1], routed[0])
+            if flow is not None:
+                lines = flow.lines
+            answer = await self._answer(http, head, user, share, audit_id, audited, routed, flow)
         except StatusError as error:
             if error.status_code == 401 and audited is None and self._audit is not None:
                 await self._audit_refused(self._audit, http, audit_id)
@@ -199,7 +208,7 @@ class Handler:
         if isinstance(answer, web.StreamResponse):
             return answer
         prettified(as_message(answer, self._to_protobuf), is_wanted=_is_pretty(http, head))
-        return self._sender.response(http, answer, audit_id, share)
+        return self._sender.response(http, answer, audit_id, share, lines)
 
     async def _answer(
         self,
@@ -209,8 +218,10 @@ class Handler:
         share: str,
         audit_id: str,
         audited: AuditedRequest | None,
+        routed: _Routed,
+        flow: Flow | None,
     ) -> Reply | web.StreamResponse:
-        target, verb, action, selectors = _routed(http)
+        target, verb, action, selectors = routed
         decision = self._authorizer.decide(user, action, *selectors)
         if audited is not None:
             audited.authorized(decision.reason, is_allowed=decision.is_allowed)
@@ -223,34 +234,39 @@ class Handler:
             if passed_on is not None:
                 return await passed_on
         if not target.is_resource:
-            return await self._page(http)
+            if flow is None or is_health_path(target.path):
+                return await self._page(http)
+            return await self._seating.page(partial(self._page, http), user, target, share, flow)
         resource = self._resource_map.find(target.group, target.version, target.resource)
         if resource is None and not self._resource_map.has_group(target.group):
             return not_found_page()
         kind, served = _checked(resource, target)
         require = partial(self._require, user, action)
-        call = Call(http, user, target, verb, kind, served, audit_id, require, head.accept)
+        headers = None if flow is None else flow.headers
+        call = Call(http, user, target, verb, kind, served, audit_id, require, head.accept, headers)
         if audited is not None:
             audited.attach(call)
-        reply = await self._counted(call, share, self._answer_for(call), head.system_client)
+        reply = await self._counted(call, share, flow, self._answer_for(call), head.system_client)
         if isinstance(reply, Reply) and served.warning:
             reply.warnings = [served.warning, *reply.warnings]
         return reply
 
     async def _counted(
-        self, call: Call, share: str, answer: Answer, system_client: str
+        self, call: Call, share: str, flow: Flow | None, answer: Answer, system_client: str
     ) -> Reply | web.StreamResponse:
         """Answer a call, and count it by the code of its answer."""
         series = self._requests.series(call)
         began_s = series.begin(is_long_running=call.is_stream)
         code = 0
         try:
-            if call.is_stream:
+            if flow is None:
                 reply = await answer(call)
+            elif call.is_stream:
+                reply = await self._seating.start(call, share, flow, answer)
             elif call.http.method in _BODY_METHODS:
-                reply = await self._with_body(call, share, answer)
+                reply = await self._with_body(call, share, flow, answer)
             else:
-                reply = await self._in_slot(call, share, answer)
+                reply = await self._seating.answer(call, share, flow, answer)
             code = reply.status
             return reply
         except BaseException as error:
@@ -260,26 +276,14 @@ class Handler:
             series.end(began_s, code, system_client, is_long_running=call.is_stream)
 
     async def _with_body(
-        self, call: Call, share: str, answer: Answer
+        self, call: Call, share: str, flow: Flow, answer: Answer
     ) -> Reply | web.StreamResponse:
-        """Read the body, then answer within a slot."""
+        """Read the body, then answer in a seat: slow clients hold none."""
         call.body = await self._bodies.read(call.http, share)
         try:
-            return await self._in_slot(call, share, answer)
+            return await self._seating.answer(call, share, flow, answer)
         finally:
             self._bodies.release(share, len(call.body))
-
-    async def _in_slot(self, call: Call, share: str, answer: Answer) -> Reply | web.StreamResponse:
-        lane = self._slots.lane(call.verb)
-        if not lane.take(share):
-            return overloaded()
-        in_flight = self._requests.in_flight(call.verb)
-        in_flight.begin()
-        try:
-            return await answer(call)
-        finally:
-            in_flight.end()
-            lane.give_back(share)
 
     def _user(self, http: web.BaseRequest, head: RequestHead) -> User:
         user = self._authenticator.identify(head.token, peer_certificate(http))
@@ -407,9 +411,7 @@ def _label_selector(text: str) -> Selector:
         return labels.EVERYTHING
 
 
-def _routed(
-    http: web.BaseRequest,
-) -> tuple[Target, str, Action, tuple[FieldSelector, Selector]]:
+def _routed(http: web.BaseRequest) -> _Routed:
     """Return what a request is about, its verb, the action to authorize, its selectors."""
     if not http.query_string:
         route = route_of(http.method, http.path)

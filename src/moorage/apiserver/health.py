@@ -17,6 +17,11 @@ Check = Callable[[], bool]
 _PATHS = ("healthz", "livez", "readyz")
 
 
+def is_health_path(path: str) -> bool:
+    """Return whether a path is one of the health endpoints' or below."""
+    return path.strip("/").partition("/")[0] in _PATHS
+
+
 class Health:
     """Named checks; `readyz` runs all of them, the other endpoints only the live ones."""
 

@@ -169,11 +169,13 @@ class DirectResponse(web.StreamResponse):
         audit_id: str,
         done: Callable[[], None] | None = None,
         *,
+        lines: str = "",
         is_compressed: bool = False,
     ) -> None:
+        """`lines` are more lines of the head, each with its end."""
         super().__init__(status=reply.status)
         self._reply = reply
-        self._audit_id = audit_id
+        self._lines = f"Audit-Id: {audit_id}\r\n{lines}"
         self._done = done
         self._is_compressed = is_compressed
 
@@ -201,7 +203,7 @@ class DirectResponse(web.StreamResponse):
             self._keep_alive = request.keep_alive
         # A HEAD response has no body: the client would read it as the next response.
         body = b"" if request.method == "HEAD" else reply.body
-        transport.write(_head(reply, self._audit_id, is_kept=self._keep_alive) + body)
+        transport.write(_head(reply, self._lines, is_kept=self._keep_alive) + body)
         if request.protocol.writing_paused:
             await _drained(request, _PATIENCE_S)
 
@@ -216,9 +218,7 @@ class DirectResponse(web.StreamResponse):
         framing = f"Content-Length: {len(reply.body)}\r\n" if is_sized else ""
         if is_chunked:
             framing = "Transfer-Encoding: chunked\r\n"
-        transport.write(
-            _head(reply, self._audit_id, is_kept=bool(self._keep_alive), framing=framing)
-        )
+        transport.write(_head(reply, self._lines, is_kept=bool(self._keep_alive), framing=framing))
         if request.method == "HEAD":
             return
         pacer = _Pacer(request)
@@ -306,18 +306,24 @@ class Sender:
         self._budget = budget or Budget(total=_WAITING_BYTES, per_user=_WAITING_PER_USER_BYTES)
 
     def response(
-        self, request: web.BaseRequest, reply: Reply, audit_id: str, share: str
+        self,
+        request: web.BaseRequest,
+        reply: Reply,
+        audit_id: str,
+        share: str,
+        lines: str = "",
     ) -> web.StreamResponse:
         """Return the response to return from the server's handler.
 
-        `share` is the user key that large replies count against, "" for exempt users. Returns 429
+        `share` is the user key that large replies count against, "" for exempt users;
+        `lines` are more lines of the head. Returns 429
         when too many bytes are buffered for that user already.
         """
         size = len(reply.body) if reply.long is None else reply.long.held_bytes
         if reply.long is None and size <= _PIECE_BYTES:
-            return DirectResponse(reply, audit_id)
+            return DirectResponse(reply, audit_id, lines=lines)
         if not self._budget.take(share, size):
-            return DirectResponse(overloaded(), audit_id)
+            return DirectResponse(overloaded(), audit_id, lines=lines)
         done = partial(self._budget.give_back, share, size)
         is_compressed = (
             reply.is_compressible
@@ -326,7 +332,7 @@ class Sender:
         )
         if is_compressed:
             reply.headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-        return DirectResponse(reply, audit_id, done, is_compressed=is_compressed)
+        return DirectResponse(reply, audit_id, done, lines=lines, is_compressed=is_compressed)
 
 
 def overloaded() -> Reply:
@@ -343,7 +349,7 @@ _WITHOUT_CONTENT = frozenset({204, 304})
 _CACHE_CONTROL = "Cache-Control: no-cache, private\r\n"
 
 
-def _head(reply: Reply, audit_id: str, *, is_kept: bool, framing: str | None = None) -> bytes:
+def _head(reply: Reply, lines: str, *, is_kept: bool, framing: str | None = None) -> bytes:
     """Return the head. `framing` replaces the Content-Length of a reply's body."""
     status, headers = reply.status, reply.headers
     extra = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
@@ -357,7 +363,7 @@ def _head(reply: Reply, audit_id: str, *, is_kept: bool, framing: str | None = N
         framing = "" if is_empty else f"Content-Length: {len(reply.body)}\r\n"
     return (
         f"HTTP/1.1 {status} {_PHRASES.get(status, '')}\r\n"
-        f"Audit-Id: {audit_id}\r\nContent-Type: {reply.content_type}\r\n"
+        f"{lines}Content-Type: {reply.content_type}\r\n"
         f"{cache_control}{extra}Date: {_http_date(int(time.time()))}\r\n{connection}{framing}\r\n"
     ).encode("utf-8", "surrogateescape")
 

@@ -17,7 +17,6 @@ from moorage.api.clock import Clock
 from moorage.api.errors import StatusError
 from moorage.apiserver.call import Call
 from moorage.apiserver.routing import STREAMS
-from moorage.apiserver.slots import READ_VERBS
 from moorage.metrics import Counter, Family, Gauge, Histogram
 from moorage.registry.resource_map import ResourceMap
 
@@ -38,6 +37,7 @@ _VERBS = {
     "deletecollection": "DELETE",
 }
 _APPLY = "application/apply-patch+yaml"
+_READ_VERBS = frozenset({"get", "list", "watch"})
 _UPGRADED = frozenset({"exec", "attach", "portforward"})
 
 _Key = tuple[str, str, str, str, str, str, str]
@@ -87,7 +87,7 @@ class ServedRequests:
 
     def in_flight(self, verb: str) -> InFlight:
         """Return the requests in progress that one with this verb is among."""
-        return self._reading if verb in READ_VERBS else self._mutating
+        return self._reading if verb in _READ_VERBS else self._mutating
 
     def forget_unserved(self) -> None:
         """Remove the series of resources that are not served any more."""
@@ -149,7 +149,7 @@ class RequestSeries:
 
 
 class InFlight:
-    """Requests that occupy a slot now, and the most that did so within the last whole second."""
+    """Requests that occupy a seat now, and the most that did so within the last whole second."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -159,13 +159,13 @@ class InFlight:
         self._second = 0
 
     def begin(self) -> None:
-        """Count a request that occupies a slot."""
+        """Count a request that occupies a seat."""
         self._roll()
         self._now += 1
         self._peak = max(self._peak, self._now)
 
     def end(self) -> None:
-        """Count a request that left its slot."""
+        """Count a request that left its seat."""
         self._roll()
         self._now -= 1
 

@@ -89,10 +89,14 @@ class ApiServer:
             await write_service_network(
                 self.api.objects, self._api_options.service_network, self._clock
             )
-            await bootstrap(
-                self.api.objects,
-                service_ip=str(self._api_options.service_network[1]),
-                secure_port=self._options.port,
+            # Together, so that they share commits.
+            await asyncio.gather(
+                bootstrap(
+                    self.api.objects,
+                    service_ip=str(self._api_options.service_network[1]),
+                    secure_port=self._options.port,
+                ),
+                self.api.flows.ensure(),
             )
             await start_tracking(self.api.objects, self._clock)
             public = urlsplit(self._api_options.public_url)
@@ -116,12 +120,16 @@ class ApiServer:
         await self._stack.aclose()
 
     async def run(self) -> None:
-        """Compact the store, expire events, serve custom resources, note uses of tokens."""
+        """Compact the store, expire events, serve custom resources, note uses of tokens.
+
+        Also keeps the objects of flow control.
+        """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(keep_compacting(self._store, self._clock))
             tasks.create_task(keep_expiring_events(self.api.objects, self.api.cache, self._clock))
             tasks.create_task(self.api.custom.run())
             tasks.create_task(self.api.aggregation.run())
+            tasks.create_task(self.api.flows.run())
             tasks.create_task(self.api.token_uses.run(self.api.objects))
 
     async def _listen(self, stack: AsyncExitStack) -> None:

@@ -118,6 +118,7 @@ class WatchStreams:
         """Return the response and its sink: a websocket if the client requests one, else a body."""
         if upgrade_of(call.http) == WEBSOCKET:
             socket = WatchSocket(call.http, is_text=form.media is Media.JSON)
+            socket.response.headers.update(call.headers or {})
             return socket.response, socket
         response = _response(call, form)
         response.headers[STORE_HEADER] = self._identity
@@ -386,6 +387,7 @@ def _response(call: Call, form: Representation) -> web.StreamResponse:
             "Content-Type": JSON if is_json else f"{form.content_type};stream=watch",
             "Cache-Control": "no-cache, private",
             "Audit-Id": call.audit_id,
+            **(call.headers or {}),
         }
     )
     if call.served.warning:

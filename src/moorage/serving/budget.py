@@ -38,6 +38,14 @@ class Budget:
         self._by_user[user] = own + amount
         return True
 
+    def has_room(self, user: str, amount: int = 1) -> bool:
+        """Return whether a user could take an amount now."""
+        if not user or not amount:
+            return True
+        own = self._by_user.get(user, 0)
+        is_within = not own or own + amount <= self._per_user
+        return is_within and (not self._held or self._held + amount <= self._total)
+
     def give_back(self, user: str, amount: int = 1) -> None:
         """Release an amount that was taken."""
         if not user or not amount:

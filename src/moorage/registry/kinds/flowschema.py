@@ -53,7 +53,7 @@ def _mandatory(groups: tuple[str, ...], **fields: Any) -> Obj:
     return {**fields, "rules": [rule]}
 
 
-_MANDATORY = {
+MANDATORY_SPECS = {
     "exempt": _mandatory(
         ("system:masters",),
         priorityLevelConfiguration={"name": "exempt"},
@@ -80,7 +80,7 @@ def validate_flow_schema(flow_schema: Obj) -> list[FieldError]:
     """Return the errors of a FlowSchema."""
     name, spec = flow_schema["metadata"].get("name", ""), flow_schema.get("spec", {})
     errors = [*_spec_errors(name, spec)]
-    if name in _MANDATORY and spec != _MANDATORY[name]:
+    if name in MANDATORY_SPECS and spec != MANDATORY_SPECS[name]:
         errors.append(
             FieldError.invalid("spec", spec, f"spec of '{name}' must equal the fixed value")
         )

@@ -31,7 +31,7 @@ _SHARES = 30
 _MAX_QUEUES = 10_000_000
 _MAX_HASH_BITS = 60
 _ZERO_SHARES = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
-_CATCH_ALL = {
+CATCH_ALL_SPEC = {
     "type": "Limited",
     "limited": {
         "nominalConcurrencyShares": 5,
@@ -95,7 +95,7 @@ def validate_priority_level(level: Obj) -> list[FieldError]:
                 "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value",
             )
         )
-    if name == "catch-all" and spec != _CATCH_ALL:
+    if name == "catch-all" and spec != CATCH_ALL_SPEC:
         errors.append(
             FieldError.invalid(
                 "spec", _shown(spec), "spec of 'catch-all' must equal the fixed value"
