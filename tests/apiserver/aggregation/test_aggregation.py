@@ -296,18 +296,29 @@ INDEX = "/openapi/v3"
 DOCUMENT = f"{INDEX}{PLACE}"
 
 
+@pytest.fixture
+def index(request: pytest.FixtureRequest, extension: ExtensionServer) -> bytes:
+    """What the extension answers for its index, before it is asked."""
+    body: bytes = request.param
+    extension.answers[INDEX] = lambda _: web.Response(body=body)
+    return body
+
+
+OWN = {"serverRelativeURL": f"{DOCUMENT}?hash=A%2FB"}
+PATHS = {PLACE[1:]: OWN, "apis/apps/v1": {"serverRelativeURL": "/openapi/v3/evil?hash=X"}}
+
+
+@pytest.mark.parametrize("index", [json.dumps({"paths": PATHS}).encode()], indirect=True)
 async def test_its_openapi_is_in_the_index_and_passed_on(
-    server: Running, available: ExtensionServer
+    server: Running, index: bytes, available: ExtensionServer
 ) -> None:
-    own = {"serverRelativeURL": f"{DOCUMENT}?hash=A%2FB"}
-    paths = {PLACE[1:]: own, "apis/apps/v1": {"serverRelativeURL": "/openapi/v3/evil?hash=X"}}
+    del index
     text = '{"openapi": "3.0.0",  "paths": {}}'
-    available.answers[INDEX] = lambda _: web.json_response({"paths": paths})
     available.answers[DOCUMENT] = lambda _: web.Response(text=text)
-    index = await until(server, INDEX, lambda answer: PLACE[1:] in answer.json["paths"])
-    assert index.json["paths"][PLACE[1:]] == own
-    assert "evil" not in index.text
-    answer = await server.ask("GET", own["serverRelativeURL"])
+    listed = await until(server, INDEX, lambda answer: PLACE[1:] in answer.json["paths"])
+    assert listed.json["paths"][PLACE[1:]] == OWN
+    assert "evil" not in listed.text
+    answer = await server.ask("GET", OWN["serverRelativeURL"])
     assert (answer.status, answer.text) == (200, text)
     available.answers[DOCUMENT] = lambda _: web.Response(text="<html>")
     answer = await server.ask("GET", DOCUMENT)
@@ -325,11 +336,12 @@ async def test_its_openapi_is_in_the_index_and_passed_on(
         b'{"paths": {"apis/wardle.example.com/v1alpha1": 1}}',
         b'{"paths": {"apis/wardle.example.com/v1alpha1": {"serverRelativeURL": "//["}}}',
     ],
+    indirect=True,
 )
 async def test_an_index_that_is_none_leaves_the_servers_own(
-    server: Running, available: ExtensionServer, index: bytes
+    server: Running, index: bytes, available: ExtensionServer
 ) -> None:
-    available.answers[INDEX] = lambda _: web.Response(body=index)
+    del index
     answer = await until(
         server, INDEX, lambda _: any(http.path == INDEX for http in available.asked)
     )
