@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import h11
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
+
+if TYPE_CHECKING:
+    import h11
 
 SPDY = "SPDY/3.1"
 WEBSOCKET = "websocket"
@@ -98,6 +101,8 @@ def upgrade_request(
     method: str, target: str, host: str, protocol: str, lines: Iterable[tuple[str, str]]
 ) -> h11.Request:
     """Return an upgrade request. Raises h11.LocalProtocolError for invalid header characters."""
+    import h11
+
     upgrade = (("Host", host), ("Connection", "Upgrade"), ("Upgrade", protocol))
     headers = (*upgrade, *lines, ("Content-Length", "0"))
     return h11.Request(

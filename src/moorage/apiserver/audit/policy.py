@@ -12,7 +12,6 @@ from enum import IntEnum
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from moorage.api import names
 from moorage.registry.rbac import Action
@@ -126,6 +125,9 @@ def load_policy(path: Path) -> AuditPolicy:
 
 def parse_policy(text: bytes) -> AuditPolicy:
     """Return the policy in a YAML or JSON document. Raises PolicyError, which names every fault."""
+    # Imported here: most servers have no policy.
+    import yaml
+
     try:
         value = yaml.safe_load(text)
         document = msgspec.convert(value, _Document)
