@@ -29,7 +29,7 @@ def import_part(name: str) -> ModuleType:
 def _no_authorities() -> Iterator[None]:
     """Make default TLS contexts without authorities: with one of them no server is trusted."""
     load = ssl.SSLContext.load_default_certs
-    ssl.SSLContext.load_default_certs = lambda *_: None  # type: ignore[method-assign, assignment]
+    ssl.SSLContext.load_default_certs = lambda *_: None  # type: ignore[method-assign]
     try:
         yield
     finally:
