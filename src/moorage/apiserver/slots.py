@@ -9,7 +9,7 @@ flow schemas `exempt`, `system-nodes`, `kube-controller-manager`, `kube-schedule
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from moorage.registry.request import User
 from moorage.serving import Budget
@@ -19,8 +19,7 @@ _EXEMPT_GROUPS = frozenset({"system:masters", "system:nodes"})
 _EXEMPT_USERS = frozenset({"system:kube-controller-manager", "system:kube-scheduler"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotLimits:
+class SlotLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum concurrent requests; `per_user` is the share of one user."""
 
     reading: int = 400

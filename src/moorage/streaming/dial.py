@@ -13,11 +13,11 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from yarl import URL
 
 from moorage.api.errors import StatusError
@@ -47,8 +47,7 @@ class DialError(StatusError):
         return cls(f"error dialing backend: {upstream.place}: {why}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upstream:
+class Upstream(msgspec.Struct, frozen=True, kw_only=True):
     """A server's address for one upgrade.
 
     `url` is `http://` or `https://`, path and query included, already escaped. `ssl` verifies the
@@ -58,7 +57,7 @@ class Upstream:
     """
 
     url: str
-    headers: Headers = field(default_factory=dict)
+    headers: Headers = msgspec.field(default_factory=dict)
     ssl: ssl.SSLContext | None = None
     server_name: str = ""
     socket: Path | None = None
@@ -74,16 +73,14 @@ class Upstream:
             return "not a valid URL"
 
 
-@dataclass(frozen=True, slots=True)
-class Upgraded:
+class Upgraded(msgspec.Struct, frozen=True):
     """A 101 response and the byte stream after it."""
 
     head: AnswerHead
     connection: Connection
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """Any other response, with the beginning of its body (64 KiB)."""
 
     head: AnswerHead

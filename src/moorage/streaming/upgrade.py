@@ -10,9 +10,9 @@ credentials must not reach the next hop. Source: RFC 9110 §7.8, RFC 6455 §4; K
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -47,8 +47,7 @@ class HeadError(ValueError):
     """An invalid head of an HTTP response."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerHead:
+class AnswerHead(msgspec.Struct, frozen=True):
     """Status line and headers of an HTTP response."""
 
     status: int

@@ -7,7 +7,6 @@ Source: audit.k8s.io/v1 `Policy`; apiserver `audit/policy`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
@@ -82,8 +81,7 @@ class _Document(
     omit_managed_fields: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(msgspec.Struct, frozen=True):
     """What is recorded of a request."""
 
     level: Level

@@ -11,8 +11,9 @@ import base64
 import hashlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from moorage.api.clock import Clock
 from moorage.apiserver.authentication.certificates import CREDENTIAL_ID
@@ -44,8 +45,7 @@ def service_account_groups(namespace: str) -> tuple[str, ...]:
     return (SERVICE_ACCOUNTS_GROUP, f"{SERVICE_ACCOUNTS_GROUP}:{namespace}")
 
 
-@dataclass(frozen=True, slots=True)
-class BoundObject:
+class BoundObject(msgspec.Struct, frozen=True):
     """Object that a token is bound to: `pod`, `secret` or `node`."""
 
     kind: str
@@ -53,8 +53,7 @@ class BoundObject:
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class IssuedToken:
+class IssuedToken(msgspec.Struct, frozen=True):
     """A token and the time after which its use causes a warning (seconds since 1970)."""
 
     token: str
