@@ -26,10 +26,12 @@ from aiohttp import web
 
 from bench.api import CLASS, LISTED, NAMESPACE
 from moorage.api.clock import SystemClock
+from moorage.apiserver.aggregation import FrontProxy
 from moorage.apiserver.assembly import Api, ApiOptions, assemble
 from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.bootstrap import bootstrap
 from moorage.apiserver.node_agents import NodeTls
+from moorage.apiserver.service_network import write_service_network
 from moorage.cluster.certificates import Authority, Subject
 from moorage.serving.connection import HttpConnection
 from moorage.storage import SqliteStore
@@ -179,11 +181,18 @@ async def run(options: argparse.Namespace, directory: Path) -> None:
         public_url="https://127.0.0.1:6443",
         service_network=ipaddress.IPv4Network("10.96.0.0/16"),
         node_tls=NodeTls(pair.certificate, pair.key, authority.pair.certificate),
+        front_proxy=FrontProxy(
+            certificate=pair.certificate,
+            key=pair.key,
+            authority=authority.pair.certificate,
+            client_authority=authority.pair.certificate,
+        ),
         static_tokens=(StaticToken("bench", "admin", ("system:masters",)),),
     )
     async with SqliteStore(directory / "state.db") as store:
         api = assemble(store, api_options, SystemClock())
         await api.cache.load()
+        await write_service_network(api.objects, api_options.service_network, SystemClock())
         await bootstrap(api.objects, service_ip="10.96.0.1", secure_port=6443)
         api.ready.add("bootstrap")
         bench = Bench(api)
