@@ -115,7 +115,7 @@ class Watcher(Generic[E, W]):
         self._budget.add(self)
         self._queued: deque[_QueuedFrame] = deque()
         self._sending: list[_QueuedFrame] = []
-        self._wake = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
         self.is_overflowed = False
         self.is_finished = False
         self.queued_bytes = 0
@@ -136,7 +136,7 @@ class Watcher(Generic[E, W]):
             self.overflow()
         elif budget.used > budget.all_bytes:
             budget.enforce()
-        self._wake.set()
+        self._wake()
 
     async def next_batch(
         self, timeout_s: float | None = None, limit_bytes: int | None = None
@@ -151,13 +151,7 @@ class Watcher(Generic[E, W]):
         self._release(self._sending)
         self._sending = []
         if not self._queued and not self.is_overflowed and not self.is_finished:
-            self._wake.clear()
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await self._wake.wait()
-            except TimeoutError:
-                # An event may have arrived between the deadline and the resumption of this task.
-                pass
+            await self._wait(timeout_s)
         if self.is_overflowed:
             raise WatcherOverflowError
         queued, batch, size = self._queued, self._sending, 0
@@ -167,6 +161,26 @@ class Watcher(Generic[E, W]):
             batch.append(entry)
         return [entry.frame for entry in batch]
 
+    async def _wait(self, timeout_s: float | None) -> None:
+        """Wait until something happens, or for the timeout.
+
+        Without `asyncio.timeout`, which costs more than the rest of an event's delivery.
+        """
+        loop = asyncio.get_running_loop()
+        waiter = self._waiter = loop.create_future()
+        timer = None if timeout_s is None else loop.call_later(max(timeout_s, 0.0), self._wake)
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
     def overflow(self) -> None:
         """End the watch: drop the queue; its reader gets WatcherOverflowError."""
         if self.is_overflowed:
@@ -175,14 +189,14 @@ class Watcher(Generic[E, W]):
         self._release(self._queued)
         self._queued.clear()
         self._budget.remove(self)
-        self._wake.set()
+        self._wake()
         if self.on_overflow is not None:
             self.on_overflow()
 
     def finish(self) -> None:
         """End the watch once its queue is read: what it watches is no longer served."""
         self.is_finished = True
-        self._wake.set()
+        self._wake()
 
     def close(self) -> None:
         """Drop the queue; no event is pushed or read after this."""
