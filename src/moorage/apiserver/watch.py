@@ -307,7 +307,7 @@ class _Chunks:
 
 
 def _chunk(piece: bytes | memoryview) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(piece), piece)
+    return b"".join((b"%x\r\n" % len(piece), piece, b"\r\n"))
 
 
 class _Ending:
