@@ -31,7 +31,7 @@ from bench.own_api import administrator, process
 from moorage.cluster.layout import Layout
 
 _PATH = "/api/v1/namespaces/default/configmaps"
-_OBJECTS = 16
+_OBJECTS = 64
 _SAMPLED = 20
 _STAMP = re.compile(rb'"stamp":"(\d+)"')
 _EVENT = b'"type":"MODIFIED"'
