@@ -107,13 +107,6 @@ class Change(msgspec.Struct, frozen=True):
     versions: Versions
 
 
-def track_create(change: Change, obj: Map) -> ManagedFields:
-    """Return the entries of a newly created object. `obj` has no managedFields."""
-    changed, _ = changes(change.merge_schema, change.type_name, {}, obj)
-    fields = owned_fields(changed, change.ignored)
-    return [change.manager.entry(fields, change.now)] if fields else []
-
-
 def track_update(change: Change, old: Map, new: Map, entries: ManagedFields) -> ManagedFields:
     """Return the entries after a write other than apply: the writer owns what it changed."""
     changed, removed = _difference(change, change.type_name, old, new)
