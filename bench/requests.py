@@ -182,7 +182,10 @@ async def run(options: argparse.Namespace, directory: Path) -> None:
         service_network=ipaddress.IPv4Network("10.96.0.0/16"),
         node_tls=NodeTls(pair.certificate, pair.key, authority.pair.certificate),
         front_proxy=FrontProxy(
-            pair.certificate, pair.key, authority.pair.certificate, authority.pair.certificate
+            certificate=pair.certificate,
+            key=pair.key,
+            authority=authority.pair.certificate,
+            client_authority=authority.pair.certificate,
         ),
         static_tokens=(StaticToken("bench", "admin", ("system:masters",)),),
     )

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from aiohttp import web
 from multidict import CIMultiDict
 
 from moorage.api.errors import BadRequestError
@@ -129,13 +130,19 @@ def test_one_object_is_watched_by_its_name(name: str, field_selector: str, match
 
 
 class Written:
-    """A response that keeps its pieces."""
+    """A transport that keeps the content of the chunks written to it."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
 
-    async def write(self, data: bytes) -> None:
-        self.pieces.append(bytes(data))
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, chunk: bytes) -> None:
+        length, _, rest = chunk.partition(b"\r\n")
+        assert rest[-2:] == b"\r\n"
+        assert int(length, 16) == len(rest) - 2
+        self.pieces.append(rest[:-2])
 
 
 @pytest.mark.parametrize(
@@ -152,11 +159,29 @@ class Written:
     ],
 )
 async def test_frames_are_written_in_pieces(sizes: list[int], pieces: list[int]) -> None:
-    response: Any = Written()
     frames = [bytes((65 + index,)) * size for index, size in enumerate(sizes)]
-    await watch._write(response, iter(frames))
-    assert [len(piece) for piece in response.pieces] == pieces
-    assert b"".join(response.pieces) == b"".join(frames)
+    chunks = watch._Chunks()
+    for _ in range(2):
+        transport = Written()
+        request: Any = SimpleNamespace(
+            transport=transport, protocol=SimpleNamespace(writing_paused=False)
+        )
+        await watch._Body(web.StreamResponse(), request, chunks).write(iter(frames))
+        assert [len(piece) for piece in transport.pieces] == pieces
+        assert b"".join(transport.pieces) == b"".join(frames)
+
+
+async def test_the_next_watcher_gets_the_same_chunk() -> None:
+    chunks = watch._Chunks()
+    first = chunks.of([b"a", b"b"])
+    assert chunks.of([b"a", b"b"]) is first
+    assert chunks.of([b"a", b"c"]) == b"2\r\nac\r\n"
+
+
+async def test_frames_for_a_client_that_is_gone_are_refused() -> None:
+    request: Any = SimpleNamespace(transport=None)
+    with pytest.raises(ConnectionResetError):
+        await watch._Body(web.StreamResponse(), request, watch._Chunks()).write([b"a"])
 
 
 def test_the_head_of_a_watch() -> None:

@@ -8,6 +8,8 @@ import sys
 import pytest
 
 _AGENT_AND_CLIENT = {"moorage.node.agent", "moorage.client.rest", "aiohttp"}
+# What an API server imports at the first use.
+_AT_USE = {"yaml", "jwt", "h11", "cryptography.x509", "cel_expr_python", "re2", "unittest"}
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,15 @@ _AGENT_AND_CLIENT = {"moorage.node.agent", "moorage.client.rest", "aiohttp"}
                 *(f"moorage.cluster.{name}" for name in ("engine.paths", "host", "network")),
             ],
             {"grpc", "google.protobuf", "moorage.engine", "moorage.node.agent"},
+        ),
+        (["moorage.cluster.parts.apiserver"], {*_AT_USE, "moorage.handlers"}),
+        (
+            # What the build imports: it is given neither of these.
+            [
+                *(f"moorage.registry.{name}.build" for name in ("columns", "openapi", "schema")),
+                "moorage.registry.kinds",
+            ],
+            {"cryptography", "aiohttp"},
         ),
         (["moorage.cli.commands.up"], {"moorage.node.agent", "moorage.apiserver"}),
     ],

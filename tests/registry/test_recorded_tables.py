@@ -40,6 +40,8 @@ def _value(value: Any) -> Any:
         return {key: _value(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [_value(item) for item in value]
+    if isinstance(value, msgspec.Struct):
+        return {name: _value(getattr(value, name)) for name in value.__struct_fields__}
     if hasattr(value, "__dataclass_fields__"):
         return {
             field.name: _value(getattr(value, field.name))
@@ -53,9 +55,9 @@ def _declaration(kind: Kind) -> dict[str, Any]:
     shown = {field.name: _value(getattr(kind, field.name)) for field in fields(kind) if field.init
              if field.name not in ("printer", "strategy", *_OF_CUSTOM_KINDS)}  # fmt: skip
     plain = Strategy()
-    rules = {field.name: _value(getattr(kind.strategy, field.name))
-             for field in fields(kind.strategy)
-             if getattr(kind.strategy, field.name) != getattr(plain, field.name)}  # fmt: skip
+    rules = {name: _value(getattr(kind.strategy, name))
+             for name in kind.strategy.__struct_fields__
+             if getattr(kind.strategy, name) != getattr(plain, name)}  # fmt: skip
     return {**shown, "strategy": rules}
 
 

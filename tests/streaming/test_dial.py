@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from moorage.cluster.certificates import Authority, Subject
@@ -103,7 +103,7 @@ async def test_a_path_goes_out_as_it_is_escaped() -> None:
         writer.write(SWITCH)
 
     async with serving(talk) as upstream:
-        escaped = dataclasses.replace(upstream, url=f"{upstream.url}/%7Ea%2Fb?command=%2B%20c")
+        escaped = msgspec.structs.replace(upstream, url=f"{upstream.url}/%7Ea%2Fb?command=%2B%20c")
         async with dial(escaped, "GET", SPDY):
             pass
     assert asked == [b"GET /exec/token/%7Ea%2Fb?command=%2B%20c HTTP/1.1\r\n"]
@@ -297,7 +297,7 @@ async def test_where_it_connects_and_whom_it_expects_there(
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "create_connection", record(False))
     monkeypatch.setattr(loop, "create_unix_connection", record(True))
-    connection: Any = await _connect(dataclasses.replace(upstream, ssl=context))
+    connection: Any = await _connect(msgspec.structs.replace(upstream, ssl=context))
     assert connection == "connection"
     tls = {"ssl": context if upstream.url.startswith("https") else None, "server_hostname": name}
     assert calls == [(is_unix, Connection, target, tls)]

@@ -8,8 +8,9 @@ Control in Kubernetes".
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from moorage.registry.request import Attributes
 
@@ -26,8 +27,7 @@ RESIZE = "resize"
 """The subresource by which the resources of a pod's containers change."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """Writes that a plugin handles. `ANY` matches every resource or subresource."""
 
     resources: frozenset[str]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
@@ -32,15 +31,14 @@ WriteUsed = Callable[[ResourceQuota, dict[str, str]], Awaitable[None]]
 """Writes `status.used` of a quota as it was read. Raises ConflictError if it has changed."""
 
 
-@dataclass(slots=True)
-class _Waiter:
+class _Waiter(msgspec.Struct):
     """A write that waits for its charge."""
 
     attributes: Attributes
     charge: Charge
     new: Object
     old: Object | None
-    done: asyncio.Future[None] = field(
+    done: asyncio.Future[None] = msgspec.field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
@@ -54,8 +52,7 @@ class _Waiter:
             self.done.set_exception(error)
 
 
-@dataclass(slots=True)
-class _Account:
+class _Account(msgspec.Struct):
     """A quota, and what is used of it once the writes before are charged."""
 
     quota: ResourceQuota

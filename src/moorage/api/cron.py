@@ -9,9 +9,10 @@ to summer time skips is left out, one that comes twice is due twice. Source: API
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
+
+import msgspec
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -46,8 +47,7 @@ class UnknownTimeZoneError(ValueError):
     """No time zone has that name on this host."""
 
 
-@dataclass(frozen=True, slots=True)
-class Calendar:
+class Calendar(msgspec.Struct, frozen=True):
     """A schedule of matching minutes in a time zone. Weekdays count from Sunday, 0.
 
     `needs_both`: whether day of month and day of week must both match, as they must unless both are
@@ -107,8 +107,7 @@ class Calendar:
         return start.astimezone(UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(msgspec.Struct, frozen=True):
     """A schedule that is due again so many seconds after the last time."""
 
     seconds: int

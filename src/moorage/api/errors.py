@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
+
+import msgspec
 
 # Limits on one error response: a hostile object can have a hundred thousand errors, each about a
 # list of a hundred thousand items.
@@ -29,8 +30,7 @@ _SHOWN_ITEMS = 100
 _SHOWN_CHARS = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(msgspec.Struct, frozen=True):
     """One entry of `status.details.causes`."""
 
     reason: str
@@ -243,8 +243,7 @@ class ServerTimeoutError(StatusError):
     reason = "Timeout"
 
 
-@dataclass(frozen=True, slots=True)
-class FieldError:
+class FieldError(msgspec.Struct, frozen=True):
     """One error of one field, worded as apimachinery's `field.Error`.
 
     `kind` is the cause's reason (`FieldValueInvalid`, …); `text` the part after the path.

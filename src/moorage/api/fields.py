@@ -6,20 +6,19 @@ Source: apimachinery `fields.ParseSelector`. Backslash escapes `\\`, `,` and `=`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from moorage.api.remembered import remembered
 
 
-@dataclass(frozen=True, slots=True)
-class FieldRequirement:
+class FieldRequirement(msgspec.Struct, frozen=True):
     field: str
     value: str
     is_equal: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSelector:
+class FieldSelector(msgspec.Struct, frozen=True):
     """A conjunction of field comparisons; with none it matches everything."""
 
     requirements: tuple[FieldRequirement, ...] = ()

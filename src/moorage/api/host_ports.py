@@ -8,9 +8,10 @@ unreachable. Source: core/v1 `ContainerPort`; CNI plugin portmap.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     # The supervisor only uses listeners and does not need the pod types.
@@ -24,8 +25,7 @@ HostPort = tuple[str, int, str]
 """Protocol, port, address of the host."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(msgspec.Struct, frozen=True):
     """A TCP listener of a cluster component on the host. `owner` names the component."""
 
     owner: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from moorage.api import names
 from moorage.api.numbers import parse_int
@@ -18,8 +19,7 @@ from moorage.api.remembered import remembered
 Labels = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """One comma-separated part of a selector. `values` is sorted."""
 
     key: str
@@ -74,8 +74,7 @@ _MATCH: dict[str, Callable[[str | None, tuple[str, ...]], bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(msgspec.Struct, frozen=True):
     """A conjunction of requirements; with none it matches everything."""
 
     requirements: tuple[Requirement, ...] = ()

@@ -9,7 +9,8 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 _BEGIN = re.compile(rb"(?:^|(?<=\n))-----BEGIN ([^\n]*?)-----[ \t\r]*\n")
 _END = re.compile(rb"(?:^|(?<=\n))-----END ([^\n]*?)-----[ \t\r]*(?:\n|\Z)")
@@ -17,8 +18,7 @@ _HEADER = re.compile(rb"[^\n:]*:[^\n]*\n")
 _LINE_BYTES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(msgspec.Struct, frozen=True):
     """One block: its type (`CERTIFICATE`), its content, and whether headers stand before that."""
 
     type: str

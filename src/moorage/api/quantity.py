@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+
+import msgspec
 
 from moorage.api.remembered import remembered
 
@@ -54,8 +55,7 @@ class Family(Enum):
     EXPONENT = "exponent"
 
 
-@dataclass(frozen=True, slots=True, order=False)
-class Quantity:
+class Quantity(msgspec.Struct, frozen=True, order=False):
     """An exact amount, stored in billionths (`nano`); equality and order ignore the family."""
 
     nano: int

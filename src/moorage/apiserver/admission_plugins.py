@@ -6,7 +6,8 @@ Source: `RecommendedPluginOrder` of `kubeapiserver/options`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from moorage.admission.certificates import (
     CertificateApproval,
@@ -80,8 +81,7 @@ from moorage.storage import Store, WatchCache
 from moorage.webhooks import WebhookClient
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdmissionPlugins:
+class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
     """What the plugins decide with."""
 
     store: Store

@@ -10,11 +10,11 @@ import asyncio
 import ipaddress
 import operator
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 from aiohttp import web
 
 from moorage.admission.pod_security import Configuration as PodSecurityConfiguration
@@ -116,8 +116,7 @@ _RBAC_TABLES = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiOptions:
+class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of an API server. Paths are of PEM files.
 
     `public_url` is the URL of the server for pods; `node_tls` the credentials for node agents,
@@ -141,15 +140,14 @@ class ApiOptions:
     listeners: tuple[Listener, ...] = ()
     gates: Mapping[str, bool] | None = None
     seats: int = SEATS
-    bodies: BodyLimits = field(default_factory=BodyLimits)
+    bodies: BodyLimits = msgspec.field(default_factory=BodyLimits)
 
     def is_enabled(self, gate: str) -> bool:
         """Return whether a feature gate is on; all are by default."""
         return (self.gates or {}).get(gate, True)
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
+class Api(msgspec.Struct, frozen=True):
     """A wired API server: listeners call `handler`, bootstrap creates through `objects`."""
 
     handler: Handler
@@ -170,8 +168,7 @@ class Api:
     """Names of the conditions that are ready; `/readyz` requires `READINESS`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregation:
+class Aggregation(msgspec.Struct, frozen=True):
     """The parts of aggregation that run beside the handler."""
 
     backends: Backends

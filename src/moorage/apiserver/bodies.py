@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import dataclass
 
+import msgspec
 from aiohttp import web
 from aiohttp.web_protocol import RequestPayloadError
 
@@ -24,8 +24,7 @@ from moorage.serving import Budget
 LIMIT_BYTES = 3 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BodyLimits:
+class BodyLimits(msgspec.Struct, frozen=True, kw_only=True):
     """`within_s` is kube-apiserver's `--request-timeout`; the others bound unfinished bodies."""
 
     within_s: float = 60.0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
+import msgspec
 from aiohttp import web
 
 from moorage.api.errors import NotAcceptableError, UnsupportedMediaTypeError
@@ -23,8 +23,7 @@ from moorage.registry.kind import Kind, Served
 from moorage.registry.request import User
 
 
-@dataclass(slots=True)
-class Call:
+class Call(msgspec.Struct):
     """A request for a resource. `audit_id` identifies it in responses and logs.
 
     `require(verb)` raises ForbiddenError unless the user may also use that verb on the same target:
@@ -45,8 +44,8 @@ class Call:
     accept: str = ""
     headers: Mapping[str, str] | None = None
     body: bytes = b""
-    warnings: list[str] = field(default_factory=list)
-    annotations: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = msgspec.field(default_factory=list)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
     on_start: Callable[[int], None] | None = None
 
     def started(self, code: int) -> None:

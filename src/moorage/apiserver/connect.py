@@ -17,12 +17,12 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
 import aiohttp
+import msgspec
 from aiohttp import web
 
 from moorage.api.errors import (
@@ -75,8 +75,7 @@ _LOG_OPTIONS = (
 _CONNECT_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True):
     """A container and the address of its node agent; `url` has no path."""
 
     url: str

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
 
 from moorage.api.clock import Clock, format_time
 from moorage.api.errors import ConflictError, NotFoundError, StatusError
@@ -48,8 +50,7 @@ _TERMINATING = "create not allowed while custom resource definition is terminati
 log = Log(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Served:
+class _Served(msgspec.Struct, frozen=True):
     """What is served of a definition, and the part of the definition that it was made of."""
 
     custom: CustomKind

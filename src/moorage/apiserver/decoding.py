@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from moorage.apiserver.call import Call
 from moorage.registry.codec import Codec, Decoded, Media, strict_error
@@ -15,8 +16,7 @@ from moorage.registry.worker import Worker, is_large
 _DELETE_OPTIONS_TYPE = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 
 
-@dataclass(frozen=True, slots=True)
-class BodyDecoder:
+class BodyDecoder(msgspec.Struct, frozen=True):
     """Reads and decodes the bodies of calls."""
 
     codec: Codec

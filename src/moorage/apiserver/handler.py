@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from random import getrandbits
 
+import msgspec
 from aiohttp import web
+from msgspec.structs import replace
 
 from moorage.api import fields, labels
 from moorage.api.errors import (
@@ -65,8 +66,7 @@ _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _NO_HEAD = RequestHead(token=None, accept="", user_agent="", is_impersonating=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Foreign:
+class Foreign(msgspec.Struct, frozen=True):
     """An authorized request that an extension server may have to answer."""
 
     http: web.BaseRequest
@@ -89,8 +89,7 @@ _BODY_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 log = Log(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Subresources:
+class Subresources(msgspec.Struct, frozen=True):
     """(plural, subresource, verb) → handler. `any_kind` holds those that every kind shares."""
 
     own: Mapping[tuple[str, str, str], Answer]

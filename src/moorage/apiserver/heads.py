@@ -7,8 +7,8 @@ request with the same bytes. Hot path: one dictionary lookup per request (bench/
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+import msgspec
 from aiohttp import web
 
 from moorage.api.errors import BadRequestError
@@ -25,8 +25,7 @@ _SYSTEM_CLIENTS = frozenset(
 _PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHead:
+class RequestHead(msgspec.Struct, frozen=True):
     """What headers say. `token` is the bearer token, None without one."""
 
     token: str | None

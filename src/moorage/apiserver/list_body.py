@@ -8,7 +8,6 @@ items. Hot path: a join of stored bytes per batch (bench/api.py, bench/large_sto
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 
 import msgspec
@@ -18,8 +17,7 @@ _END = b"]}\n"
 _INDENT = 2
 
 
-@dataclass(slots=True)
-class ListBody:
+class ListBody(msgspec.Struct):
     """The JSON of a list: `head` ends with the opening bracket of the items.
 
     Each of `batches` is the JSON of one or more items, separated by commas. `held_bytes` is about

@@ -7,7 +7,7 @@ Source: API docs "Alternate representations of resources"; apiserver `handlers/n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from moorage.api.errors import NotAcceptableError, UnsupportedMediaTypeError
 from moorage.api.remembered import remembered
@@ -29,8 +29,7 @@ _ACCEPTED = ", ".join(_MEDIA)
 _ACCEPTED_STREAMS = ", ".join(f"{media.value};stream={_WATCH}" for media in _STREAMED)
 
 
-@dataclass(frozen=True, slots=True)
-class Representation:
+class Representation(msgspec.Struct, frozen=True):
     """Form of a response. `as_` is empty for the full object; `version` is meta.k8s.io's."""
 
     media: Media = Media.JSON

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from moorage.api.errors import InternalError
 from moorage.registry.kind import Obj
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTls:
+class NodeTls(msgspec.Struct, frozen=True):
     """Mutual TLS with node agents. Paths are of PEM files."""
 
     certificate: Path

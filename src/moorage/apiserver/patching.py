@@ -7,7 +7,6 @@ written as an update. Source: API docs "Updates to existing resources"; field va
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -58,8 +57,7 @@ Change = Callable[[Obj], Obj]
 """An object of the patched version → the patched object."""
 
 
-@dataclass(frozen=True, slots=True)
-class Patcher:
+class Patcher(msgspec.Struct, frozen=True):
     """Handles PATCH requests."""
 
     codec: Codec

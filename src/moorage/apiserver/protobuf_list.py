@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from moorage.apiserver.list_body import BATCH_BYTES
 from moorage.registry.schema.protobuf_encoder import delimited, enveloped_head
@@ -22,8 +23,7 @@ Encode = Callable[[Stored], bytes]
 """Returns the message of an item."""
 
 
-@dataclass(slots=True)
-class ProtobufList:
+class ProtobufList(msgspec.Struct):
     """The message of a list in its envelope. `held_bytes` is about the memory of its items."""
 
     head: bytes

@@ -12,7 +12,6 @@ import asyncio
 import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from email.utils import formatdate
 from functools import partial
 from http import HTTPStatus
@@ -54,8 +53,7 @@ class LongBody(Protocol):
         """Yield the body. `is_indented`: as indented JSON, where it is JSON."""
 
 
-@dataclass(slots=True)
-class Reply:
+class Reply(msgspec.Struct):
     """A response. `warnings` become Warning headers; `is_compressible` lets it be gzipped.
 
     `is_final`: the bytes are encoded already, or hashed into an ETag, and are sent unchanged.
@@ -66,7 +64,7 @@ class Reply:
     body: bytes
     status: int = 200
     content_type: str = JSON
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
     warnings: Iterable[str] = ()
     is_compressible: bool = False
     is_final: bool = False

@@ -6,7 +6,6 @@ object returned by DELETE and the status code of PUT.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -31,8 +30,7 @@ from moorage.registry.stored import Stored
 from moorage.registry.worker import LARGE_OBJECT_BYTES, Worker
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(msgspec.Struct, frozen=True):
     """Serves the verbs on objects and collections."""
 
     codec: Codec

@@ -6,7 +6,6 @@ Source: authentication.k8s.io/v1, authorization.k8s.io/v1; API docs "Checking AP
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 
@@ -23,8 +22,7 @@ from moorage.registry.rbac import Action, RuleResolver
 from moorage.registry.request import SYSTEM_MASTERS, Request, User
 
 
-@dataclass(frozen=True, slots=True)
-class Reviews:
+class Reviews(msgspec.Struct, frozen=True):
     """Serves every kind of review."""
 
     decoder: BodyDecoder

@@ -6,7 +6,8 @@ Authorization and dispatch both use them. Source: apiserver `RequestInfo`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from moorage.api.remembered import remembered
 from moorage.registry.rbac import Action
@@ -22,8 +23,7 @@ STREAMS = frozenset({"exec", "attach", "portforward", "proxy", "log"})
 """Subresources that last as long as their client wants."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """The resource or non-resource path that a URL names.
 
     `resource` is empty for paths outside the API's resources (`/healthz`, `/openapi/v3`),
@@ -88,8 +88,7 @@ def group_version_of(target: Target) -> tuple[str, str]:
     return "", ""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """A request without query: what it is about, and what is done to it."""
 
     target: Target

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
+import msgspec
 from aiohttp import web
 
 from moorage.api.clock import Clock, SystemClock
@@ -36,8 +36,7 @@ _IP_FREEBIND = 15
 log = Log(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerOptions:
+class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Data and listen addresses. Paths are of PEM files, except the store's and the mark's.
 
     `mark` records outside the database that it was created; next to the database by default.

@@ -85,6 +85,7 @@ class WatchStreams:
         self._codec = codec
         self._clock = clock
         self._frames = _FrameMaker(codec)
+        self._chunks = _Chunks()
 
     async def serve(self, call: Call) -> web.StreamResponse:
         """Serve a watch until it ends. Raises StatusError when it is refused before it starts."""
@@ -122,7 +123,7 @@ class WatchStreams:
             return socket.response, socket
         response = _response(call, form)
         response.headers[STORE_HEADER] = self._identity
-        return response, _Body(response, call.http)
+        return response, _Body(response, call.http, self._chunks)
 
     def _feed(self, call: Call, form: Representation, options: WatchOptions) -> Feed[Any]:
         frame = self._frame_of(call, form)
@@ -244,11 +245,14 @@ class WatchStreams:
 
 
 class _Body:
-    """Sends frames in the response body."""
+    """Sends frames in the response body, past the HTTP library, which would copy them twice."""
 
-    def __init__(self, response: web.StreamResponse, request: web.BaseRequest) -> None:
+    def __init__(
+        self, response: web.StreamResponse, request: web.BaseRequest, chunks: _Chunks
+    ) -> None:
         self._response = response
         self._request = request
+        self._chunks = chunks
 
     async def open(self) -> None:
         await self._response.prepare(self._request)
@@ -257,10 +261,54 @@ class _Body:
         await stream
 
     async def write(self, frames: Iterable[bytes]) -> None:
-        await _write(self._response, frames)
+        """Write frames in pieces, each once the client has read most of the previous ones."""
+        piece: list[bytes] = []
+        size = 0
+        for frame in frames:
+            if size + len(frame) > _WRITE_BYTES and piece:
+                await self._put(self._chunks.of(piece))
+                piece, size = [], 0
+                # Other requests run between pieces, whose frames may have been made one by one.
+                await asyncio.sleep(0)
+            if len(frame) > _WRITE_BYTES:
+                view = memoryview(frame)
+                for start in range(0, len(frame), _WRITE_BYTES):
+                    await self._put(_chunk(view[start : start + _WRITE_BYTES]))
+            else:
+                piece.append(frame)
+                size += len(frame)
+        if piece:
+            await self._put(self._chunks.of(piece))
+
+    async def _put(self, chunk: bytes) -> None:
+        request = self._request
+        transport = request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client is gone")
+        transport.write(chunk)
+        if request.protocol.writing_paused:
+            await request.writer.drain()
 
     async def close(self) -> None:
         await self._response.write_eof()
+
+
+class _Chunks:
+    """Makes the chunks of bodies. Keeps the last one: the next watcher sends the same frames."""
+
+    def __init__(self) -> None:
+        self._frames: list[bytes] = []
+        self._chunk = b""
+
+    def of(self, frames: list[bytes]) -> bytes:
+        """Return frames, 64 KiB at most, as one chunk."""
+        if frames != self._frames:
+            self._frames, self._chunk = frames, _chunk(b"".join(frames))
+        return self._chunk
+
+
+def _chunk(piece: bytes | memoryview) -> bytes:
+    return b"".join((b"%x\r\n" % len(piece), piece, b"\r\n"))
 
 
 class _Ending:
@@ -286,7 +334,7 @@ class _FrameMaker:
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
-        self._last: dict[tuple[str, Representation], tuple[tuple[int, str, str], bytes]] = {}
+        self._last: dict[tuple[str, Representation], tuple[Stored, str, bytes]] = {}
 
     def maker(self, kind: Kind, served: Served, form: Representation) -> Frame:
         """Return the function that makes the frames of a kind in a form."""
@@ -295,12 +343,11 @@ class _FrameMaker:
         last = self._last
 
         def frame(type_: str, item: Stored) -> bytes:
-            key = (item.revision, item.key, type_)
             cached = last.get(place)
-            if cached is not None and cached[0] == key:
-                return cached[1]
+            if cached is not None and cached[1] == type_ and _is_same(cached[0], item):
+                return cached[2]
             made = encode(type_, item)
-            last[place] = (key, made)
+            last[place] = (item, type_, made)
             return made
 
         return frame
@@ -315,6 +362,11 @@ class _FrameMaker:
         return lambda type_, item: _framed(type_, codec.encode(kind, served, item))
 
 
+def _is_same(one: Stored, other: Stored) -> bool:
+    """Return whether two items are one object at one revision: of one event they are mostly one."""
+    return one is other or (one.revision == other.revision and one.key == other.key)
+
+
 def _seen_frames(frame: Frame, view: View, failed: Callable[[StatusError], bytes]) -> Frame:
     """Return the frames of custom resources that are converted without a webhook."""
 
@@ -325,30 +377,6 @@ def _seen_frames(frame: Frame, view: View, failed: Callable[[StatusError], bytes
             return failed(error)
 
     return seen
-
-
-async def _write(response: web.StreamResponse, frames: Iterable[bytes]) -> None:
-    """Write frames in pieces, each once the client has read most of the previous ones.
-
-    Watchers share the frames; only one piece at a time is copied for each client.
-    """
-    piece: list[bytes] = []
-    size = 0
-    for frame in frames:
-        if size + len(frame) > _WRITE_BYTES and piece:
-            await response.write(b"".join(piece))
-            piece, size = [], 0
-            # Other requests run between pieces, whose frames may have been made one by one.
-            await asyncio.sleep(0)
-        if len(frame) > _WRITE_BYTES:
-            view = memoryview(frame)
-            for start in range(0, len(frame), _WRITE_BYTES):
-                await response.write(view[start : start + _WRITE_BYTES])
-        else:
-            piece.append(frame)
-            size += len(frame)
-    if piece:
-        await response.write(b"".join(piece))
 
 
 def _framed(type_: str, body: bytes) -> bytes:

@@ -8,8 +8,9 @@ are sent: a slow webhook delays its own watchers, never a commit.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
+
+import msgspec
 
 from moorage.registry.kind import Kind, View
 from moorage.registry.stored import Stored
@@ -46,8 +47,7 @@ class Feed(Protocol[W]):
         """Return the frames of queued events. Raises StatusError."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlainFeed:
+class PlainFeed(msgspec.Struct, frozen=True):
     """Queues the frames themselves."""
 
     options: WatchOptions
@@ -64,8 +64,7 @@ class PlainFeed:
         return batch
 
 
-@dataclass(frozen=True, slots=True)
-class ConvertedFeed:
+class ConvertedFeed(msgspec.Struct, frozen=True):
     """Queues objects as they are stored, and converts them when they are sent."""
 
     options: WatchOptions

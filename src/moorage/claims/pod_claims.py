@@ -6,8 +6,9 @@ Source: core/v1 `PersistentVolumeClaimVolumeSource`, KEP-1698 (generic ephemeral
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from moorage.api.meta import ObjectMeta
 from moorage.api.persistent_volumes import PersistentVolumeClaim
@@ -25,8 +26,7 @@ class ClaimingVolume(Protocol):
     def ephemeral(self) -> EphemeralVolumeSource | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class PodClaim:
+class PodClaim(msgspec.Struct, frozen=True):
     """A claim of a pod: the name of the volume, and that of the claim in the pod's namespace."""
 
     volume: str

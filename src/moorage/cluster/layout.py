@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 SYSTEM_DATA_DIR = Path("/var/lib/moorage")
 RUN = Path("/run/moorage")
@@ -12,8 +13,7 @@ ENGINE_SOCKET = "engine.sock"
 """The socket of the cluster's own engine, in its run directory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """The paths of a cluster. Outside `root` it has only its run directory and kernel objects."""
 
     root: Path

@@ -7,11 +7,10 @@ monotonic clock of a suspended host stops anyway.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
     """Deadlines in seconds. A part is probed every `period_s`, with `answer_s` for each answer.
 
     After `quiet_after` missed answers it is reported as not answering; after `hung_after` of them,
@@ -44,8 +43,7 @@ class AttendedClock:
         return self.seconds
 
 
-@dataclass(slots=True)
-class Liveness:
+class Liveness(msgspec.Struct):
     """The answers of one process. Times are of an `AttendedClock`."""
 
     patience: Patience

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import resource
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 _SELF = Path("/proc/self")
 _STARTED, _VIRTUAL, _RESIDENT = 21, 22, 23
 """Fields of /proc/PID/stat, counted from 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnUsage:
+class OwnUsage(msgspec.Struct, frozen=True):
     """What this process uses; `started_s` is in seconds since 1970."""
 
     cpu_s: float

@@ -9,7 +9,6 @@ Where a version differs from the stored one only by name, encoding is a prefix a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -49,12 +48,11 @@ class Media(Enum):
     PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
-@dataclass(slots=True)
-class Decoded:
+class Decoded(msgspec.Struct):
     """The object of a body and the complaints of strict field validation."""
 
     obj: Obj
-    complaints: list[str] = field(default_factory=list)
+    complaints: list[str] = msgspec.field(default_factory=list)
 
 
 class Codec:

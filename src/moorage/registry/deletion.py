@@ -6,10 +6,11 @@ policies as finalizers).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
+
+import msgspec
 
 from moorage.api.clock import format_time, parse_time
 from moorage.api.errors import ConflictError, FieldError, InvalidError, StatusError
@@ -28,8 +29,7 @@ ORPHAN_FINALIZER = "orphan"
 _POLICY_FINALIZERS = {FOREGROUND: FOREGROUND_FINALIZER, ORPHAN: ORPHAN_FINALIZER}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteOptions:
+class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Validated `metav1.DeleteOptions`."""
 
     grace_period_seconds: int | None = None
@@ -91,8 +91,7 @@ class Action(Enum):
     REMOVE = "remove"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """The action, and for an update the object to write."""
 
     action: Action

@@ -6,8 +6,9 @@ The evaluation takes place in another process, so it is awaited, while validatio
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from moorage.api.errors import FieldError
 from moorage.cel.evaluator import Evaluator
@@ -27,8 +28,7 @@ _NOT_CHECKED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluated:
+class Evaluated(msgspec.Struct, frozen=True):
     """The errors of rules, and the texts of those that the object broke before its change too."""
 
     errors: Sequence[FieldError] = ()

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
+import msgspec
+
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.registry.expressions import Expressions
@@ -58,8 +60,7 @@ class Served:
         object.__setattr__(self, "api_version", api_version)
 
 
-@dataclass(frozen=True, slots=True)
-class SelectableField:
+class SelectableField(msgspec.Struct, frozen=True):
     """A field for field selectors: its label and the path of its value.
 
     An absent value counts as `default`; if the value is empty, the path `fallback` is read.
@@ -71,8 +72,7 @@ class SelectableField:
     fallback: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """One column of a Table. `priority` 1 shows with `-o wide` only.
 
     `documented_by` is the API field whose documentation is the description, by full name
@@ -87,8 +87,7 @@ class Column:
     documented_by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Printer:
+class Printer(msgspec.Struct, frozen=True):
     """Table representation of a kind.
 
     `cells(obj, now)` returns one value per column; `conditions` the row's own conditions, if any.
@@ -99,8 +98,7 @@ class Printer:
     conditions: Callable[[Obj], list[Obj]] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subresource:
+class Subresource(msgspec.Struct, frozen=True, kw_only=True):
     """A part of an object with its own path. Group, version and kind are those of its body."""
 
     verbs: tuple[str, ...]
@@ -138,8 +136,7 @@ def _no_warnings(*_: Any) -> list[str]:
     return []
 
 
-@dataclass(frozen=True, slots=True)
-class PartRules:
+class PartRules(msgspec.Struct, frozen=True):
     """The rules of an update through a subresource, analogous to those of the full object.
 
     `raises_generation`: whether a spec change increments the generation. `stamp(new, old, now)`:
@@ -153,8 +150,7 @@ class PartRules:
     stamp: Callable[[Obj, Obj, str], None] = _nothing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strategy:
+class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     """The rules of a kind. Every function takes canonical objects and no other input.
 
     `default(obj)`: set the API defaults, at decoding. `prepare_create(obj)`,
@@ -171,7 +167,7 @@ class Strategy:
     validate: Callable[[Obj], list[FieldError]] = _no_errors
     validate_update: Callable[[Obj, Obj], list[FieldError]] = _no_errors
     expressions: Expressions | None = None
-    parts: Mapping[str, PartRules] = field(default_factory=dict)
+    parts: Mapping[str, PartRules] = msgspec.field(default_factory=dict)
     warn: Callable[[Obj, Obj | None], list[str]] = _no_warnings
     name_errors: Callable[[str], list[str]] = names.dns_subdomain_errors
     spec_of: Callable[[Obj], Any] | None = None

@@ -43,8 +43,7 @@ _JSON_STARTS = frozenset(bytes((byte,)) for byte in b'{["-0123456789tfn')
 MATCH_WITH_CONTINUE = "resourceVersionMatch is forbidden when continue is provided"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListOptions:
+class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a list. `resource_version` and `match` are the raw query values.
 
     `needs_metadata_only`: the rest of the objects is not shown, so custom resources are not
@@ -61,8 +60,7 @@ class ListOptions:
     """Whether the client set `sendInitialEvents`, which is for watches."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     """A page: the items, the revision they were read at, and the continue token."""
 
     items: list[Stored]

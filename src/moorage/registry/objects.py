@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, ParamSpec, Protocol, TypeVar
+
+import msgspec
 
 from moorage.api import names
 from moorage.api.clock import Clock, format_time
@@ -68,16 +69,14 @@ class Admission(Protocol):
         """Check the write. Raises StatusError to refuse."""
 
 
-@dataclass(frozen=True, slots=True)
-class Updated:
+class Updated(msgspec.Struct, frozen=True):
     """The object after an update, and whether the update created it."""
 
     item: Stored
     is_created: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(msgspec.Struct, frozen=True):
     """The object after a delete step, and whether it was removed."""
 
     item: Stored

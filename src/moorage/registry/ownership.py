@@ -14,13 +14,13 @@ from moorage.registry.codec import Codec
 from moorage.registry.kind import Kind, Obj, Served
 from moorage.registry.patch import (
     Change,
+    CreatedFields,
     ManagedFields,
     Manager,
     MergeSchema,
     Version,
     apply,
     is_same_but_for_times,
-    track_create,
     track_update,
 )
 from moorage.registry.patch.fieldset import EMPTY, Tree, in_order, is_tree
@@ -37,16 +37,19 @@ class Ownership:
         self._codec = codec
         self._clock = clock
         self.merge_schema = MergeSchema(codec.schema)
+        self._created = CreatedFields()
 
     def forget(self, type_names: Iterable[str]) -> None:
         """Forget merge types that are removed from the schema or replaced in it."""
         self.merge_schema.forget(type_names)
+        self._created.forget()
 
     def on_create(self, request: Request, kind: Kind, served: Served, obj: Obj) -> None:
         """Record the creator, in place. `obj` is in the storage version."""
         change = self._change(request, kind, served, UPDATE, "")
-        entries = track_create(change, self._in_version(served, obj))
-        _set_entries(obj, entries)
+        entries = self._created.entries(change, self._in_version(served, obj))
+        if entries:
+            obj["metadata"]["managedFields"] = entries
 
     def on_update(
         self, request: Request, kind: Kind, served: Served, new: Obj, old: Obj, subresource: str

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from moorage.registry.kind import Kind, Obj, Served, Subresource
 
 SYSTEM_MASTERS = "system:masters"
@@ -26,14 +28,13 @@ UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = "system:anonymous"
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(msgspec.Struct, frozen=True):
     """An authenticated identity, as in TokenReview and audit."""
 
     name: str
     uid: str = ""
     groups: tuple[str, ...] = ()
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    extra: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,8 +95,7 @@ def _replaced(obj: Obj, form: Obj) -> Obj:
     return form
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class Form(msgspec.Struct, frozen=True, kw_only=True):
     """The form of a write's object where it is not of the resource's kind: Eviction, Scale.
 
     `show` returns the form of an object, `put` the object after a change of its form. `type` is
@@ -124,16 +124,15 @@ class Form:
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(msgspec.Struct):
     """What one plugin has to call once more: its policies, or its webhooks.
 
     `again` are those that are called in the second run, `candidates` those that will be if the
     object changes after their call. `last` is what the plugin left of the object.
     """
 
-    candidates: set[str] = field(default_factory=set)
-    again: set[str] = field(default_factory=set)
+    candidates: set[str] = msgspec.field(default_factory=set)
+    again: set[str] = msgspec.field(default_factory=set)
     last: Obj | None = None
 
     def call_candidates_again(self) -> None:
@@ -142,8 +141,7 @@ class Turn:
         self.candidates = set()
 
 
-@dataclass(slots=True)
-class Reinvocation:
+class Reinvocation(msgspec.Struct):
     """The second run of the mutating plugins, which a webhook's change makes necessary.
 
     Mutating policies and webhooks each have a `Turn`. Source: apiserver
@@ -152,11 +150,10 @@ class Reinvocation:
 
     is_needed: bool = False
     is_second: bool = False
-    turns: dict[str, Turn] = field(default_factory=lambda: defaultdict(Turn))
+    turns: dict[str, Turn] = msgspec.field(default_factory=lambda: defaultdict(Turn))
 
 
-@dataclass(slots=True, kw_only=True)
-class Attributes:
+class Attributes(msgspec.Struct, kw_only=True):
     """A write as admission plugins see it. Mutating plugins change `obj` in place.
 
     `operation` is CREATE, UPDATE, DELETE or CONNECT; `obj` is None for DELETE, `old` for CREATE.
@@ -175,9 +172,9 @@ class Attributes:
     old: Obj | None = None
     subresource: str = ""
     form: Form | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     reinvocation: Reinvocation | None = None
-    endings: list[Callable[[], None]] = field(default_factory=list)
+    endings: list[Callable[[], None]] = msgspec.field(default_factory=list)
 
     def end(self) -> None:
         """Call `endings`: the write is stored or refused."""

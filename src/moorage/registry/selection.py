@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from operator import attrgetter
+
+import msgspec
 
 from moorage.api import fields, labels
 from moorage.api.errors import BadRequestError
@@ -15,15 +16,14 @@ _NAME = "metadata.name"
 _NAMESPACE = "metadata.namespace"
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """A label and a field selector, compiled for one kind."""
 
     labels: labels.Selector = labels.EVERYTHING
     name: str | None = None
-    checks: tuple[tuple[int, str, bool], ...] = field(default=())
+    checks: tuple[tuple[int, str, bool], ...] = msgspec.field(default=())
     """(index into the selectable fields, value, must be equal)."""
-    meta_checks: tuple[tuple[str, str, bool], ...] = field(default=())
+    meta_checks: tuple[tuple[str, str, bool], ...] = msgspec.field(default=())
     fields_of: Callable[[Stored], tuple[str, ...]] = attrgetter("fields")
 
     @property

@@ -135,16 +135,20 @@ class StoredFactory:
     """Creates the items of the watch cache, with the selectable fields of each table."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
-        self._heads = {kind.table: _HeadReader(kind.selectable) for kind in kinds}
-        self._plain = _HeadReader(())
+        self._selectable = {kind.table: kind.selectable for kind in kinds}
+        self._readers: dict[str, Callable[[bytes], _Head]] = {}
 
     def __call__(self, key: str, revision: int, value: bytes) -> Stored:
         """Return the item for a committed value.
 
         A table without kind (data of a later version, kept but not served) has labels only.
         """
-        reader = self._heads.get(key.partition("/")[0], self._plain)
-        labels, fields = reader.read(value)
+        table = key.partition("/")[0]
+        read = self._readers.get(table)
+        if read is None:
+            # Compiled at its first use: most of the API's kinds are never used by a cluster.
+            read = self._readers[table] = _head_reader(self._selectable.get(table, ())).read
+        labels, fields = read(value)
         start, mark = len(_VALUE_HEAD), ""
         if value.startswith(_MARK_HEAD):
             end = value.index(b'"', len(_MARK_HEAD))
@@ -164,7 +168,7 @@ def field_reader(selectable: tuple[SelectableField, ...]) -> Callable[[Stored], 
     For kinds whose selectable fields may change while objects of theirs are stored. A field below
     a value that is no object counts as absent, and the other fields with it.
     """
-    reader = _HeadReader(selectable)
+    reader = _head_reader(selectable)
     absent = tuple(field.default for field in selectable)
 
     def read(item: Stored) -> tuple[str, ...]:
@@ -174,6 +178,10 @@ def field_reader(selectable: tuple[SelectableField, ...]) -> Callable[[Stored], 
             return absent
 
     return read
+
+
+_Head = tuple[Mapping[str, str], tuple[str, ...]]
+"""Labels, and the values of selectable fields."""
 
 
 class _HeadReader:
@@ -190,9 +198,14 @@ class _HeadReader:
         self._labels = attrgetter(".".join(_members(tree, ("metadata", "labels"))))
         self._getters = tuple(_getter(tree, field) for field in selectable)
 
-    def read(self, value: bytes) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    def read(self, value: bytes) -> _Head:
         head: Any = self._decode(value)
         return self._labels(head) or _NO_LABELS, tuple(get(head) for get in self._getters)
+
+
+@lru_cache(maxsize=128)
+def _head_reader(selectable: tuple[SelectableField, ...]) -> _HeadReader:
+    return _HeadReader(selectable)
 
 
 _Tree = dict[str, "_Tree"]

@@ -7,6 +7,7 @@ this caches their decoded form until they change.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Generic, TypeVar
 
 import msgspec
@@ -28,9 +29,14 @@ class TypedReader(Generic[T]):
     def __init__(self, cache: WatchCache[Stored], kind: Kind, type_: type[T]) -> None:
         self._cache = cache
         self._kind = kind
-        self._decode = msgspec.json.Decoder(type_).decode
+        self._type = type_
         self._decoded: dict[str, tuple[int, T]] = {}
         self._bytes = 0
+
+    @cached_property
+    def _decoder(self) -> msgspec.json.Decoder[T]:
+        # Compiled at its first use: a server may never read some of the kinds.
+        return msgspec.json.Decoder(self._type)
 
     def get(self, name: str, namespace: str = "") -> T | None:
         item = self._cache.get(self._kind.key(namespace, name))
@@ -48,6 +54,6 @@ class TypedReader(Generic[T]):
         if len(self._decoded) >= _MOST_REMEMBERED or self._bytes > _MOST_BYTES:
             self._decoded.clear()
             self._bytes = len(item.tail)
-        typed = self._decode(b"{" + item.tail)
+        typed = self._decoder.decode(b"{" + item.tail)
         self._decoded[item.key] = (item.revision, typed)
         return typed

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import msgspec
+
 from moorage.api.errors import ExpiredError, FieldError, InvalidError, StatusError
 from moorage.registry.kind import Kind, View
 from moorage.registry.listing import (
@@ -31,8 +33,7 @@ Encode = Callable[[str, Stored], W]
 """(event type, object) → the frame that the watcher queues."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchOptions:
+class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a watch."""
 
     selection: Selection = EVERYTHING

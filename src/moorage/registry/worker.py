@@ -12,9 +12,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
+
+import msgspec
 
 from moorage.api.errors import ServerTimeoutError, StatusError, TooManyRequestsError
 from moorage.registry.codec import Media
@@ -106,8 +107,7 @@ class Worker:
                 del self._waiting[user]
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
+class _Refusal(msgspec.Struct, frozen=True):
     """Holds the error of a step that refused its request."""
 
     error: Exception

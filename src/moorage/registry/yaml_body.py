@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.api.yaml_values import YamlError, parse_document
 from moorage.registry.schema.errors import DecodeError
 
 
@@ -14,6 +13,9 @@ def parse_yaml(body: bytes) -> tuple[Any, list[str]]:
     Raises DecodeError when the body is not YAML, has several documents, or exceeds a bound of
     `moorage.api.yaml_values`.
     """
+    # Imported here: most servers never read YAML.
+    from moorage.api.yaml_values import YamlError, parse_document
+
     try:
         document = parse_document(body)
     except YamlError as error:

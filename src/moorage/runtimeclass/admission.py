@@ -8,7 +8,9 @@ Two steps, as in the API server: `admit` changes the pod's fields before other m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from moorage.api.pods import Toleration
 from moorage.api.quantity import parse
@@ -20,8 +22,7 @@ class AdmissionRefusal(Exception):  # noqa: N818 - the field's word
     """The class and the pod conflict; the text describes how."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodFields:
+class PodFields(msgspec.Struct, frozen=True):
     """The fields of a pod that its class may set. None means absent, which differs from empty."""
 
     overhead: Mapping[str, str] | None = None

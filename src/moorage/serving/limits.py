@@ -10,7 +10,8 @@ connect.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from moorage.serving.budget import Budget
 
@@ -22,8 +23,7 @@ _FEWEST_CONNECTIONS = 64
 _DESCRIPTORS_PER_CONNECTION = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one server.
 
     `connections` bounds all of them, `reserved` of which only local addresses may take;
@@ -48,8 +48,7 @@ class Limits:
         return cls(connections=connections, reserved=connections // 8, per_user=connections // 4)
 
 
-@dataclass(eq=False, slots=True)
-class Place:
+class Place(msgspec.Struct, eq=False):
     """One connection in the table. `abort` drops it at once.
 
     `is_local` is whether the peer has a local address; `waited_s` counts the seconds for which the

@@ -12,9 +12,10 @@ import sqlite3
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from moorage.storage.keys import prefix_end
 from moorage.storage.store import Change, Damage, Entry, Page, StoreBrokenError
@@ -83,8 +84,7 @@ Row = tuple[int, str, int, int, bytes, int | None]
 """The columns of `log`, in `_COLUMNS`' order."""
 
 
-@dataclass(slots=True)
-class Loaded:
+class Loaded(msgspec.Struct):
     """Contents of a database at open. `heads` maps each present key to its revision."""
 
     identity: str
@@ -92,8 +92,8 @@ class Loaded:
     compacted: int
     forgotten: int
     replay_floor: int = 0
-    heads: dict[str, int] = field(default_factory=dict)
-    damage: list[Damage] = field(default_factory=list)
+    heads: dict[str, int] = msgspec.field(default_factory=dict)
+    damage: list[Damage] = msgspec.field(default_factory=list)
 
 
 def connect(path: Path) -> sqlite3.Connection:

@@ -7,8 +7,9 @@ import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from moorage.storage import database
 from moorage.storage.store import Damage
@@ -16,8 +17,7 @@ from moorage.storage.store import Damage
 _COMPLAINTS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
+class Inspection(msgspec.Struct, frozen=True):
     """Result of an inspection: number of rows read, damaged rows, SQLite's errors."""
 
     rows: int

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+import msgspec
 
 from moorage.linux.atomic_file import write_durably
 from moorage.storage.store import StoreBrokenError
@@ -22,8 +23,7 @@ _DIGITS = 20
 _PATTERN = re.compile(r"^store (\S+)\nrevision ([0-9]{20})\n$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(msgspec.Struct, frozen=True):
     """Contents of a mark: the identity of the store and the last acknowledged revision."""
 
     identity: str

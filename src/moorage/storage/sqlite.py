@@ -14,9 +14,10 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
+
+import msgspec
 
 from moorage.api.logs import Log
 from moorage.storage import database
@@ -48,15 +49,13 @@ _LOSS_GAP = 1000
 log = Log(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
+class _Write(msgspec.Struct, frozen=True):
     change: Change
     done: asyncio.Future[int]
     may_use_reserve: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(msgspec.Struct, frozen=True):
     """An operation other than a write that a thread runs on its connection."""
 
     run: Callable[[sqlite3.Connection], Any]

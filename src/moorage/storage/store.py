@@ -9,8 +9,9 @@ need it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 
 class StoreBrokenError(Exception):
@@ -34,8 +35,7 @@ class CompactedError(Exception):
         self.compacted = compacted
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """A key's value as of one revision."""
 
     key: str
@@ -43,8 +43,7 @@ class Entry:
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """One entry of the log. `value` is the new value, or the last one when `is_deletion`.
 
     `previous` is the revision the key had before, 0 when it did not exist.
@@ -57,8 +56,7 @@ class Change:
     is_deletion: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(msgspec.Struct, frozen=True):
     """A change that can no longer be read as it was written. `key` is "" if even that is lost."""
 
     key: str
@@ -68,8 +66,7 @@ class Damage:
         return f"{self.key or '(unknown key)'} at revision {self.revision} is damaged in the store"
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """Entries in key order, read at one revision; `has_more` when the limit truncated them.
 
     `last` is the last key looked at: the next page follows it. `damage` names the keys that exist

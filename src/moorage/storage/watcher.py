@@ -9,6 +9,7 @@ rest fits. The client of an ended watch lists again, as with kube-apiserver's ca
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections import deque
 from collections.abc import Callable, Sized
@@ -68,13 +69,17 @@ class QueueBudget:
 
     def hold(self, frame: Any) -> _QueuedFrame:
         """Count a frame for one more queue. The next watchers of an event queue the same frame."""
-        for entry in self._recent:
+        recent = self._recent
+        if recent and recent[0].frame is frame:
+            recent[0].holders += 1
+            return recent[0]
+        for entry in recent:
             if entry.frame is frame:
                 break
         else:
             size = len(frame) if isinstance(frame, Sized) else sys.getsizeof(frame)
             entry = _QueuedFrame(frame, size + _ENTRY_BYTES)
-            self._recent.appendleft(entry)
+            recent.appendleft(entry)
             self.used += entry.size
         entry.holders += 1
         return entry
@@ -115,7 +120,10 @@ class Watcher(Generic[E, W]):
         self._budget.add(self)
         self._queued: deque[_QueuedFrame] = deque()
         self._sending: list[_QueuedFrame] = []
-        self._wake = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = 0.0
+        self._due_s = 0.0
         self.is_overflowed = False
         self.is_finished = False
         self.queued_bytes = 0
@@ -136,7 +144,9 @@ class Watcher(Generic[E, W]):
             self.overflow()
         elif budget.used > budget.all_bytes:
             budget.enforce()
-        self._wake.set()
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     async def next_batch(
         self, timeout_s: float | None = None, limit_bytes: int | None = None
@@ -151,13 +161,7 @@ class Watcher(Generic[E, W]):
         self._release(self._sending)
         self._sending = []
         if not self._queued and not self.is_overflowed and not self.is_finished:
-            self._wake.clear()
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await self._wake.wait()
-            except TimeoutError:
-                # An event may have arrived between the deadline and the resumption of this task.
-                pass
+            await self._wait(timeout_s)
         if self.is_overflowed:
             raise WatcherOverflowError
         queued, batch, size = self._queued, self._sending, 0
@@ -167,6 +171,43 @@ class Watcher(Generic[E, W]):
             batch.append(entry)
         return [entry.frame for entry in batch]
 
+    async def _wait(self, timeout_s: float | None) -> None:
+        """Wait until something happens, or for the timeout.
+
+        One timer serves many waits: it is set again only when it fires, or to fire earlier. A
+        timer for each wait would cost as much as the rest of an event's delivery.
+        """
+        loop = asyncio.get_running_loop()
+        self._due_s = math.inf if timeout_s is None else loop.time() + timeout_s
+        if self._due_s < math.inf and (self._timer is None or self._due_s < self._timer_s):
+            self._set_timer(loop)
+        self._waiter = loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_s = self._due_s
+        self._timer = loop.call_at(self._timer_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._waiter is None:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._due_s:
+            self._wake()
+        elif self._due_s < math.inf:
+            self._set_timer(loop)
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
     def overflow(self) -> None:
         """End the watch: drop the queue; its reader gets WatcherOverflowError."""
         if self.is_overflowed:
@@ -175,14 +216,14 @@ class Watcher(Generic[E, W]):
         self._release(self._queued)
         self._queued.clear()
         self._budget.remove(self)
-        self._wake.set()
+        self._wake()
         if self.on_overflow is not None:
             self.on_overflow()
 
     def finish(self) -> None:
         """End the watch once its queue is read: what it watches is no longer served."""
         self.is_finished = True
-        self._wake.set()
+        self._wake()
 
     def close(self) -> None:
         """Drop the queue; no event is pushed or read after this."""
@@ -191,6 +232,9 @@ class Watcher(Generic[E, W]):
         self._queued.clear()
         self._sending = []
         self._budget.remove(self)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _release(self, frames: deque[_QueuedFrame] | list[_QueuedFrame]) -> None:
         for entry in frames:

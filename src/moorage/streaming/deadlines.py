@@ -7,13 +7,13 @@ kubelet's and the CRI streaming library's defaults (30 s to create the streams, 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+
+import msgspec
 
 from moorage.api.clock import Clock, SystemClock, sleep_unless_set
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deadlines:
+class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     """Deadlines in seconds.
 
     `half_open_s` limits the silence of one side after the other has closed, `drain_s` that of the

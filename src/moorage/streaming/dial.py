@@ -3,8 +3,8 @@
     async with dial(upstream, "POST", SPDY, lines) as answer:   # Upgraded or Refused
 
 aiohttp's client is not used, because it owns its connections: here the caller owns the connection
-from the first byte after the answer's head, and h11 only parses. Leaving the block closes the
-connection.
+from the first byte after the answer's head, and h11 only parses; it is imported at the first call.
+Leaving the block closes the connection.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import h11
+import msgspec
 from yarl import URL
 
 from moorage.api.errors import StatusError
@@ -25,11 +25,13 @@ from moorage.streaming.connection import Connection
 from moorage.streaming.deadlines import Deadlines
 from moorage.streaming.upgrade import AnswerHead, HeadError, Headers, answer_head, upgrade_request
 
+if TYPE_CHECKING:
+    import h11
+
 _HEAD_LIMIT_BYTES = 64 * 1024
 _BODY_LIMIT_BYTES = 64 * 1024
 _SWITCHING = HTTPStatus.SWITCHING_PROTOCOLS
 _INTERIM = frozenset(range(100, 200)) - {_SWITCHING}
-_ANSWERS = (h11.Response, h11.InformationalResponse)
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -45,8 +47,7 @@ class DialError(StatusError):
         return cls(f"error dialing backend: {upstream.place}: {why}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upstream:
+class Upstream(msgspec.Struct, frozen=True, kw_only=True):
     """A server's address for one upgrade.
 
     `url` is `http://` or `https://`, path and query included, already escaped. `ssl` verifies the
@@ -56,7 +57,7 @@ class Upstream:
     """
 
     url: str
-    headers: Headers = field(default_factory=dict)
+    headers: Headers = msgspec.field(default_factory=dict)
     ssl: ssl.SSLContext | None = None
     server_name: str = ""
     socket: Path | None = None
@@ -72,16 +73,14 @@ class Upstream:
             return "not a valid URL"
 
 
-@dataclass(frozen=True, slots=True)
-class Upgraded:
+class Upgraded(msgspec.Struct, frozen=True):
     """A 101 response and the byte stream after it."""
 
     head: AnswerHead
     connection: Connection
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """Any other response, with the beginning of its body (64 KiB)."""
 
     head: AnswerHead
@@ -142,6 +141,8 @@ async def _ask(
     lines: Iterable[tuple[str, str]],
 ) -> Upgraded | Refused:
     """Send the upgrade request and read the response. Raises HeadError and OSError."""
+    import h11
+
     url = URL(upstream.url, encoded=True)
     own = tuple(upstream.headers.items())
     exchange = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_LIMIT_BYTES)
@@ -169,6 +170,9 @@ async def _read_answer(
     connection: Connection, exchange: h11.Connection
 ) -> h11.Response | h11.InformationalResponse:
     """Return the final response or the 101; skips other interim ones. Raises HeadError at EOF."""
+    import h11
+
+    answers = (h11.Response, h11.InformationalResponse)
     while True:
         event = exchange.next_event()
         if event is h11.NEED_DATA:
@@ -176,7 +180,7 @@ async def _read_answer(
             if not data:
                 raise HeadError("the server closed the connection without an answer")
             exchange.receive_data(data)
-        elif isinstance(event, _ANSWERS) and event.status_code not in _INTERIM:
+        elif isinstance(event, answers) and event.status_code not in _INTERIM:
             return event
 
 
@@ -185,6 +189,8 @@ async def _read_body(connection: Connection, exchange: h11.Connection) -> bytes:
 
     Reads no more than it needs. Returns the part before a protocol error or a reset.
     """
+    import h11
+
     body = b""
     try:
         while len(body) < _BODY_LIMIT_BYTES:

@@ -10,11 +10,14 @@ credentials must not reach the next hop. Source: RFC 9110 §7.8, RFC 6455 §4; K
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import h11
+import msgspec
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
+
+if TYPE_CHECKING:
+    import h11
 
 SPDY = "SPDY/3.1"
 WEBSOCKET = "websocket"
@@ -44,8 +47,7 @@ class HeadError(ValueError):
     """An invalid head of an HTTP response."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerHead:
+class AnswerHead(msgspec.Struct, frozen=True):
     """Status line and headers of an HTTP response."""
 
     status: int
@@ -98,6 +100,8 @@ def upgrade_request(
     method: str, target: str, host: str, protocol: str, lines: Iterable[tuple[str, str]]
 ) -> h11.Request:
     """Return an upgrade request. Raises h11.LocalProtocolError for invalid header characters."""
+    import h11
+
     upgrade = (("Host", host), ("Connection", "Upgrade"), ("Upgrade", protocol))
     headers = (*upgrade, *lines, ("Content-Length", "0"))
     return h11.Request(

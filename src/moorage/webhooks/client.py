@@ -10,12 +10,12 @@ import base64
 import ssl
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
+import msgspec
 from yarl import URL
 
 from moorage.api.errors import StatusError
@@ -47,8 +47,7 @@ class CallError(Exception):
     """A webhook could not be called, or answered with an error; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
+class _Target(msgspec.Struct, frozen=True):
     """Where to connect to: `shown` is the URL as in errors and the certificate's `host`."""
 
     shown: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -136,7 +135,7 @@ def test_a_name_in_all_namespaces_is_never_read(resource: str, name: str, verb: 
     selector = parse(f"metadata.name={name}")
     here = Action(verb=verb, resource=resource, namespace="ns", name=name)
     assert everywhere.decide(AGENT, here, selector) == ""
-    assert everywhere.decide(AGENT, replace(here, namespace=""), selector)
+    assert everywhere.decide(AGENT, msgspec.structs.replace(here, namespace=""), selector)
 
 
 @pytest.mark.parametrize("resource", ["secrets", "configmaps", "serviceaccounts"])

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from moorage.api.errors import ConflictError
 from moorage.registry.patch import (
     Change,
+    CreatedFields,
     ManagedFields,
     Manager,
     TypedPatchError,
     Version,
     apply,
     is_same_but_for_times,
-    track_create,
     track_update,
 )
 from tests.registry.patch.schemas import (
@@ -31,6 +31,7 @@ from tests.registry.patch.schemas import (
 )
 
 NOW = "2026-01-01T00:00:00Z"
+CREATED = CreatedFields()
 LATER = "2026-01-01T00:00:09Z"
 VERSIONS = {CONFIG_MAP: "v1", POD: "v1", DEPLOYMENT: "apps/v1", RUNTIME_CLASS: "node.k8s.io/v1"}
 
@@ -58,7 +59,7 @@ class Live:
 
     def create(self, manager: str, obj: Map) -> None:
         self.obj = obj
-        self.entries = track_create(change(self.type_name, manager), obj)
+        self.entries = CREATED.entries(change(self.type_name, manager), obj)
 
     def update(self, manager: str, new: Map, now: str = LATER) -> None:
         assert self.obj is not None

@@ -11,7 +11,6 @@ import base64
 from moorage.admission.chain import CREATE, Scope
 from moorage.admission.node_restriction import NODE_USER_PREFIX, node_name_of
 from moorage.admission.refusal import refused
-from moorage.api.certificate_requests import CertificateRequestError, parse_pem_request
 from moorage.api.certificates import GROUP, KUBELET_CLIENT, KUBELET_SERVING
 from moorage.registry.request import Attributes
 
@@ -31,6 +30,8 @@ class NodeCertificateRequests:
         spec = (attributes.obj or {}).get("spec", {})
         if node_name is None or spec.get("signerName") not in (KUBELET_CLIENT, KUBELET_SERVING):
             return
+        from moorage.api.certificate_requests import CertificateRequestError, parse_pem_request
+
         try:
             request = parse_pem_request(base64.b64decode(spec.get("request", "")))
         except CertificateRequestError as error:

@@ -9,7 +9,6 @@ import base64
 
 from moorage.admission.chain import CREATE, Scope
 from moorage.admission.refusal import refused
-from moorage.api.certificate_requests import CertificateRequestError, parse_pem_request
 from moorage.api.certificates import API_SERVER_CLIENT, GROUP
 from moorage.registry.request import SYSTEM_MASTERS, Attributes
 
@@ -28,6 +27,8 @@ class CertificateSubjectRestriction:
         spec = (attributes.obj or {}).get("spec", {})
         if spec.get("signerName") != API_SERVER_CLIENT:
             return
+        from moorage.api.certificate_requests import CertificateRequestError, parse_pem_request
+
         try:
             request = parse_pem_request(base64.b64decode(spec.get("request", "")))
         except CertificateRequestError as error:

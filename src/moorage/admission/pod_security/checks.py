@@ -7,8 +7,9 @@ docs "Pod Security Standards"; `pod-security-admission/policy` of Kubernetes 1.3
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from moorage.registry.kind import Obj
 
@@ -30,8 +31,7 @@ _SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(msgspec.Struct, frozen=True):
     """What a check objects to: `reason` in short, `detail` with names."""
 
     reason: str

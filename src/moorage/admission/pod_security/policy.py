@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from moorage.api.errors import FieldError
 
@@ -23,8 +25,7 @@ _VERSION = re.compile(r"v1\.(0|[1-9][0-9]{0,5})")
 MODES = ("enforce", "audit", "warn")
 
 
-@dataclass(frozen=True, slots=True)
-class Standard:
+class Standard(msgspec.Struct, frozen=True):
     """A level in a minor version of Kubernetes 1."""
 
     level: str = PRIVILEGED
@@ -42,13 +43,12 @@ class Standard:
         return self.level == PRIVILEGED
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """What a namespace enforces, audits and warns about. `errors` are those of its labels."""
 
     enforce: Standard = Standard()
     warn: Standard = Standard()
-    errors: tuple[FieldError, ...] = field(default=())
+    errors: tuple[FieldError, ...] = msgspec.field(default=())
     audit: Standard = Standard()
 
     @property

@@ -5,8 +5,9 @@ Source: API docs "Pod Security Standards"; `pod-security-admission/policy` of Ku
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 from moorage.admission.pod_security import checks
 from moorage.admission.pod_security.checks import Check, Violation, unless_user_namespace
@@ -29,8 +30,7 @@ _SYSCTLS_37 = (
 _SE_LINUX = ("container_t", "container_init_t", "container_kvm_t")
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(msgspec.Struct, frozen=True):
     """A check of a level, by the minor version from which it has its form.
 
     `replaces` is the rule of the baseline that it stands for in the restricted level.

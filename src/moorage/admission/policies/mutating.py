@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from moorage.admission.admission_request import in_version, input_of
 from moorage.admission.authorization import Decide, authorizing
@@ -30,8 +31,7 @@ from moorage.registry.request import Attributes, Reinvocation, Turn
 _RETRY = {"retryAfterSeconds": 1}
 
 
-@dataclass(frozen=True, slots=True)
-class _Invocation:
+class _Invocation(msgspec.Struct, frozen=True):
     """A policy for a write, with one binding and one object of parameters."""
 
     policy: Obj
@@ -46,8 +46,7 @@ class _Invocation:
         return f"{self.policy['metadata']['name']} {self.binding['metadata']['name']} {place}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
+class _Failure(msgspec.Struct, frozen=True):
     """An error of an invocation; `reason` is that of the refusal."""
 
     policy: Obj

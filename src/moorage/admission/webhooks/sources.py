@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.stored import Stored
 from moorage.storage import Change, WatchCache
 
 
-@dataclass(frozen=True, slots=True)
-class Webhook:
+class Webhook(msgspec.Struct, frozen=True):
     """A webhook of a configuration. `fields` are those of the API.
 
     `uid` names it among all webhooks, and changes with its configuration, whose name is

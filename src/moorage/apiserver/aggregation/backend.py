@@ -6,10 +6,10 @@ import asyncio
 import ssl
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Self
 
 import aiohttp
+import msgspec
 from yarl import URL
 
 from moorage.api.errors import StatusError
@@ -31,8 +31,7 @@ class FetchError(Exception):
     """An extension server did not answer a request of ours as it must."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(msgspec.Struct, frozen=True):
     """An answer, read whole."""
 
     status: int

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
+
+import msgspec
 
 from moorage.registry.kind import Obj
 from moorage.registry.kinds.configmap import CONFIG_MAP
@@ -27,8 +28,7 @@ _TOKEN_CHARS = "!#$&'*+-.^_`|~"
 _USER = User(name="system:apiserver", groups=(SYSTEM_MASTERS,))
 
 
-@dataclass(frozen=True, slots=True)
-class FrontProxy:
+class FrontProxy(msgspec.Struct, frozen=True):
     """PEM files: the certificate for extension servers, its authority, and that of all clients."""
 
     certificate: Path

@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from moorage.registry.kind import Obj
 from moorage.registry.kinds.apiservice import API_SERVICE
@@ -20,8 +21,7 @@ _TABLE = API_SERVICE.prefix("")
 _PORT = 443
 
 
-@dataclass(frozen=True, slots=True)
-class Extension:
+class Extension(msgspec.Struct, frozen=True):
     """An APIService with a service: where a group and version is served, and in which order.
 
     `bundle` is in PEM. `is_available`: whether requests are passed on.

@@ -11,10 +11,11 @@ import asyncio
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
+
+import msgspec
 
 from moorage.api.logs import Log
 from moorage.linux.private import PRIVATE_FILE
@@ -24,8 +25,7 @@ _WITHIN_S = 30.0
 log = Log(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileLimits:
+class FileLimits(msgspec.Struct, frozen=True, kw_only=True):
     """`file_bytes` of one file; `old_files` kept beside it, `audit.log.1` the newest.
 
     `unwritten` and `unwritten_bytes` bound the lines that wait for the thread.

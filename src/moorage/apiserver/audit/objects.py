@@ -6,7 +6,6 @@ is left out under the annotation that upstream sets on truncated events.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -25,8 +24,7 @@ _UNREADABLE = (StatusError, DecodeError, ValueError, RecursionError)
 _WRITES = frozenset({"create", "update"})
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedObjects:
+class RecordedObjects(msgspec.Struct, frozen=True):
     """Decodes bodies into the objects of events."""
 
     codec: Codec

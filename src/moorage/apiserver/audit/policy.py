@@ -7,12 +7,10 @@ Source: audit.k8s.io/v1 `Policy`; apiserver `audit/policy`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from moorage.api import names
 from moorage.registry.rbac import Action
@@ -83,8 +81,7 @@ class _Document(
     omit_managed_fields: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(msgspec.Struct, frozen=True):
     """What is recorded of a request."""
 
     level: Level
@@ -126,6 +123,9 @@ def load_policy(path: Path) -> AuditPolicy:
 
 def parse_policy(text: bytes) -> AuditPolicy:
     """Return the policy in a YAML or JSON document. Raises PolicyError, which names every fault."""
+    # Imported here: most servers have no policy.
+    import yaml
+
     try:
         value = yaml.safe_load(text)
         document = msgspec.convert(value, _Document)

@@ -11,7 +11,8 @@ import hashlib
 import hmac
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from moorage.api.clock import Clock
 from moorage.api.errors import UnauthorizedError
@@ -27,8 +28,7 @@ _WEBSOCKET_PREFIX = "base64url.bearer.authorization.k8s.io."
 _ANONYMOUS_USER = User(name=ANONYMOUS, groups=(UNAUTHENTICATED,))
 
 
-@dataclass(frozen=True, slots=True)
-class StaticToken:
+class StaticToken(msgspec.Struct, frozen=True):
     """A token that stands for a user for as long as the server runs."""
 
     token: str

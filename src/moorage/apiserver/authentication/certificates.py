@@ -10,17 +10,22 @@ Source: API docs "X509 client certificates"; Go's `pkix.Name`.
 from __future__ import annotations
 
 import hashlib
-
-from cryptography import x509
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from typing import TYPE_CHECKING
 
 from moorage.registry.request import AUTHENTICATED, User
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 
 
 def user_of_certificate(der: bytes) -> User | None:
     """Return the user of a verified certificate (DER), None if it has no common name."""
+    # Imported at the first certificate: it takes a tenth of a server's start.
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
     certificate = x509.load_der_x509_certificate(der)
     if not _is_for_clients(certificate):
         return None
@@ -38,6 +43,9 @@ def user_of_certificate(der: bytes) -> User | None:
 
 
 def _is_for_clients(certificate: x509.Certificate) -> bool:
+    from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
     try:
         usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:

@@ -6,7 +6,7 @@ dict lookup.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from moorage.api import labels
 from moorage.api.errors import ForbiddenError, qualified
@@ -21,8 +21,7 @@ _REMEMBERED_CHARS = 4_000_000
 _LONGEST_KEY = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """Result of an authorization: allowed or not, and the reason."""
 
     is_allowed: bool

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from moorage.registry.kind import Kind, Served
 
@@ -50,8 +51,7 @@ _VERSION = re.compile(r"v([1-9]\d*)(?:(beta|alpha)([1-9]\d*))?")
 _STAGES = ("", "beta", "alpha")
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignVersion:
+class ForeignVersion(msgspec.Struct, frozen=True):
     """A group-version of an extension server: its resources in the aggregated form.
 
     `is_current`: whether the server has answered lately.
@@ -65,8 +65,7 @@ class ForeignVersion:
     version_priority: int
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(msgspec.Struct, frozen=True):
     """A group-version and what it serves: kinds, by plural name, or resources of an extension."""
 
     group: str
@@ -79,8 +78,7 @@ class Version:
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(msgspec.Struct, frozen=True):
     """A group; its first version is the preferred one."""
 
     name: str

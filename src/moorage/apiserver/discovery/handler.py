@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 from aiohttp import web
@@ -25,15 +24,13 @@ _AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDisco
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
+class _Page(msgspec.Struct, frozen=True):
     body: bytes
     etag: str
     content_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Plain:
+class _Plain(msgspec.Struct, frozen=True):
     """An unaggregated document and the type of its protobuf message."""
 
     body: bytes

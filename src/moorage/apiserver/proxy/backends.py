@@ -11,8 +11,9 @@ from __future__ import annotations
 import ipaddress
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from moorage.api.errors import BadRequestError, UnavailableError
 from moorage.registry.kind import Kind, Obj
@@ -36,8 +37,7 @@ class Reader(Protocol):
     def scan(self, kind: Kind, namespace: str) -> list[Stored]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
+class Backend(msgspec.Struct, frozen=True):
     """A server: `authority` is `HOST:PORT`. `is_agent`: a node agent, with mutual TLS."""
 
     scheme: str

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 import aiohttp
+import msgspec
 
 from moorage.api.clock import Clock
 from moorage.api.errors import InternalError
@@ -63,11 +63,10 @@ class AgentReader:
             return bytes(body)
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(msgspec.Struct):
     """What is known of one node."""
 
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     before: Sample | None = None
     latest: Sample | None = None
     failed_at_s: float | None = None

@@ -7,7 +7,6 @@ Summary; metrics-server `pkg/storage`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
@@ -52,16 +51,14 @@ class _Summary(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Summary).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(msgspec.Struct, frozen=True):
     """CPU time since the start, and memory in use."""
 
     cpu_ns: int
     memory_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True):
     """A node agent's totals at one moment. `at_s` is monotonic; `pods` by UID and container.
 
     A container without totals is None: it does not run, or was not measured yet.
@@ -73,16 +70,14 @@ class Sample:
     pods: Mapping[str, Mapping[str, Totals | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """What is used: billionths of a CPU, bytes."""
 
     cpu_nanocores: int
     memory_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(msgspec.Struct, frozen=True):
     """Two samples of one node, of which the second is the later."""
 
     before: Sample

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from moorage.api.clock import Clock, format_time
 from moorage.api.errors import BadRequestError, ConflictError, InvalidError, StatusError
@@ -19,8 +19,7 @@ from moorage.registry.validation.subresources import validate_binding
 _TYPE = "io.k8s.api.core.v1.Binding"
 
 
-@dataclass(frozen=True, slots=True)
-class BindingSubresource:
+class BindingSubresource(msgspec.Struct, frozen=True):
     """Serves `pods/binding`."""
 
     decoder: BodyDecoder

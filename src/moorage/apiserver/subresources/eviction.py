@@ -7,9 +7,9 @@ registry `pod/storage/eviction.go` of Kubernetes 1.37.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec.structs import replace
 
 from moorage.api import labels
 from moorage.api.clock import Clock, format_time
@@ -65,8 +65,7 @@ _CONDITION = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionSubresource:
+class EvictionSubresource(msgspec.Struct, frozen=True):
     """Serves `pods/eviction`."""
 
     decoder: BodyDecoder
@@ -164,7 +163,7 @@ class EvictionSubresource:
             typed = msgspec.convert(budget, PodDisruptionBudget)
             if (refusal := _refusal(typed)) is not None:
                 raise refusal
-            status = msgspec.structs.replace(
+            status = replace(
                 typed.status,
                 disruptions_allowed=typed.status.disruptions_allowed - 1,
                 disrupted_pods={**typed.status.disrupted_pods, pod.name: now},

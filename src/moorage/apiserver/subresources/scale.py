@@ -8,8 +8,9 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from moorage.api import labels
 from moorage.api.errors import BadRequestError, InternalError, InvalidError
@@ -27,8 +28,7 @@ SCALE_TYPE = "io.k8s.api.autoscaling.v1.Scale"
 _API_VERSION = "autoscaling/v1"
 
 
-@dataclass(frozen=True, slots=True)
-class ScaleSubresource:
+class ScaleSubresource(msgspec.Struct, frozen=True):
     """Reads and writes the replicas of any kind that has a scale."""
 
     decoder: BodyDecoder

@@ -5,8 +5,9 @@ Source: authentication.k8s.io/v1 `TokenRequest`, KEP-1205.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+import msgspec
 
 from moorage.api.clock import format_time
 from moorage.api.errors import (
@@ -32,8 +33,7 @@ _LEAST_SECONDS = 600
 _MOST_SECONDS = 2**32
 
 
-@dataclass(frozen=True, slots=True)
-class TokenSubresource:
+class TokenSubresource(msgspec.Struct, frozen=True):
     """Issues tokens. `bindable` has the kinds that tokens may be bound to, by name."""
 
     decoder: BodyDecoder

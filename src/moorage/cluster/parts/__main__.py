@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import importlib
 import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping
@@ -17,6 +16,7 @@ from moorage.api.logs import Log, configure
 from moorage.cluster.daemon import Service, calm_collector, until_stopped
 from moorage.cluster.heartbeat import send_heartbeats
 from moorage.cluster.layout import Layout
+from moorage.cluster.parts.importing import import_part
 from moorage.cluster.settings import SettingsError, load
 from moorage.cluster.supervisor import PORT_TAKEN_STATUS
 from moorage.linux.parent_death import die_with_parent
@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
     if settings is None:
         raise SettingsError(f"{layout.settings}: no such file; `moor up` makes it")
     configure(settings.log_level)
-    part = importlib.import_module(f"moorage.cluster.parts.{name}")
+    part = import_part(name)
     calm_collector()
     try:
         _LOOPS[name](until_stopped(_with_heartbeats(part.run(layout, settings))))

@@ -9,9 +9,11 @@ CustomResourceDefinitions"; strategies of apiextensions `registry/customresource
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from moorage.api.errors import FieldError
 from moorage.registry.custom.conversion import Converter, Post
@@ -45,8 +47,7 @@ GROUP = "apiextensions.k8s.io"
 _ANY_OBJECT: Obj = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-@dataclass(frozen=True, slots=True)
-class CustomKind:
+class CustomKind(msgspec.Struct, frozen=True):
     """The kinds of a definition, one for each version, that of the storage version first.
 
     `merge_types` has those of each type by the type's name.

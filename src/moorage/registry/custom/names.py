@@ -6,7 +6,8 @@ Source: apiextensions naming controller of Kubernetes 1.37.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from moorage.registry.kind import Obj
 
@@ -20,8 +21,7 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class NameConflict:
+class NameConflict(msgspec.Struct, frozen=True):
     """Reason and message of the condition NamesAccepted when a name is taken."""
 
     reason: str

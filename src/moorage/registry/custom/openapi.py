@@ -10,7 +10,7 @@ import gzip
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -95,8 +95,7 @@ class CustomDocuments:
         return CustomDocument(digest, lambda: _written(versions, own, self._own))
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(msgspec.Struct, frozen=True):
     """A version that is served, and the definition as stored."""
 
     definition: Stored

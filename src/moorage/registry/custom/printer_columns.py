@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from moorage.registry.columns.ages import INVALID, age
 from moorage.registry.columns.cells import AGE, NAME, age_of, name_of

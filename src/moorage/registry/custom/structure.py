@@ -7,8 +7,9 @@ Value validation (`maximum`, `pattern`, `anyOf`, …) is not part of it: see `ru
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 Schema = Mapping[str, Any]
 """One JSONSchemaProps object."""
@@ -17,8 +18,7 @@ _OPEN = "x-kubernetes-preserve-unknown-fields"
 _NO_PROPERTIES: Mapping[str, Structure] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Structure:
+class Structure(msgspec.Struct, frozen=True, kw_only=True):
     """One node of a structural schema.
 
     `type` is empty for any value. `values` is the structure of a map's values; `is_open` permits
@@ -28,7 +28,7 @@ class Structure:
     """
 
     type: str = ""
-    properties: Mapping[str, Structure] = field(default_factory=dict)
+    properties: Mapping[str, Structure] = msgspec.field(default_factory=dict)
     items: Structure | None = None
     values: Structure | None = None
     is_open: bool = False

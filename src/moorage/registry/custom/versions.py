@@ -14,7 +14,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
@@ -70,13 +70,12 @@ class SeenObjects:
             self._bytes -= oldest.size + _ENTRY_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class Conversions:
+class Conversions(msgspec.Struct, frozen=True):
     """What conversions of all definitions share: the loop, memory, threads that may wait for it."""
 
     loop: asyncio.AbstractEventLoop
-    seen: SeenObjects = field(default_factory=SeenObjects)
-    threads: ThreadPoolExecutor = field(
+    seen: SeenObjects = msgspec.field(default_factory=SeenObjects)
+    threads: ThreadPoolExecutor = msgspec.field(
         default_factory=lambda: ThreadPoolExecutor(_TURNS, thread_name_prefix="conversions")
     )
 

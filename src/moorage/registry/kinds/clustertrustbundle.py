@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cryptography import x509
-
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.api.pem import Block, pem_blocks
@@ -91,6 +89,9 @@ def _defect_of(block: Block) -> str:
         return f"has bad block type: {block.type}"
     if block.has_headers:
         return "has PEM block headers"
+    # Imported here: most servers never see a bundle.
+    from cryptography import x509
+
     try:
         certificate = x509.load_der_x509_certificate(block.content)
         extension = certificate.extensions.get_extension_for_class(x509.BasicConstraints)

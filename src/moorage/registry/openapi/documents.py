@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
+
+import msgspec
 
 INDEX = "index.json"
 SWAGGER = "swagger"
@@ -18,8 +19,7 @@ def file_name(path: str) -> str:
     return path.replace("/", "__") + ".gz"
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """A document's hash (SHA-512, upper-case hex) and the path of its compressed text."""
 
     hash: str

@@ -6,7 +6,8 @@ Source: Kubernetes' published documents: operation ids, `x-kubernetes-action`, p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from moorage.registry.kind import Kind, Served, Subresource
 
@@ -94,16 +95,14 @@ _OF_PART = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(msgspec.Struct, frozen=True):
     name: str
     type: str
     description: str
     place: str = "query"
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(msgspec.Struct, frozen=True):
     """One method of one path. `body` and `answer` are full type names, empty for none or text."""
 
     path: str

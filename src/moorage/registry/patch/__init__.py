@@ -6,6 +6,7 @@ how lists and maps merge.
 
 from moorage.registry.patch.apply import TypedPatchError, apply
 from moorage.registry.patch.configuration import merge_configuration
+from moorage.registry.patch.created import CreatedFields
 from moorage.registry.patch.json_patch import apply_json_patch
 from moorage.registry.patch.managed import (
     Change,
@@ -13,7 +14,6 @@ from moorage.registry.patch.managed import (
     Manager,
     Version,
     is_same_but_for_times,
-    track_create,
     track_update,
 )
 from moorage.registry.patch.merge import merge_patch
@@ -22,6 +22,7 @@ from moorage.registry.patch.strategic import strategic_merge
 
 __all__ = [
     "Change",
+    "CreatedFields",
     "ManagedFields",
     "Manager",
     "MergeSchema",
@@ -33,6 +34,5 @@ __all__ = [
     "merge_configuration",
     "merge_patch",
     "strategic_merge",
-    "track_create",
     "track_update",
 ]

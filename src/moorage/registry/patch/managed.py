@@ -7,8 +7,10 @@ updated by comparing the objects in that version. Source: KEP-555, API docs "Ser
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from moorage.registry.patch.compare import changes
 from moorage.registry.patch.fieldset import EMPTY, Tree, difference, union, without_subtrees
@@ -37,8 +39,7 @@ SYSTEM_FIELDS: Tree = {
 """Fields without an owner: the server sets them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Manager:
+class Manager(msgspec.Struct, frozen=True):
     """Key of an entry: manager, operation, apiVersion and subresource."""
 
     name: str
@@ -84,8 +85,7 @@ class Manager:
         return text
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(msgspec.Struct, frozen=True):
     """The type of a version, and the conversion from the request's version to it."""
 
     type_name: str
@@ -96,8 +96,7 @@ Versions = Callable[[str], Version | None]
 """apiVersion → version, None for one that is not served (its entries are dropped)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """One write, as input of the trackers. The endpoint does not write `ignored` fields."""
 
     merge_schema: MergeSchema
@@ -106,13 +105,6 @@ class Change:
     now: str
     ignored: Tree
     versions: Versions
-
-
-def track_create(change: Change, obj: Map) -> ManagedFields:
-    """Return the entries of a newly created object. `obj` has no managedFields."""
-    changed, _ = changes(change.merge_schema, change.type_name, {}, obj)
-    fields = owned_fields(changed, change.ignored)
-    return [change.manager.entry(fields, change.now)] if fields else []
 
 
 def track_update(change: Change, old: Map, new: Map, entries: ManagedFields) -> ManagedFields:

@@ -7,7 +7,6 @@ Source: API docs "Server-Side Apply", merge strategy markers.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -28,8 +27,7 @@ class Shape(IntEnum):
     SET = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """One field: its path element, shape, and for objects the type of its contents.
 
     `keys` are the keys of a keyed list with their defaults. `is_always`: the field is present even

@@ -7,7 +7,8 @@ everywhere; a binding to a role that does not exist grants nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from moorage.api.rbac import (
     ClusterRole,
@@ -22,16 +23,14 @@ from moorage.registry.request import User
 from moorage.registry.typed import TypedReader
 
 
-@dataclass(frozen=True, slots=True)
-class HeldRule:
+class HeldRule(msgspec.Struct, frozen=True):
     """A rule and the text of the reason that the user holds it."""
 
     rule: PolicyRule
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class RuleResolver:
+class RuleResolver(msgspec.Struct, frozen=True):
     """Resolves rules from the present roles and bindings."""
 
     roles: TypedReader[Role]

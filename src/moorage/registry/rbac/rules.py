@@ -8,7 +8,8 @@ match only requests that carry a name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from moorage.api.rbac import PolicyRule
 
@@ -20,8 +21,7 @@ MAX_COMPARISONS = 500_000
 _MAX_DESCRIBED = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
+class Action(msgspec.Struct, frozen=True, kw_only=True):
     """A requested action. Only verb and path for a path outside the API's resources."""
 
     verb: str

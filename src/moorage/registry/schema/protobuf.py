@@ -11,9 +11,10 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import msgspec
 
 from moorage.api import bounds
 from moorage.api.clock import format_micro_time, format_time
@@ -33,8 +34,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 Value = int | bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(msgspec.Struct, frozen=True):
     """The outer message: kind, apiVersion and the bytes of the object."""
 
     api_version: str

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from moorage.api.errors import FieldError
 from moorage.registry.custom.structure import compile_structure
@@ -52,8 +54,7 @@ _STRING_FORMATS = frozenset({
 _NUMBER_FORMATS = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True):
     """Where in a definition a schema stands.
 
     `no_default`: why it may not have a default, empty if it may. `is_in_meta`: whether it is about

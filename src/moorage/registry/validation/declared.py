@@ -15,10 +15,8 @@ from moorage.api.errors import FieldError
 Item = TypeVar("Item")
 
 
-class DeclaredError(FieldError):
+class DeclaredError(FieldError, frozen=True):
     """The error of a declared rule; built like any FieldError."""
-
-    __slots__ = ()
 
 
 def in_order(errors: Iterable[FieldError]) -> list[FieldError]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from moorage.api import names
 from moorage.api.errors import FieldError
@@ -53,8 +54,7 @@ _RESERVED = (".kubernetes.io", ".k8s.io")
 _CSI_DRIVER_MAX = 63
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """One kind of source. `at` and `second_at` are the names in errors, where they differ."""
 
     field: str

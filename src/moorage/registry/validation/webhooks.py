@@ -7,7 +7,8 @@ admissionregistration validation of Kubernetes 1.37.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from moorage.api import names
 from moorage.api.errors import FieldError
@@ -43,8 +44,7 @@ _NEVER_INTERCEPTED = frozenset({
 """Groups and resources for which no webhook is called."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Strictness:
+class _Strictness(msgspec.Struct, frozen=True):
     """The rules that an update need not keep, because the old object does not."""
 
     checks_conditions: bool = True

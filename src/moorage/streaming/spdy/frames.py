@@ -12,8 +12,9 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
+
+import msgspec
 
 from moorage.streaming.spdy.dictionary import DICTIONARY
 
@@ -51,8 +52,7 @@ class FrameError(OSError):
     """Bytes that are not a valid SPDY/3.1 frame; a session treats it as a broken connection."""
 
 
-@dataclass(frozen=True, slots=True)
-class Data:
+class Data(msgspec.Struct, frozen=True):
     """A data frame; `is_last` is the FIN flag."""
 
     stream: int
@@ -60,8 +60,7 @@ class Data:
     is_last: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
+class Control(msgspec.Struct, frozen=True):
     """A control frame; `payload` is as on the wire, headers still compressed."""
 
     type: int

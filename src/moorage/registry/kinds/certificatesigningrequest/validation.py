@@ -1,7 +1,8 @@
 """Rules of CertificateSigningRequests: the request, its conditions, the certificate.
 
 Source: certificates validation of Kubernetes 1.37. The specification never changes, so updates
-check status and conditions only.
+check status and conditions only. The library of certificates is imported at its first use: most
+servers never see a request.
 """
 
 from __future__ import annotations
@@ -10,9 +11,6 @@ import base64
 import json
 from collections.abc import Iterator
 
-from cryptography import x509
-
-from moorage.api.certificate_requests import CertificateRequestError, parse_pem_request
 from moorage.api.certificates import (
     APPROVED,
     DENIED,
@@ -73,6 +71,8 @@ def conditions_of(request: Obj) -> list[Obj]:
 
 
 def _request_errors(encoded: str | None) -> Iterator[FieldError]:
+    from moorage.api.certificate_requests import CertificateRequestError, parse_pem_request
+
     try:
         parse_pem_request(base64.b64decode(encoded or "")).check_signature()
     except CertificateRequestError as error:
@@ -169,6 +169,8 @@ def _certificate_errors(text: bytes) -> Iterator[FieldError]:
 
 def _certificate_defect(text: bytes) -> str:
     """Return what is wrong with a chain of certificates in PEM, `""` for none."""
+    from cryptography import x509
+
     blocks = list(pem_blocks(text))
     for block in blocks:
         if block.type != "CERTIFICATE":

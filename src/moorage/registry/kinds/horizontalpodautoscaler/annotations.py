@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -71,8 +70,7 @@ class _Condition(msgspec.Struct, omit_defaults=True, rename="camel"):
     observed_generation: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(msgspec.Struct, frozen=True):
     """A field of v1 and the place of its value in v2. `zero` is written where v2 has none."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from moorage.api import names, quantity
 from moorage.api.errors import FieldError
@@ -20,8 +21,7 @@ _COUNTS = ("currentReplicas", "desiredReplicas")
 _WITHOUT_GROUP = "ReplicationController"
 
 
-@dataclass(frozen=True, slots=True)
-class _References:
+class _References(msgspec.Struct, frozen=True):
     """What an `apiVersion` may be: `any_version` skips its check."""
 
     any_version: bool = False

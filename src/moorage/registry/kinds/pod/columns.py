@@ -9,8 +9,9 @@ Source: the wire of kube-apiserver 1.36 and its printers' rules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from moorage.registry.columns.ages import age
 from moorage.registry.columns.cells import AGE, CORE, NAME, NONE, age_of, name_of
@@ -27,8 +28,7 @@ _TERMINAL_MESSAGES = {
 }
 
 
-@dataclass(slots=True)
-class _Restarts:
+class _Restarts(msgspec.Struct):
     """Restarts of containers, and when the last one that ended before its restart had ended."""
 
     count: int = 0
@@ -46,13 +46,12 @@ class _Restarts:
         return str(self.count)
 
 
-@dataclass(slots=True)
-class _Progress:
+class _Progress(msgspec.Struct):
     """What a pod's containers say. `reason` is empty when they add nothing to the phase."""
 
     reason: str = ""
     ready: int = 0
-    restarts: _Restarts = field(default_factory=_Restarts)
+    restarts: _Restarts = msgspec.field(default_factory=_Restarts)
 
 
 def _pod_cells(pod: Obj, now: float) -> list[Any]:

@@ -1,6 +1,7 @@
 """Rules of the status of PodCertificateRequests: pending, then issued, denied or failed for good.
 
 Source: certificates validation `ValidatePodCertificateRequestStatusUpdate` of Kubernetes 1.37.
+The library of certificates is imported at its first use: most servers never see a request.
 """
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ import base64
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-
-from moorage.api.certificate_requests import CertificateRequestError, parse_request
 from moorage.api.clock import parse_time
 from moorage.api.errors import FieldError
 from moorage.api.pem import pem_blocks
 from moorage.registry.kind import Obj
 from moorage.registry.validation.conditions import condition_errors
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 ISSUED, DENIED, FAILED = "Issued", "Denied", "Failed"
 STATES = (ISSUED, DENIED, FAILED)
@@ -127,6 +128,9 @@ def _issued_errors(status: Obj, spec: Obj) -> list[FieldError]:
 
 def _certificate(der: bytes) -> x509.Certificate | None:
     """Return a certificate whose extensions and key can be read, None for any other."""
+    from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
+
     try:
         certificate = x509.load_der_x509_certificate(der)
         certificate.public_key()
@@ -143,6 +147,8 @@ def _certificate(der: bytes) -> x509.Certificate | None:
 
 
 def _wanted_key(spec: Obj) -> object:
+    from moorage.api.certificate_requests import CertificateRequestError, parse_request
+
     try:
         return parse_request(base64.b64decode(spec.get("stubPKCS10Request", ""))).public_key
     except CertificateRequestError:
@@ -150,6 +156,8 @@ def _wanted_key(spec: Obj) -> object:
 
 
 def _name_errors(leaf: x509.Certificate) -> Iterator[FieldError]:
+    from cryptography import x509
+
     try:
         extension = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:

@@ -1,21 +1,21 @@
-"""Rules of new PodCertificateRequests. Source: certificates validation of Kubernetes 1.37."""
+"""Rules of new PodCertificateRequests. Source: certificates validation of Kubernetes 1.37.
+
+The library of certificates is imported at its first use: most servers never see a request.
+"""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator
-
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from typing import TYPE_CHECKING
 
 from moorage.api import names
-from moorage.api.certificate_requests import (
-    CertificateRequest,
-    CertificateRequestError,
-    parse_request,
-)
 from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
 from moorage.registry.validation.signers import is_kubernetes_signer, signer_name_errors
+
+if TYPE_CHECKING:
+    from moorage.api.certificate_requests import CertificateRequest
 
 _MAX_UID_BYTES = 128
 _MAX_REQUEST_BYTES = 10 * 1024
@@ -96,6 +96,8 @@ def _stub_errors(encoded: str) -> Iterator[FieldError]:
     if len(der) > _MAX_REQUEST_BYTES:
         yield FieldError.too_long(_STUB, _MAX_REQUEST_BYTES)
         return
+    from moorage.api.certificate_requests import CertificateRequestError, parse_request
+
     try:
         parsed = parse_request(der)
     except CertificateRequestError:
@@ -111,6 +113,8 @@ def _stub_errors(encoded: str) -> Iterator[FieldError]:
 
 
 def _key_error(parsed: CertificateRequest) -> FieldError | None:
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
     key = parsed.public_key
     if isinstance(key, ec.EllipticCurvePublicKey):
         if key.curve.name in _CURVES:
