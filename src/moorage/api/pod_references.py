@@ -59,6 +59,12 @@ def projected_audiences(pod: Pod) -> set[str]:
     }
 
 
+def resource_claim_names(pod: Pod) -> set[str]:
+    """Return the names of ResourceClaims: those that the pod names, and those made for it."""
+    claims = (*pod.spec.resource_claims, *pod.status.resource_claim_statuses)
+    return {claim.resource_claim_name for claim in claims if claim.resource_claim_name}
+
+
 def uses_claim(pod: Pod) -> bool:
     """Return whether a volume of the pod uses a PersistentVolumeClaim, its own or another."""
     return any(

@@ -192,7 +192,10 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         readers.roles, readers.role_bindings, readers.cluster_roles, readers.cluster_role_bindings
     )
     authorizer = Authorizer(
-        resolver, NodeAuthorizer(readers.pods_of_node, readers.claims.get, readers.volumes.get)
+        resolver,
+        NodeAuthorizer(
+            readers.pods_of_node, readers.claims.get, readers.volumes.get, readers.node_of
+        ),
     )
     store.listen(_forget_on_change(authorizer))
     signing_key = load_signing_key(options.signing_key)
