@@ -200,13 +200,15 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     store.listen(_forget_on_change(authorizer))
     signing_key = load_signing_key(options.signing_key)
     signer = TokenSigner(signing_key, options.issuer, (options.issuer,), clock)
+    token_uses = TokenUses(readers.secret, clock)
     verifier = TokenVerifier(
         signer.public_key,
         options.issuer,
         signer.audiences,
         readers.uid_of,
         clock,
-        (token_uses := TokenUses(readers.secret, clock)).is_usable,
+        token_uses.is_usable,
+        token_uses.find_token,
     )
     authenticator = Authenticator(
         static_tokens=options.static_tokens,
