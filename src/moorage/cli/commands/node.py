@@ -122,6 +122,7 @@ def command(
     options = NodeOptions(
         name=chosen,
         node_ip=node_ip,
+        hostname=chosen,
         labels=pairs("--node-label", labels),
         root_dir=layout.node,
         pod_logs_dir=layout.pod_logs,
