@@ -268,6 +268,32 @@ async def test_a_watch_is_of_messages_after_their_length(server: Running, accept
         assert ("handler" in message(last, *about)) is is_whole
 
 
+async def test_what_leaves_a_selection_is_shown_to_others_as_it_is_now(server: Running) -> None:
+    about = ("RuntimeClass", "node.k8s.io/v1", CLASS)
+    headers = {"Authorization": "Bearer admin-token", "Accept": f"{PROTOBUF};stream=watch"}
+    url = f"{server.url}{CLASSES}?watch=1&resourceVersion=0"
+    await server.ask(
+        "POST", CLASSES, {**a_class("a"), "metadata": {"name": "a", "labels": {"x": "1"}}}
+    )
+    async with (
+        # The first to hear of the change sees it as a deletion, with the labels of before.
+        server._http.get(f"{url}&labelSelector=x%3D1", headers=headers) as selected,
+        server._http.get(url, headers=headers) as whole,
+    ):
+        await frames(selected.content, 1)
+        await frames(whole.content, 1)
+        patch = {"metadata": {"labels": {"x": "2"}}}
+        merge = {"Content_Type": "application/merge-patch+json"}
+        await server.ask("PATCH", f"{CLASSES}/a", patch, **merge)
+        ((deleted, before),) = await frames(selected.content, 1)
+        ((modified, now),) = await frames(whole.content, 1)
+    assert (deleted, modified) == ("DELETED", "MODIFIED")
+    assert message(before, *about)["metadata"]["labels"] == {"x": "1"}
+    assert message(now, *about)["metadata"]["labels"] == {"x": "2"}
+    shown = opened(await server.ask("GET", f"{CLASSES}/a", Accept=PROTOBUF), *about)
+    assert shown["metadata"]["labels"] == {"x": "2"}
+
+
 async def test_an_error_in_a_watch_is_a_message_too(server: Running) -> None:
     for _ in range(4100):
         await server.ask("PATCH", "/api/v1/namespaces/default", {"metadata": {"labels": {

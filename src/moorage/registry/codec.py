@@ -246,6 +246,8 @@ class Codec:
         """
         if served.from_storage is not None:
             return self.to_message(served.type, served.from_storage(item.obj))
+        if item.is_past:
+            return self.to_message(served.type, item.obj)
         message = self._messages.get(item.key, item.revision)
         if message is None:
             message = self.to_message(served.type, item.obj)

@@ -35,10 +35,11 @@ class Stored:
 
     `tail` is the object's JSON after its opening brace, from `"metadata"` to the closing brace.
     `fields` holds the values of the kind's selectable fields, in the kind's order; `mark` is empty
-    but for custom resources.
+    but for custom resources. `is_past`: the content is that of before `revision`, so nothing that
+    is kept for the key and the revision may be made of it.
     """
 
-    __slots__ = ("fields", "key", "labels", "mark", "revision", "tail")
+    __slots__ = ("fields", "is_past", "key", "labels", "mark", "revision", "tail")
 
     def __init__(
         self,
@@ -48,7 +49,10 @@ class Stored:
         labels: Mapping[str, str],
         fields: tuple[str, ...],
         mark: str = "",
+        *,
+        is_past: bool = False,
     ) -> None:
+        self.is_past = is_past
         self.key = key
         self.revision = revision
         self.tail = tail
@@ -82,10 +86,10 @@ class Stored:
         return decoded
 
     def at(self, revision: int) -> Stored:
-        """Return the same object at another revision, as in a DELETED event."""
+        """Return the same object at a later revision: as it was when it left a selection."""
         rest = self.tail[len(_HEAD) + len(str(self.revision)) :]
         tail = _HEAD + str(revision).encode() + rest
-        return Stored(self.key, revision, tail, self.labels, self.fields, self.mark)
+        return Stored(self.key, revision, tail, self.labels, self.fields, self.mark, is_past=True)
 
     def seen_as(self, obj: Obj, mark: str) -> Stored:
         """Return the same object with other content: as another version has it."""
@@ -94,7 +98,7 @@ class Stored:
         shown = {"metadata": {_REVISION: str(self.revision), **metadata}, **rest}
         labels = metadata.get("labels") or _NO_LABELS
         tail = msgspec.json.encode(shown)[1:]
-        return Stored(self.key, self.revision, tail, labels, (), mark)
+        return Stored(self.key, self.revision, tail, labels, (), mark, is_past=self.is_past)
 
     @property
     def value(self) -> bytes:

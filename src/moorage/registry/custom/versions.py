@@ -50,13 +50,15 @@ class SeenObjects:
     def get(self, view: str, item: Stored) -> Stored | None:
         """Return an object of that revision as a view has it, None if it is not remembered."""
         seen = self._seen.get((view, item.key))
-        if seen is None or seen.revision != item.revision:
+        if seen is None or seen.revision != item.revision or item.is_past:
             return None
         self._seen.move_to_end((view, item.key))
         return seen
 
     def put(self, view: str, seen: Stored) -> None:
         """Remember an object, in place of an earlier revision of it."""
+        if seen.is_past:
+            return
         key = (view, seen.key)
         before = self._seen.pop(key, None)
         if before is not None:
