@@ -276,7 +276,7 @@ async def test_what_leaves_a_selection_is_shown_to_others_as_it_is_now(server: R
         "POST", CLASSES, {**a_class("a"), "metadata": {"name": "a", "labels": {"x": "1"}}}
     )
     async with (
-        # The first to hear of the change sees it as a deletion, with the labels of before.
+        # It sees the change as a deletion, with the labels of before.
         server._http.get(f"{url}&labelSelector=x%3D1", headers=headers) as selected,
         server._http.get(url, headers=headers) as whole,
     ):

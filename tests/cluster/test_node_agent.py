@@ -336,5 +336,5 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
         [] if cri else [(given["cri"], given["engine_changed"], about)]
     )
     assert (given["read_handlers"].func, given["read_handlers"].args) == (
-        module.read_handlers, (given["cri"],)
+        engine_handlers.read_handlers, (given["cri"],)
     )  # fmt: skip

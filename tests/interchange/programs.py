@@ -27,6 +27,7 @@ _EXPECTED = re.compile(
     "|registered yet|current node from lister|node info from the cluster"
     "|getting node|get node|ContainerStatus from runtime service failed"
     "|initialize CSINode|no relationship found|update status for pod"
+    "|use of closed network connection"
     "|in container with oom score|separate container filesystem|Skipping pod synchronization"
     "|Failed to read data from checkpoint|stats initialization may not|summary stats"
     "|cgroup (config|limits) for the pod|mirror pod|Unauthorized|being terminated"

@@ -1,4 +1,4 @@
-"""Work for a cluster, whoever its parts are: made, looked at from all sides, and taken away."""
+"""Work for a cluster with parts of any origin: made, looked at from all sides, and taken away."""
 
 from __future__ import annotations
 
