@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives import serialization
 
 from moorage.cluster import Choices
 from moorage.cluster.creation import open_cluster
+from moorage.cluster.engine.sweep import remove_directory
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import host_ip
 from tests.interchange.programs import (
@@ -52,7 +52,8 @@ def place() -> Iterator[Path]:
     skip_without_runtimes()
     root = Path(tempfile.mkdtemp(prefix="moor-"))
     yield root
-    shutil.rmtree(root, ignore_errors=True)
+    # Volumes may still be mounted in it, and a kubelet mounts its directory on itself.
+    remove_directory(root)
 
 
 def start_control_plane(started: Programs, paths: dict[str, str], data: Path) -> None:
@@ -245,6 +246,7 @@ def test_our_parts_work_on_a_real_api_server(place: Path) -> None:
     paths = required("kube-apiserver", "etcd")
     with (
         real_api_server(place, paths) as cluster,
+        cgroup() as pods,
         running_engine() as engine,
         programs(place / "logs") as started,
     ):
@@ -262,7 +264,7 @@ def test_our_parts_work_on_a_real_api_server(place: Path) -> None:
         started.start("controllers", command("moor controllers", places))
         more = [
             "--node-name", _NODE, "--node-ip", host_ip(), "--port", str(free_port()),
-            "--data-dir", str(place / "node"), "--cgroup-root", f"/{_CGROUP}-ours",
+            "--data-dir", str(place / "node"), "--cgroup-root", pods,
         ]  # fmt: skip
         started.start("node", [*command("moor node", places), *more])
         wait_for_node(cluster)
