@@ -101,8 +101,8 @@ def running_engine() -> Iterator[str]:
             with engine.started(engine.root / "log"):
                 asyncio.run(_load_images(engine))
                 yield engine.endpoint
-            engine.clear()
         finally:
+            engine.clear()
             link = ["ip", "link", "delete", network.bridge]
             subprocess.run(link, capture_output=True, check=False)
             forget(network)

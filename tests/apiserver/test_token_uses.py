@@ -108,6 +108,23 @@ async def test_what_is_noted(found: Secret | None, *, is_usable: bool, is_waitin
     assert bool(uses._waiting) is is_waiting
 
 
+@pytest.mark.parametrize(
+    ("found", "token"),
+    [
+        (None, None),
+        (Secret(type=TYPE, data={"token": "YWJj"}), "abc"),
+        (Secret(type=TYPE), ""),
+        (Secret(type=TYPE, data={"token": "!"}), None),
+        (Secret(type=TYPE, data={"token": "/w=="}), None),
+        (Secret(type="Opaque", data={"token": "YWJj"}), None),
+        (Secret(ObjectMeta(deletion_timestamp="2026-01-01T00:00:00Z"), type=TYPE,
+                data={"token": "YWJj"}), None),
+    ],
+)  # fmt: skip
+async def test_the_token_in_a_secret(found: Secret | None, token: str | None) -> None:
+    assert TokenUses(lambda *_: found, FakeClock()).find_token("ns", "s") == token
+
+
 async def test_notes_that_wait_are_bounded() -> None:
     uses = TokenUses(lambda *_: secret(), FakeClock())
     for number in range(MOST_WAITING + 10):

@@ -10,7 +10,7 @@ from tests.cli.moor import moor
 
 COMMANDS = (
     "up", "down", "status", "logs", "kubeconfig", "explain", "runtimes", "doctor", "image",
-    "engine", "backup", "restore", "demo", "completion",
+    "engine", "scheduler", "controllers", "node", "backup", "restore", "demo", "completion",
 )  # fmt: skip
 
 
@@ -19,7 +19,7 @@ def test_help_lists_every_command_in_order_and_the_exit_statuses(option: str) ->
     output = moor(option).out
     listed = output.partition("Commands:\n")[2].splitlines()
     assert [line.split()[0] for line in listed] == list(COMMANDS)
-    assert listed[0] == "  up          Start the cluster, or resume the one in the data directory."
+    assert listed[0] == "  up           Start the cluster, or resume the one in the data directory."
     assert "3 the cluster is not running" in output
     assert cli.list_commands(None) == list(COMMANDS)  # type: ignore[arg-type]
 

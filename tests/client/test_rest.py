@@ -16,6 +16,7 @@ from moorage.api.nodes import Node
 from moorage.client import Client, ClientConfig, PatchType
 from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES
 from moorage.client.rest import UnreachableError, encode
+from moorage.controllers.objects import ENDPOINT_SLICES, EndpointSlice
 from tests.client.fake_api import answer, refusal, running
 
 
@@ -41,6 +42,21 @@ def test_objects_go_out_with_their_kind() -> None:
     assert encode(NODES, Node()) == b'{"kind":"Node","apiVersion":"v1"}'
     typed = Node(metadata=ObjectMeta(name="n"))
     assert encode(NODES, typed) == b'{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}'
+
+
+async def test_null_is_an_absent_field() -> None:
+    slice_ = {"metadata": {"name": "s", "labels": None}, "endpoints": None, "ports": None}
+    async with running() as (api, client):
+        api.failures.append(answer(slice_))
+        assert await client.get(ENDPOINT_SLICES, "s", "ns") == EndpointSlice(
+            metadata=ObjectMeta(name="s")
+        )
+        api.failures.append(answer({"items": [slice_, {"metadata": {"name": "t"}}]}))
+        listed = await client.list(ENDPOINT_SLICES)
+        assert [item.metadata.name for item in listed.items] == ["s", "t"]
+        api.failures.append(answer({"metadata": {"name": 1}, "endpoints": None}))
+        with pytest.raises(UnreachableError, match="cannot be read"):
+            await client.get(ENDPOINT_SLICES, "s", "ns")
 
 
 async def test_a_refusal_is_the_exception_of_its_reason() -> None:

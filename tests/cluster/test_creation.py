@@ -106,9 +106,9 @@ def test_a_start_without_a_node_is_not_remembered(layout: Layout) -> None:
 def test_parts_left_to_others_have_kubeconfigs_and_come_back_at_the_next_start(
     layout: Layout,
 ) -> None:
-    chosen = Choices(node_name="n1", has_node=False, without=("scheduler",))
+    chosen = Choices(node_name="n1", has_node=False, without=("scheduler", "node"))
     made = open_cluster(layout, chosen)
-    assert made.without == ("scheduler",)
+    assert made.without == ("scheduler", "node")
     for part, user in (("scheduler", "system:kube-scheduler"), ("node", "system:node:n1")):
         document = yaml.safe_load(layout.part_kubeconfig(part).read_text())
         assert document["users"][0]["name"] == f"moorage-{part}"

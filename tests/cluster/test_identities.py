@@ -6,9 +6,11 @@ from pathlib import Path
 
 from cryptography import x509
 
+from moorage.apiserver.default_policy import BINDINGS
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.identities import prepare
 from moorage.cluster.layout import Layout
+from moorage.cluster.names import NODE_CLIENT_NAME
 from tests.cluster.test_settings import SETTINGS
 
 
@@ -53,3 +55,7 @@ def test_the_servers_are_known_by_every_address_that_clients_use(tmp_path: Path)
         SETTINGS.service_ip, *SETTINGS.api_addresses,
     }  # fmt: skip
     assert hosts(credentials.node_server.certificate) == {"n1", "192.0.2.7", "127.0.0.1"}
+
+
+def test_the_api_servers_user_may_do_everything_at_a_kubelet() -> None:
+    assert f"User {NODE_CLIENT_NAME}" in BINDINGS["system:kubelet-api-admin"]

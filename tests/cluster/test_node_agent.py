@@ -20,6 +20,7 @@ from moorage.api.nodes import Node
 from moorage.api.references import ObjectReference
 from moorage.client.resources import NODES
 from moorage.client.rest import UnreachableError
+from moorage.cluster import engine_handlers
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine.paths import cgroup_root
 from moorage.cluster.layout import Layout
@@ -119,16 +120,28 @@ async def test_handler_changes_are_reported_after_the_engine_was_away(
         compared.append((before, now))
         return [SimpleNamespace(type="Normal", reason="R", message=now.complaints[0])]
 
-    monkeypatch.setattr(module, "handler_events", news)
-    monkeypatch.setattr(module, "_RETRY_S", 0)
+    monkeypatch.setattr(engine_handlers, "handler_events", news)
+    monkeypatch.setattr(engine_handlers, "_RETRY_S", 0)
     changed, about = asyncio.Event(), ObjectReference(kind="Node", name="n1")
     recorder: Any = SimpleNamespace(record=lambda *arguments: recorded.append(arguments))
-    following = asyncio.ensure_future(module._follow_handlers(cri, changed, recorder, about))
+    following = asyncio.ensure_future(
+        engine_handlers.follow_handlers(cri, changed, recorder, about)
+    )
     await settle(100)
     following.cancel()
     assert compared == [(None, a), (a, b), (b, c)]
     assert recorded == [(about, "Normal", "R", name) for name in "abc"]
     assert changed.is_set()
+
+
+async def test_an_engine_that_does_not_announce_handlers_is_not_followed() -> None:
+    refusal = CriError("WatchHandlers", grpc.StatusCode.UNIMPLEMENTED, "unknown service")
+    changed, about = asyncio.Event(), ObjectReference(kind="Node", name="n1")
+    other: Any = Cri([refusal])
+    none: Any = None
+    async with asyncio.timeout(5):
+        await engine_handlers.follow_handlers(other, changed, none, about)
+    assert not changed.is_set()
 
 
 def a_node(status: str, *handlers: str) -> Node:
@@ -281,10 +294,10 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
     followed: list[tuple[Any, ...]] = []
 
     async def follow(*arguments: Any) -> None:
-        steps.append("_follow_handlers")
+        steps.append("follow_handlers")
         followed.append(arguments)
 
-    monkeypatch.setattr(module, "_follow_handlers", follow)
+    monkeypatch.setattr(module, "follow_handlers", follow)
     layout, settings = Layout(tmp_path), msgspec.structs.replace(SETTINGS, cri=cri)
     await module.run(layout, settings)
     assert ran.is_set()
@@ -315,7 +328,7 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
     rest = steps[len(before) + 3 + len(between) :]
     assert rest[0] == wanted
     assert sorted(rest[1:]) == sorted(
-        ["_announce"] if cri else ["_announce", "_follow_handlers", "records"]
+        ["_announce"] if cri else ["_announce", "follow_handlers", "records"]
     )
     # As the kubelet's events: `kubectl describe node` selects them by the node's name as uid.
     about = ObjectReference(kind="Node", api_version="v1", name="n1", uid="n1")
@@ -323,5 +336,5 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
         [] if cri else [(given["cri"], given["engine_changed"], about)]
     )
     assert (given["read_handlers"].func, given["read_handlers"].args) == (
-        module._read_handlers, (given["cri"],)
+        engine_handlers.read_handlers, (given["cri"],)
     )  # fmt: skip

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from moorage.api.host_ports import Listener
-from moorage.cluster.parts.node import _engine_listeners, _read_handlers
+from moorage.cluster.engine_handlers import read_handlers
+from moorage.cluster.parts.node import _engine_listeners
 from moorage.cri import CriClient, pb
 from tests.cluster.test_settings import SETTINGS
 from tests.fake_crio import Behaviour, FakeCrio, serving
@@ -33,7 +34,7 @@ async def test_handlers_of_containerd_16_are_read_again_when_it_comes_back(
 
     async def read(cri: CriClient) -> set[str]:
         status = await cri.call(cri.runtime.Status, pb.StatusRequest())
-        return {handler.name for handler in await _read_handlers(cri, status)}
+        return {handler.name for handler in await read_handlers(cri, status)}
 
     async with serving(fake, tmp_path) as endpoint, CriClient(endpoint) as cri:
         assert await read(cri) == {"", "runc"}

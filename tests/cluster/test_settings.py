@@ -65,6 +65,9 @@ def test_addresses() -> None:
     with_cri = msgspec.structs.replace(SETTINGS, cri="unix:///run/x.sock")
     assert with_cri.api_addresses == ("127.0.0.1", "192.0.2.7")
     assert msgspec.structs.replace(SETTINGS, has_node=False).api_addresses == ("127.0.0.1",)
+    kubelet = msgspec.structs.replace(SETTINGS, has_node=False, without=("node",))
+    assert kubelet.api_addresses == ("127.0.0.1", "192.0.2.7")
+    assert kubelet.pod_facing_address == "192.0.2.7"
     without_route = msgspec.structs.replace(with_cri, node_ip="127.0.0.1")
     assert without_route.api_addresses == ("127.0.0.1",)
 

@@ -59,6 +59,13 @@ def projected_audiences(pod: Pod) -> set[str]:
     }
 
 
+def resource_claim_names(pod: Pod) -> set[str]:
+    """Return the names of ResourceClaims: those that the pod names, and those made for it."""
+    named = [claim.resource_claim_name for claim in pod.spec.resource_claims]
+    made = [claim.resource_claim_name for claim in pod.status.resource_claim_statuses]
+    return {name for name in (*named, *made) if name}
+
+
 def uses_claim(pod: Pod) -> bool:
     """Return whether a volume of the pod uses a PersistentVolumeClaim, its own or another."""
     return any(

@@ -9,6 +9,8 @@ from datetime import date
 from typing import Final
 
 TYPE: Final = "kubernetes.io/service-account-token"
+TOKEN_KEY: Final = "token"
+"""Entry of the Secret that has the token."""
 ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"
 ACCOUNT_UID: Final = "kubernetes.io/service-account.uid"
 LAST_USED: Final = "kubernetes.io/legacy-token-last-used"

@@ -26,6 +26,7 @@ from moorage.admission.default_tolerations import DefaultTolerationSeconds
 from moorage.admission.host_ports import HostPortAdmission
 from moorage.admission.limit_ranger import LimitRanger
 from moorage.admission.namespaces import NamespaceLifecycle
+from moorage.admission.node_owned_objects import NodeOwnedObjects
 from moorage.admission.node_restriction import NodeRestriction
 from moorage.admission.patched import Patching
 from moorage.admission.pod_resize import PodResizeValidator
@@ -120,6 +121,7 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
             LimitRanger(readers.limit_ranges.all),
             ServiceAccountAdmission(readers.accounts.get),
             NodeRestriction(readers.find_pod, readers.nodes.get, self.authorizer.is_allowed),
+            NodeOwnedObjects(readers.find_pod, readers.nodes.get, readers.uid_of),
             NodeCertificateRequests(),
             TaintNewNodes(),
             PodSecurity(

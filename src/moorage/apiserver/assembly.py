@@ -200,18 +200,23 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         readers.roles, readers.role_bindings, readers.cluster_roles, readers.cluster_role_bindings
     )
     authorizer = Authorizer(
-        resolver, NodeAuthorizer(readers.pods_of_node, readers.claims.get, readers.volumes.get)
+        resolver,
+        NodeAuthorizer(
+            readers.pods_of_node, readers.claims.get, readers.volumes.get, readers.node_of
+        ),
     )
     store.listen(_forget_on_change(authorizer))
     signing_key = load_signing_key(options.signing_key)
     signer = TokenSigner(signing_key, options.issuer, (options.issuer,), clock)
+    token_uses = TokenUses(readers.secret, clock)
     verifier = TokenVerifier(
         signer.public_key,
         options.issuer,
         signer.audiences,
         readers.uid_of,
         clock,
-        (token_uses := TokenUses(readers.secret, clock)).is_usable,
+        token_uses.is_usable,
+        token_uses.find_token,
     )
     authenticator = Authenticator(
         static_tokens=options.static_tokens,

@@ -31,8 +31,10 @@ from moorage.registry.kinds.node import NODE
 from moorage.registry.kinds.persistentvolume import PERSISTENT_VOLUME
 from moorage.registry.kinds.persistentvolumeclaim import PERSISTENT_VOLUME_CLAIM
 from moorage.registry.kinds.pod import POD
+from moorage.registry.kinds.podcertificaterequest import POD_CERTIFICATE_REQUEST
 from moorage.registry.kinds.priorityclass import PRIORITY_CLASS
 from moorage.registry.kinds.resourcequota import RESOURCE_QUOTA
+from moorage.registry.kinds.resourceslice import RESOURCE_SLICE
 from moorage.registry.kinds.role import ROLE
 from moorage.registry.kinds.rolebinding import ROLE_BINDING
 from moorage.registry.kinds.runtimeclass import RUNTIME_CLASS
@@ -41,11 +43,15 @@ from moorage.registry.kinds.service import SERVICE
 from moorage.registry.kinds.serviceaccount import SERVICE_ACCOUNT
 from moorage.registry.kinds.servicecidr import SERVICE_CIDR
 from moorage.registry.kinds.storageclass import STORAGE_CLASS
+from moorage.registry.kinds.volumeattachment import VOLUME_ATTACHMENT
 from moorage.registry.stored import Stored
 from moorage.registry.typed import TypedReader
 from moorage.storage import WatchCache
 
 _NODE_NAME_FIELD = 0
+_NAMING_NODES = {
+    kind.plural: kind for kind in (VOLUME_ATTACHMENT, RESOURCE_SLICE, POD_CERTIFICATE_REQUEST)
+}
 
 
 class Readers:
@@ -127,6 +133,11 @@ class Readers:
                 pod = self._pods.get(item.name, item.namespace)
                 if pod is not None:
                     yield pod
+
+    def node_of(self, plural: str, namespace: str, name: str) -> str | None:
+        """Return `spec.nodeName` of an object of the kinds that have it, None without one."""
+        item = self.find(_NAMING_NODES[plural], namespace, name)
+        return None if item is None else item.obj["spec"].get("nodeName")
 
     def uid_of(self, plural: str, namespace: str, name: str) -> str | None:
         item = self._cache.get(self._by_plural[plural].key(namespace, name))

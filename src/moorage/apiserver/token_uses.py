@@ -8,6 +8,7 @@ next use makes another. Source: apiserver `serviceaccount/legacy` and controlpla
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
@@ -19,6 +20,7 @@ from moorage.api.logs import Log
 from moorage.api.token_secrets import (
     INVALID_SINCE,
     LAST_USED,
+    TOKEN_KEY,
     TRACKING_KEY,
     TRACKING_NAME,
     TRACKING_NAMESPACE,
@@ -59,6 +61,16 @@ class TokenUses:
             self._waiting[namespace, name] = None
             self._has_waiting.set()
         return not secret.metadata.labels.get(INVALID_SINCE)
+
+    def find_token(self, namespace: str, name: str) -> str | None:
+        """Return the token in a Secret; None without one, or if the Secret is being deleted."""
+        secret = self._find_secret(namespace, name)
+        if secret is None or secret.type != TYPE or secret.metadata.deletion_timestamp is not None:
+            return None
+        try:
+            return base64.b64decode(secret.data.get(TOKEN_KEY, ""), validate=True).decode()
+        except ValueError:
+            return None
 
     async def run(self, objects: Objects) -> None:
         """Write the notes until cancelled."""

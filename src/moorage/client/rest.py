@@ -541,9 +541,29 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 def _decoded(decoder: msgspec.json.Decoder[Answer], body: bytes | msgspec.Raw) -> Answer:
     """Decode an answer. Raises UnreachableError for what is no object of the API."""
     try:
-        return decoder.decode(body)
+        return _decoded_with_nulls(decoder, body)
     except msgspec.DecodeError as error:
         raise UnreachableError(f"the server's answer cannot be read: {error}") from error
+
+
+def _decoded_with_nulls(decoder: msgspec.json.Decoder[Answer], body: bytes | msgspec.Raw) -> Answer:
+    """Decode an answer; null stands for an absent field, as in Go.
+
+    An API server in Go writes null for an empty required list, such as an EndpointSlice's
+    `endpoints`. Few objects have one, so nulls are removed only where the types do not fit.
+    """
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError:
+        return decoder.decode(msgspec.json.encode(_without_nulls(msgspec.json.decode(body))))
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
 
 
 def _raise_for_status(response: aiohttp.ClientResponse, answer: bytes) -> None:

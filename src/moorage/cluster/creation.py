@@ -77,7 +77,8 @@ def open_cluster(
             accept_loss(layout.store_mark)
             layout.node_store.unlink(missing_ok=True)
         write(layout.kubeconfig, access(layout, settings))
-        for part in (*settings.without, *(() if settings.has_node else (NODE,))):
+        left_out = {*settings.without, *(() if settings.has_node else (NODE,))}
+        for part in sorted(left_out):
             write(layout.part_kubeconfig(part), access(layout, settings, part))
         if settings.has_node:
             note_engine(layout, settings.cri)

@@ -43,8 +43,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `controllers_port` and `scheduler_port` are those of their metrics, on loopback; 0 before the
     first start that has them. `cri` is the endpoint of an external engine, empty for our own;
     `has_node` is false for a control plane alone. `without` names the parts that another program
-    takes the place of: SCHEDULER, CONTROLLERS. `gates` are feature gates that differ from their
-    default.
+    takes the place of: SCHEDULER, CONTROLLERS, NODE. `gates` are feature gates that differ from
+    their default.
     `seccomp_default` and `pod_pids_limit` (-1: unlimited) are KubeletConfiguration's
     `seccompDefault` and `podPidsLimit`, `image_verification` and `image_allowlist` its
     `imagePullCredentialsVerificationPolicy` and `preloadedImagesVerificationAllowlist`.
@@ -93,17 +93,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def api_addresses(self) -> tuple[str, ...]:
         """The addresses that the API listens on: for the host, and for pods.
 
-        Pods of our own engine reach it over their bridge; those of an external engine at the node's
-        address.
+        Pods of our own engine reach it over their bridge; those of an external engine, and of
+        another program in the node agent's place, at the node's address.
         """
-        if not self.has_node:
+        if not self.has_node and NODE not in self.without:
             return ("127.0.0.1",)
         return tuple(dict.fromkeys(("127.0.0.1", self.pod_facing_address)))
 
     @property
     def pod_facing_address(self) -> str:
         """The API's address in the pods' environment."""
-        return self.node_ip if self.cri else self.gateway
+        return self.node_ip if self.cri or NODE in self.without else self.gateway
 
     @property
     def listeners(self) -> tuple[Listener, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from moorage.api.bootstrap_tokens import SECRET_TYPE
 from moorage.api.clock import Clock
 from moorage.client import Client, EventRecorder, Informer, Resource
-from moorage.client.resources import SECRETS
+from moorage.client.resources import CLUSTER_TRUST_BUNDLES, SECRETS
 from moorage.controllers import (
     cronjobs,
     daemonsets,
@@ -54,6 +54,7 @@ from moorage.controllers.jobs.controller import COMPONENT as JOB_COMPONENT
 from moorage.controllers.namespaces import NamespaceController
 from moorage.controllers.nodes.eviction import COMPONENT as EVICTION_COMPONENT
 from moorage.controllers.nodes.lifecycle import COMPONENT as NODE_COMPONENT
+from moorage.controllers.objects import POD_CERTIFICATE_REQUESTS
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.persistentvolumes import PersistentVolumeController
 from moorage.controllers.persistentvolumes.controller import COMPONENT as VOLUME_COMPONENT
@@ -62,6 +63,7 @@ from moorage.controllers.replicasets.controller import COMPONENT as REPLICA_SET_
 from moorage.controllers.replicasets.controller import REPLICATION_COMPONENT
 from moorage.controllers.resourcequotas import ResourceQuotaController
 from moorage.controllers.role_aggregation import RoleAggregationController
+from moorage.controllers.served import run_when_served
 from moorage.controllers.servicecidrs import IPAddressController, ServiceCIDRController
 from moorage.controllers.statefulsets.controller import COMPONENT as STATEFUL_SET_COMPONENT
 from moorage.controllers.storage_protection import (
@@ -161,8 +163,18 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
             client, informers, options.cluster_ca, options.cluster_ca_key, clock
         ).run(),
         CertificateCleaner(client, informers, clock).run(),
-        PodCertificateRequestCleaner(client, clock).run(),
-        TrustBundlePublisher(client, options.cluster_ca, clock).run(),
+        run_when_served(
+            client,
+            POD_CERTIFICATE_REQUESTS,
+            clock,
+            PodCertificateRequestCleaner(client, clock).run,
+        ),
+        run_when_served(
+            client,
+            CLUSTER_TRUST_BUNDLES,
+            clock,
+            TrustBundlePublisher(client, options.cluster_ca, clock).run,
+        ),
         ServiceCIDRController(client, informers, clock).run(),
         IPAddressController(client, informers, clock).run(),
         lifecycle.run(),

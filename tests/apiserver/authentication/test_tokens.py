@@ -40,7 +40,9 @@ class Tokens:
             (ISSUER,),
             lambda plural, namespace, name: self.uids.get((plural, namespace, name)),
             self.clock,
+            find_token=lambda namespace, name: self.held.get((namespace, name)),
         )
+        self.held: dict[tuple[str, str], str] = {}
 
     def issue(self, *bound: BoundObject, seconds: int = 600, audience: str = ISSUER) -> str:
         issued = self.signer.issue(
@@ -60,6 +62,25 @@ class Tokens:
             **changes,
         }  # fmt: skip
         return jwt.encode(claims, key or self.key, algorithm)
+
+    def legacy(self, **changes: Any) -> str:
+        """A token as kube-controller-manager writes it into Secret `s`, good but for the changes;
+        claims that are None are left out.
+        """
+        claims = {
+            "iss": "kubernetes/serviceaccount",
+            "sub": "system:serviceaccount:ns:sa",
+            f"{LEGACY}/namespace": "ns",
+            f"{LEGACY}/service-account.name": "sa",
+            f"{LEGACY}/service-account.uid": "uid-sa",
+            f"{LEGACY}/secret.name": "s",
+            **changes,
+        }
+        kept = {name: value for name, value in claims.items() if value is not None}
+        return jwt.encode(kept, self.key, "ES256")
+
+
+LEGACY = "kubernetes.io/serviceaccount"
 
 
 @pytest.fixture
@@ -276,3 +297,60 @@ def test_matching_audiences_are_returned(tokens: Tokens) -> None:
     verified = tokens.verifier.verify(issued.token, ("a", "x", "b"))
     assert verified is not None
     assert verified[1] == ("a", "b")
+
+
+def test_a_token_that_others_wrote_into_a_secret_is_its_accounts(tokens: Tokens) -> None:
+    token = tokens.held["ns", "s"] = tokens.legacy()
+    verified = tokens.verifier.verify(token)
+    assert verified is not None
+    user, audiences = verified
+    assert (user.name, user.uid, user.extra) == ("system:serviceaccount:ns:sa", "uid-sa", {})
+    assert audiences == (ISSUER,)
+    assert not tokens.is_valid(token, "vault")
+
+
+def test_it_holds_while_the_secret_has_it(tokens: Tokens) -> None:
+    token = tokens.legacy()
+    assert not tokens.is_valid(token)
+    tokens.held["ns", "s"] = tokens.legacy(jti="another")
+    assert not tokens.is_valid(token)
+    tokens.held["ns", "s"] = token
+    assert tokens.is_valid(token)
+    tokens.uids["serviceaccounts", "ns", "sa"] = "made again"
+    assert not tokens.is_valid(token)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sub": "system:serviceaccount:ns:admin"},
+        {"iss": "kubernetes"},
+        {f"{LEGACY}/namespace": "kube-system"},
+        {f"{LEGACY}/namespace": 1},
+        {f"{LEGACY}/service-account.name": "admin"},
+        {f"{LEGACY}/service-account.uid": "other"},
+        {f"{LEGACY}/secret.name": "other"},
+        *({f"{LEGACY}/{name}": None} for name in
+          ("namespace", "service-account.name", "service-account.uid", "secret.name")),
+    ],
+)  # fmt: skip
+def test_its_claims_have_to_hold(tokens: Tokens, changes: dict[str, Any]) -> None:
+    tokens.held["ns", "s"] = token = tokens.legacy(**changes)
+    assert not tokens.is_valid(token)
+
+
+def test_it_is_refused_once_its_secret_is_marked(tokens: Tokens) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def is_usable(namespace: str, name: str) -> bool:
+        asked.append((namespace, name))
+        return False
+
+    token = tokens.legacy()
+    verifier = TokenVerifier(
+        tokens.signer.public_key, ISSUER, (ISSUER,),
+        lambda plural, namespace, name: tokens.uids.get((plural, namespace, name)),
+        tokens.clock, is_usable, lambda *_: token,
+    )  # fmt: skip
+    assert verifier.verify(token) is None
+    assert asked == [("ns", "s")]

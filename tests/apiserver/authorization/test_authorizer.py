@@ -22,7 +22,8 @@ class Court:
     def __init__(self) -> None:
         self.grants = Grants()
         self.authorizer = Authorizer(
-            self.grants.resolver, NodeAuthorizer(lambda *_: (), lambda *_: None, lambda _: None)
+            self.grants.resolver,
+            NodeAuthorizer(lambda *_: (), lambda *_: None, lambda _: None, lambda *_: None),
         )
 
 

@@ -46,6 +46,17 @@ PODS = [
             {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
         ],
     ),
+    msgspec.convert(
+        {
+            "metadata": {"name": "devices"},
+            "spec": {"resourceClaims": [
+                {"name": "a", "resourceClaimName": "gpu"},
+                {"name": "b", "resourceClaimTemplateName": "template"}]},
+            "status": {"resourceClaimStatuses": [
+                {"name": "b", "resourceClaimName": "devices-b-x"}]},
+        },
+        Pod,
+    ),
     pod(
         "environment",
         initContainers=[{"name": "i", "envFrom": [{"secretRef": {"name": "s-from"}},
@@ -83,10 +94,25 @@ def find_volume(name: str) -> PersistentVolume | None:
     return None if wire is None else msgspec.convert(wire, PersistentVolume)
 
 
+NODES_OF = {
+    ("volumeattachments", "", "attached"): "n1",
+    ("volumeattachments", "", "attached-there"): "n2",
+    ("resourceslices", "", "slice"): "n1",
+    ("resourceslices", "", "slice-there"): "n2",
+    ("podcertificaterequests", "ns", "request"): "n1",
+    ("podcertificaterequests", "ns", "request-there"): "n2",
+}
+
+
+def find_node(plural: str, namespace: str, name: str) -> str | None:
+    return NODES_OF.get((plural, namespace, name))
+
+
 AUTHORIZER = NodeAuthorizer(
     lambda node, namespace: PODS if (node, namespace) == ("n1", "ns") else [],
     find_claim,
     find_volume,
+    find_node,
 )
 
 
@@ -130,7 +156,7 @@ def test_unrelated_objects_are_denied() -> None:
 )
 def test_a_name_in_all_namespaces_is_never_read(resource: str, name: str, verb: str) -> None:
     everywhere = NodeAuthorizer(
-        lambda node, _: PODS if node == "n1" else [], find_claim, find_volume
+        lambda node, _: PODS if node == "n1" else [], find_claim, find_volume, find_node
     )
     selector = parse(f"metadata.name={name}")
     here = Action(verb=verb, resource=resource, namespace="ns", name=name)
@@ -213,6 +239,7 @@ def test_nodes(verb: str, name: str, refusal: str) -> None:
     [
         ("get", "node.k8s.io", "runtimeclasses", ""),
         ("watch", "node.k8s.io", "runtimeclasses", ""),
+        ("list", "storage.k8s.io", "csidrivers", ""),
         ("list", "", "services", ""),
         ("create", "", "nodes", ""),
         ("patch", "", "nodes", "status"),
@@ -301,7 +328,12 @@ def test_claims_of_its_pods_are_read_one_by_one(name: str, is_allowed: bool) -> 
     assert decide("get", "persistentvolumeclaims", name=name, namespace="elsewhere")
     for verb in ("list", "watch", "patch", "update", "create", "delete"):
         assert decide(verb, "persistentvolumeclaims", name=name)
-    assert decide("get", "persistentvolumeclaims", name=name, subresource="status")
+    for verb in ("update", "patch"):
+        decision = decide(verb, "persistentvolumeclaims", name=name, subresource="status")
+        assert (decision == "") is is_allowed
+    assert decide("get", "persistentvolumeclaims", name=name, subresource="status") == (
+        "can only get/update/patch this type"
+    )
 
 
 @pytest.mark.parametrize(
@@ -350,3 +382,100 @@ def test_volumes_are_listed_by_the_label_of_the_node_alone(
 ) -> None:
     decision = decide(verb, "persistentvolumes", namespace="", labels=labels)
     assert (decision == "") is is_allowed
+
+
+UNRELATED = "no relationship found between node 'n1' and this object"
+CSI_VERBS = "can only get, create, update, patch, or delete a CSINode"
+CSI_NAME = "can only access CSINode with the same name as the requesting node"
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "refusal"),
+    [
+        ("create", "", ""),
+        *((verb, "n1", "") for verb in ("get", "update", "patch", "delete")),
+        *((verb, "n2", CSI_NAME) for verb in ("get", "update", "patch", "delete")),
+        *((verb, "n1", CSI_VERBS) for verb in ("list", "watch", "deletecollection")),
+    ],
+)
+def test_csi_nodes(verb: str, name: str, refusal: str) -> None:
+    assert decide(verb, "csinodes", name=name, namespace="", group="storage.k8s.io") == refusal
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "subresource", "refusal"),
+    [
+        ("get", "attached", "", ""),
+        ("get", "attached-there", "", UNRELATED),
+        ("get", "missing", "", UNRELATED),
+        ("get", "", "", "No Object name found"),
+        ("get", "attached", "status", "cannot get subresource"),
+        ("list", "", "", "can only get individual resources of this type"),
+        ("patch", "attached", "", "can only get individual resources of this type"),
+    ],
+)
+def test_attachments(verb: str, name: str, subresource: str, refusal: str) -> None:
+    reason = decide(
+        verb, "volumeattachments", name=name, namespace="", group="storage.k8s.io",
+        subresource=subresource,
+    )  # fmt: skip
+    assert reason == refusal
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "refusal"),
+    [
+        ("get", "gpu", ""),
+        ("get", "devices-b-x", ""),
+        ("get", "template", UNRELATED),
+        ("list", "", "can only get individual resources of this type"),
+        ("update", "gpu", "can only get individual resources of this type"),
+    ],
+)
+def test_resource_claims_of_its_pods(verb: str, name: str, refusal: str) -> None:
+    assert decide(verb, "resourceclaims", name=name, group="resource.k8s.io") == refusal
+
+
+SLICE_SELECTOR = "can only list/watch/deletecollection resourceslices with nodeName field selector"
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "selector", "refusal"),
+    [
+        ("create", "", "", ""),
+        *((verb, "slice", "", "") for verb in ("get", "update", "patch", "delete")),
+        *((verb, "slice-there", "", UNRELATED) for verb in ("get", "update", "patch", "delete")),
+        *((verb, "", "spec.nodeName=n1", "") for verb in ("list", "watch", "deletecollection")),
+        *((verb, "", "spec.nodeName=n2", SLICE_SELECTOR) for verb in ("list", "deletecollection")),
+        ("list", "", "", SLICE_SELECTOR),
+    ],
+)
+def test_resource_slices(verb: str, name: str, selector: str, refusal: str) -> None:
+    reason = decide(
+        verb, "resourceslices", name=name, namespace="", group="resource.k8s.io", selector=selector
+    )
+    assert reason == refusal
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "selector", "subresource", "refusal"),
+    [
+        ("create", "", "", "", ""),
+        ("get", "request", "", "", ""),
+        ("get", "request-there", "", "", UNRELATED),
+        ("watch", "", "spec.nodeName=n1", "", ""),
+        ("list", "", "", "",
+         "can only list/watch podcertificaterequests with nodeName field selector"),
+        ("delete", "request", "", "", "nodes may not delete podcertificaterequests"),
+        ("update", "request", "", "status",
+         "nodes may not access the status subresource of PodCertificateRequests"),
+    ],
+)  # fmt: skip
+def test_certificate_requests_of_pods(
+    verb: str, name: str, selector: str, subresource: str, refusal: str
+) -> None:
+    reason = decide(
+        verb, "podcertificaterequests", name=name, group="certificates.k8s.io", selector=selector,
+        subresource=subresource,
+    )  # fmt: skip
+    assert reason == refusal

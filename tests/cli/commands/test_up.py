@@ -104,9 +104,9 @@ def with_keys(layout: Layout) -> Layout:
         (("--without", "scheduler"), {"without": ("scheduler",)}),
         (
             ("--without", "node, controllers"),
-            {"has_node": False, "without": ("controllers",)},
+            {"has_node": False, "without": ("controllers", "node")},
         ),
-        (("--no-node", "--without", "node"), {"has_node": False, "without": ()}),
+        (("--no-node", "--without", "node"), {"has_node": False, "without": ("node",)}),
         (("--own-engine",), {"cri": ""}),
         (("--name", "x", "--node-name", "y"), {"name": "x", "node_name": "y"}),
         (("--api-port", 1, "--node-port", 65535), {"api_port": 1, "node_port": 65535}),

@@ -98,6 +98,9 @@ def test_what_was_seen_is_remembered_within_a_budget() -> None:
         seen.put("v", Stored(f"t/{number}", 1, b"x" * 300, {}, ()))
     kept = [n for n in range(9) if seen.get("v", Stored(f"t/{n}", 1, b"", {}, ()))]
     assert kept == [6, 7, 8]
+    assert seen.get("v", Stored("t/8", 1, b"", {}, ()).shown()) is None
+    seen.put("v", Stored("t/9", 1, b"before", {}, ()).shown())
+    assert seen.get("v", Stored("t/9", 1, b"", {}, ())) is None
     assert seen.get("v", Stored("t/8", 2, b"", {}, ())) is None
     assert seen.get("w", Stored("t/8", 1, b"", {}, ())) is None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,10 +32,15 @@ _VOLUME_SECONDS = 3607
 _YEAR_SECONDS = 365 * 24 * 3600
 _COORDINATE_BYTES = 32
 
+_LEGACY_ISSUER = "kubernetes/serviceaccount"
+_LEGACY_CLAIM = f"{_CLAIM}/serviceaccount"
+
 FindUid = Callable[[str, str, str], str | None]
 """(plural, namespace, name) → the UID of the present object, or None."""
 IsSecretUsable = Callable[[str, str], bool]
 """(namespace, name) → whether the token in a Secret may be used; it is noted that it is."""
+FindToken = Callable[[str, str], str | None]
+"""(namespace, name) → the token in a Secret, None without one or if the Secret is to go."""
 
 
 def service_account_user(namespace: str, name: str) -> str:
@@ -144,8 +150,10 @@ class TokenVerifier:
         find_uid: FindUid,
         clock: Clock,
         is_secret_usable: IsSecretUsable = lambda *_: True,
+        find_token: FindToken = lambda *_: None,
     ) -> None:
         self._is_secret_usable = is_secret_usable
+        self._find_token = find_token
         self._key = key
         self._issuer = issuer
         self.audiences = tuple(audiences)
@@ -182,7 +190,7 @@ class TokenVerifier:
                 token,
                 self._key,
                 algorithms=[ALGORITHM],
-                issuer=self._issuer,
+                issuer=[self._issuer, _LEGACY_ISSUER],
                 # The clock is injected, so expiry is checked here.
                 options={
                     "verify_aud": False, "verify_exp": False, "verify_nbf": False,
@@ -194,7 +202,30 @@ class TokenVerifier:
         now = self._clock.now().timestamp()
         if now >= claims.get("exp", now + 1) or now < claims.get("nbf", now):
             return None
+        if claims["iss"] == _LEGACY_ISSUER:
+            return self._legacy_claims(token, claims)
         return claims if isinstance(claims.get(_CLAIM), dict) else None
+
+    def _legacy_claims(self, token: str, claims: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return a token of a Secret as claims of today; None if the Secret holds another token."""
+        names = ("namespace", "service-account.name", "service-account.uid", "secret.name")
+        namespace, account, uid, secret = (
+            claims.get(f"{_LEGACY_CLAIM}/{name}", "") for name in names
+        )
+        if not all(isinstance(text, str) and text for text in (namespace, account, uid, secret)):
+            return None
+        if claims["sub"] != service_account_user(namespace, account):
+            return None
+        present = self._find_token(namespace, secret)
+        if present is None or not hmac.compare_digest(present.encode(), token.encode()):
+            return None
+        about = {
+            "namespace": namespace,
+            "serviceaccount": {"name": account, "uid": uid},
+            # The comparison above has shown that it is this Secret, whatever its UID.
+            "secret": {"name": secret, "uid": self._find_uid("secrets", namespace, secret)},
+        }
+        return {"aud": self.audiences, _CLAIM: about}
 
     def _is_alive(self, claims: Mapping[str, Any]) -> bool:
         about = claims[_CLAIM]

@@ -13,7 +13,7 @@ from moorage.api import labels
 from moorage.api.fields import FieldRequirement, FieldSelector
 from moorage.api.labels import Selector
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
-from moorage.api.pod_references import config_map_names, secret_names
+from moorage.api.pod_references import config_map_names, resource_claim_names, secret_names
 from moorage.api.pods import Pod
 from moorage.api.rbac import PolicyRule
 from moorage.claims import pod_claims
@@ -32,6 +32,7 @@ def _rule(group: str, resources: Iterable[str], verbs: Iterable[str]) -> PolicyR
 NODE_RULES: tuple[PolicyRule, ...] = (
     _rule("", ["services", "namespaces"], _READ),
     _rule("node.k8s.io", ["runtimeclasses"], _READ),
+    _rule("storage.k8s.io", ["csidrivers"], _READ),
     _rule("", ["nodes"], ["create", "update", "patch"]),
     _rule("", ["nodes/status"], ["update", "patch"]),
     _rule("", ["pods"], ["create", "delete"]),
@@ -53,14 +54,20 @@ NODE_RULES: tuple[PolicyRule, ...] = (
 _ALLOWED = ""
 _NO_NAME = "No Object name found"
 _NO_NAMESPACE = "can only read namespaced object of this type"
+_ONE_BY_ONE = "can only get individual resources of this type"
+_OWN_VERBS = ("get", "create", "update", "patch", "delete")
+_STORAGE, _DEVICES, _CERTIFICATES = "storage.k8s.io", "resource.k8s.io", "certificates.k8s.io"
 
 PodsOf = Callable[[str, str], Iterable[Pod]]
 """(node name, namespace) → the pods bound to that node there."""
+NodeOf = Callable[[str, str, str], str | None]
+"""(plural, namespace, name) → `spec.nodeName` of a VolumeAttachment, ResourceSlice or
+PodCertificateRequest; None if it does not exist."""
 
 
 class NodeAuthorizer:
     """`pods_of` returns the pods of a node in one namespace, `find_claim` a claim by name and
-    namespace, `find_volume` a volume by name.
+    namespace, `find_volume` a volume by name, `node_of` the node that an object names.
     """
 
     def __init__(
@@ -68,10 +75,19 @@ class NodeAuthorizer:
         pods_of: PodsOf,
         find_claim: Callable[[str, str], PersistentVolumeClaim | None],
         find_volume: Callable[[str], PersistentVolume | None],
+        node_of: NodeOf,
     ) -> None:
         self._pods_of = pods_of
         self._find_claim = find_claim
         self._find_volume = find_volume
+        self._node_of = node_of
+        self._decisions: dict[tuple[str, str], Callable[[str, Action, FieldSelector], str]] = {
+            (_STORAGE, "csinodes"): _decide_csi_node,
+            (_STORAGE, "volumeattachments"): self._decide_attachment,
+            (_DEVICES, "resourceclaims"): self._decide_resource_claim,
+            (_DEVICES, "resourceslices"): self._decide_slice,
+            (_CERTIFICATES, "podcertificaterequests"): self._decide_certificate,
+        }
 
     def decide(
         self,
@@ -94,6 +110,11 @@ class NodeAuthorizer:
             return _ALLOWED
         if (action.group, action.resource) == ("", "persistentvolumes") and not action.subresource:
             return self._decide_volume(node_name, action, label_selector)
+        if (action.group, action.full_resource) == ("", "persistentvolumeclaims/status"):
+            return self._decide_claim_status(node_name, action)
+        decision = self._decisions.get((action.group, action.resource))
+        if decision is not None:
+            return decision(node_name, action, selector)
         if not action.group and action.verb in _READ and not action.subresource:
             return self._decide_read(node_name, action, selector)
         return f"node '{node_name}' may not {action.verb} {action.full_resource}"
@@ -108,7 +129,7 @@ class NodeAuthorizer:
             case "pods":
                 return self._decide_pods(node_name, action, selector)
             case "persistentvolumeclaims" if action.verb != "get":
-                return "can only get individual resources of this type"
+                return _ONE_BY_ONE
             case "secrets" | "configmaps" | "serviceaccounts" | "persistentvolumeclaims":
                 return self._decide_referenced(node_name, action)
             case _:
@@ -148,6 +169,64 @@ class NodeAuthorizer:
             for pod in self._pods_of(node_name, reference.namespace)
         )
 
+    def _decide_claim_status(self, node_name: str, action: Action) -> str:
+        """Allow the status of the claims of the node's pods; NodeRestriction checks the change."""
+        if action.verb not in ("update", "patch"):
+            return "can only get/update/patch this type"
+        return self._decide_referenced(node_name, action)
+
+    def _decide_attachment(self, node_name: str, action: Action, _: FieldSelector) -> str:
+        return _only_get(action) or self._decide_named(node_name, action)
+
+    def _decide_resource_claim(self, node_name: str, action: Action, _: FieldSelector) -> str:
+        return _only_get(action) or self._decide_referenced(node_name, action)
+
+    def _decide_slice(self, node_name: str, action: Action, selector: FieldSelector) -> str:
+        """Allow the node's own slices. NodeRestriction checks the node in the body of a create."""
+        if action.subresource:
+            return "cannot authorize ResourceSlice subresources"
+        match action.verb:
+            case "create":
+                return _ALLOWED
+            case "get" | "update" | "patch" | "delete":
+                return self._decide_named(node_name, action)
+            case "watch" | "list" | "deletecollection":
+                if _selects(selector, node_name):
+                    return _ALLOWED
+                return (
+                    "can only list/watch/deletecollection resourceslices with nodeName field "
+                    "selector"
+                )
+            case _:
+                return (
+                    "only the following verbs are allowed for a ResourceSlice: get, watch, list, "
+                    "create, update, patch, delete, deletecollection"
+                )
+
+    def _decide_certificate(self, node_name: str, action: Action, selector: FieldSelector) -> str:
+        """Allow the requests for the node's pods. NodeRestriction checks the body of a create."""
+        if action.subresource:
+            return "nodes may not access the status subresource of PodCertificateRequests"
+        match action.verb:
+            case "create":
+                return _ALLOWED
+            case "get":
+                return self._decide_named(node_name, action)
+            case "list" | "watch":
+                if _selects(selector, node_name):
+                    return _ALLOWED
+                return "can only list/watch podcertificaterequests with nodeName field selector"
+            case _:
+                return f"nodes may not {action.verb} podcertificaterequests"
+
+    def _decide_named(self, node_name: str, action: Action) -> str:
+        """Allow an object that names the node."""
+        if not action.name:
+            return _NO_NAME
+        if self._node_of(action.resource, action.namespace, action.name) == node_name:
+            return _ALLOWED
+        return f"no relationship found between node '{node_name}' and this object"
+
     def _decide_token(self, node_name: str, action: Action) -> str:
         """Allow tokens for the service accounts of the node's pods only."""
         if not action.name:
@@ -158,7 +237,7 @@ class NodeAuthorizer:
 
     def _decide_pods(self, node_name: str, action: Action, selector: FieldSelector) -> str:
         if action.verb != "get":
-            if FieldRequirement("spec.nodeName", node_name) in selector.requirements:
+            if _selects(selector, node_name):
                 return _ALLOWED
             if not action.name:
                 return "can only list/watch pods with spec.nodeName field selector"
@@ -194,6 +273,28 @@ def _decide_lease(node_name: str, action: Action) -> str:
     return _ALLOWED
 
 
+def _decide_csi_node(node_name: str, action: Action, _: FieldSelector) -> str:
+    """Allow the node's own CSINode. NodeRestriction checks the name in the body of a create."""
+    if action.verb not in _OWN_VERBS:
+        return "can only get, create, update, patch, or delete a CSINode"
+    if action.subresource:
+        return "cannot authorize CSINode subresources"
+    if action.verb != "create" and action.name != node_name:
+        return "can only access CSINode with the same name as the requesting node"
+    return _ALLOWED
+
+
+def _only_get(action: Action) -> str:
+    """Return why an action is not a GET of one object, "" if it is."""
+    if action.verb != "get":
+        return _ONE_BY_ONE
+    return "cannot get subresource" if action.subresource else ""
+
+
+def _selects(selector: FieldSelector, node_name: str) -> bool:
+    return FieldRequirement("spec.nodeName", node_name) in selector.requirements
+
+
 def _requires_node(requirement: labels.Requirement, node_name: str) -> bool:
     is_equality = requirement.operator in ("=", "==", "in")
     return is_equality and (requirement.key, requirement.values) == (NODE_LABEL, (node_name,))
@@ -212,4 +313,5 @@ _REFERENCES: dict[str, Callable[[Pod], set[str]]] = {
     "configmaps": config_map_names,
     "serviceaccounts": _accounts_of,
     "persistentvolumeclaims": _claims_of,
+    "resourceclaims": resource_claim_names,
 }

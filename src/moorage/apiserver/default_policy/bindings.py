@@ -1,6 +1,8 @@
 """Default bindings of cluster roles: who has which role in every cluster.
 
-Source: API docs "Default roles and role bindings", bindings of Kubernetes 1.37.
+Source: API docs "Default roles and role bindings", bindings of Kubernetes 1.37. The API server's
+own certificate for node agents is bound here, which upstream leaves to the installer: a kubelet
+asks whether its caller may read logs and start commands.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ _BINDINGS: dict[str, tuple[str, ...]] = {
     "system:kube-controller-manager": ("User system:kube-controller-manager",),
     "system:kube-dns": ("ServiceAccount kube-dns",),
     "system:node-proxier": ("User system:kube-proxy",),
+    "system:kubelet-api-admin": ("User kube-apiserver-kubelet-client",),
     "moorage:runtimeclass-viewer": (_EVERYONE,),
 }
 

@@ -51,7 +51,7 @@ def _absolute(path: str | None) -> str | None:
 
 
 def _parts(node: bool | None, without: str | None) -> tuple[bool | None, tuple[str, ...] | None]:
-    """Return whether a node is asked for, and the control plane's parts that are left out.
+    """Return whether a node is asked for, and the parts that are left out.
 
     Raises UsageError for a part that does not exist, and for `--node --without node`.
     """
@@ -65,7 +65,7 @@ def _parts(node: bool | None, without: str | None) -> tuple[bool | None, tuple[s
         if node:
             raise click.UsageError("--node and --without node exclude each other")
         node = False
-    return node, tuple(part for part in (SCHEDULER, CONTROLLERS) if part in left_out)
+    return node, tuple(part for part in _OPTIONAL_PARTS if part in left_out)
 
 
 def _allowlist(policy: str | None, patterns: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -13,7 +13,7 @@ from moorage.api.conditions import is_ready
 from moorage.api.errors import StatusError
 from moorage.api.host_ports import Listener
 from moorage.api.logs import Log
-from moorage.api.nodes import Node, NodeRuntimeHandler
+from moorage.api.nodes import Node
 from moorage.api.references import ObjectReference
 from moorage.client import Client, EventRecorder, Informer
 from moorage.client.resources import NODES
@@ -21,8 +21,8 @@ from moorage.client.rest import UnreachableError
 from moorage.cluster.classes import create_default_classes
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine.paths import cgroup_root, engine_paths
+from moorage.cluster.engine_handlers import follow_handlers, read_handlers
 from moorage.cluster.engine_ports import engine_listeners, engine_process
-from moorage.cluster.handler_events import handler_events
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
 from moorage.cluster.parts.connection import connected
@@ -30,7 +30,7 @@ from moorage.cluster.readiness import notify_ready
 from moorage.cluster.settings import Settings
 from moorage.cluster.storage_class import create_storage_class
 from moorage.cluster.system_reserved import system_reserved
-from moorage.cri import CriClient, CriError, engine_pb, handlers_in, handlers_of, pb
+from moorage.cri import CriClient
 from moorage.linux.atomic_file import write_durably
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.host import Host, read_host
@@ -39,7 +39,6 @@ from moorage.node.images.verification import Verification
 from moorage.node.machine.machine import this_machine
 from moorage.node.options import NodeOptions, ServerOptions
 
-_RETRY_S = 0.5
 _ENGINE_PATIENCE_S = 5.0
 _POLL_S = 0.02
 
@@ -69,14 +68,14 @@ async def run(layout: Layout, settings: Settings) -> None:
                 kind="Node", name=settings.node_name, uid=settings.node_name, api_version="v1"
             )
             tasks.create_task(recorder.run())
-            tasks.create_task(_follow_handlers(cri, changed, recorder, about))
+            tasks.create_task(follow_handlers(cri, changed, recorder, about))
         tasks.create_task(_announce(client, settings, credentials))
         await run_node(
             client,
             cri,
             _options(layout, settings, credentials, host),
             machine=machine,
-            read_handlers=partial(_read_handlers, cri),
+            read_handlers=partial(read_handlers, cri),
             engine_changed=changed,
         )
 
@@ -181,37 +180,6 @@ def _accepts_connections(path: Path) -> bool:
         except OSError:
             return False
     return True
-
-
-async def _follow_handlers(
-    cri: CriClient, changed: asyncio.Event, recorder: EventRecorder, node: ObjectReference
-) -> None:
-    """Notify the agent and record events each time the handlers of our own engine change.
-
-    The CRI has no call for that, so our engine's own call is streamed.
-    """
-    before: engine_pb.Handlers | None = None
-    while True:
-        try:
-            async for now in cri.stream(cri.engine.WatchHandlers, engine_pb.WatchHandlersRequest()):
-                changed.set()
-                for event in handler_events(before, now):
-                    recorder.record(node, event.type, event.reason, event.message)
-                before = now
-        except CriError as error:
-            log.debug("watch of the engine's handlers broke", reason=error.sentence)
-        await asyncio.sleep(_RETRY_S)
-
-
-async def _read_handlers(
-    cri: CriClient, status: pb.StatusResponse
-) -> tuple[NodeRuntimeHandler, ...]:
-    """Return the engine's handlers. Raises HandlersUnknownError, CriError.
-
-    Older engines list them only in their verbose status, which is read each time: an engine that
-    restarts with another configuration does not announce it.
-    """
-    return handlers_in(status) or await handlers_of(cri)
 
 
 async def _announce(client: Client, settings: Settings, credentials: Credentials) -> None:

@@ -1,0 +1,56 @@
+"""Command `moor controllers`: runs the controllers without a cluster of ours."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import click
+
+from moorage.cli.daemon import (
+    context_option,
+    kubeconfig_option,
+    log_level_option,
+    read_config,
+    run_until_stopped,
+)
+from moorage.cluster.standalone import controllers
+from moorage.controllers import ControllerOptions
+
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.command("controllers")
+@kubeconfig_option
+@context_option
+@click.option(
+    "--cluster-ca",
+    type=_FILE,
+    help="Certificate authority of the cluster, for pods and requests; that of the kubeconfig by "
+    "default.",
+)
+@click.option(
+    "--cluster-ca-key",
+    type=_FILE,
+    help="The authority's key. Without it, certificate requests are approved but not signed.",
+)
+@log_level_option
+def command(
+    *,
+    kubeconfig: Path,
+    context: str | None,
+    cluster_ca: Path | None,
+    cluster_ca_key: Path | None,
+    log_level: str,
+) -> None:
+    """Run the controllers alone, in the foreground, for any Kubernetes API server.
+
+    Stop kube-controller-manager first: two that act on the same objects disturb each other. The
+    kubeconfig's user needs the rights of all controllers, such as those of an administrator.
+    """
+    config = read_config(kubeconfig, context)
+    authority = cluster_ca.read_bytes() if cluster_ca is not None else config.ca
+    if authority is None:
+        raise click.UsageError(f"{kubeconfig} has no certificate authority: give --cluster-ca")
+    options = ControllerOptions(cluster_ca=authority.decode(), cluster_ca_key=cluster_ca_key)
+    run_until_stopped(partial(controllers.run, config, options), log_level)

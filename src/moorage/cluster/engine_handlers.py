@@ -1,0 +1,50 @@
+"""Handlers of the engine that a node agent uses: read from its status, and followed."""
+
+from __future__ import annotations
+
+import asyncio
+
+from moorage.api.logs import Log
+from moorage.api.nodes import NodeRuntimeHandler
+from moorage.api.references import ObjectReference
+from moorage.client import EventRecorder
+from moorage.cluster.handler_events import handler_events
+from moorage.cri import CriClient, CriError, engine_pb, handlers_in, handlers_of, pb
+
+_RETRY_S = 0.5
+
+log = Log(__name__)
+
+
+async def follow_handlers(
+    cri: CriClient, changed: asyncio.Event, recorder: EventRecorder, node: ObjectReference
+) -> None:
+    """Notify the agent and record events each time the handlers of our own engine change.
+
+    The CRI has no call for that, so our engine's own call is streamed. Returns where the engine is
+    another, which lacks the call.
+    """
+    before: engine_pb.Handlers | None = None
+    while True:
+        try:
+            async for now in cri.stream(cri.engine.WatchHandlers, engine_pb.WatchHandlersRequest()):
+                changed.set()
+                for event in handler_events(before, now):
+                    recorder.record(node, event.type, event.reason, event.message)
+                before = now
+        except CriError as error:
+            if error.is_unimplemented:
+                return
+            log.debug("watch of the engine's handlers broke", reason=error.sentence)
+        await asyncio.sleep(_RETRY_S)
+
+
+async def read_handlers(
+    cri: CriClient, status: pb.StatusResponse
+) -> tuple[NodeRuntimeHandler, ...]:
+    """Return the engine's handlers. Raises HandlersUnknownError, CriError.
+
+    Older engines list them only in their verbose status, which is read each time: an engine that
+    restarts with another configuration does not announce it.
+    """
+    return handlers_in(status) or await handlers_of(cri)

@@ -1,0 +1,64 @@
+"""Connection of a part that runs alone to the API server of a kubeconfig."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from moorage.api.errors import ForbiddenError, StatusError, UnauthorizedError
+from moorage.api.logs import Log
+from moorage.client import Client, ClientConfig
+from moorage.client.rest import UnreachableError
+from moorage.cluster.errors import ClusterError
+
+_FIRST_ANSWER_S = 60.0
+_RETRY_S = 1.0
+
+log = Log(__name__)
+
+
+class ApiUnusableError(ClusterError):
+    """The API server does not answer, or refuses the kubeconfig's user."""
+
+
+@asynccontextmanager
+async def connected_to(config: ClientConfig, user_agent: str) -> AsyncIterator[Client]:
+    """Yield a client of the API server once the server is ready.
+
+    Raises ApiUnusableError if it is not ready after a minute, or refuses the user.
+    """
+    try:
+        async with Client(config, user_agent=user_agent) as client:
+            try:
+                async with asyncio.timeout(_FIRST_ANSWER_S):
+                    await _until_ready(client)
+            except TimeoutError as error:
+                raise ApiUnusableError(
+                    f"{config.server} is not ready after {_FIRST_ANSWER_S:g} s; start it first, or "
+                    "correct the kubeconfig's server"
+                ) from error
+            yield client
+    except ssl.SSLError as error:
+        raise ApiUnusableError(
+            f"{config.server}: the kubeconfig's certificate or key cannot be used: {error}"
+        ) from error
+
+
+async def _until_ready(client: Client) -> None:
+    known = ""
+    while True:
+        try:
+            await client.request("GET", "/readyz")
+        except (UnauthorizedError, ForbiddenError) as error:
+            raise ApiUnusableError(
+                f"{client.server} refuses the kubeconfig's user: {error}"
+            ) from error
+        except (UnreachableError, StatusError) as error:
+            if str(error) != known:
+                known = str(error)
+                log.warning("API server is not ready", server=client.server, reason=known)
+            await asyncio.sleep(_RETRY_S)
+        else:
+            return

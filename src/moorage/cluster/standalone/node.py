@@ -1,0 +1,65 @@
+"""Node agent alone, in the place of a kubelet, on any container engine that speaks the CRI."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from moorage.api.references import ObjectReference
+from moorage.client import ClientConfig, EventRecorder
+from moorage.cluster.engine_handlers import follow_handlers, read_handlers
+from moorage.cluster.errors import ClusterError
+from moorage.cluster.layout import Layout
+from moorage.cluster.parts.node import OtherStoreError, hold_to_store
+from moorage.cluster.standalone.connection import connected_to
+from moorage.cri import CriClient
+from moorage.linux.descriptors import raise_descriptor_limit
+from moorage.linux.host import Host
+from moorage.node.agent import COMPONENT, run_node
+from moorage.node.machine.machine import this_machine
+from moorage.node.options import NodeOptions
+
+
+class ForeignPodsError(ClusterError):
+    """The pods on this node are of another API server's store."""
+
+
+async def run(
+    config: ClientConfig,
+    endpoint: str,
+    data_dir: Path,
+    options: NodeOptions,
+    host: Host,
+    ready: Callable[[], None],
+) -> None:
+    """Run until cancelled, which leaves the pods running; call `ready` with the API reached.
+
+    Raises ApiUnusableError, ForeignPodsError; OSError if the agent's port is in use.
+    """
+    raise_descriptor_limit()
+    machine = await asyncio.to_thread(this_machine, options.root_dir, host)
+    node = ObjectReference(kind="Node", name=options.name, uid=options.name, api_version="v1")
+    async with (
+        CriClient(endpoint) as cri,
+        connected_to(config, "moorage-node") as client,
+        asyncio.TaskGroup() as tasks,
+    ):
+        try:
+            await hold_to_store(client, options.name, Layout(data_dir))
+        except OtherStoreError as error:
+            raise ForeignPodsError(str(error)) from error
+        changed = asyncio.Event()
+        recorder = EventRecorder(client, COMPONENT, host=options.name)
+        tasks.create_task(recorder.run())
+        tasks.create_task(follow_handlers(cri, changed, recorder, node))
+        ready()
+        await run_node(
+            client,
+            cri,
+            options,
+            machine=machine,
+            read_handlers=partial(read_handlers, cri),
+            engine_changed=changed,
+        )

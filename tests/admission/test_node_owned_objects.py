@@ -1,0 +1,173 @@
+"""A node agent writes only objects that concern its own node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from moorage.admission.node_owned_objects import NodeOwnedObjects
+from moorage.api.errors import ForbiddenError, InternalError, NotFoundError, StatusError
+from moorage.api.nodes import Node
+from moorage.api.pods import MIRROR_ANNOTATION, Pod
+from moorage.registry.kind import Kind, Obj
+from moorage.registry.kinds.csinode import CSI_NODE
+from moorage.registry.kinds.persistentvolumeclaim import PERSISTENT_VOLUME_CLAIM
+from moorage.registry.kinds.podcertificaterequest import POD_CERTIFICATE_REQUEST
+from moorage.registry.kinds.resourceslice import RESOURCE_SLICE
+from moorage.registry.request import User
+from tests.admission.writes import admit, write
+from tests.claims.objects import claim_json
+
+AGENT = User("system:node:n1", groups=("system:nodes", "system:authenticated"))
+NODES = {"n1": "node-1", "n2": "node-2"}
+PODS: dict[str, Any] = {
+    "mine": {"metadata": {"uid": "pod-1"}, "spec": {"nodeName": "n1", "serviceAccountName": "sa"}},
+    "mirror": {
+        "metadata": {"uid": "pod-2", "annotations": {MIRROR_ANNOTATION: "x"}},
+        "spec": {"nodeName": "n1"},
+    },
+    "other": {"metadata": {"uid": "pod-3"}, "spec": {"nodeName": "n2", "serviceAccountName": "sa"}},
+    "homeless": {
+        "metadata": {"uid": "pod-4"},
+        "spec": {"nodeName": "n1", "serviceAccountName": "gone"},
+    },
+}
+REQUEST = {
+    "nodeName": "n1", "nodeUID": "node-1", "podName": "mine", "podUID": "pod-1",
+    "serviceAccountName": "sa", "serviceAccountUID": "account-1",
+}  # fmt: skip
+
+
+def find_pod(name: str, namespace: str) -> Pod | None:
+    wire = PODS.get(name) if namespace == "default" else None
+    return None if wire is None else msgspec.convert(wire, Pod)
+
+
+def find_node(name: str) -> Node | None:
+    if name not in NODES:
+        return None
+    return msgspec.convert({"metadata": {"name": name, "uid": NODES[name]}}, Node)
+
+
+def find_uid(plural: str, namespace: str, name: str) -> str | None:
+    present = {("serviceaccounts", "default", "sa"): "account-1"}
+    return present.get((plural, namespace, name))
+
+
+PLUGIN = NodeOwnedObjects(find_pod, find_node, find_uid)
+
+
+def check(kind: Kind, obj: Obj | None = None, **about: Any) -> None:
+    admit(PLUGIN, write(kind, obj, **{"user": AGENT, **about}))
+
+
+def refusal_of(kind: Kind, obj: Obj | None = None, **about: Any) -> str:
+    with pytest.raises(ForbiddenError) as refusal:
+        check(kind, obj, **about)
+    return refusal.value.message.partition(" is forbidden: ")[2]
+
+
+def named(name: str, **more: Any) -> Obj:
+    return {"metadata": {"name": name}, **more}
+
+
+def test_others_are_not_looked_at() -> None:
+    check(CSI_NODE, named("n2"), user=User("alice"))
+
+
+def test_a_csi_node_has_the_name_of_the_agents_node() -> None:
+    for operation in ("CREATE", "UPDATE"):
+        check(CSI_NODE, named("n1"), operation=operation)
+        assert refusal_of(CSI_NODE, named("n2"), operation=operation) == (
+            "can only access CSINode with the same name as the requesting node"
+        )
+    check(CSI_NODE, old=named("n1"), operation="DELETE")
+    assert refusal_of(CSI_NODE, old=named("n2"), operation="DELETE")
+
+
+def test_slices_that_are_created_and_deleted_are_of_the_agents_node() -> None:
+    mine, other = (named("s", spec={"nodeName": name}) for name in ("n1", "n2"))
+    check(RESOURCE_SLICE, mine)
+    check(RESOURCE_SLICE, old=mine, operation="DELETE")
+    for foreign in (other, named("s", spec={"allNodes": True})):
+        assert refusal_of(RESOURCE_SLICE, foreign) == (
+            "can only create ResourceSlice with the same NodeName as the requesting node"
+        )
+        assert refusal_of(RESOURCE_SLICE, old=foreign, operation="DELETE") == (
+            "can only delete ResourceSlice with the same NodeName as the requesting node"
+        )
+
+
+def test_of_a_claim_the_size_and_conditions_are_written() -> None:
+    old = claim_json(volume="v", phase="Bound")
+    grown = {
+        **old,
+        "metadata": {**old["metadata"], "resourceVersion": "9", "managedFields": [{}]},
+        "status": {**old["status"], "capacity": {"storage": "2Gi"}, "conditions": [{"type": "X"}]},
+    }
+    check(PERSISTENT_VOLUME_CLAIM, grown, old=old, operation="UPDATE", subresource="status")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": {"phase": "Lost"}},
+        {"metadata": {"name": "data", "labels": {"a": "b"}}},
+        {"spec": {"volumeName": "other"}},
+    ],
+)
+def test_and_nothing_else_of_it(change: dict[str, Any]) -> None:
+    old = claim_json(volume="v", phase="Bound")
+    about = {"old": old, "operation": "UPDATE"}
+    message = refusal_of(PERSISTENT_VOLUME_CLAIM, {**old, **change}, subresource="status", **about)
+    assert message == (
+        'node "n1" is not allowed to update fields other than status.quantity and status.conditions'
+    )
+    assert refusal_of(PERSISTENT_VOLUME_CLAIM, old, **about) == "may only update PVC status"
+
+
+def certificate_request(**changes: str) -> Obj:
+    return named("r", spec={**REQUEST, **changes})
+
+
+def test_an_agent_requests_certificates_for_its_pods() -> None:
+    check(POD_CERTIFICATE_REQUEST, certificate_request())
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"nodeName": "n2"}, ForbiddenError,
+         'PodCertificateRequest.Spec.NodeName="n2", which is not the requesting node "n1"'),
+        ({"nodeUID": "x"}, InternalError,
+         'PodCertificateRequest for pod "default/mine" names node UID "x", inconsistent with the '
+         'running node ("node-1")'),
+        ({"podName": "gone"}, NotFoundError, 'pods "gone" not found'),
+        ({"podUID": "x"}, InternalError,
+         'PodCertificateRequest for pod "default/mine" contains pod UID ("x") which differs from '
+         'running pod "pod-1"'),
+        ({"podName": "other", "podUID": "pod-3"}, ForbiddenError,
+         'pod "default/other" is not running on node "n1" named in the PodCertificateRequest'),
+        ({"podName": "mirror", "podUID": "pod-2"}, ForbiddenError,
+         'pod "default/mirror" is a mirror pod'),
+        ({"serviceAccountName": "admin"}, ForbiddenError,
+         'PodCertificateRequest for pod "default/mine" contains serviceAccountName ("admin") that '
+         'differs from running pod ("sa")'),
+        ({"podName": "homeless", "podUID": "pod-4", "serviceAccountName": "gone"}, NotFoundError,
+         'serviceaccounts "gone" not found'),
+        ({"serviceAccountUID": "x"}, InternalError,
+         'PodCertificateRequest for pod "default/mine" names service account UID "x", which '
+         'differs from the running service account ("account-1")'),
+    ],
+)  # fmt: skip
+def test_and_for_no_others(changes: dict[str, str], error: type[StatusError], message: str) -> None:
+    with pytest.raises(error) as refusal:
+        check(POD_CERTIFICATE_REQUEST, certificate_request(**changes))
+    assert refusal.value.message.endswith(message)
+
+
+def test_a_request_is_not_changed_by_its_agent() -> None:
+    message = refusal_of(POD_CERTIFICATE_REQUEST, certificate_request(), operation="UPDATE")
+    assert message == "unexpected operation UPDATE"

@@ -1,0 +1,96 @@
+"""Parts alone: how they reach the API server of a kubeconfig."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from moorage.apiserver.server import ApiServer
+from moorage.client import Client, ClientConfig, load_kubeconfig
+from moorage.client.resources import NODES, PODS, SERVICE_ACCOUNTS
+from moorage.cluster.certificates import Authority, Subject
+from moorage.cluster.kubeconfig import Access, write
+from moorage.cluster.standalone import connection, controllers, scheduler
+from moorage.cluster.standalone.connection import ApiUnusableError, connected_to
+from moorage.controllers import ControllerOptions
+from moorage.scheduler import SchedulerOptions
+from tests.apiserver.options import loopback_options
+from tests.client.fake_api import answer, refusal, running
+from tests.controllers.cluster import Cluster
+from tests.ports import free_port
+
+
+async def reach(client: Client) -> None:
+    async with connected_to(ClientConfig(client.server), "test"):
+        return
+
+
+async def test_a_server_that_is_not_ready_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_RETRY_S", 0)
+    async with running() as (api, client):
+        api.failures += [refusal(500, "InternalError", "etcd"), answer({})]
+        await reach(client)
+        assert not api.failures
+
+
+@pytest.mark.parametrize(("code", "reason"), [(401, "Unauthorized"), (403, "Forbidden")])
+async def test_a_user_that_is_refused_is_reported_at_once(code: int, reason: str) -> None:
+    async with running() as (api, client):
+        api.failures.append(refusal(code, reason, "no"))
+        with pytest.raises(ApiUnusableError, match="refuses the kubeconfig's user: no"):
+            await reach(client)
+
+
+async def test_the_wait_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_FIRST_ANSWER_S", 0.05)
+    config = ClientConfig(f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(ApiUnusableError, match="is not ready after"):
+        async with connected_to(config, "test"):
+            pass
+
+
+async def test_a_certificate_that_cannot_be_used_is_reported() -> None:
+    config = ClientConfig("https://127.0.0.1:1", certificate=b"no", key=b"no")
+    with pytest.raises(ApiUnusableError, match="certificate or key cannot be used"):
+        async with connected_to(config, "test"):
+            pass
+
+
+async def test_controllers_and_scheduler_work_on_a_server_that_a_kubeconfig_names(
+    tmp_path: Path,
+) -> None:
+    authority = Authority(tmp_path / "pki", datetime.now(UTC))
+    admin = authority.issue("admin", Subject("kubernetes-admin", "system:masters"))
+    server_options, api_options = loopback_options(tmp_path, authority, free_port())
+    access = Access("c", api_options.public_url, authority.pair.certificate, admin)
+    write(tmp_path / "kubeconfig", access)
+    config = load_kubeconfig(tmp_path / "kubeconfig")
+    reached: list[str] = []
+    options = ControllerOptions(cluster_ca=authority.pair.certificate.read_text())
+    async with ApiServer(server_options, api_options), Client(config, user_agent="test") as client:
+        parts = [
+            asyncio.create_task(
+                controllers.run(config, options, lambda: reached.append("controllers"))
+            ),
+            asyncio.create_task(
+                scheduler.run(config, SchedulerOptions(), lambda: reached.append("scheduler"))
+            ),
+        ]
+        try:
+            cluster = Cluster(client)
+            await cluster.until(SERVICE_ACCOUNTS, lambda accounts: len(accounts) >= 4)
+            ready = [{"type": "Ready", "status": "True"}]
+            size = {"cpu": "1", "memory": "1Gi", "pods": "10"}
+            await client.create(NODES, {"metadata": {"name": "n1"}})
+            await cluster.status(NODES, "n1", {"allocatable": size, "conditions": ready})
+            pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+            await client.create(PODS, pod, "default")
+            await cluster.until(PODS, lambda pods: [pod.spec.node_name for pod in pods] == ["n1"])
+        finally:
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
+    assert sorted(reached) == ["controllers", "scheduler"]

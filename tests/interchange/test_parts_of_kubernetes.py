@@ -1,0 +1,285 @@
+"""Unmodified programs of Kubernetes beside ours, started by the commands of the how-to page."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography.hazmat.primitives import serialization
+
+from moorage.cluster import Choices
+from moorage.cluster.creation import open_cluster
+from moorage.cluster.engine.sweep import remove_directory
+from moorage.cluster.layout import Layout
+from moorage.cluster.settings import host_ip
+from tests.interchange.programs import (
+    Programs,
+    command,
+    kubelet_configuration,
+    manifests,
+    programs,
+    required,
+)
+from tests.interchange.work import do_work
+from tests.own_engine import running_engine
+from tests.ports import free_port
+from tests.running import (
+    RunningCluster,
+    running,
+    skip_without_kubectl,
+    skip_without_runtimes,
+    until,
+)
+
+pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(600)]
+
+_NODE = "interchange"
+_CGROUP = "moorage-interchange"
+_CGROUPS = Path("/sys/fs/cgroup")
+_WITHIN_S = 90.0
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory with a short path, since sockets are in it."""
+    skip_without_kubectl()
+    skip_without_runtimes()
+    root = Path(tempfile.mkdtemp(prefix="moor-"))
+    yield root
+    # Volumes may still be mounted in it, and a kubelet mounts its directory on itself.
+    remove_directory(root)
+
+
+def start_control_plane(started: Programs, paths: dict[str, str], data: Path) -> None:
+    """Start kube-scheduler and kube-controller-manager as the page does, on ports that are free."""
+    for name in ("kube-scheduler", "kube-controller-manager"):
+        argv = command(name, {"/var/lib/moorage": str(data)})
+        started.start(name, [paths[name], *argv[1:], "--secure-port", str(free_port())])
+
+
+def wait_for_node(cluster: RunningCluster) -> None:
+    def is_registered() -> bool:
+        return bool(cluster.get("nodes")["items"])
+
+    until(is_registered, "a node", _WITHIN_S)
+    cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", f"--timeout={_WITHIN_S:g}s")
+
+
+def test_scheduler_and_controller_manager_work_on_our_api_server(place: Path) -> None:
+    paths = required("kube-scheduler", "kube-controller-manager")
+    with (
+        running(place / "c", without=("scheduler", "controllers")) as cluster,
+        programs(place / "logs") as started,
+    ):
+        start_control_plane(started, paths, cluster.data_dir)
+        do_work(cluster, has_volumes=False, has_classes=True)
+        started.check()
+
+
+@contextmanager
+def cgroup() -> Iterator[str]:
+    """A cgroup for a kubelet's pods, in every hierarchy."""
+    version_2 = (_CGROUPS / "cgroup.controllers").exists()
+    trees = [_CGROUPS] if version_2 else [tree for tree in _CGROUPS.iterdir() if tree.is_dir()]
+    mine = [tree / _CGROUP for tree in trees]
+    for path in mine:
+        path.mkdir(exist_ok=True)
+    try:
+        yield f"/{_CGROUP}"
+    finally:
+        for path in mine:
+            below = [below for below in path.rglob("*") if below.is_dir()]
+            for directory in sorted(below, key=lambda one: len(one.parts), reverse=True):
+                directory.rmdir()
+            path.rmdir()
+
+
+def write_kubelet_configuration(place: Path, data: Path, engine: str, **changes: Any) -> Path:
+    text = json.dumps(kubelet_configuration()).replace("/var/lib/moorage", str(data))
+    configuration = json.loads(text) | {
+        "containerRuntimeEndpoint": engine, "cgroupRoot": f"/{_CGROUP}", "healthzPort": 0,
+        "port": free_port(), "address": host_ip(), "podLogsDir": str(place / "pods"),
+        "volumePluginDir": str(place / "plugins"),
+    } | changes  # fmt: skip
+    path = place / "kubelet.json"
+    path.write_text(json.dumps({key: value for key, value in configuration.items() if value != ""}))
+    return path
+
+
+def start_kubelet(started: Programs, kubelet: str, place: Path, **replacements: str) -> None:
+    argv = command("kubelet", {"$(hostname)": _NODE, **replacements})
+    more = ["--root-dir", str(place / "kubelet"), "--cert-dir", str(place / "certificates")]
+    started.start("kubelet", [kubelet, *argv[1:], *more, "--node-ip", host_ip()])
+
+
+def test_a_kubelet_works_on_our_api_server_and_our_engine(place: Path) -> None:
+    kubelet = required("kubelet")["kubelet"]
+    choices: dict[str, Any] = {"has_node": False, "without": ("node",), "node_name": _NODE}
+    with (
+        running(place / "c", **choices) as cluster,
+        cgroup(),
+        running_engine() as engine,
+        programs(place / "logs") as started,
+    ):
+        path = write_kubelet_configuration(place, cluster.data_dir, engine)
+        start_kubelet(
+            started, kubelet, place,
+            **{"/etc/kubernetes/kubelet.json": str(path),
+               "/var/lib/moorage": str(cluster.data_dir)},
+        )  # fmt: skip
+        wait_for_node(cluster)
+        do_work(cluster, has_volumes=False, has_classes=False)
+        started.check()
+
+
+def test_all_others_are_kubernetes_and_the_kubelet_joins_by_a_token(place: Path) -> None:
+    paths = required("kube-scheduler", "kube-controller-manager", "kubelet")
+    parts = ("scheduler", "controllers", "node")
+    choices: dict[str, Any] = {"has_node": False, "without": parts, "node_name": _NODE}
+    with (
+        running(place / "c", **choices) as cluster,
+        cgroup(),
+        running_engine() as engine,
+        programs(place / "logs") as started,
+    ):
+        start_control_plane(started, paths, cluster.data_dir)
+        cluster.apply(*manifests("bootstrap-token-abcdef"))
+        path = write_kubelet_configuration(
+            place, cluster.data_dir, engine, rotateCertificates=True, serverTLSBootstrap=True,
+            tlsCertFile="", tlsPrivateKeyFile="",
+        )  # fmt: skip
+        start_kubelet(
+            started, paths["kubelet"], place,
+            **{"/etc/kubernetes/kubelet.json": str(path),
+               "/var/lib/moorage/node.kubeconfig":
+                   f"{place}/kubeconfig --bootstrap-kubeconfig {token_kubeconfig(place, cluster)}"},
+        )  # fmt: skip
+        wait_for_node(cluster)
+        approve_serving_certificates(cluster)
+        do_work(cluster, has_volumes=False, has_classes=False)
+        started.check()
+
+
+def token_kubeconfig(place: Path, cluster: RunningCluster) -> Path:
+    """The administrator's kubeconfig with the page's token in the place of the certificate."""
+    document = yaml.safe_load(cluster.kubeconfig.read_text())
+    document["users"][0]["user"] = {"token": "abcdef.0123456789abcdef"}
+    path = place / "bootstrap.kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def approve_serving_certificates(cluster: RunningCluster) -> None:
+    def serving() -> list[dict[str, Any]]:
+        items = cluster.get("csr")["items"]
+        return [
+            one for one in items if one["spec"]["signerName"] == "kubernetes.io/kubelet-serving"
+        ]
+
+    until(lambda: bool(serving()), "a request for a serving certificate", _WITHIN_S)
+    for request in serving():
+        cluster.kubectl("certificate", "approve", request["metadata"]["name"])
+    until(
+        lambda: all(one.get("status", {}).get("certificate") for one in serving()),
+        "serving certificates", _WITHIN_S,
+    )  # fmt: skip
+
+
+@contextmanager
+def real_api_server(place: Path, paths: dict[str, str]) -> Iterator[RunningCluster]:
+    """kube-apiserver and etcd, with certificates as `moor up` makes them."""
+    data, port = place / "c", free_port()
+    parts = ("scheduler", "controllers", "node")
+    layout = Layout(data)
+    open_cluster(layout, Choices(has_node=False, without=parts, node_name=_NODE, api_port=port))
+    pki = layout.pki
+    key = serialization.load_pem_private_key(
+        (pki / "service-accounts.key").read_bytes(), password=None
+    )
+    public = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    (pki / "service-accounts.pub").write_bytes(public)
+    store, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    with programs(place / "server") as started:
+        started.start("etcd", [
+            paths["etcd"], "--data-dir", str(place / "etcd"), "--unsafe-no-fsync",
+            "--listen-client-urls", store, "--advertise-client-urls", store,
+            "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
+            "--initial-cluster", f"default={peers}",
+        ])  # fmt: skip
+        options = {
+            "etcd-servers": store, "secure-port": port, "bind-address": "127.0.0.1",
+            "advertise-address": host_ip(), "authorization-mode": "Node,RBAC",
+            "enable-admission-plugins": "NodeRestriction",
+            "service-cluster-ip-range": "10.96.0.0/16", "client-ca-file": pki / "ca.crt",
+            "tls-cert-file": pki / "apiserver.crt", "tls-private-key-file": pki / "apiserver.key",
+            "service-account-key-file": pki / "service-accounts.pub",
+            "service-account-signing-key-file": pki / "service-accounts.key",
+            "service-account-issuer": "https://kubernetes.default.svc.cluster.local",
+            "kubelet-certificate-authority": pki / "ca.crt",
+            "kubelet-client-certificate": pki / "apiserver-node-client.crt",
+            "kubelet-client-key": pki / "apiserver-node-client.key",
+            "kubelet-preferred-address-types": "InternalIP",
+        }  # fmt: skip
+        argv = [f"--{name}={value}" for name, value in options.items()]
+        started.start("kube-apiserver", [paths["kube-apiserver"], *argv])
+        cluster = RunningCluster(data)
+        until(lambda: _is_ready(cluster), "kube-apiserver", _WITHIN_S)
+        yield cluster
+
+
+def _is_ready(cluster: RunningCluster) -> bool:
+    try:
+        return cluster.kubectl("get", "--raw", "/readyz").stdout == "ok"
+    except AssertionError:
+        return False
+
+
+def test_our_parts_work_on_a_real_api_server(place: Path) -> None:
+    paths = required("kube-apiserver", "etcd")
+    with (
+        real_api_server(place, paths) as cluster,
+        cgroup() as pods,
+        running_engine() as engine,
+        programs(place / "logs") as started,
+    ):
+        cluster.apply(*manifests("moorage-scheduler"), storage_class())
+        data, pki = cluster.data_dir, cluster.data_dir / "pki"
+        places = {
+            "/etc/kubernetes/scheduler.conf": str(data / "scheduler.kubeconfig"),
+            "/etc/kubernetes/admin.conf": str(data / "kubeconfig"),
+            "/etc/kubernetes/kubelet.conf": str(data / "node.kubeconfig"),
+            "/etc/kubernetes/pki/node": str(pki / "node-server"),
+            "/etc/kubernetes/pki/ca": str(pki / "ca"),
+            "unix:///run/moorage-engine/engine.sock": engine,
+        }
+        started.start("scheduler", command("moor scheduler", places))
+        started.start("controllers", command("moor controllers", places))
+        more = [
+            "--node-name", _NODE, "--node-ip", host_ip(), "--port", str(free_port()),
+            "--data-dir", str(place / "node"), "--cgroup-root", pods,
+        ]  # fmt: skip
+        started.start("node", [*command("moor node", places), *more])
+        wait_for_node(cluster)
+        do_work(cluster, has_volumes=True, has_classes=False)
+        started.check()
+
+
+def storage_class() -> dict[str, Any]:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {
+            "name": "local-path",
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": "runtime.moorage.dev/local-path",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
