@@ -79,6 +79,7 @@ from moorage.registry.custom.openapi import CustomDocuments
 from moorage.registry.custom.swagger import Swagger
 from moorage.registry.kind import Kind
 from moorage.registry.kinds import ALL_KINDS, STORED_KINDS
+from moorage.registry.kinds.binding import BINDING
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
 from moorage.registry.kinds.customresourcedefinition import CUSTOM_RESOURCE_DEFINITION
@@ -274,11 +275,13 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         ),
         watches=WatchStreams(cache, codec, clock, store.identity),
         unstored=_unstored(
-            Reviews(decoder, authenticator, authorizer, resolver, clock), resource_metrics
+            Reviews(decoder, authenticator, authorizer, resolver, clock),
+            resource_metrics,
+            bindings := BindingSubresource(decoder, objects, admission, clock),
         ),
         subresources=_subresources(
             resources,
-            BindingSubresource(decoder, objects, admission, clock),
+            bindings,
             EvictionSubresource(decoder, objects, admission, clock),
             ScaleSubresource(decoder, objects, patcher),
             TokenSubresource(decoder, objects, admission, signer, bindable_kinds()),
@@ -434,8 +437,11 @@ def _subresources(
     return Subresources(own, shared)
 
 
-def _unstored(reviews: Reviews, metrics: ResourceMetrics) -> dict[str, dict[str, Answer]]:
+def _unstored(
+    reviews: Reviews, metrics: ResourceMetrics, bindings: BindingSubresource
+) -> dict[str, dict[str, Answer]]:
     return {
+        BINDING.resource: {"create": bindings.create},
         **{kind.resource: {"create": reviews.create} for kind in REVIEWS},
         NODE_METRICS.resource: {"get": metrics.get_node, "list": metrics.list_nodes},
         POD_METRICS.resource: {"get": metrics.get_pod, "list": metrics.list_pods},

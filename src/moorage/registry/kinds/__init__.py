@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from moorage.registry.kind import Kind
 from moorage.registry.kinds.apiservice import API_SERVICE
+from moorage.registry.kinds.binding import BINDING
 from moorage.registry.kinds.certificatesigningrequest import CERTIFICATE_SIGNING_REQUEST
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
@@ -136,5 +137,5 @@ STORED_KINDS: tuple[Kind, ...] = (
 )
 """Kinds whose objects are stored."""
 
-ALL_KINDS: tuple[Kind, ...] = (*STORED_KINDS, *REVIEWS, *METRICS)
-"""Kinds that are served, including reviews and metrics, whose objects are not stored."""
+ALL_KINDS: tuple[Kind, ...] = (*STORED_KINDS, BINDING, *REVIEWS, *METRICS)
+"""Kinds that are served, including those whose objects are not stored."""
