@@ -42,6 +42,7 @@ from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from moorage.apiserver.authorization import Authorizer, NodeAuthorizer
 from moorage.apiserver.bodies import BodyLimits
+from moorage.apiserver.component_statuses import ComponentStatuses
 from moorage.apiserver.connect import Connect
 from moorage.apiserver.custom_resources import CustomResources
 from moorage.apiserver.decoding import BodyDecoder
@@ -82,6 +83,7 @@ from moorage.registry.kinds import ALL_KINDS, STORED_KINDS
 from moorage.registry.kinds.binding import BINDING
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
+from moorage.registry.kinds.componentstatus import COMPONENT_STATUS
 from moorage.registry.kinds.customresourcedefinition import CUSTOM_RESOURCE_DEFINITION
 from moorage.registry.kinds.metrics import NODE_METRICS, POD_METRICS
 from moorage.registry.kinds.reviews import REVIEWS
@@ -115,7 +117,8 @@ class ApiOptions:
 
     `public_url` is the URL of the server for pods; `node_tls` the credentials for node agents,
     `front_proxy` those for extension servers;
-    `listeners` the ports of this host that pods may not claim. What `audit_policy` selects is
+    `listeners` the ports of this host that pods may not claim; `components` the ports of the health
+    of ComponentStatuses, by name. What `audit_policy` selects is
     recorded in the file `audit_log`; without both nothing is.
     """
 
@@ -130,6 +133,7 @@ class ApiOptions:
     static_tokens: tuple[StaticToken, ...] = ()
     allows_anonymous: bool = False
     listeners: tuple[Listener, ...] = ()
+    components: Mapping[str, int] = field(default_factory=dict)
     gates: Mapping[str, bool] | None = None
     slots: SlotLimits = field(default_factory=SlotLimits)
     bodies: BodyLimits = field(default_factory=BodyLimits)
@@ -149,6 +153,7 @@ class Api:
     connect: Connect
     proxy: Proxy
     resource_metrics: ResourceMetrics
+    components: ComponentStatuses
     worker: Worker
     evaluator: Evaluator
     webhooks: WebhookClient
@@ -278,6 +283,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
             Reviews(decoder, authenticator, authorizer, resolver, clock),
             resource_metrics,
             bindings := BindingSubresource(decoder, objects, admission, clock),
+            components := ComponentStatuses(options.components, clock),
         ),
         subresources=_subresources(
             resources,
@@ -333,6 +339,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         connect,
         proxy,
         resource_metrics,
+        components,
         worker,
         evaluator,
         webhooks,
@@ -438,10 +445,14 @@ def _subresources(
 
 
 def _unstored(
-    reviews: Reviews, metrics: ResourceMetrics, bindings: BindingSubresource
+    reviews: Reviews,
+    metrics: ResourceMetrics,
+    bindings: BindingSubresource,
+    components: ComponentStatuses,
 ) -> dict[str, dict[str, Answer]]:
     return {
         BINDING.resource: {"create": bindings.create},
+        COMPONENT_STATUS.resource: {"get": components.get, "list": components.list},
         **{kind.resource: {"create": reviews.create} for kind in REVIEWS},
         NODE_METRICS.resource: {"get": metrics.get_node, "list": metrics.list_nodes},
         POD_METRICS.resource: {"get": metrics.get_pod, "list": metrics.list_pods},
