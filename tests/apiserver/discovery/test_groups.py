@@ -6,6 +6,8 @@ import pytest
 
 from moorage.apiserver.discovery.groups import grouped, is_former_home
 from moorage.registry.kind import Kind, Served
+from moorage.registry.kinds.deployment import DEPLOYMENT
+from moorage.registry.kinds.event import EVENT
 from moorage.registry.resource_map import ResourceMap
 
 
@@ -45,7 +47,11 @@ def test_versions_are_by_maturity_and_resources_by_name() -> None:
     assert grouped(ResourceMap(KINDS).resources())[0].versions[0].group_version == "v1"
 
 
-@pytest.mark.parametrize(("index", "expected"), [(0, False), (1, True)])
-def test_a_former_home_is_another_group_than_the_first(index: int, expected: bool) -> None:
-    ant = KINDS[2]
-    assert is_former_home(ant, ant.served[index]) is expected
+@pytest.mark.parametrize(
+    ("kind", "index", "expected"),
+    [(DEPLOYMENT, 0, False), (DEPLOYMENT, 1, True), (EVENT, 0, False), (EVENT, 1, False)],
+)
+def test_a_former_home_is_a_deprecated_group_other_than_the_first(
+    kind: Kind, index: int, expected: bool
+) -> None:
+    assert is_former_home(kind, kind.served[index]) is expected

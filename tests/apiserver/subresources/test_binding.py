@@ -43,6 +43,22 @@ async def test_a_binding_gives_the_pod_its_node_labels_and_condition(server: Run
     assert condition["lastTransitionTime"].endswith("Z")
 
 
+async def test_a_binding_of_the_older_path_names_its_pod_in_the_body(server: Running) -> None:
+    await add_pod(server)
+    binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}
+    done = await server.ask("POST", f"{CORE}/bindings", binding)
+    assert (done.status, done.json["status"]) == (201, "Success")
+    assert (await stored(server))["spec"]["nodeName"] == "n1"
+    again = await server.ask("POST", f"{CORE}/bindings", binding)
+    assert (again.status, again.json["details"]["name"]) == (409, "p")
+    del binding["target"]["name"]
+    refused = await server.ask("POST", f"{CORE}/bindings", binding)
+    assert (refused.status, refused.json["details"]["causes"][0]["field"]) == (422, "target.name")
+    nameless = await server.ask("POST", f"{CORE}/bindings", {"target": {"name": "n1"}})
+    assert nameless.status == 400, nameless.text
+    assert (await server.ask("GET", f"{CORE}/bindings")).status == 405
+
+
 async def test_a_pod_that_changes_meanwhile_is_bound_all_the_same(server: Running) -> None:
     await add_pod(server)
     changes = [

@@ -11,7 +11,7 @@ import pytest
 
 from moorage.api.clock import SystemClock
 from moorage.cri import pb
-from moorage.engine.stats import Statistics
+from moorage.engine.stats import SharedCgroup, Statistics
 from moorage.linux.cgroup_control import make_cgroup
 from moorage.linux.cgroups import Cgroups, Layout, current_cgroups
 from tests import cgroup_trees as trees
@@ -59,6 +59,27 @@ async def test_a_busy_container_is_seen_to_be(busy: Pod) -> None:
     assert stats.memory.rss_bytes.value >= 32 << 20
     assert not stats.memory.HasField("available_bytes")
     assert stats.writable_layer.used_bytes.value == 4096
+
+
+async def test_containers_without_usage_of_their_own_share_their_pods(busy: Pod) -> None:
+    cgroups, path = busy
+    make_cgroup(cgroups, f"{path}/empty")
+    containers = tuple(
+        container(id_, cgroup=f"{path}/empty", shared=SharedCgroup(path, 2)) for id_ in ("a", "b")
+    )
+    statistics = Statistics(cgroups, SystemClock())
+    stats = await statistics.sandbox(sandbox(cgroup=path, containers=containers))
+    one, other = stats.linux.containers
+    whole = stats.linux
+    assert one.memory.rss_bytes.value >= 16 << 20
+    assert one.cpu.usage_core_nano_seconds.value > 0
+    shared = one.memory.rss_bytes.value + other.memory.rss_bytes.value
+    assert shared <= whole.memory.rss_bytes.value + (1 << 20)
+    (result,) = await statistics.metrics([sandbox(cgroup=path, containers=containers)])
+    values = {one.name: one.value.value for one in result.container_metrics[0].metrics}
+    assert values["container_memory_rss"] >= 16 << 20
+    subject = container(cgroup=f"{path}/app", shared=SharedCgroup(path, 9))
+    assert (await statistics.container(subject)).memory.rss_bytes.value >= 32 << 20
 
 
 @pytest.mark.parametrize("is_own", [True, False])

@@ -125,3 +125,20 @@ def _kernel_of(pod: str) -> int:
         if words[0] == b"runsc-sandbox" and pod.encode() in words:
             return int(directory.name)
     raise AssertionError(f"pod {pod} has no kernel")
+
+
+async def test_containers_share_what_their_pods_kernel_uses(caller: Caller, gvisor: str) -> None:
+    pod = await caller.run_pod(gvisor)
+    mains = [await caller.run(pod, *shell("while :; do :; done"), name=name) for name in ("a", "b")]
+
+    async def has_usage() -> bool:
+        request = pb.ListContainerStatsRequest(filter=pb.ContainerStatsFilter(pod_sandbox_id=pod))
+        listed = (await caller.cri.call(caller.cri.runtime.ListContainerStats, request)).stats
+        assert {stats.attributes.id for stats in listed} == set(mains)
+        return all(
+            stats.cpu.usage_core_nano_seconds.value > 0
+            and stats.memory.working_set_bytes.value > 1 << 20
+            for stats in listed
+        )
+
+    await eventually(has_usage, "the containers' processor time and memory")

@@ -137,7 +137,7 @@ def test_who_it_is() -> None:
     info = status().node_info
     assert info is not None
     assert info.container_runtime_version == "containerd://2.1"
-    assert info.kubelet_version.startswith("v1.37.0+moorage-")
+    assert info.kubelet_version.startswith("v1.37.0+moorage.")
     assert (info.system_uuid, info.swap) == ("m", None)
 
 

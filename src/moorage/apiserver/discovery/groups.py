@@ -162,5 +162,8 @@ def _age(version: str) -> tuple[int, int, int, str]:
 
 
 def is_former_home(kind: Kind, served: Served) -> bool:
-    """Return whether a kind is served here only for old manifests: its home is another group."""
-    return served.group != kind.group
+    """Return whether a kind is served here only for old manifests: its home is another group.
+
+    Events have two homes, the newer of which is not their first; only a former one warns.
+    """
+    return served.group != kind.group and bool(served.warning)

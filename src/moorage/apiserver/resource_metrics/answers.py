@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 
@@ -17,14 +17,12 @@ from moorage.api.durations import format_duration
 from moorage.api.errors import NotFoundError
 from moorage.api.quantity import NANO, Family, Quantity
 from moorage.apiserver.call import Call
-from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE
+from moorage.apiserver.computed import ComputedReplies
 from moorage.apiserver.node_agents import NodeTls, agent_url
 from moorage.apiserver.readers import Readers
-from moorage.apiserver.replies import Reply, formed
-from moorage.apiserver.representations import include_object
+from moorage.apiserver.replies import Reply
 from moorage.apiserver.resource_metrics.scraper import AgentReader, NodeScraper
 from moorage.apiserver.resource_metrics.usage import Measurement, Usage
-from moorage.registry.columns.table import render_table
 from moorage.registry.kind import Obj
 from moorage.registry.kinds.node import NODE
 from moorage.registry.kinds.pod import POD
@@ -53,6 +51,7 @@ class ResourceMetrics:
     def __init__(self, readers: Readers, node_tls: NodeTls, clock: Clock) -> None:
         self._readers = readers
         self._clock = clock
+        self._replies = ComputedReplies(clock, has_protobuf=False)
         self._agents = AgentReader(node_tls)
         self._scraper = NodeScraper(self._agents.fetch, clock)
 
@@ -69,11 +68,11 @@ class ResourceMetrics:
         measured = await self._of_nodes([self._readers.get(NODE, "", name)])
         if not measured:
             raise NotFoundError.of("nodemetrics", name, group=call.kind.group)
-        return self._object(call, measured[0])
+        return self._replies.reply(call, measured[0])
 
     async def list_nodes(self, call: Call) -> Reply:
         """Answer GET of the nodes' usage."""
-        return self._list(call, await self._of_nodes(self._selected(call)))
+        return self._replies.list_reply(call, await self._of_nodes(self._selected(call)))
 
     async def get_pod(self, call: Call) -> Reply:
         """Answer GET of a pod's usage. Raises NotFoundError."""
@@ -84,11 +83,11 @@ class ResourceMetrics:
         measured = await self._of_pods([pod])
         if not measured:
             raise NotFoundError.of("podmetrics", path, group=call.kind.group)
-        return self._object(call, measured[0])
+        return self._replies.reply(call, measured[0])
 
     async def list_pods(self, call: Call) -> Reply:
         """Answer GET of the usage of pods."""
-        return self._list(call, await self._of_pods(self._selected(call)))
+        return self._replies.list_reply(call, await self._of_pods(self._selected(call)))
 
     def _selected(self, call: Call) -> list[Stored]:
         query = call.query
@@ -150,45 +149,6 @@ class ResourceMetrics:
             "window": format_duration(round(measurement.window_s, 3)),
         }
 
-    def _object(self, call: Call, metrics: Obj) -> Reply:
-        form = call.form(allows_protobuf=False)
-        typed = {"kind": call.kind.name, "apiVersion": call.served.api_version, **metrics}
-        match form.as_:
-            case "":
-                document = typed
-            case "Table":
-                document = self._table(call, [typed], form.version)
-            case _:
-                document = _partial(metrics, form.version)
-        return formed(msgspec.json.encode(document) + b"\n", form)
-
-    def _list(self, call: Call, items: list[Obj]) -> Reply:
-        form = call.form(is_list=True, allows_protobuf=False)
-        if form.as_ == TABLE:
-            document = self._table(call, items, form.version)
-        elif form.as_ == PARTIAL_LIST:
-            document = _list_of(
-                PARTIAL_LIST,
-                f"meta.k8s.io/{form.version}",
-                [_partial(item, form.version) for item in items],
-            )
-        else:
-            document = _list_of(call.kind.list_kind, call.served.api_version, items)
-        return formed(msgspec.json.encode(document) + b"\n", form)
-
-    def _table(self, call: Call, items: list[Obj], version: str) -> Obj:
-        return render_table(
-            call.kind.printer,
-            items,
-            now=self._clock.now().timestamp(),
-            include=include_object(call.query),
-            list_metadata={},
-            version=version,
-            as_served=lambda metrics: {
-                "kind": call.kind.name, "apiVersion": call.served.api_version, **metrics,
-            },
-        )  # fmt: skip
-
 
 def _url(node: Stored) -> str:
     return agent_url(node.obj)
@@ -199,15 +159,3 @@ def _amounts(usage: Usage) -> dict[str, str]:
         "cpu": str(Quantity(usage.cpu_nanocores)),
         "memory": str(Quantity(usage.memory_bytes * NANO, Family.BINARY)),
     }
-
-
-def _partial(metrics: Obj, version: str) -> Obj:
-    return {
-        "kind": PARTIAL,
-        "apiVersion": f"meta.k8s.io/{version}",
-        "metadata": metrics["metadata"],
-    }
-
-
-def _list_of(kind: str, api_version: str, items: list[Any]) -> Obj:
-    return {"kind": kind, "apiVersion": api_version, "metadata": {}, "items": items}

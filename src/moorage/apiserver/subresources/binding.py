@@ -13,6 +13,7 @@ from moorage.apiserver.options import write_request
 from moorage.apiserver.replies import Reply, success
 from moorage.apiserver.subresources.pod_conditions import set_pod_condition
 from moorage.registry.kind import Obj
+from moorage.registry.kinds.pod import POD
 from moorage.registry.objects import Admission, Objects
 from moorage.registry.validation.subresources import validate_binding
 
@@ -20,7 +21,7 @@ _TYPE = "io.k8s.api.core.v1.Binding"
 
 
 class BindingSubresource(msgspec.Struct, frozen=True):
-    """Serves `pods/binding`."""
+    """Serves `pods/binding`, and `bindings`, where the body alone names the pod."""
 
     decoder: BodyDecoder
     objects: Objects
@@ -34,17 +35,19 @@ class BindingSubresource(msgspec.Struct, frozen=True):
         )
         binding = await self.decoder.decode_as(call, request, "Binding", "v1", _TYPE)
         binding = await admit_body(self.admission, call, request, binding)
+        name = call.target.name or binding["metadata"].get("name", "")
         errors = validate_binding(binding)
         if errors:
-            raise InvalidError.of("Binding", call.target.name, errors)
-        name = call.target.name or binding["metadata"].get("name", "")
+            raise InvalidError.of("Binding", name, errors)
         if binding["metadata"].get("name", name) != name:
             raise BadRequestError("the name of the binding does not match the name on the URL")
+        if not name:
+            raise BadRequestError("Name parameter required.")
         request.is_own = True
         await self.objects.update(
             request,
-            call.kind,
-            call.served,
+            POD,
+            POD.storage,
             call.namespace,
             name,
             lambda pod: self._bound(pod, binding),

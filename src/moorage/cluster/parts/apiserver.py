@@ -58,6 +58,10 @@ async def run(layout: Layout, settings: Settings) -> None:
             client_authority=authority,
         ),
         listeners=(*settings.listeners, *listeners),
+        components={
+            "controller-manager": settings.controllers_port,
+            "scheduler": settings.scheduler_port,
+        },
         gates=settings.gates,
         audit_policy=load_policy(Path(settings.audit_policy)) if settings.audit_policy else None,
         audit_log=layout.audit_log,

@@ -12,6 +12,7 @@ from moorage.engine.inventory import Container, Sandbox
 from moorage.engine.stats import (
     ContainerSubject,
     SandboxSubject,
+    SharedCgroup,
     Statistics,
     select_containers,
     select_sandboxes,
@@ -121,7 +122,19 @@ class StatisticsServicer:
             image=config.image.image,
             started_at_ns=record.started_at_ns,
             limits=config.linux.resources,
+            shared=self._shared(container.sandbox),
         )
+
+    def _shared(self, sandbox: Sandbox) -> SharedCgroup | None:
+        """Return the cgroup of a pod whose containers may run under a kernel of the pod's own."""
+        if not self._context.adapter(sandbox).needs_sandbox:
+            return None
+        cgroup = sandbox.cgroup
+        running = sum(
+            container.is_running for container in self._context.inventory.containers_of(sandbox)
+        )
+        path = cgroup.path if cgroup.is_parent_shared else cgroup.parent
+        return SharedCgroup(path, max(running, 1))
 
     async def _writable_usage(self, container_id: str) -> tuple[int, int]:
         try:

@@ -2,11 +2,12 @@
 
 from moorage.engine.stats.filters import select_containers, select_sandboxes
 from moorage.engine.stats.statistics import Statistics
-from moorage.engine.stats.subjects import ContainerSubject, SandboxSubject
+from moorage.engine.stats.subjects import ContainerSubject, SandboxSubject, SharedCgroup
 
 __all__ = [
     "ContainerSubject",
     "SandboxSubject",
+    "SharedCgroup",
     "Statistics",
     "select_containers",
     "select_sandboxes",

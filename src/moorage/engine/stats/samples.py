@@ -22,7 +22,8 @@ from moorage.engine.cgroups.measures import (
 )
 from moorage.engine.cgroups.usage import Accounts, Usage, UsageReader, total_usage
 from moorage.engine.stats.processes import ProcessCounts, count_processes
-from moorage.engine.stats.subjects import ContainerSubject, LayerUsage
+from moorage.engine.stats.shares import CpuShares, share_of
+from moorage.engine.stats.subjects import ContainerSubject, LayerUsage, SharedCgroup
 from moorage.linux.cgroup_control import process_ids_below
 from moorage.linux.cgroups import Cgroups, directory_in
 from moorage.linux.network_devices import NetworkDevice
@@ -74,10 +75,22 @@ class Sampler:
         self._cgroups = cgroups
         self._clock = clock
         self._reader = UsageReader(cgroups)
+        self._shares = CpuShares()
 
     def sample(self, path: str) -> Sample:
         """Return a cgroup's current usage."""
         return self._now(self._reader.usage(path), read_pressures(self._cgroups, path))
+
+    def container_sample(self, subject: ContainerSubject) -> Sample:
+        """Return a container's current usage: its cgroup's, or its share of the pod's."""
+        own = self.sample(subject.cgroup)
+        if (shared := _shared(subject, own)) is None:
+            return own
+        usage = self._reader.usage(shared.path)
+        cpu_ns = usage.cpu_ns
+        if cpu_ns is not None:
+            cpu_ns = self._shares.share(subject.id, cpu_ns, shared.containers)
+        return self._now(share_of(usage, shared.containers, cpu_ns), Pressures())
 
     def total(self, samples: Iterable[Sample]) -> Sample:
         """Return the sum of several samples, as if read now."""
@@ -85,9 +98,9 @@ class Sampler:
 
     def container(self, subject: ContainerSubject, layer: LayerUsage | None) -> Readings:
         """Return all readings of a container."""
-        path = subject.cgroup
+        path, sample = subject.cgroup, self.container_sample(subject)
         return Readings(
-            sample=self.sample(path),
+            sample=sample,
             accounts=self._reader.accounts(path),
             devices=[
                 (_device_name(device.major, device.minor), device)
@@ -116,6 +129,11 @@ class Sampler:
     def _now(self, usage: Usage, pressures: Pressures) -> Sample:
         at_ns = int(self._clock.now().timestamp() * _NS_PER_S)
         return Sample(at_ns, int(self._clock.monotonic() * _NS_PER_S), usage, pressures)
+
+
+def _shared(subject: ContainerSubject, own: Sample) -> SharedCgroup | None:
+    # A container that runs in its own cgroup has used some time there, if only to start.
+    return None if own.usage.cpu_ns else subject.shared
 
 
 def _file_system(directory: Path) -> FileSystem | None:

@@ -94,7 +94,7 @@ class Statistics:
         self, subjects: Sequence[ContainerSubject], layers: Layers
     ) -> list[pb.ContainerStats]:
         return [
-            self._container(subject, self._sampler.sample(subject.cgroup), layers)
+            self._container(subject, self._sampler.container_sample(subject), layers)
             for subject in subjects
         ]
 
@@ -113,7 +113,7 @@ class Statistics:
     def _sandbox(
         self, subject: SandboxSubject, layers: Layers, networks: Devices
     ) -> pb.PodSandboxStats:
-        samples = [self._sampler.sample(container.cgroup) for container in subject.containers]
+        samples = [self._sampler.container_sample(container) for container in subject.containers]
         if subject.cgroup is None:
             whole = self._sampler.total(samples)
         else:

@@ -12,9 +12,20 @@ LayerUsage = tuple[int, int]
 """Bytes and inodes."""
 
 
+@dataclass(frozen=True, slots=True)
+class SharedCgroup:
+    """The cgroup that holds all running containers of a pod, and their number."""
+
+    path: str
+    containers: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSubject:
     """A container. `cgroup` is its path in the hierarchies.
+
+    `shared` is there where a pod may have a kernel of its own: what counts when `cgroup` has used
+    nothing.
 
     `writable_usage` returns the bytes and inodes of its writable layer, and raises OSError when
     they are unknown; `layers` is a directory of the file system it is on. `limits` are the
@@ -32,6 +43,7 @@ class ContainerSubject:
     image: str = ""
     started_at_ns: int = 0
     limits: pb.LinuxContainerResources | None = None
+    shared: SharedCgroup | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

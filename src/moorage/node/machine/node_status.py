@@ -118,7 +118,7 @@ def node_status(inputs: NodeStatusInputs) -> NodeStatus:
             kernel_version=facts.kernel,
             os_image=facts.os_image,
             container_runtime_version=f"{inputs.engine_name}://{inputs.engine_version}",
-            kubelet_version=f"v{KUBERNETES}+moorage-{__version__}",
+            kubelet_version=f"v{KUBERNETES}+moorage.{__version__}",
             operating_system="linux",
             architecture=facts.architecture,
             swap=NodeSwapStatus(capacity=facts.swap_bytes) if facts.swap_bytes else None,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from moorage.registry.kind import Kind
 from moorage.registry.kinds.apiservice import API_SERVICE
+from moorage.registry.kinds.binding import BINDING
 from moorage.registry.kinds.certificatesigningrequest import CERTIFICATE_SIGNING_REQUEST
 from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
 from moorage.registry.kinds.clustertrustbundle import CLUSTER_TRUST_BUNDLE
+from moorage.registry.kinds.componentstatus import COMPONENT_STATUS
 from moorage.registry.kinds.configmap import CONFIG_MAP
 from moorage.registry.kinds.controllerrevision import CONTROLLER_REVISION
 from moorage.registry.kinds.cronjob import CRON_JOB
@@ -136,5 +138,11 @@ STORED_KINDS: tuple[Kind, ...] = (
 )
 """Kinds whose objects are stored."""
 
-ALL_KINDS: tuple[Kind, ...] = (*STORED_KINDS, *REVIEWS, *METRICS)
-"""Kinds that are served, including reviews and metrics, whose objects are not stored."""
+ALL_KINDS: tuple[Kind, ...] = (
+    *STORED_KINDS,
+    BINDING,
+    COMPONENT_STATUS,
+    *REVIEWS,
+    *METRICS,
+)
+"""Kinds that are served, including those whose objects are not stored."""
