@@ -31,8 +31,8 @@ def definition(*schemas: dict[str, Any], strategy: str = "None") -> dict[str, An
     }  # fmt: skip
 
 
-async def _unasked(config: object, body: bytes) -> bytes:
-    raise AssertionError(f"asked {config} {body!r}")
+async def _unasked(config: object, body: bytes, *, most_bytes: int) -> bytes:
+    raise AssertionError(f"asked {config} {body!r} for {most_bytes}")
 
 
 def kinds(*schemas: dict[str, Any], strategy: str = "None") -> CustomKind:

@@ -31,6 +31,10 @@ _BATCH_BYTES: Final = 1024 * 1024
 
 _SEEN_BYTES: Final = 32 * 1024 * 1024
 _TURNS: Final = 16
+_THREADS: Final = 64
+_THREADS_OF_DEFINITION: Final = 4
+"""As many steps of one definition wait for its webhook: a silent one does not hold up others."""
+
 _ENTRY_BYTES: Final = 256
 _WAIT_S: Final = 90.0
 """How long a thread waits: longer than a conversion can take."""
@@ -75,7 +79,7 @@ class Conversions:
     loop: asyncio.AbstractEventLoop
     seen: SeenObjects = field(default_factory=SeenObjects)
     threads: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(_TURNS, thread_name_prefix="conversions")
+        default_factory=lambda: ThreadPoolExecutor(_THREADS, thread_name_prefix="conversions")
     )
 
 
@@ -106,6 +110,7 @@ class Versions:
         self.conversions = conversions
         self.kinds: dict[str, Kind] = {}
         """The kinds by version, filled when they are made."""
+        self.steps = asyncio.Semaphore(_THREADS_OF_DEFINITION)
         self._unmarked = unmarked
 
     def mark(self, version: str) -> str:
@@ -262,12 +267,16 @@ class VersionView:
         return to_value(obj, versions.mark(storage))
 
     async def run(self, step: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a step that may call the conversions of `Kind.served`, where it may wait."""
+        """Run a step that may call the conversions of `Kind.served`, where it may wait.
+
+        Raises ConversionError when too many steps of the definition wait already.
+        """
         if not self.is_remote:
             return step(*args, **kwargs)
         threads = self._versions.conversions.threads
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(threads, partial(step, *args, **kwargs))
+        async with in_turn(self._versions.steps):
+            return await loop.run_in_executor(threads, partial(step, *args, **kwargs))
 
     def kept(self, item: Stored) -> Kind | None:
         """Return the kind in the version in which an object is stored, which writes it in that."""
