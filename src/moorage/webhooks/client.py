@@ -21,6 +21,7 @@ import aiohttp
 from yarl import URL
 
 from moorage.api.errors import StatusError
+from moorage.streaming.connector import Connector
 
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 """Limit on an answer: a patch in base64 that replaces the largest object."""
@@ -78,7 +79,7 @@ class WebhookClient:
 
     async def __aenter__(self) -> Self:
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=_CONNECTIONS, limit_per_host=_CONNECTIONS_OF_HOST),
+            connector=Connector(limit=_CONNECTIONS, limit_per_host=_CONNECTIONS_OF_HOST),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
         )
