@@ -58,7 +58,7 @@ async def test_interim_answers_without_end_break_the_connection() -> None:
             await is_over.wait()
 
 
-async def test_answers_nobody_asked_for_break_the_connection_in_the_pool() -> None:
+async def test_unsolicited_answers_break_the_connection_in_the_pool() -> None:
     async with (
         answering(ANSWER, ANSWER * 1000) as (url, is_over),
         aiohttp.ClientSession(connector=Connector()) as http,
