@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from moorage.admission.webhooks import dispatch
+from moorage.registry.custom import versions
 from tests.apiserver.server import Answer, Running, serving
 from tests.apiserver.test_custom_conversion import MERGE, V1, V2, convert, definition
 from tests.apiserver.test_custom_resources import CRDS, is_established, until
@@ -23,7 +24,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 HEAD = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"UID",'
 MIB = 1024 * 1024
 SHORT_S = 0.5
-"""How long others may have to wait while a webhook does its worst, on a busy machine."""
+"""How long the loop may compute while a webhook does its worst."""
 
 
 @pytest.fixture
@@ -54,7 +55,10 @@ def answering(hooks: WebhookServer, path: str, rest: bytes) -> None:
 
 
 class Stall:
-    """The longest time for which the loop, which the server is on, did nothing else."""
+    """The longest time that the loop, which the server is on, computed without a turn for others.
+
+    Time of the processor, so that a busy machine makes no difference.
+    """
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -62,9 +66,9 @@ class Stall:
 
     async def _watch(self) -> None:
         while True:
-            began = time.monotonic()
+            began = time.thread_time()
             await asyncio.sleep(0)
-            self.longest_s = max(self.longest_s, time.monotonic() - began)
+            self.longest_s = max(self.longest_s, time.thread_time() - began)
 
     def end(self) -> float:
         self._task.cancel()
@@ -195,6 +199,29 @@ async def test_a_silent_conversion_webhook_does_not_hold_up_another(
     for task in waiting:
         task.cancel()
     await asyncio.wait(waiting)
+
+
+async def test_the_conversions_of_a_list_share_the_time_of_its_request(
+    server: Running, hooks: WebhookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "SEE_S", 1.0)
+    monkeypatch.setattr(versions, "_BATCH_OBJECTS", 1)
+    await defined(server, hooks)
+    for index in range(20):
+        head = {"apiVersion": "stable.example.com/v1", "kind": "Endpoint"}
+        body = {**head, "metadata": {"name": f"b{index}"}, "hostPort": "h:1"}
+        assert (await server.ask("POST", V1, body)).status == 201
+
+    async def dawdle(request: Json) -> Json:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await asyncio.Event().wait()
+        return convert(request)
+
+    hooks.answers["convert"] = dawdle
+    refused = await server.ask("GET", V2)
+    assert refused.status == 504
+    assert "request did not complete within requested timeout" in refused.text
 
 
 async def test_a_conversion_of_megabytes_of_values_is_refused(

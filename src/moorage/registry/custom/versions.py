@@ -20,6 +20,7 @@ from typing import Final, ParamSpec, TypeVar
 
 import msgspec
 
+from moorage.api.errors import ServerTimeoutError
 from moorage.registry.custom.conversion import ConversionError, Converter, in_turn
 from moorage.registry.custom.decoding import CustomType
 from moorage.registry.kind import Kind, Obj
@@ -28,6 +29,9 @@ from moorage.registry.stored import Stored, to_value
 _BATCH_OBJECTS: Final = 100
 _BATCH_BYTES: Final = 1024 * 1024
 """How much is converted at a time: limits what one call of a webhook holds in memory."""
+
+SEE_S: Final = 60.0
+"""How long the objects of one request may take: each batch of a long list has a time of its own."""
 
 _SEEN_BYTES: Final = 32 * 1024 * 1024
 _TURNS: Final = 16
@@ -208,10 +212,22 @@ class VersionView:
         return self._remember(item, obj)
 
     async def see(self, items: Sequence[Stored]) -> list[Stored]:
-        """Return objects in the version. Raises StatusError if one cannot be converted."""
+        """Return objects in the version.
+
+        Raises StatusError if one cannot be converted, or all not in the time of a request.
+        """
         marks = self._marks
         if all(item.mark in marks for item in items):
             return list(items)
+        try:
+            async with asyncio.timeout(SEE_S):
+                return await self._see_in_batches(items)
+        except TimeoutError as error:
+            raise ServerTimeoutError(
+                "Timeout: request did not complete within requested timeout"
+            ) from error
+
+    async def _see_in_batches(self, items: Sequence[Stored]) -> list[Stored]:
         seen: list[Stored] = []
         for batch in _batches(items):
             if self.is_remote:
