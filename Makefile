@@ -114,7 +114,7 @@ peers: venv ## build programs of others for the tests that compare with them: ne
 
 soak: venv ## the tests that break things on purpose, for longer, and random ones with new seeds
 	MOORAGE_FUZZ=1 $(BIN)/pytest --ignore tests/cluster/whole
-	MOORAGE_FUZZ_S=$(or $(FUZZ_S),600) $(BIN)/pytest -s tests/apiserver/test_fuzz.py
+	MOORAGE_FUZZ_S=$(or $(FUZZ_S),600) $(BIN)/pytest -s tests/apiserver/test_fuzz.py tests/apiserver/test_served_openapi.py
 	MOORAGE_ENGINE_PODS=1000 $(BIN)/pytest tests/engine/whole --timeout=3600
 	MOORAGE_HISTORY_MINUTES=10 $(BIN)/pytest tests/apiserver/history --timeout=3600
 	MOORAGE_KILL_ROUNDS=100 $(BIN)/pytest tests/cluster/whole/test_kill.py --timeout=3600

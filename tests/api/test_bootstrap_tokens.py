@@ -51,6 +51,16 @@ def test_the_form_of_tokens(token: str, expected: str | None) -> None:
     assert token_id(token) == expected
 
 
+@pytest.mark.parametrize("key", ["expiration", "auth-extra-groups", "token-secret", "token-id"])
+@pytest.mark.parametrize("value", ["/w==", "//79", "%"])
+def test_a_token_with_a_field_that_is_no_text_is_not_valid(key: str, value: str) -> None:
+    broken = secret()
+    broken.data[key] = value
+    assert groups_of(broken, TOKEN, NOW) is None
+    if key != "auth-extra-groups":
+        assert signing_token(broken, NOW) is None
+
+
 DEFAULT = ("system:bootstrappers",)
 
 

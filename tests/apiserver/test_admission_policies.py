@@ -226,8 +226,8 @@ async def test_expressions_ask_the_authorizer_of_the_server(server: Running) -> 
         {
             "expression": "authorizer.group('apps').resource('deployments').namespace('default')"
             ".check('create').allowed() && authorizer.path('/healthz').check('get').allowed()"
-            " && authorizer.requestResource.check('delete').allowed()"
         },
+        {"expression": "authorizer.requestResource.check('delete').allowed()"},
         {
             "expression": "!authorizer.serviceAccount('default', 'default').group('')"
             ".resource('secrets').namespace('default').check('get').allowed()",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,50 @@ async def test_rules_that_take_long_end_their_worker_alone() -> None:
         assert await evaluator.violations("a", FINE, {"text": "x"}, None) == BROKEN
 
 
+SLOW = schema(f"{ALL}(a, {ALL}(b, {ALL}(c, !self.matches('(a|b|ab)*(x+)+z'))))")
+SLOW_TEXT = {"text": "ab" * 1_000_000}
+
+
+async def test_the_first_rules_have_no_more_time_than_others() -> None:
+    async with Evaluator(deadline_s=0.2) as evaluator:
+        for _ in range(2):
+            began = time.monotonic()
+            with pytest.raises(LimitError, match="the rules took longer"):
+                await evaluator.violations("slow", SLOW, SLOW_TEXT, None)
+            assert time.monotonic() - began < 10
+
+
+async def test_others_wait_once_for_rules_that_take_long() -> None:
+    async with Evaluator(deadline_s=1.0) as evaluator:
+        assert await evaluator.violations("a", FINE, {"text": "x"}, None) == BROKEN
+        with pytest.raises(LimitError):
+            await evaluator.violations("slow", SLOW, SLOW_TEXT, None)
+        assert await evaluator.violations("a", FINE, {"text": "x"}, None) == BROKEN
+        slow = [
+            asyncio.create_task(evaluator.violations("slow", SLOW, SLOW_TEXT, None))
+            for _ in range(5)
+        ]
+        for _ in range(20):
+            assert await evaluator.violations("a", FINE, {"text": "x"}, None) == BROKEN
+        assert not any(task.done() for task in slow)
+        for task in slow:
+            task.cancel()
+        await asyncio.wait(slow)
+
+
+async def test_a_client_that_goes_away_leaves_the_worker_to_others(evaluator: Evaluator) -> None:
+    await evaluator.violations("a", FINE, {"text": "x"}, None)
+    (pid,) = Child.awaited
+    for _ in range(3):
+        asking = asyncio.create_task(evaluator.violations("a", FINE, {"text": "x"}, None))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+    assert await evaluator.violations("b", schema("true"), {"text": "x"}, None) == []
+    assert set(Child.awaited) == {pid}
+
+
 async def test_a_worker_that_was_killed_is_replaced(evaluator: Evaluator) -> None:
     await evaluator.violations("a", FINE, {"text": "x"}, None)
     (pid,) = Child.awaited
@@ -106,8 +151,9 @@ async def test_many_requests_wait_and_too_many_are_refused(
     asked = [evaluator.violations("a", FINE, {"text": "x"}, None) for _ in range(50)]
     assert await asyncio.gather(*asked) == [BROKEN] * 50
     monkeypatch.setattr(module, "_WAITING", 3)
-    asked = [evaluator.violations("a", FINE, {"text": "x"}, None) for _ in range(5)]
-    answers = await asyncio.gather(*asked, return_exceptions=True)
+    async with Evaluator() as other:
+        asked = [other.violations("a", FINE, {"text": "x"}, None) for _ in range(5)]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(answer) for answer in answers] == [list] * 3 + [BusyError] * 2
 
 

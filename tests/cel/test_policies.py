@@ -233,8 +233,10 @@ def test_the_authorizer_is_asked_what_an_expression_builds(expression: str, chec
         object={},
     )  # fmt: skip
     authorizer = Authorizer("get")
-    whole = f"{expression}.allowed() && {expression}.reason() == 'about get'"
-    source = policy(f"{whole} && !{expression}.errored() && {expression}.error() == ''")
+    source = policy(
+        f"{expression}.allowed() && {expression}.reason() == 'about get'",
+        f"!{expression}.errored() && {expression}.error() == ''",
+    )
     assert policy_problems(source) == []
     with asking(authorizer):
         assert decide(source, given=given) == []
@@ -258,6 +260,25 @@ def test_checks_that_cannot_be_made_are_errors(expression: str, error: str) -> N
         (failed,) = decide(policy(f"{expression}.allowed()"))
     assert failed.is_error
     assert error in failed.message
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "[1, 2, 3].all(x, {check})",
+        "[1, 2, 3].exists(x, !{check}) || true",
+        "[1, 2].all(x, {check}) && {check} ? true : true",
+    ],
+)
+def test_an_expression_pays_for_two_checks(expression: str) -> None:
+    check = "authorizer.path('/healthz').check('get').allowed()"
+    authorizer = Authorizer("get")
+    with asking(authorizer):
+        assert decide(policy(f"[1, 2].all(x, {check})", f"[1, 2].all(x, {check})")) == []
+        (failed,) = decide(policy(expression.replace("{check}", check)))
+    assert failed.is_error
+    assert failed.message.endswith("operation cancelled: actual cost limit exceeded")
+    assert len(authorizer.checks) == 6
 
 
 def test_audit_annotations_are_part_of_the_result() -> None:

@@ -430,6 +430,18 @@ async def test_it_goes_at_once_when_its_node_is_gone(world: World) -> None:
         assert volume_of(client) is None
 
 
+@pytest.mark.parametrize("labels", [{}, {"runtime.moorage.dev/node": "never"}])
+async def test_a_volume_that_no_node_has_goes_when_it_is_deleted(
+    world: World, labels: dict[str, str]
+) -> None:
+    """It was made by hand, never bound, with our finalizer."""
+    volume = volume_json(labels=labels, finalizers=("runtime.moorage.dev/local-path",))
+    async with reconciling(world, v(volume), (NODES, NODE)) as client:
+        await client.delete(PERSISTENT_VOLUMES, "pv")
+        await world.settled(1)
+        assert volume_of(client) is None
+
+
 async def test_a_bound_volume_that_is_deleted_by_hand_stays(world: World) -> None:
     claim = claim_json(volume="pv", annotations={DONE: "yes"}, phase="Bound")
     async with reconciling(world, v(ours()), a(claim), (NODES, NODE)) as client:

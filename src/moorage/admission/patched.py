@@ -9,6 +9,7 @@ Name, namespace, UID, times and managed fields stay as they are. Source: apiserv
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 from moorage.admission.admission_request import in_version, shown
 from moorage.api import bounds
@@ -18,6 +19,9 @@ from moorage.registry.kind import Obj, Served
 from moorage.registry.request import Attributes
 from moorage.registry.schema.errors import DecodeError
 from moorage.registry.worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 Change = Callable[[Obj], object]
 """Returns the changed object, which it may have been given as it was."""
@@ -35,6 +39,12 @@ class Patching:
     def __init__(self, codec: Codec, worker: Worker) -> None:
         self._codec = codec
         self._worker = worker
+
+    async def run(
+        self, attributes: Attributes, step: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Run a step of a change, in the worker's thread if the write is large."""
+        return await self._worker.run(attributes.request, step, *args, **kwargs)
 
     async def apply(
         self,

@@ -23,6 +23,7 @@ DEFAULT_GROUP: Final = "system:bootstrappers"
 AUTHENTICATION: Final = "usage-bootstrap-authentication"
 SIGNING: Final = "usage-bootstrap-signing"
 
+_NO_TEXT = "\ufffd"
 _ID, _SECRET = "token-id", "token-secret"
 _EXPIRATION, _GROUPS = "expiration", "auth-extra-groups"
 _TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
@@ -58,7 +59,7 @@ def signing_token(secret: Secret, now: datetime) -> tuple[str, str] | None:
     """Return id and secret of a token that signs, None for any other Secret."""
     own_id, key = _text(secret, _ID), _text(secret, _SECRET)
     is_named = secret.metadata.name == NAME_PREFIX + own_id and _TOKEN_ID.fullmatch(own_id)
-    if not is_named or secret.type != SECRET_TYPE or not key:
+    if not is_named or secret.type != SECRET_TYPE or not key or _NO_TEXT in key:
         return None
     if _text(secret, SIGNING) != "true" or is_expired(secret, now):
         return None
@@ -81,7 +82,8 @@ def is_expired(secret: Secret, now: datetime) -> bool:
 
 
 def _text(secret: Secret, key: str) -> str:
+    """Return a value as text. What is no text is not empty: an expiration of it is malformed."""
     try:
-        return base64.b64decode(secret.data.get(key, "")).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return ""
+        return base64.b64decode(secret.data.get(key, ""), validate=True).decode(errors="replace")
+    except binascii.Error:
+        return _NO_TEXT

@@ -43,6 +43,7 @@ from moorage.registry.kind import Obj
 from moorage.registry.kinds.node import NODE
 from moorage.registry.objects import Admission, Objects
 from moorage.streaming import byte_socket, channels
+from moorage.streaming.connector import Connector
 from moorage.streaming.deadlines import Deadlines
 from moorage.streaming.dial import Refused, Upgraded, Upstream, dial
 from moorage.streaming.pipe import join
@@ -109,7 +110,7 @@ class Connect:
     async def __aenter__(self) -> Self:
         self._tls = self._node_tls.context()
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=self._tls, limit=0),
+            connector=Connector(ssl=self._tls, limit=0),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
         )
         return self

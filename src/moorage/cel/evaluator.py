@@ -1,6 +1,7 @@
 """Evaluator: asks the worker process, with a deadline, and replaces it when it is lost.
 
-The worker is started with the first expression: a server without rules never has one.
+The worker is started with the first expression: a server without rules never has one. Rules that
+took long are evaluated by a second one for a minute, so that others wait for them once.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import logging
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -41,7 +43,15 @@ DEADLINE_S = 2.0
 """How long one request may take in the worker."""
 
 _START_S = 30.0
+_LONG_S = 0.25
+"""How long a request may compute before its rules count as slow."""
+
+_SLOW_S = 60.0
+"""How long rules count as slow."""
+
+_MOST_SLOW = 256
 _WAITING = 256
+_WAITING_SLOW = 32
 _HEADER_BYTES = 4
 
 _log = logging.getLogger("cel")
@@ -84,21 +94,31 @@ class _Worker:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
-    async def ask(self, request: Request, authorize: Authorize) -> bytes:
+    async def be_ready(self) -> None:
+        """Wait for its start, whose imports are no request's fault.
+
+        Raises EOFError and OSError when it is lost.
+        """
+        self._reader, self._writer = await asyncio.open_connection(sock=self._socket)
+        await self._read(self._reader)
+
+    async def ask(self, request: Request, authorize: Authorize) -> Answer:
         """Send a request, answer the worker's questions and return its answer.
 
         Raises EOFError and OSError when it is lost.
         """
-        if self._reader is None or self._writer is None:
-            self._reader, self._writer = await asyncio.open_connection(sock=self._socket)
+        assert self._reader is not None, "the worker is ready"
+        assert self._writer is not None, "the worker is ready"
         await self._send(self._writer, request)
         while True:
-            header = await self._reader.readexactly(_HEADER_BYTES)
-            body = await self._reader.readexactly(int.from_bytes(header))
-            reply = _decoder.decode(body)
+            reply = await self._read(self._reader)
             if isinstance(reply, Answer):
-                return bytes(reply.body)
+                return reply
             await self._send(self._writer, authorize(reply.check))
+
+    async def _read(self, reader: asyncio.StreamReader) -> Reply:
+        header = await reader.readexactly(_HEADER_BYTES)
+        return _decoder.decode(await reader.readexactly(int.from_bytes(header)))
 
     async def _send(self, writer: asyncio.StreamWriter, message: Any) -> None:
         body = _encoder.encode(message)
@@ -116,14 +136,67 @@ class _Worker:
         self._child.close()
 
 
+class _Lane:
+    """A worker that is replaced when it is lost, and those who wait for it."""
+
+    def __init__(self, deadline_s: float, most_waiting: int) -> None:
+        self._deadline_s = deadline_s
+        self._most_waiting = most_waiting
+        self._worker: _Worker | None = None
+        self._waiting = 0
+        self.turn = asyncio.Lock()
+
+    @contextlib.contextmanager
+    def place(self) -> Iterator[None]:
+        """Take a place among those who wait. Raises BusyError."""
+        if self._waiting >= self._most_waiting:
+            raise BusyError("too many requests wait for CEL rules already, please try again later")
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+
+    async def close(self) -> None:
+        """End the worker; a later request starts another."""
+        if self._worker is not None:
+            worker, self._worker = self._worker, None
+            await worker.end()
+
+    async def ask(self, request: Request, authorize: Authorize) -> Answer:
+        """Ask the worker, in one's turn; one that does not answer is killed. Raises LimitError."""
+        is_answered = False
+        try:
+            if self._worker is None:
+                self._worker = _Worker()
+                async with asyncio.timeout(_START_S):
+                    await self._worker.be_ready()
+            async with asyncio.timeout(self._deadline_s):
+                answer = await self._worker.ask(request, authorize)
+            is_answered = True
+            return answer
+        except TimeoutError as error:
+            raise LimitError(f"the rules took longer than {self._deadline_s:g} s") from error
+        except (OSError, EOFError) as error:
+            raise LimitError("the rules needed more memory than they may") from error
+        finally:
+            if not is_answered:
+                _log.warning("the CEL worker is replaced: it did not answer")
+                await self.close()
+
+
 class Evaluator:
-    """Compiles and evaluates expressions in another process. `async with` ends that."""
+    """Compiles and evaluates expressions in another process. `async with` ends that.
+
+    What took long goes to a second process for a while, so that it holds up only its own kind.
+    """
 
     def __init__(self, *, deadline_s: float = DEADLINE_S) -> None:
-        self._deadline_s = deadline_s
-        self._worker: _Worker | None = None
-        self._turn = asyncio.Lock()
-        self._waiting = 0
+        self._lane = _Lane(deadline_s, _WAITING)
+        self._slow_lane = _Lane(deadline_s, _WAITING_SLOW)
+        self._slow: OrderedDict[str, float] = OrderedDict()
+        """Until when, by the loop's time, the rules of a key count as slow."""
+        self._begun: set[asyncio.Task[bytes]] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -137,10 +210,14 @@ class Evaluator:
         await self.close()
 
     async def close(self) -> None:
-        """End the worker; a later request starts another."""
-        if self._worker is not None:
-            worker, self._worker = self._worker, None
-            await worker.end()
+        """End the workers; a later request starts another."""
+        begun = tuple(self._begun)
+        for task in begun:
+            task.cancel()
+        if begun:
+            await asyncio.wait(begun)
+        await self._lane.close()
+        await self._slow_lane.close()
 
     async def schema_problems(self, schema: dict[str, Any]) -> list[Problem]:
         """Compile the rules of a schema. Raises LimitError and BusyError."""
@@ -155,7 +232,7 @@ class Evaluator:
         Raises LimitError and BusyError.
         """
         for sent in (None, schema):
-            answer = await self._ask(CheckObject(key, sent, new, old))
+            answer = await self._ask(CheckObject(key, sent, new, old), key=key)
             violations = msgspec.msgpack.decode(answer, type=list[Violation] | None)
             if violations is not None:
                 return violations
@@ -188,7 +265,8 @@ class Evaluator:
         Raises LimitError and BusyError.
         """
         for sent in (None, policy):
-            answer = await self._ask(EvaluatePolicy(key, sent, given, params), authorize)
+            request = EvaluatePolicy(key, sent, given, params)
+            answer = await self._ask(request, authorize, key=key)
             results = msgspec.msgpack.decode(answer, type=list[PolicyResult] | None)
             if results is not None:
                 return results
@@ -210,40 +288,69 @@ class Evaluator:
         for sent in (None, policy):
             request = EvaluateMutation(key, sent, given, params, index)
             mutation = msgspec.msgpack.decode(
-                await self._ask(request, authorize), type=Mutation | None
+                await self._ask(request, authorize, key=key), type=Mutation | None
             )
             if mutation is not None:
                 return mutation
         raise AssertionError("the worker was sent the policy")
 
-    async def _ask(self, request: Request, authorize: Authorize = deny) -> bytes:
-        if self._waiting >= _WAITING:
-            raise BusyError("too many requests wait for CEL rules already, please try again later")
-        self._waiting += 1
-        try:
-            async with self._turn:
-                return await self._ask_worker(request, authorize)
-        finally:
-            self._waiting -= 1
+    async def _ask(self, request: Request, authorize: Authorize = deny, *, key: str = "") -> bytes:
+        """Return the answer to a request. `key` names its rules.
 
-    async def _ask_worker(self, request: Request, authorize: Authorize) -> bytes:
-        """Ask the worker; one that does not answer is killed, so that the next one can."""
-        is_answered = False
-        is_first = self._worker is None
+        A request that is cancelled leaves the worker to finish: else a client could have it killed
+        by going away, again and again.
+        """
+        is_begun = asyncio.Event()
+        task = asyncio.create_task(self._ask_in_turn(request, authorize, key, is_begun))
+        self._begun.add(task)
+        task.add_done_callback(self._done)
         try:
-            if self._worker is None:
-                self._worker = _Worker()
-            # The first request waits for the start, whose imports are not the request's fault.
-            deadline_s = _START_S if is_first else self._deadline_s
-            async with asyncio.timeout(deadline_s):
-                answer = await self._worker.ask(request, authorize)
-            is_answered = True
-            return answer
-        except TimeoutError as error:
-            raise LimitError(f"the rules took longer than {self._deadline_s:g} s") from error
-        except (OSError, EOFError) as error:
-            raise LimitError("the rules needed more memory than they may") from error
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not is_begun.is_set():
+                task.cancel()
+            raise
+
+    def _done(self, task: asyncio.Task[bytes]) -> None:
+        self._begun.discard(task)
+        if not task.cancelled():
+            task.exception()  # Seen, also where the request is gone.
+
+    async def _ask_in_turn(
+        self, request: Request, authorize: Authorize, key: str, is_begun: asyncio.Event
+    ) -> bytes:
+        """Ask in the lane of a key, which may be another when its turn has come."""
+        if not self._is_slow(key):
+            with self._lane.place():
+                async with self._lane.turn:
+                    if not self._is_slow(key):
+                        is_begun.set()
+                        return await self._ask_timed(self._lane, request, authorize, key)
+        with self._slow_lane.place():
+            async with self._slow_lane.turn:
+                is_begun.set()
+                return await self._ask_timed(self._slow_lane, request, authorize, key)
+
+    async def _ask_timed(
+        self, lane: _Lane, request: Request, authorize: Authorize, key: str
+    ) -> bytes:
+        cpu_s = DEADLINE_S
+        try:
+            answer = await lane.ask(request, authorize)
+            cpu_s = answer.cpu_s
+            return bytes(answer.body)
         finally:
-            if not is_answered:
-                _log.warning("the CEL worker is replaced: it did not answer")
-                await self.close()
+            if key and cpu_s > _LONG_S:
+                self._slow[key] = asyncio.get_running_loop().time() + _SLOW_S
+                self._slow.move_to_end(key)
+                if len(self._slow) > _MOST_SLOW:
+                    self._slow.popitem(last=False)
+
+    def _is_slow(self, key: str) -> bool:
+        until = self._slow.get(key)
+        if until is None:
+            return False
+        if asyncio.get_running_loop().time() < until:
+            return True
+        del self._slow[key]
+        return False

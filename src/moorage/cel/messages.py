@@ -171,6 +171,7 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """The answer to a request, encoded."""
 
     body: msgspec.Raw
+    cpu_s: float = 0.0
 
 
 class Question(msgspec.Struct, frozen=True, tag="question"):

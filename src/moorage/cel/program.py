@@ -13,6 +13,7 @@ from typing import Any
 from cel_expr_python import cel
 
 from moorage.cel.construction import ConstructionError, rewrite, shown_error
+from moorage.cel.library.authorization import counting
 from moorage.cel.library.declaring import CelType
 
 _STATUS_CODE = re.compile(r"\A[A-Z_]+: ")
@@ -82,10 +83,13 @@ class Program:
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
         """Return the value for an input. Raises EvaluationError."""
-        try:
-            value = self._compiled.eval(data=dict(values))
-        except RuntimeError as error:
-            raise EvaluationError(_in_words_of_cel_go(str(error))) from error
+        with counting() as checks:
+            try:
+                value = self._compiled.eval(data=dict(values))
+            except RuntimeError as error:
+                raise EvaluationError(_in_words_of_cel_go(str(error))) from error
+            if checks.exceeded:
+                raise EvaluationError(checks.exceeded)
         if value.type() == cel.Type.ERROR:
             raise EvaluationError(_in_words_of_cel_go(str(value.plain_value())))
         try:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import resource
 import socket
 import sys
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, BinaryIO, Generic, TypeVar
 
 import msgspec
 
+from moorage.cel.environment import make_environment
 from moorage.cel.library.authorization import asking
 from moorage.cel.messages import (
     Answer,
@@ -156,14 +158,17 @@ class Connection:
 
 
 def serve(connection: socket.socket) -> None:
-    """Answer requests until the other side closes the connection."""
+    """Say that this process is ready, and answer requests until the connection is closed."""
     service = Service()
     with connection:
         messages = Connection(connection)
+        make_environment({})
+        messages.send(Answer(msgspec.Raw(_encoder.encode(None))))
         with asking(messages.ask):
             while (body := messages.read()) is not None:
+                began_s = time.process_time()
                 answer = _encoder.encode(service.answer(_decoder.decode(body)))
-                messages.send(Answer(msgspec.Raw(answer)))
+                messages.send(Answer(msgspec.Raw(answer), time.process_time() - began_s))
 
 
 def main(argv: list[str]) -> Any:

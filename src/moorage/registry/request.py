@@ -44,7 +44,8 @@ class Request:
     `is_large`: body or object are processed on the worker's thread because of their size. `is_own`:
     the server writes of itself, or as a step of a request that was admitted; webhooks and policies
     see no such write. `annotations` are those of the request's audit event, by key, as admission
-    sets them: the first value of a key stays.
+    sets them: the first value of a key stays. `webhooks_until` is the loop's time at which calls of
+    its webhooks end, set by the first of them.
     """
 
     user: User
@@ -56,6 +57,7 @@ class Request:
     is_own: bool = False
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
+    webhooks_until: float | None = None
     _warned_chars: int = field(default=0, init=False)
 
     @property

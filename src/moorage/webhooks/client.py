@@ -9,20 +9,30 @@ import asyncio
 import base64
 import ssl
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final, Self
 from urllib.parse import urlsplit, urlunsplit
+from weakref import WeakValueDictionary
 
 import aiohttp
 import msgspec
 from yarl import URL
 
 from moorage.api.errors import StatusError
+from moorage.streaming.connector import Connector
 
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 """Limit on an answer: a patch in base64 that replaces the largest object."""
 
+LARGE_ANSWER_BYTES: Final = 64 * 1024
+"""An answer above this is read when it is its turn, so that many occupy the memory of a few."""
+
+_LARGE = 16
+_LARGE_OF_HOST = 4
+_CONNECTIONS = 256
+_CONNECTIONS_OF_HOST = 64
 _CONTEXTS = 64
 _SHOWN_BYTES = 256
 _JSON = "application/json"
@@ -62,11 +72,13 @@ class WebhookClient:
     def __init__(self, service_authority: ServiceAuthority) -> None:
         self._service_authority = service_authority
         self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
+        self._large = asyncio.Semaphore(_LARGE)
+        self._large_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._http: aiohttp.ClientSession
 
     async def __aenter__(self) -> Self:
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=Connector(limit=_CONNECTIONS, limit_per_host=_CONNECTIONS_OF_HOST),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
         )
@@ -82,23 +94,28 @@ class WebhookClient:
         timeout_s: float,
         *,
         announces_timeout: bool = True,
+        most_bytes: int | None = None,
     ) -> bytes:
         """Post JSON to the webhook of a `WebhookClientConfig` and return the answer's body.
 
         `announces_timeout`: the URL has the timeout, as that of admission webhooks.
-        Raises CallError, also when it takes longer than the timeout.
+        `most_bytes`: the limit on the answer, else that of all. Raises CallError, also when it
+        takes longer than the timeout.
         """
         shown = _shown_url(config, f"timeout={timeout_s}s" if announces_timeout else "")
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._post(self._target(config, shown), config, body)
+                target = self._target(config, shown)
+                return await self._post(target, config, body, most_bytes or MAX_ANSWER_BYTES)
         except TimeoutError as error:
             raise CallError(f'Post "{shown}": context deadline exceeded') from error
         except (aiohttp.ClientError, OSError, ValueError, StatusError) as error:
             why = str(error) or type(error).__name__
             raise CallError(f'Post "{shown}": {why}') from error
 
-    async def _post(self, target: _Target, config: dict[str, Any], body: bytes) -> bytes:
+    async def _post(
+        self, target: _Target, config: dict[str, Any], body: bytes, most_bytes: int
+    ) -> bytes:
         async with self._http.post(
             URL(target.url, encoded=True),
             data=body,
@@ -110,10 +127,27 @@ class WebhookClient:
             server_hostname=target.host,
             allow_redirects=False,
         ) as answer:  # fmt: skip
-            content = await read_bounded(answer.content)
+            content = await self._read(answer, target.authority, most_bytes)
             if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
                 raise CallError(_refusal(answer.status, content))
             return content
+
+    async def _read(self, answer: aiohttp.ClientResponse, host: str, most_bytes: int) -> bytes:
+        """Read an answer whole, a large one in its turn. Raises CallError when it is too large."""
+        read = bytearray()
+        async for piece in answer.content.iter_any():
+            read += piece
+            if len(read) > LARGE_ANSWER_BYTES:
+                async with self._turn(host):
+                    return await read_bounded(answer.content, most_bytes, read)
+        return bytes(read)
+
+    @asynccontextmanager
+    async def _turn(self, host: str) -> AsyncIterator[None]:
+        """Wait for the turn of a large answer."""
+        of_host = self._large_of.setdefault(host, asyncio.Semaphore(_LARGE_OF_HOST))
+        async with of_host, self._large:
+            yield
 
     def _target(self, config: dict[str, Any], shown: str) -> _Target:
         """Return where the webhook is. Raises StatusError for a service without ready pods."""
@@ -157,13 +191,18 @@ def _shown_url(config: dict[str, Any], query: str) -> str:
     return url
 
 
-async def read_bounded(content: aiohttp.StreamReader) -> bytes:
-    """Read an answer whole. Raises CallError when it is too large."""
-    read = bytearray()
+async def read_bounded(
+    content: aiohttp.StreamReader,
+    most_bytes: int | None = None,
+    begun: bytes | bytearray = b"",
+) -> bytes:
+    """Read an answer whole, after what has been read. Raises CallError when it is too large."""
+    read = bytearray(begun)
+    limit = most_bytes or MAX_ANSWER_BYTES
     async for piece in content.iter_any():
         read += piece
-        if len(read) > MAX_ANSWER_BYTES:
-            raise CallError(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
+        if len(read) > limit:
+            raise CallError(f"the answer has more than {limit} bytes")
     return bytes(read)
 
 

@@ -349,15 +349,22 @@ async def test_an_index_that_is_none_leaves_the_servers_own(
     assert PLACE[1:] not in answer.json["paths"]
 
 
+@pytest.mark.parametrize(
+    ("piece", "pieces"),
+    [(b" " * 65536, 200), (b'{"metadata":{}},' * 2000, 100)],
+    ids=["bytes", "values"],
+)
 async def test_a_huge_discovery_document_is_not_taken(
-    server: Running, available: ExtensionServer
+    server: Running, available: ExtensionServer, piece: bytes, pieces: int
 ) -> None:
     async def huge(http: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": AGGREGATED})
         response.enable_chunked_encoding()
         await response.prepare(http)
-        for _ in range(200):
-            await response.write(b" " * 65536)
+        await response.write(b'{"items":[')
+        for _ in range(pieces):
+            await response.write(piece)
+        await response.write(b'{"metadata":{}}]}')
         return response
 
     available.answers["/apis"] = huge

@@ -31,8 +31,8 @@ def definition(*schemas: dict[str, Any], strategy: str = "None") -> dict[str, An
     }  # fmt: skip
 
 
-async def _unasked(config: object, body: bytes) -> bytes:
-    raise AssertionError(f"asked {config} {body!r}")
+async def _unasked(config: object, body: bytes, *, most_bytes: int) -> bytes:
+    raise AssertionError(f"asked {config} {body!r} for {most_bytes}")
 
 
 def kinds(*schemas: dict[str, Any], strategy: str = "None") -> CustomKind:
@@ -105,9 +105,9 @@ def test_what_was_seen_is_remembered_within_a_budget() -> None:
     assert seen.get("w", Stored("t/8", 1, b"", {}, ())) is None
 
 
-async def _converting(config: object, body: bytes) -> bytes:
+async def _converting(config: object, body: bytes, *, most_bytes: int) -> bytes:
     """Answer as a webhook that renames `a` to `b`."""
-    del config
+    del config, most_bytes
     asked = msgspec.json.decode(body)["request"]
     objects = [
         {**{key: obj[key] for key in ("kind", "metadata")}, "apiVersion": "x.io/v2", "b": obj["a"]}

@@ -33,11 +33,11 @@ from moorage.api.errors import (
 )
 from moorage.cel.evaluator import BusyError, Evaluator, LimitError
 from moorage.registry.kind import Obj, Served
-from moorage.registry.request import Attributes
+from moorage.registry.request import Attributes, Request
 from moorage.webhooks import CallError, WebhookClient
 
 DEADLINE_S = 60.0
-"""How long all webhooks of one phase may take together."""
+"""How long all webhooks of one request may take together, whatever it writes, and again."""
 
 _TIMEOUT_S = 10
 _WITHOUT_SIDE_EFFECTS = ("None", "NoneOnDryRun")
@@ -61,15 +61,12 @@ class Dispatch:
         evaluator: Evaluator,
         namespace: Callable[[str], Obj | None],
         decide: Decide,
-        *,
-        deadline_s: float = DEADLINE_S,
     ) -> None:
         """`namespace` returns a Namespace by its name."""
         self._client = client
         self._evaluator = evaluator
         self._namespace = namespace
         self._decide = decide
-        self._deadline_s = deadline_s
 
     def selects(self, webhook: Webhook, attributes: Attributes) -> Served | None:
         """Return the version in which rules and selectors select a write, None if they do not."""
@@ -147,10 +144,16 @@ class Dispatch:
         return response_of(body, versions[0], uid, is_mutating=is_mutating)
 
     @asynccontextmanager
-    async def deadline(self) -> AsyncIterator[None]:
-        """Bound the time of all calls of a phase. Raises ServerTimeoutError."""
+    async def deadline(self, request: Request) -> AsyncIterator[None]:
+        """Bound the time of all calls of a request. Raises ServerTimeoutError.
+
+        A write that starts again after a conflict, which a webhook may cause by writing the same
+        object, has what is left.
+        """
+        if request.webhooks_until is None:
+            request.webhooks_until = asyncio.get_running_loop().time() + DEADLINE_S
         try:
-            async with asyncio.timeout(self._deadline_s):
+            async with asyncio.timeout_at(request.webhooks_until):
                 yield
         except TimeoutError as error:
             raise ServerTimeoutError(

@@ -55,7 +55,7 @@ class MutatingWebhooks:
         turn = state.turns[self.name]
         if state.is_second and turn.last != attributes.obj:
             turn.call_candidates_again()
-        async with self._dispatch.deadline():
+        async with self._dispatch.deadline(attributes.request):
             for index, webhook in enumerate(webhooks):
                 if not state.is_second or webhook.uid in turn.again:
                     place = f"round_{int(state.is_second)}_index_{index}"
@@ -100,8 +100,10 @@ class MutatingWebhooks:
 
         Raises InternalError for a patch that cannot be applied.
         """
+        request = attributes.request
+        request.is_large = request.is_large or len(response.patch or "") > LARGE_OBJECT_BYTES
         try:
-            operations = _operations(response)
+            operations = await self._patching.run(attributes, _operations, response)
         except ReviewError as error:
             failed(webhook, f"received undecodable patch in webhook response: {error}")
             return False
@@ -112,8 +114,6 @@ class MutatingWebhooks:
                 f'admission webhook "{webhook.name}" attempted to modify the object, which is not '
                 "supported for this operation"
             )
-        request = attributes.request
-        request.is_large = request.is_large or len(response.patch or "") > LARGE_OBJECT_BYTES
         return await self._patching.apply(
             attributes, served, lambda whole: _patched(whole, operations)
         )

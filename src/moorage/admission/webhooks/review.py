@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from moorage.admission.admission_request import request_of, shown
+from moorage.api import bounds
 from moorage.api.errors import StatusError
 from moorage.registry.kind import Served
 from moorage.registry.request import Attributes
@@ -22,6 +23,9 @@ _GROUP = "admission.k8s.io"
 _KIND = "AdmissionReview"
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 _HIGHEST_CODE = 599
+_MESSAGE_CHARS = 32 * 1024
+_MAX_PATCH_BYTES = 3 * 1024 * 1024
+"""As much as the largest body that a user may send."""
 
 
 class ReviewError(ValueError):
@@ -64,9 +68,12 @@ class Response(msgspec.Struct, rename="camel"):
     def operations(self) -> bytes:
         """Return the JSON of the patch, empty for none. Raises ReviewError."""
         try:
-            return base64.b64decode(self.patch or "", validate=True)
+            patch = base64.b64decode(self.patch or "", validate=True)
         except (binascii.Error, ValueError) as error:
             raise ReviewError(f"response.patch is not base64: {error}") from error
+        if len(patch) > _MAX_PATCH_BYTES:
+            raise ReviewError(f"response.patch has more than {_MAX_PATCH_BYTES} bytes")
+        return patch
 
 
 class _Review(msgspec.Struct, rename="camel"):
@@ -113,6 +120,8 @@ def _options(attributes: Attributes) -> dict[str, Any] | None:
 
 def response_of(body: bytes, version: str, uid: str, *, is_mutating: bool) -> Response:
     """Return the response in a webhook's answer. Raises ReviewError."""
+    if bounds.may_exceed(body):
+        raise ReviewError(f"not an {_KIND}: {bounds.TOO_MANY}")
     try:
         review = _decoder.decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
@@ -158,7 +167,7 @@ def rejection(webhook: str, response: Response) -> StatusError:
     """Return the error of a write that a webhook denies; the code is one of an error."""
     status = response.status or _Status()
     denied = f'admission webhook "{webhook}" denied the request'
-    why = status.message or status.reason
+    why = (status.message or status.reason)[:_MESSAGE_CHARS]
     code = status.code if HTTPStatus.BAD_REQUEST <= status.code <= _HIGHEST_CODE else 400
     return StatusError(
         f"{denied}: {why}" if why else f"{denied} without explanation",

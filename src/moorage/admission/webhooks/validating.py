@@ -46,7 +46,7 @@ class ValidatingWebhooks:
         self, attributes: Attributes, selected: Sequence[tuple[Webhook, Served]]
     ) -> None:
         """Call the webhooks. Raises the first of their refusals, in their order."""
-        async with self._dispatch.deadline():
+        async with self._dispatch.deadline(attributes.request):
             met = [
                 (webhook, served)
                 for webhook, served in selected

@@ -16,6 +16,7 @@ from moorage.api.errors import StatusError
 from moorage.apiserver.aggregation.front_proxy import FrontProxy, user_headers
 from moorage.apiserver.aggregation.services import Extension
 from moorage.registry.request import SYSTEM_MASTERS, User
+from moorage.streaming.connector import Connector
 from moorage.webhooks import CallError, read_bounded
 
 _CONNECT_S = 30.0
@@ -50,7 +51,7 @@ class Backends:
 
     async def __aenter__(self) -> Self:
         self.http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=Connector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
             auto_decompress=False,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from moorage.api import bounds
 from moorage.api.clock import Clock
 from moorage.apiserver.aggregation.backend import Backends, Fetched, FetchError
 from moorage.apiserver.aggregation.openapi import ExtensionDocuments
@@ -177,7 +178,13 @@ class ExtensionDiscovery:
         return _from_entries(answer)
 
 
+def _check_size(answer: Fetched) -> None:
+    if bounds.may_exceed(answer.body):
+        raise FetchError(f"not a discovery document: {bounds.TOO_MANY}")
+
+
 def _from_groups(answer: Fetched, extension: Extension) -> list[Obj]:
+    _check_size(answer)
     try:
         groups = msgspec.json.decode(answer.body, type=_Groups).items
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -194,6 +201,7 @@ def _from_groups(answer: Fetched, extension: Extension) -> list[Obj]:
 
 def _from_entries(answer: Fetched) -> list[Obj]:
     """Return the resources of an APIResourceList, in the aggregated form."""
+    _check_size(answer)
     try:
         entries = msgspec.json.decode(answer.body, type=_Entries).resources[:_RESOURCES]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from moorage.api import bounds
 from moorage.apiserver.aggregation.backend import Backends, FetchError
 from moorage.apiserver.aggregation.services import Extension
 from moorage.apiserver.replies import JSON, Reply, text_reply
@@ -65,6 +66,8 @@ class ExtensionDocuments:
         answer = await self._backends.fetch(extension, ROOT, _ANSWER_S, accept)
         if answer.status != _OK:
             raise FetchError(f"{ROOT} answered {answer.status}")
+        if bounds.may_exceed(answer.body):
+            raise FetchError(f"{ROOT}: {bounds.TOO_MANY}")
         try:
             entry = msgspec.json.decode(answer.body, type=_Index).paths[_path(extension)]
             query = parse_qs(urlsplit(entry.server_relative_url).query)

@@ -31,6 +31,7 @@ from moorage.apiserver.proxy.headers import copied_headers, request_headers, swi
 from moorage.apiserver.proxy.links import PAGE_BYTES, is_page, rewrite_page, through_proxy
 from moorage.apiserver.replies import TEXT, Reply
 from moorage.registry.objects import Admission, Objects
+from moorage.streaming.connector import Connector
 from moorage.streaming.deadlines import Deadlines
 from moorage.streaming.dial import Refused, Upstream, dial
 from moorage.streaming.pipe import join
@@ -69,7 +70,7 @@ class Proxy:
         self._others.check_hostname = False
         self._others.verify_mode = ssl.CERT_NONE
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=Connector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
             auto_decompress=False,

@@ -19,6 +19,7 @@ from moorage.api.errors import InternalError
 from moorage.api.logs import Log
 from moorage.apiserver.node_agents import NodeTls
 from moorage.apiserver.resource_metrics.usage import Measurement, Sample, read_summary
+from moorage.streaming.connector import Connector
 
 _FRESH_S = 10.0
 _LONGEST_WINDOW_S = 60.0
@@ -44,7 +45,7 @@ class AgentReader:
 
     async def open(self) -> None:
         """Open the client. Raises OSError for files that are missing or unusable."""
-        connector = aiohttp.TCPConnector(ssl=self._node_tls.context(), limit=_PARALLEL)
+        connector = Connector(ssl=self._node_tls.context(), limit=_PARALLEL)
         self._http = aiohttp.ClientSession(connector=connector)
 
     async def close(self) -> None:

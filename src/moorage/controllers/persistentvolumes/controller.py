@@ -259,6 +259,9 @@ class PersistentVolumeController:
             return None
         claim = await self._claim_of(volume)
         writes = self._writes
+        if claim is None and self._is_left_by_its_node(volume):
+            await writes.let_go(volume)
+            return None
         match volume_step(volume, claim):
             case SetPhase(phase):
                 await writes.set_volume_phase(volume, phase)
@@ -313,10 +316,14 @@ class PersistentVolumeController:
                 return
             if meta.deletion_timestamp is None:
                 await self._writes.delete_volume(volume)
-        node = meta.labels.get(NODE_LABEL, "")
-        is_leaving = meta.deletion_timestamp is not None and FINALIZER in meta.finalizers
-        if is_leaving and self._nodes.get(node) is None:
+        if self._is_left_by_its_node(volume):
             await self._writes.let_go(volume)
+
+    def _is_left_by_its_node(self, volume: PersistentVolume) -> bool:
+        """Return whether a volume that is being deleted waits for a node that does not exist."""
+        meta = volume.metadata
+        is_leaving = meta.deletion_timestamp is not None and FINALIZER in meta.finalizers
+        return is_leaving and self._nodes.get(meta.labels.get(NODE_LABEL, "")) is None
 
     def _is_used(self, volume: PersistentVolume) -> bool:
         reference = volume.spec.claim_ref

@@ -19,6 +19,7 @@ from moorage.api.containers import HTTPGetAction
 from moorage.api.release import MAJOR, MINOR
 from moorage.node.pod_facts.labels import AnyContainer
 from moorage.node.probes.ports import resolve_port
+from moorage.streaming.connector import Connector
 
 _BODY_LIMIT = 10 * 1024
 _MAX_REDIRECTS = 10
@@ -50,7 +51,7 @@ class HttpClient:
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=False, force_close=True, limit=0),
+            connector=Connector(ssl=False, force_close=True, limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
         )

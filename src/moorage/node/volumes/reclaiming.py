@@ -99,7 +99,9 @@ class VolumeReclaimer:
             fate = fate_of(volume, others)
             handle = handle_of(volume)
         except ValueError as error:
-            self._warn(volume, error)
+            # Nothing of this node can be meant, so nothing is left to wait for.
+            self._warn(volume, f"{error}; nothing was removed")
+            await self._let_go(volume)
             return None
         if fate is Fate.KEEP:
             return None

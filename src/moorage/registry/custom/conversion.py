@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -29,12 +29,20 @@ _GROUP = "apiextensions.k8s.io"
 _KIND = "ConversionReview"
 _CALLS = 4
 """Calls of one webhook at a time."""
+_ANSWER_BYTES = 3 * 1024 * 1024
+_ANSWER_FACTOR = 4
+"""An answer may have so many bytes, and those of the request times this."""
+
+_LARGE_BYTES = 64 * 1024
 _SHOWN = 256
 _IDENTITY = (("name", "name"), ("namespace", "namespace"), ("uid", "UID"))
 _MAPS = ("labels", "annotations")
 
-Post = Callable[[Obj, bytes], Awaitable[bytes]]
-"""Posts a review to the webhook of a `WebhookClientConfig`. Raises CallError."""
+
+class Post(Protocol):
+    """Posts a review to the webhook of a `WebhookClientConfig`. Raises CallError."""
+
+    def __call__(self, config: Obj, body: bytes, *, most_bytes: int) -> Awaitable[bytes]: ...
 
 
 class ConversionError(StatusError):
@@ -52,7 +60,7 @@ class _Result(msgspec.Struct):
 
 class _Response(msgspec.Struct, rename="camel"):
     uid: str = ""
-    converted_objects: list[Any] | None = None
+    converted_objects: list[msgspec.Raw] | None = None
     result: _Result = msgspec.field(default_factory=_Result)
 
 
@@ -114,22 +122,27 @@ class Converter:
             raise ConversionError(
                 f"{failed} returned {len(converted)} objects, expected {len(objects)}"
             )
-        return [
-            self._checked(failed, target, index, obj, new, is_alone=len(objects) == 1)
-            for index, (obj, new) in enumerate(zip(objects, converted, strict=True))
-        ]
+        checked = []
+        for index, (obj, raw) in enumerate(zip(objects, converted, strict=True)):
+            is_alone = len(objects) == 1
+            checked.append(self._checked(failed, target, index, obj, raw, is_alone=is_alone))
+            if len(raw) > _LARGE_BYTES:
+                # Others have their turn: decoding an object of megabytes takes a while.
+                await asyncio.sleep(0)
+        return checked
 
     async def _answer(self, body: bytes) -> bytes:
         async with in_turn(self._calls):
-            return await self._post(self._config, body)
+            most_bytes = _ANSWER_BYTES + _ANSWER_FACTOR * len(body)
+            return await self._post(self._config, body, most_bytes=most_bytes)
 
     def _checked(
-        self, failed: str, target: str, index: int, obj: Obj, new: Any, *, is_alone: bool
+        self, failed: str, target: str, index: int, obj: Obj, raw: msgspec.Raw, *, is_alone: bool
     ) -> Obj:
         """Return a converted object with the original's metadata. Raises ConversionError."""
         what = "object" if is_alone else "converted object"
         try:
-            self._check_type(target, new)
+            new = self._decoded(target, raw)
         except _AnswerError as error:
             text = f"{failed} returned invalid {what} at index {index}: {error}"
             raise ConversionError(text) from error
@@ -147,9 +160,13 @@ class Converter:
         rest = {key: new[key] for key in new if key not in ("apiVersion", "kind", "metadata")}
         return {"metadata": metadata, **rest}
 
-    def _check_type(self, target: str, new: Any) -> None:
+    def _decoded(self, target: str, raw: msgspec.Raw) -> Obj:
+        try:
+            new = msgspec.json.decode(raw)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+            raise _AnswerError(str(error)) from error
         if not isinstance(new, dict) or not isinstance(new.get("kind"), str):
-            text = msgspec.json.encode(new)[:_SHOWN].decode(errors="replace")
+            text = bytes(raw)[:_SHOWN].decode(errors="replace")
             raise _AnswerError(f"Object 'Kind' is missing in '{text}'")
         if excess := bounds.exceeded(new):
             raise _AnswerError(excess)
@@ -160,6 +177,7 @@ class Converter:
         if new["kind"] != self._kind:
             given = new["kind"][:_SHOWN]
             raise _AnswerError(f"invalid kind (expected {self._kind}, received {given})")
+        return new
 
 
 def _request(version: str, uid: str, target: str, head: Obj, objects: Sequence[Obj]) -> bytes:
@@ -176,7 +194,7 @@ def _request(version: str, uid: str, target: str, head: Obj, objects: Sequence[O
     )
 
 
-def _converted_objects(body: bytes, version: str, uid: str) -> list[Any]:
+def _converted_objects(body: bytes, version: str, uid: str) -> list[msgspec.Raw]:
     """Return the objects of an answer. Raises _AnswerError."""
     try:
         review = _decoder.decode(body)

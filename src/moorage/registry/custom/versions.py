@@ -20,6 +20,7 @@ from typing import Final, ParamSpec, TypeVar
 
 import msgspec
 
+from moorage.api.errors import ServerTimeoutError
 from moorage.registry.custom.conversion import ConversionError, Converter, in_turn
 from moorage.registry.custom.decoding import CustomType
 from moorage.registry.kind import Kind, Obj
@@ -29,8 +30,15 @@ _BATCH_OBJECTS: Final = 100
 _BATCH_BYTES: Final = 1024 * 1024
 """How much is converted at a time: limits what one call of a webhook holds in memory."""
 
+SEE_S: Final = 60.0
+"""How long the objects of one request may take: each batch of a long list has a time of its own."""
+
 _SEEN_BYTES: Final = 32 * 1024 * 1024
 _TURNS: Final = 16
+_THREADS: Final = 64
+_THREADS_OF_DEFINITION: Final = 4
+"""As many steps of one definition wait for its webhook: a silent one does not hold up others."""
+
 _ENTRY_BYTES: Final = 256
 _WAIT_S: Final = 90.0
 """How long a thread waits: longer than a conversion can take."""
@@ -76,7 +84,7 @@ class Conversions(msgspec.Struct, frozen=True):
     loop: asyncio.AbstractEventLoop
     seen: SeenObjects = msgspec.field(default_factory=SeenObjects)
     threads: ThreadPoolExecutor = msgspec.field(
-        default_factory=lambda: ThreadPoolExecutor(_TURNS, thread_name_prefix="conversions")
+        default_factory=lambda: ThreadPoolExecutor(_THREADS, thread_name_prefix="conversions")
     )
 
 
@@ -107,6 +115,7 @@ class Versions:
         self.conversions = conversions
         self.kinds: dict[str, Kind] = {}
         """The kinds by version, filled when they are made."""
+        self.steps = asyncio.Semaphore(_THREADS_OF_DEFINITION)
         self._unmarked = unmarked
 
     def mark(self, version: str) -> str:
@@ -204,10 +213,22 @@ class VersionView:
         return self._remember(item, obj)
 
     async def see(self, items: Sequence[Stored]) -> list[Stored]:
-        """Return objects in the version. Raises StatusError if one cannot be converted."""
+        """Return objects in the version.
+
+        Raises StatusError if one cannot be converted, or all not in the time of a request.
+        """
         marks = self._marks
         if all(item.mark in marks for item in items):
             return list(items)
+        try:
+            async with asyncio.timeout(SEE_S):
+                return await self._see_in_batches(items)
+        except TimeoutError as error:
+            raise ServerTimeoutError(
+                "Timeout: request did not complete within requested timeout"
+            ) from error
+
+    async def _see_in_batches(self, items: Sequence[Stored]) -> list[Stored]:
         seen: list[Stored] = []
         for batch in _batches(items):
             if self.is_remote:
@@ -264,12 +285,16 @@ class VersionView:
         return to_value(obj, versions.mark(storage))
 
     async def run(self, step: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a step that may call the conversions of `Kind.served`, where it may wait."""
+        """Run a step that may call the conversions of `Kind.served`, where it may wait.
+
+        Raises ConversionError when too many steps of the definition wait already.
+        """
         if not self.is_remote:
             return step(*args, **kwargs)
         threads = self._versions.conversions.threads
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(threads, partial(step, *args, **kwargs))
+        async with in_turn(self._versions.steps):
+            return await loop.run_in_executor(threads, partial(step, *args, **kwargs))
 
     def kept(self, item: Stored) -> Kind | None:
         """Return the kind in the version in which an object is stored, which writes it in that."""
