@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -33,6 +34,17 @@ _HERE = Path(__file__).parent
 _WITHOUT_CLUSTERS = frozenset(
     path.name for path in _HERE.iterdir() if path.is_dir() and path.name not in ("cli", "cluster")
 )
+
+
+# The modules, tests and parameters of a whole run are a million objects that stay: looking through
+# them takes the collector seconds each time, and tests that count what is left open call it.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Have the collector run from now on, and leave out what is there by now."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
