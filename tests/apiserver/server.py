@@ -117,13 +117,21 @@ _first_objects: list[bytes] = []
 
 @asynccontextmanager
 async def serving(
-    directory: Path, *, limits: Limits | None = None, runs: bool = False, **options: Any
+    directory: Path,
+    *,
+    limits: Limits | None = None,
+    runs: bool = False,
+    has_own_store: bool = False,
+    **options: Any,
 ) -> AsyncIterator[Running]:
     """A server on loopback; `options` are ApiOptions. `runs`: its background work runs too.
 
-    It starts with the objects that every server has, which takes half as long as to make them.
+    It starts with the objects that every server has, which takes half as long as to make them; with
+    `has_own_store` it makes them, and its store's identity is unlike that of others.
     """
-    await _copy_first_objects(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    if not has_own_store:
+        await _copy_first_objects(directory)
     authority = Authority(directory / "pki", datetime.now(UTC))
     port = free_port()
     url = f"https://127.0.0.1:{port}"

@@ -27,7 +27,7 @@ async def test_the_first_store_is_recorded_and_another_one_refused(tmp_path: Pat
         await client.list(NODES)
     async with serving(tmp_path / "one") as server, client_of(server) as client:
         await hold_to_store(client, "n1", layout)
-    async with serving(tmp_path / "two") as server, client_of(server) as client:
+    async with serving(tmp_path / "two", has_own_store=True) as server, client_of(server) as client:
         with pytest.raises(OtherStoreError, match=r"serves store-.* left alone"):
             await hold_to_store(client, "n1", layout)
         layout.node_store.unlink()
@@ -40,7 +40,7 @@ async def test_a_store_that_changes_under_an_agent_is_neither_listed_nor_watched
     async with serving(tmp_path / "one") as first, client_of(first) as client:
         await client.create(NODES, {"metadata": {"name": "n1"}})
         identity = await client.store_of(NODES)
-    async with serving(tmp_path / "two") as second, client_of(second) as client:
+    async with serving(tmp_path / "two", has_own_store=True) as second, client_of(second) as client:
         assert await client.store_of(NODES) != identity
         client.require_store(identity)
         with pytest.raises(UnreachableError, match=f"not {identity}"):

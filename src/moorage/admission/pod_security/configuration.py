@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import yaml
 
 from moorage.admission.pod_security.policy import (
     LATEST,
@@ -136,6 +135,9 @@ def _read(path: Path) -> Any:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     if len(text) > _LONGEST_BYTES:
         raise ConfigurationError(f"{path} is longer than {_LONGEST_BYTES} bytes")
+    # Imported here: few servers have such a file.
+    import yaml
+
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, UnicodeError, RecursionError, ValueError) as error:
