@@ -96,6 +96,11 @@ class Running:
         return context
 
 
+def _make_directory(directory: Path) -> None:
+    """Make the server's directory if it is not there."""
+    directory.mkdir(parents=True, exist_ok=True)
+
+
 async def _copy_first_objects(directory: Path) -> None:
     """Copy the database of a server that has started once, made when it is first needed."""
     database = directory / "state.db"
@@ -129,7 +134,7 @@ async def serving(
     It starts with the objects that every server has, which takes half as long as to make them; with
     `has_own_store` it makes them, and its store's identity is unlike that of others.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    _make_directory(directory)
     if not has_own_store:
         await _copy_first_objects(directory)
     authority = Authority(directory / "pki", datetime.now(UTC))
