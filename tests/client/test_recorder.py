@@ -88,6 +88,16 @@ async def test_an_event_says_what_about_what_and_by_whom(journal: Journal) -> No
     assert event["firstTimestamp"] == event["lastTimestamp"]
 
 
+async def test_a_message_with_bytes_of_a_program_does_not_end_the_recorder(
+    journal: Journal,
+) -> None:
+    journal.record(message="a link leads to /\udcff")
+    journal.record(message="next")
+    assert [message for _, message, _ in await journal.written()] == [
+        "a link leads to /\ufffd", "next",
+    ]  # fmt: skip
+
+
 async def test_events_about_cluster_wide_objects_live_in_the_default_namespace(
     journal: Journal,
 ) -> None:

@@ -12,9 +12,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from moorage.linux import trees
 from moorage.linux.bind import bind, is_mount_point, unmount_all
 from moorage.linux.mounts import mount
 from moorage.linux.trees import (
@@ -490,6 +492,61 @@ def test_a_directory_of_another_user_is_named_with_its_own_reason(tmp_path: Path
     assert os.read(reading, 1000).decode() == f"{errno.EPERM} ./root/closed"
     os.close(reading)
     assert sorted(file.name for file in root.iterdir()) == ["closed"]
+
+
+@pytest.mark.parametrize("count", [7, 8, 9, 16, 100])
+def test_a_walk_of_many_directories_visits_each_once_and_holds_few_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(trees, "_WALK_AT_ONCE", 8)
+    most: list[int] = []
+    usual = trees._Level.read_next
+
+    def counted(level: Any, directory: int) -> bool:
+        found = usual(level, directory)
+        most.append(len(level.names))
+        return found
+
+    monkeypatch.setattr(trees._Level, "read_next", counted)
+    names = {f"d{number}" for number in range(count)}
+    for name in names:
+        (tmp_path / "root" / name / "below").mkdir(parents=True)
+    visits = names_in(tmp_path / "root")
+    for step in (Step.ENTER, Step.LEAVE):
+        visited = [name for seen, name in visits if seen is step and name.startswith("d")]
+        assert len(visited) == count
+        assert set(visited) == names
+    assert max(most, default=0) < max(count, 9)
+    assert disk_use([tmp_path / "root"]).inodes == 1 + 2 * count
+
+
+@pytest.mark.parametrize("levels", [1, 3])
+def test_names_of_many_directories_are_not_all_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, levels: int
+) -> None:
+    monkeypatch.setattr(trees, "_AT_ONCE", 8)
+    monkeypatch.setattr(trees, "_LEAST_AT_ONCE", 2)
+    monkeypatch.setattr(trees, "_TRIES", 0)
+    waiting: list[int] = []
+    usual = trees._Removal._descend
+
+    def counted(removal: Any, name: str) -> None:
+        usual(removal, name)
+        names = [name for level in removal._pending for name in level]
+        assert len(names) == removal._waiting
+        waiting.append(len(names))
+
+    monkeypatch.setattr(trees._Removal, "_descend", counted)
+    root = tmp_path / "root"
+    places = [root]
+    for _ in range(levels):
+        places = [place / f"{number}" for place in places for number in range(12)]
+    for place in places:
+        place.mkdir(parents=True)
+        (place / "file").touch()
+    remove_tree(root)
+    assert not root.exists()
+    assert max(waiting) <= 8 + 2 * levels
 
 
 @pytest.mark.parametrize(("additions", "is_removed"), [(1, True), (100, True), (101, False)])

@@ -18,6 +18,7 @@ from moorage.api.clock import Clock, SystemClock, format_time
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.references import ObjectReference
+from moorage.api.valid_text import valid_text
 from moorage.client.resources import EVENTS, Resource
 from moorage.client.rest import Client, PatchType, UnreachableError, meta_of
 
@@ -85,10 +86,11 @@ class EventRecorder:
     def record(self, about: ObjectReference, type_: str, reason: str, message: str) -> None:
         """Queue an event about an object; `type_` is NORMAL or WARNING. Does not block.
 
-        The message is truncated to 1024 characters. An event beyond the object's rate limit is
-        dropped, and one beyond the queue's limit is dropped with a warning in the log.
+        The message is truncated to 1024 characters; what is no text in it is replaced. An event
+        beyond the object's rate limit is dropped, and one beyond the queue's limit is dropped with
+        a warning in the log.
         """
-        entry = _Entry(about, type_, reason, message[:_MESSAGE_LIMIT])
+        entry = _Entry(about, type_, reason, valid_text(message[:_MESSAGE_LIMIT]))
         if not self._is_allowed(about):
             log.debug("event muted", object=about.name, reason=reason)
             return

@@ -24,6 +24,13 @@ from moorage.linux.descent import Descent
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 _BLOCK_BYTES = 512
 _TRIES = 100
+_PASSES = 1_000_000
+_AT_ONCE, _LEAST_AT_ONCE = 10_000, 16
+"""How many names of directories a removal holds, and of one directory at least: a writer may have
+made millions.
+"""
+_WALK_AT_ONCE = 200_000
+"""How many a walk holds of one directory: for each part of them it is read again."""
 _LONGEST_TEXT = 300
 _GONE = frozenset({errno.ENOENT, errno.ESTALE})
 _NOT_A_DIRECTORY = frozenset({errno.ENOTDIR, errno.ELOOP})
@@ -178,21 +185,48 @@ def make_directories(path: Path, mode: int = 0o700) -> None:
         waiting.pop()
 
 
+class _Level:
+    """The directories of a directory that are still to be visited.
+
+    Their names are in memory in parts, by their hashes: `part` of so many `parts` at a time.
+    """
+
+    __slots__ = ("names", "part", "parts", "status")
+
+    def __init__(self, status: os.stat_result) -> None:
+        self.status = status
+        self.names: list[str] = []
+        self.part, self.parts = 0, 1
+
+    def read_next(self, directory: int) -> bool:
+        """Read the names of the next part; return whether there was one left. Raises OSError."""
+        while not self.names and self.part < self.parts - 1:
+            self.part += 1
+            with os.scandir(directory) as entries:
+                self.names = [
+                    entry.name
+                    for entry in entries
+                    # The hash of a text is salted: no writer can choose names of one part.
+                    if hash(entry.name) % self.parts == self.part
+                    and entry.is_dir(follow_symlinks=False)
+                ]
+        return bool(self.names)
+
+
 class _Walk:
-    """A walk. `pending` are the directories still to be visited, for each level."""
+    """A walk. `pending` are the levels from the root to the current directory."""
 
     def __init__(self, place: Descent, *, directories_only: bool) -> None:
         self._place = place
         self._directories_only = directories_only
-        self._pending: list[list[str]] = []
-        self._entered: list[os.stat_result] = []
+        self._pending: list[_Level] = []
 
     def visits(self) -> Iterator[Visit]:
         place, pending = self._place, self._pending
         yield from self._enter(".", os.fstat(place.directory))
-        while place.depth or pending[0]:
-            if pending[-1]:
-                name = pending[-1].pop()
+        while place.depth or self._has_next():
+            if self._has_next():
+                name = pending[-1].names.pop()
                 try:
                     status = place.enter(name)
                 except OSError:
@@ -201,21 +235,28 @@ class _Walk:
                 yield from self._enter(name, status)
                 continue
             left = place.leave()
-            status = self._entered[-1]
-            del pending[place.depth + 1 :], self._entered[place.depth + 1 :]
+            status = pending[-1].status
+            del pending[place.depth + 1 :]
             if left is not None:
                 yield Visit(Step.LEAVE, place.directory, left, status)
-        yield Visit(Step.LEAVE, place.directory, ".", self._entered[0])
+        yield Visit(Step.LEAVE, place.directory, ".", pending[0].status)
+
+    def _has_next(self) -> bool:
+        level = self._pending[-1]
+        return bool(level.names) or level.read_next(self._place.directory)
 
     def _enter(self, name: str, status: os.stat_result) -> Iterator[Visit]:
         """Visit the directory just entered, and its entries other than directories."""
         directory = self._place.directory
         yield Visit(Step.ENTER, directory, name, status)
-        below: list[str] = []
+        level = _Level(status)
+        directories = 0
         with os.scandir(directory) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    below.append(entry.name)
+                    directories += 1
+                    if directories <= _WALK_AT_ONCE:
+                        level.names.append(entry.name)
                     continue
                 if self._directories_only:
                     continue
@@ -224,17 +265,24 @@ class _Walk:
                 except FileNotFoundError:
                     continue
                 yield Visit(Step.OTHER, directory, entry.name, entry_status)
-        self._entered.append(status)
-        self._pending.append(below)
+        if directories > _WALK_AT_ONCE:
+            level.names.clear()
+            level.part, level.parts = -1, 2 * directories // _WALK_AT_ONCE
+        self._pending.append(level)
 
 
 class _Removal:
-    """A removal. `pending` are the directories still to be removed, for each level."""
+    """A removal. `pending` are the directories still to be removed, for each level, `waiting` how
+    many that are; `partial` are the levels that have more of them.
+    """
 
     def __init__(self, place: Descent, within: Path) -> None:
         self._place = place
         self._within = within
         self._pending: list[list[str]] = []
+        self._waiting = 0
+        self._partial: set[int] = set()
+        self._passes = _PASSES
         self._tries = _TRIES
         self._failure: OSError | None = None
 
@@ -245,12 +293,17 @@ class _Removal:
         self._unlink(name, pending[0])
         while place.depth or pending[0]:
             if pending[-1]:
+                self._waiting -= 1
                 self._descend(pending[-1].pop())
                 continue
-            left = place.leave()
+            depth, left = place.depth, place.leave()
+            self._waiting -= sum(map(len, pending[place.depth + 1 :]))
             del pending[place.depth + 1 :]
+            is_partial = depth in self._partial
+            if self._partial:
+                self._partial = {level for level in self._partial if level <= place.depth}
             if left is not None:
-                self._rmdir(left)
+                self._rmdir(left, is_partial=is_partial)
         return self._failure
 
     def _unlink(self, name: str, directories: list[str]) -> None:
@@ -258,9 +311,13 @@ class _Removal:
         try:
             _unlocked(self._place.directory, name, os.unlink)
         except IsADirectoryError:
-            directories.append(name)
+            self._wait(name, directories)
         except OSError as error:
             self._note(error, name)
+
+    def _wait(self, name: str, directories: list[str]) -> None:
+        directories.append(name)
+        self._waiting += 1
 
     def _descend(self, name: str) -> None:
         """Enter a directory and remove its entries other than directories."""
@@ -277,13 +334,17 @@ class _Removal:
             return
         below: list[str] = []
         self._pending.append(below)
+        most = max(_LEAST_AT_ONCE, _AT_ONCE - self._waiting)
         try:
             with os.scandir(self._place.directory) as entries:
                 for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        below.append(entry.name)
-                    else:
+                    if not entry.is_dir(follow_symlinks=False):
                         self._unlink(entry.name, below)
+                    elif len(below) < most:
+                        self._wait(entry.name, below)
+                    else:
+                        self._partial.add(self._place.depth)
+                        break
         except OSError as error:
             self._note(error, ".")
 
@@ -294,7 +355,7 @@ class _Removal:
             _open_up(self._place.directory, name)
             self._place.enter(name)
 
-    def _rmdir(self, name: str) -> None:
+    def _rmdir(self, name: str, *, is_partial: bool) -> None:
         try:
             _unlocked(self._place.directory, name, os.rmdir)
         except OSError as error:
@@ -302,10 +363,13 @@ class _Removal:
                 self._unlink(name, self._pending[-1])
             elif error.errno != errno.ENOTEMPTY:
                 self._note(error, name)
+            elif self._failure is None and is_partial and self._passes:
+                self._passes -= 1
+                self._wait(name, self._pending[-1])
             elif self._failure is None and self._tries:
                 # Another process added an entry or moved one into it.
                 self._tries -= 1
-                self._pending[-1].append(name)
+                self._wait(name, self._pending[-1])
             elif self._failure is None:
                 self._note(error, name)
 

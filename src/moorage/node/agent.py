@@ -269,7 +269,6 @@ class _Agent:
                 self._client,
                 self._recorder,
                 PersistentMounts(self._machine.mounter, context.paths),
-                context.paths,
                 self._clock,
                 node_name=options.name,
             ),

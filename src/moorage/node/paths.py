@@ -36,6 +36,10 @@ class NodePaths:
         """Return the directory of a provisioned volume; the handle is a claim's uid."""
         return self.local_volumes / handle
 
+    def unfinished_volume(self, handle: str) -> Path:
+        """Return where the directory of a provisioned volume is until it is complete."""
+        return self.local_volumes / f".{handle}.new"
+
     def pod(self, uid: str) -> PodPaths:
         return PodPaths(self.pods / uid)
 
@@ -67,6 +71,10 @@ class PodPaths:
     def volume(self, plugin: str, name: str) -> Path:
         """Return a volume's directory; `plugin` is a kubelet name such as `empty-dir`."""
         return self.volumes / f"kubernetes.io~{plugin}" / name
+
+    def ready_file(self, plugin: str, name: str) -> Path:
+        """Return the file that says that a volume's directory is complete, as the kubelet's."""
+        return self.root / "plugins" / f"kubernetes.io~{plugin}" / name / "ready"
 
     @property
     def hosts_file(self) -> Path:

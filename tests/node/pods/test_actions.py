@@ -322,6 +322,9 @@ async def test_failed_cleanup_is_a_teardown_error(node: Node, place: str) -> Non
     node.errors[place] = OSError(errno.EBUSY, "busy")
     with pytest.raises(TeardownError, match="busy"):
         await node.actions.clean(POD)
+    assert node.events.recorded == [
+        "VolumeFailedDelete: error removing the pod's volumes: [Errno 16] busy"
+    ] * (place == "volumes.remove")
 
 
 async def test_the_api_forgets_a_pod_whose_last_status_is_written(node: Node) -> None:

@@ -18,7 +18,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert records.read(UID) is None
     pod = a_pod(wire_container(resources=RESOURCES), resources=RESOURCES)
     given = {"app-0": Given(pod.spec.containers[0].resources, pod.spec.resources)}
-    record = AllocationRecord(allocation_of(pod), given)
+    record = AllocationRecord(allocation_of(pod), given, frozenset({"app-0"}))
     (tmp_path / "pods" / UID).mkdir(parents=True)
     records.write(UID, record)
     assert records.read(UID) == record

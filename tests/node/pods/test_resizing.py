@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from moorage.api.pods import Pod
 from moorage.node.cgroups.values import UNLIMITED, CgroupValues
 from moorage.node.pod_facts.labels import Given
-from moorage.node.pod_facts.resources import allocation_of
+from moorage.node.pod_facts.resources import allocation_of, given_by
+from moorage.node.pods.allocations import AllocationRecord
 from moorage.node.pods.plan import Kill, Plan, Probed, Reason, Start, decide
+from moorage.node.pods.resizer import PodResizer
 from moorage.node.pods.resizing import (
     Change,
     Resize,
@@ -21,10 +24,12 @@ from moorage.node.pods.resizing import (
     grown,
     lowers_memory,
     memory_complaints,
+    shrinking,
     summary,
     updates,
     urgency,
 )
+from tests.clocks import FakeClock
 from tests.node.objects import a_container, a_pod, a_view, engine_has, exited, wire_container
 
 MI = 1 << 20
@@ -82,14 +87,50 @@ LARGE = resources("1", "2Gi", limits={"memory": "2Gi"})
 VIEW = a_view(engine_has("a"), engine_has("b"))
 
 
-def plan(pod: Pod, view: Any = VIEW, busy: str = "", **inputs: Any) -> Plan:
-    return decide(pod, view, Probed(), frozenset(busy.split()), ResizeInputs(**inputs))
+def plan(
+    pod: Pod, view: Any = VIEW, busy: str = "", resizer: PodResizer | None = None, **inputs: Any
+) -> Plan:
+    resizing = resizer.inputs(holds_starts=False) if resizer else ResizeInputs(**inputs)
+    return decide(pod, view, Probed(), frozenset(busy.split()), resizing)
 
 
 def test_those_that_get_less_memory_come_first() -> None:
     had = {"a-0": given("1", "1Gi", limit="1Gi"), "b-0": given("1", "2Gi", limit="2Gi")}
     found = updates(two(LARGE, SMALL), VIEW, ResizeInputs(given=had))
     assert [update.container.name for update in found] == ["b", "a"]
+
+
+def test_a_container_whose_resize_did_not_end_is_resized_whatever_it_is_said_to_have() -> None:
+    had = {"a-0": given("1", "2Gi", limit="2Gi"), "b-0": given("1", "1Gi", limit="1Gi")}
+    pod = two(LARGE, SMALL)
+    assert updates(pod, VIEW, ResizeInputs(given=had)) == ()
+    (update,) = updates(pod, VIEW, ResizeInputs(given=had, unsure=frozenset({"a-0"})))
+    assert (update.container.name, update.after) == ("a", had["a-0"])
+    assert shrinking(Resize((update,))) == [update]
+
+
+def test_a_resize_taken_back_after_the_agent_was_killed_in_it_is_taken_back() -> None:
+    before, wanted = two(SMALL, SMALL), two(LARGE, SMALL)
+    events: Any = Mock()
+    had = {f"{one.name}-0": given_by(before, one) for one in before.spec.containers}
+    record = AllocationRecord(allocation_of(before), had)
+    resizer = PodResizer(before, events, FakeClock(), record)
+    resizer.update(wanted)
+    resizer.grant()
+    resizer.observe(VIEW, is_live=True)
+    resize = plan(resizer.pod, resizer=resizer).resize
+    assert resize is not None
+    resizer.begins(resize)
+    # Here the record is written, the engine updates the container, and the agent is killed.
+    later = PodResizer(before, events, FakeClock(), resizer.record())
+    later.grant()
+    later.observe(VIEW, is_live=True)
+    again = plan(later.pod, resizer=later).resize
+    assert again is not None
+    assert [update.container.name for update in again.updates] == ["a"]
+    later.begins(again)
+    later.updated(again.updates[0])
+    assert later.record().unsure == frozenset()
 
 
 def test_a_resize_waits_for_what_is_under_way() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from moorage.api.errors import ForbiddenError
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
 from moorage.client.resources import PERSISTENT_VOLUME_CLAIMS
 from moorage.node.paths import NodePaths
+from moorage.node.volumes.claimed import ClaimedVolume
 from moorage.node.volumes.mounted import VolumeError
+from moorage.node.volumes.persistent import PersistentMounts
 from moorage.node.volumes.pod_volumes import VolumeKeeper
 from tests.claims.objects import HOSTNAME, claim_json, volume_json
 from tests.clocks import FakeClock
@@ -105,6 +108,67 @@ async def test_a_provisioned_volume_is_made_and_mounted(node: Node) -> None:
     assert node.mounter.binds == {node.place: node.directory}
     assert node.directory.stat().st_mode & 0o777 == 0o777
     assert node.directory.parent.stat().st_mode & 0o777 == 0o700
+
+
+class KilledError(BaseException):
+    """The agent ends here."""
+
+
+async def test_a_directory_is_made_whole_by_an_agent_that_comes_after_a_killed_one(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> None:
+        raise KilledError
+
+    before = os.umask(0o077)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr("os.fchmod", killed)
+            patched.setattr("moorage.node.volumes.persistent.make_directories", _made)
+            with pytest.raises(KilledError):
+                await node.mount(using())
+        assert not node.directory.exists()
+        await node.mount(using())
+    finally:
+        os.umask(before)
+    assert node.directory.stat().st_mode & 0o777 == 0o777
+    assert list(node.paths.local_volumes.iterdir()) == [node.directory]
+
+
+def _made(path: Path) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+
+
+class InodeMounter(FakeMounter):
+    """Remembers which directories were bound, not only where they were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inodes: set[int] = set()
+
+    def bind(self, source: str, target: Path) -> None:
+        self.inodes.add(os.stat(source).st_ino)
+        super().bind(source, target)
+
+
+def test_pods_that_make_a_directory_at_once_get_the_same(tmp_path: Path) -> None:
+    volume = msgspec.convert(
+        volume_json(claim=claim_json(), hostPath=None, csi=OURS, node="n1"), PersistentVolume
+    )
+    for turn in range(20):
+        mounter = InodeMounter()
+        mounts = PersistentMounts(mounter, NodePaths(tmp_path / str(turn), tmp_path / "logs"))
+        with ThreadPoolExecutor(4) as threads:
+            mounting = [
+                threads.submit(
+                    mounts.mount, a_pod(meta={"uid": f"u{number}"}), "v", ClaimedVolume(volume),
+                    {HOSTNAME: "n1"},
+                )
+                for number in range(4)
+            ]  # fmt: skip
+            for mounted in mounting:
+                assert mounted.result().path is not None
+        assert len(mounter.inodes) == 1
 
 
 async def test_its_data_outlives_the_pod(node: Node) -> None:

@@ -115,6 +115,44 @@ async def test_mounting_again_keeps_what_is_in_it(node: Node) -> None:
     assert place.stat().st_mode & 0o777 == 0o700
 
 
+class KilledError(BaseException):
+    """The agent ends here."""
+
+
+@pytest.mark.parametrize("medium", ["", "Memory"])
+@pytest.mark.parametrize("at", ["pathlib.Path.chmod", "os.chown"])
+async def test_an_agent_that_was_killed_leaves_no_half_made_directory(
+    node: Node, monkeypatch: pytest.MonkeyPatch, medium: str, at: str
+) -> None:
+    def killed(*_: Any) -> None:
+        raise KilledError
+
+    security = {"fsGroup": os.getgid()}
+    pod = with_volumes({"name": "v", "emptyDir": {"medium": medium}}, securityContext=security)
+    with monkeypatch.context() as patched:
+        patched.setattr(at, killed)
+        with pytest.raises(KilledError):
+            await node.keeper.mount(pod, WHERE)
+    await node.keeper.mount(pod, WHERE)
+    assert node.place("empty-dir", "v").stat().st_mode & 0o7777 == 0o2777
+    assert list(node.mounter.sizes) == [node.place("empty-dir", "v")] * bool(medium)
+
+
+async def test_a_half_made_directory_of_files_is_completed(node: Node) -> None:
+    node.objects.config_maps["settings"] = ConfigMap(data={"level": "debug"})
+    node.place("configmap", "settings").mkdir(mode=0o700, parents=True)
+    await node.keeper.mount(with_volumes(SETTINGS), WHERE)
+    assert node.place("configmap", "settings").stat().st_mode & 0o777 == 0o755
+
+
+async def test_memory_that_a_reboot_took_is_mounted_again(node: Node) -> None:
+    pod = with_volumes({"name": "v", "emptyDir": {"medium": "Memory"}})
+    await node.keeper.mount(pod, WHERE)
+    node.mounter.sizes.clear()
+    await node.keeper.mount(pod, WHERE)
+    assert list(node.mounter.sizes) == [node.place("empty-dir", "v")]
+
+
 @pytest.mark.parametrize(
     ("volume", "limits", "size"),
     [

@@ -65,6 +65,20 @@ def test_a_directory_that_another_volume_has_too_stays() -> None:
     assert fate_of(released(), [other]) is Fate.LET_GO
 
 
+@pytest.mark.parametrize(
+    "more", [{"readOnly": True}, {"fsType": "ext4"}, {"volumeAttributes": {"a": "b"}}]
+)
+def test_a_directory_belongs_to_its_handle_whatever_else_a_source_says(more: Any) -> None:
+    other = released(name="restored", is_leaving=False, phase="Bound", csi={**OURS, **more})
+    assert fate_of(released(), [other]) is Fate.LET_GO
+
+
+def test_a_handle_of_another_driver_is_no_directory_of_ours() -> None:
+    theirs = {"driver": "other.example.com", "volumeHandle": HANDLE}
+    other = released(name="other", is_leaving=False, phase="Bound", csi=theirs)
+    assert fate_of(released(), [other]) is Fate.REMOVE
+
+
 def test_a_handle_that_leads_elsewhere_names_no_directory() -> None:
     with pytest.raises(ValueError, match="is not the uid of a claim"):
         fate_of(released(csi=OURS | {"volumeHandle": "../../etc"}), [])
@@ -79,9 +93,7 @@ class Node:
         self.mounter = FakeMounter()
         self.recorder = EventRecorder(client, "kubelet", clock=self.clock)
         mounts = PersistentMounts(self.mounter, self.paths)
-        self.reclaimer = VolumeReclaimer(
-            client, self.recorder, mounts, self.paths, self.clock, node_name="n1"
-        )
+        self.reclaimer = VolumeReclaimer(client, self.recorder, mounts, self.clock, node_name="n1")
         self.directory = self.paths.local_volume(HANDLE)
         self.directory.mkdir(parents=True)
 
@@ -139,6 +151,15 @@ async def test_links_that_a_pod_planted_lead_nowhere(node: Node, tmp_path: Path)
         await node.until_gone()
     assert not node.directory.exists()
     assert (precious / "file").read_text() == "kept"
+
+
+async def test_what_an_agent_left_of_a_directory_that_it_made_goes_too(node: Node) -> None:
+    unfinished = node.paths.unfinished_volume(HANDLE)
+    unfinished.mkdir()
+    node.api.put(PERSISTENT_VOLUMES, released())
+    async with node.running():
+        await node.until_gone()
+    assert list(node.paths.local_volumes.iterdir()) == []
 
 
 async def test_a_volume_that_is_missing_already_is_let_go(node: Node) -> None:

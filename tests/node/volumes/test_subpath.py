@@ -4,10 +4,12 @@ import os
 import resource
 from pathlib import Path, PurePosixPath
 
+import msgspec
 import pytest
 
 from moorage.linux.trees import disk_use
 from moorage.node.config.errors import ConfigError
+from moorage.node.pod_facts.errors import SyncError
 from moorage.node.volumes.subpath import bind_subpath, check_subpath, open_inside
 from tests.descriptors import open_descriptors
 from tests.node.volumes.mounts import FakeMounter
@@ -89,6 +91,18 @@ def test_links_out_of_the_volume_are_refused(volume: Path, target: str, subpath:
     with pytest.raises(ConfigError, match="not within volume path"):
         opened(volume, subpath)
     assert sorted(volume.rglob("*")) == before
+
+
+def test_a_link_to_a_name_that_is_no_text_is_shown_in_an_error_that_can_be_sent(
+    volume: Path,
+) -> None:
+    os.symlink(b"/\xff\n\xfe", volume / "link")
+    with pytest.raises(ConfigError) as caught:
+        opened(volume, "link")
+    error = SyncError("CreateContainerConfigError", str(caught.value))
+    assert str(error) == error.message
+    assert error.message.endswith("a symbolic link leads to /\ufffd\n\ufffd")
+    assert msgspec.json.encode(error.message)
 
 
 def test_a_circle_of_links_ends(volume: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from moorage.api.valid_text import valid_text
+
 
 class SyncError(Exception):
     """A pod or one of its containers cannot start.
@@ -13,9 +15,10 @@ class SyncError(Exception):
     """
 
     def __init__(self, reason: str, message: str, *, retry_s: float | None = None) -> None:
-        super().__init__(message)
+        # It may quote a name that a pod's program chose.
+        self.message = valid_text(message)
+        super().__init__(self.message)
         self.reason = reason
-        self.message = message
         self.retry_s = retry_s
 
 

@@ -309,10 +309,15 @@ class PodActions:
         context = self._context
         try:
             await asyncio.to_thread(context.cgroups.remove, pod_directory(pod))
+        except OSError as error:
+            raise TeardownError(str(error)) from error
+        try:
             # Last: a later agent finds by the directory that there is something to clean up.
             await context.volumes.remove(pod.metadata.uid)
         except OSError as error:
-            raise TeardownError(str(error)) from error
+            message = f"error removing the pod's volumes: {error}"
+            context.events.pod(pod, WARNING, "VolumeFailedDelete", message)
+            raise TeardownError(message) from error
 
     async def delete(self, pod: Pod) -> None:
         """Delete the pod from the API, once its last status is written. Raises TeardownError."""

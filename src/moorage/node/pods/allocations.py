@@ -21,10 +21,14 @@ log = Log(__name__)
 
 
 class AllocationRecord(msgspec.Struct, frozen=True):
-    """A pod's allocation; by container ID what running containers were resized to."""
+    """A pod's allocation; by container ID what running containers were resized to.
+
+    `unsure` are the IDs of those whose resize had begun: it may have been carried out or not.
+    """
 
     allocation: Allocation
     given: dict[str, Given] = {}
+    unsure: frozenset[str] = frozenset()
 
 
 class AllocationRecords:

@@ -19,6 +19,7 @@ from moorage.node.pod_facts.labels import Given
 from moorage.node.pod_facts.resources import allocated, allocation_of, given_by
 from moorage.node.pods.allocations import AllocationRecord
 from moorage.node.pods.resizing import (
+    Resize,
     ResizeInputs,
     Update,
     is_behind,
@@ -55,6 +56,7 @@ class PodResizer:
         self._clock = clock
         self._allocation = allocation_of(pod) if record is None else record.allocation
         self._overrides: dict[str, Given] = {} if record is None else dict(record.given)
+        self._unsure = frozenset() if record is None else record.unsure
         self._given: Mapping[str, Given] = {}
         self._stopped: frozenset[str] = frozenset()
         self._fit = _Fit.UNKNOWN
@@ -114,6 +116,7 @@ class PodResizer:
             self._overrides = {
                 id_: given for id_, given in self._overrides.items() if id_ in present
             }
+            self._unsure &= present
         ended = {
             container.id
             for container in view.containers
@@ -141,6 +144,7 @@ class PodResizer:
         return ResizeInputs(
             given=self._given,
             stopped=self._stopped,
+            unsure=self._unsure,
             is_due=is_due,
             holds_starts=is_due and holds_starts,
         )
@@ -155,15 +159,20 @@ class PodResizer:
 
     def record(self) -> AllocationRecord:
         """Return what a later agent must know."""
-        return AllocationRecord(self._allocation, dict(self._overrides))
+        return AllocationRecord(self._allocation, dict(self._overrides), self._unsure)
 
     def stops(self, container: ContainerView) -> None:
         """Note that a container is stopped to be started with other resources."""
         self._stopped |= {container.id}
 
+    def begins(self, resize: Resize) -> None:
+        """Note which containers are about to be updated, for an agent that does not see the end."""
+        self._unsure |= {update.container.id for update in resize.updates}
+
     def updated(self, update: Update) -> None:
         """Note that a container has been updated."""
         self._overrides[update.container.id] = update.after
+        self._unsure -= {update.container.id}
 
     def fitted(self, pod: Pod) -> None:
         """Note that the pod's cgroup is that of this pod's resources."""

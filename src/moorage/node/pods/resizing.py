@@ -32,6 +32,7 @@ from moorage.node.runtime.views import ContainerView, PodView, State
 from moorage.runtimeclass.overhead import pod_requests_without_overhead
 
 _ZERO = Quantity(0)
+_NO_LIMITS = Given(ResourceRequirements())
 
 
 class Change(Enum):
@@ -63,12 +64,14 @@ class ResizeInputs:
     """State of a pod's resize.
 
     `given` is what the running containers have, by container ID; `stopped` are the IDs of those
-    that were stopped to be started with other resources. `is_due` means that the pod's cgroup may
-    differ from the allocation, `holds_starts` that containers wait until it does not.
+    that were stopped to be started with other resources, `unsure` of those that may have other
+    resources than `given` says, as a resize of them did not end. `is_due` means that the pod's
+    cgroup may differ from the allocation, `holds_starts` that containers wait until it does not.
     """
 
     given: Mapping[str, Given] = field(default_factory=dict)
     stopped: frozenset[str] = frozenset()
+    unsure: frozenset[str] = frozenset()
     is_due: bool = False
     holds_starts: bool = False
 
@@ -105,7 +108,13 @@ def updates(pod: Pod, view: PodView, inputs: ResizeInputs) -> tuple[Update, ...]
     found = []
     for container, newest in running(pod, view):
         given = inputs.given.get(newest.id)
-        if given is not None and change_of(pod, container, given) is Change.UPDATE:
+        if given is None:
+            continue
+        change = change_of(pod, container, given)
+        if newest.id in inputs.unsure and change is not Change.RESTART:
+            # As if it had no limit, so that the new one is compared with what is used.
+            found.append(Update(newest, _NO_LIMITS, given_by(pod, container)))
+        elif change is Change.UPDATE:
             found.append(Update(newest, given, given_by(pod, container)))
     return tuple(sorted(found, key=_gain))
 

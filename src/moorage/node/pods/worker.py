@@ -367,6 +367,7 @@ class PodWorker:
 
     async def _resize(self, view: PodView, resize: Resize) -> None:
         resizer, actions, pod = self._resizer, self._actions, self._pod
+        resizer.begins(resize)
         try:
             await actions.save(pod, resizer.record())
             await actions.resize(pod, view, resize, resizer.updated)

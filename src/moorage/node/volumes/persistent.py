@@ -8,7 +8,9 @@ derived from that alone. Source: kubelet plugins local-volume and host-path; dec
 from __future__ import annotations
 
 import errno
+import os
 import stat
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from moorage.claims import is_reachable
 from moorage.claims.local_path import DRIVER, handle_of
 from moorage.claims.matching import FILESYSTEM
 from moorage.claims.sources import source_kind
-from moorage.linux.trees import make_directories, make_directory
+from moorage.linux.trees import make_directories, make_directory, remove_tree
 from moorage.node.paths import NodePaths
 from moorage.node.volumes.claimed import ClaimedVolume
 from moorage.node.volumes.host_path import HostPathError, check_host_path
@@ -39,6 +41,7 @@ class PersistentMounts:
     def __init__(self, mounter: Mounter, paths: NodePaths) -> None:
         self._mounter = mounter
         self._paths = paths
+        self._making = threading.Lock()
 
     def mount(
         self, pod: Pod, name: str, claimed: ClaimedVolume, node_labels: Mapping[str, str]
@@ -64,6 +67,11 @@ class PersistentMounts:
             point.name == handle and point.parent.name.endswith(f"~{_PROVISIONED}")
             for point in self._mounter.mounts_below(self._paths.pods)
         )
+
+    def remove(self, handle: str) -> None:
+        """Remove the directory of a provisioned volume; absent is no error. Raises OSError."""
+        remove_tree(self._paths.unfinished_volume(handle))
+        remove_tree(self._paths.local_volume(handle))
 
     def _path(self, pod: Pod, volume: PersistentVolume, claimed: ClaimedVolume) -> Path:
         paths, spec = self._paths.pod(pod.metadata.uid), volume.spec
@@ -98,11 +106,16 @@ class PersistentMounts:
         """Return the directory of a provisioned volume, made if it is the volume's first use."""
         make_directories(self._paths.local_volumes)
         path = self._paths.local_volume(handle)
-        try:
-            make_directory(path, _OPEN_MODE)
-        except FileExistsError:
-            if not stat.S_ISDIR(path.lstat().st_mode):
-                raise
+        # Two pods may be the first: a rename would replace the other's empty directory.
+        with self._making:
+            if not os.path.lexists(path):
+                # An agent may be killed before the mode is right, and no later one would know.
+                unfinished = self._paths.unfinished_volume(handle)
+                remove_tree(unfinished)
+                make_directory(unfinished, _OPEN_MODE)
+                unfinished.rename(path)
+        if not stat.S_ISDIR(path.lstat().st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         return path
 
     def _bind(self, pod: Pod, source: Path, place: Path, *, is_given: bool) -> None:

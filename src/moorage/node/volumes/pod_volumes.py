@@ -224,10 +224,18 @@ class VolumeKeeper:
             raise ConfigError(f'emptyDir medium "{medium}" is not supported by this node')
         if medium == _MEMORY:
             memory.add_volume()
-        is_new = self._directory(place, _EMPTY_DIR_MODE, in_memory=medium == _MEMORY,
-                                 size_bytes=_memory_size(pod, volume, where))  # fmt: skip
-        if is_new:
-            _give(pod, place, is_read_only=False)
+        ready = self._paths.pod(pod.metadata.uid).ready_file(PLUGINS[EMPTY_DIR], volume.name)
+        if ready.exists() and self._has_place(place, in_memory=medium == _MEMORY):
+            return
+        self._directory(place, _EMPTY_DIR_MODE, in_memory=medium == _MEMORY,
+                        size_bytes=_memory_size(pod, volume, where))  # fmt: skip
+        _give(pod, place, is_read_only=False)
+        # Last: an agent that was killed before this does it all again.
+        make_directories(ready.parent)
+        ready.touch(0o600)
+
+    def _has_place(self, place: Path, *, in_memory: bool) -> bool:
+        return self._mounter.is_mounted(place) if in_memory else place.is_dir()
 
     def _filled(
         self,
@@ -252,17 +260,13 @@ class VolumeKeeper:
             finish=lambda fresh: _give(pod, fresh, is_read_only=True),
         )
 
-    def _directory(self, place: Path, mode: int, *, in_memory: bool, size_bytes: int) -> bool:
-        """Create the directory, on its own tmpfs if requested; return whether it is new."""
-        is_new = not place.exists()
+    def _directory(self, place: Path, mode: int, *, in_memory: bool, size_bytes: int) -> None:
+        """Create the directory, on its own tmpfs if requested, or complete what is there of it."""
         make_directories(place)
-        if in_memory and (is_new or not self._mounter.is_mounted(place)):
+        if in_memory and not self._mounter.is_mounted(place):
             is_filled = mode == _FILLED_DIR_MODE
             self._mounter.mount_tmpfs(place, size_bytes, has_programs=not is_filled)
-            is_new = True
-        if is_new:
-            place.chmod(mode)
-        return is_new
+        place.chmod(mode)
 
     def _remove(self, pod: PodPaths) -> None:
         if not pod.root.exists():

@@ -15,12 +15,10 @@ from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.logs import Log
 from moorage.api.persistent_volumes import PersistentVolume
-from moorage.claims.local_path import FINALIZER, NODE_LABEL, handle_of
+from moorage.claims.local_path import DRIVER, FINALIZER, NODE_LABEL, handle_of
 from moorage.client import Client, EventRecorder, Informer, WorkQueue
 from moorage.client.recorder import WARNING, reference
 from moorage.client.resources import PERSISTENT_VOLUMES
-from moorage.linux.trees import remove_tree
-from moorage.node.paths import NodePaths
 from moorage.node.volumes.persistent import PersistentMounts
 
 log = Log(__name__)
@@ -52,8 +50,14 @@ def fate_of(volume: PersistentVolume, others: Iterable[PersistentVolume]) -> Fat
     handle = handle_of(volume)
     if spec.persistent_volume_reclaim_policy != _DELETE or handle is None:
         return Fate.LET_GO
-    is_shared = any(other.spec.csi == spec.csi for other in others)
+    is_shared = any(_has_handle(other, handle) for other in others)
     return Fate.LET_GO if is_shared else Fate.REMOVE
+
+
+def _has_handle(volume: PersistentVolume, handle: str) -> bool:
+    # Whatever else their sources say: the directory is that of the handle alone.
+    source = volume.spec.csi
+    return source is not None and source.driver == DRIVER and source.volume_handle == handle
 
 
 class VolumeReclaimer:
@@ -64,7 +68,6 @@ class VolumeReclaimer:
         client: Client,
         recorder: EventRecorder,
         mounts: PersistentMounts,
-        paths: NodePaths,
         clock: Clock,
         *,
         node_name: str,
@@ -72,7 +75,6 @@ class VolumeReclaimer:
         self._client = client
         self._recorder = recorder
         self._mounts = mounts
-        self._paths = paths
         self._volumes = Informer(
             client, PERSISTENT_VOLUMES, label_selector=f"{NODE_LABEL}={node_name}", clock=clock
         )
@@ -109,7 +111,7 @@ class VolumeReclaimer:
             try:
                 if await asyncio.to_thread(self._mounts.is_used, handle):
                     return _IN_USE_RETRY_S
-                await asyncio.to_thread(remove_tree, self._paths.local_volume(handle))
+                await asyncio.to_thread(self._mounts.remove, handle)
             except OSError as error:
                 self._warn(volume, error)
                 self._queue.retry(name)
