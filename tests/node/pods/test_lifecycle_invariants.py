@@ -71,7 +71,8 @@ class PodLife:
         self.handlers_used: list[str] = []
         self.runtime_class: RuntimeClass | None = None
         self.clock = 0
-        self.late: list[tuple[str, Action]] = []
+        self.late: list[tuple[Action, str]] = []
+        """Cancelled calls that the engine still completes, a sandbox's with its handler."""
         self.is_handler_reported = is_handler_reported
         self.pod: Pod = a_pod(
             *(wire_container(name) for name in MAINS),
@@ -175,22 +176,27 @@ class PodLife:
             # The engine may complete the call all the same, even after the agent dropped it.
             self.cancelled.discard(name)
             if has_effect:
-                self.late.append((name, action))
+                handler = self.chosen_handler() if isinstance(action, NewSandbox) else ""
+                if handler is not None:
+                    self.late.append((action, handler))
         elif has_effect and self.take_effect(name, action):
             self.succeeded.add(name)
 
     def late_effects(self, number: int) -> None:
         """The engine completes calls that were cancelled."""
         del number
-        for name, action in self.late:
-            if isinstance(action, NewSandbox | Start):
-                self.take_effect(name, action)
+        for action, handler in self.late:
+            if isinstance(action, NewSandbox):
+                self.create_sandbox(action, handler)
+            elif isinstance(action, Start):
+                self.start_container(action.name)
         self.late.clear()
 
     def take_effect(self, name: str, action: Action) -> bool:
         match action:
             case NewSandbox():
-                return self.create_sandbox(action)
+                handler = self.chosen_handler()
+                return handler is not None and self.create_sandbox(action, handler)
             case Start():
                 return self.start_container(action.name)
             case Kill():
@@ -209,7 +215,11 @@ class PodLife:
             assert name in (PREPARE, REFRESH, STOP) or ":" in name
         return True
 
-    def create_sandbox(self, wanted: NewSandbox) -> bool:
+    def chosen_handler(self) -> str | None:
+        """Return the handler of the next sandbox, chosen and recorded before the engine is called.
+
+        None where it cannot be known.
+        """
         inputs = HandlerInputs(
             pod=self.pod,
             view=self.view,
@@ -219,9 +229,12 @@ class PodLife:
         try:
             handler = choose_handler(inputs, self.runtime_class if needs_class(inputs) else None)
         except HandlerError:
-            return False
+            return None
         if self.record is None:
             self.record, self.is_record_damaged = HandlerRecord("fast", handler), False
+        return handler
+
+    def create_sandbox(self, wanted: NewSandbox, handler: str) -> bool:
         if wanted.replaced is not None:
             self.stop_everything()
         assert not any(sandbox.is_ready for sandbox in self.sandboxes), "never two sandboxes"
@@ -373,3 +386,13 @@ def a_class(handler: str, created: str) -> RuntimeClass:
 
 def with_status(pod: Pod, **fields: Any) -> Pod:
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, **fields))
+
+
+def test_a_sandbox_that_is_made_late_has_the_handler_of_when_it_was_asked_for() -> None:
+    """The pod is deleted, and its rest is gone, when the engine completes a cancelled call."""
+    pod = PodLife("Always", "crun", is_handler_reported=False)
+    life = [("time_passes", 0)] * 23 + [("handler_is_forgotten", 1), ("step", 0)]
+    for event, number in (*life, ("pod_is_deleted", 0), *[("time_passes", 0)] * 11):
+        getattr(pod, event)(number)
+    pod.late_effects(0)
+    assert pod.handlers_used == ["crun"]
