@@ -130,6 +130,7 @@ def is_established(definition: Any) -> bool:
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
+@pytest.mark.slow
 async def test_policies_get_warnings_for_what_their_kinds_do_not_have(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         client = cluster.client

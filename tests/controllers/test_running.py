@@ -28,6 +28,9 @@ from moorage.client.resources import (
 from moorage.controllers.objects import ENDPOINT_SLICES
 from tests.controllers.cluster import Cluster, FakeNodeAgent, running_cluster
 
+# Each starts an API server: not for `make unit`.
+pytestmark = pytest.mark.slow
+
 SHORT = {
     "node_grace_period_s": 1.0,
     "node_startup_grace_period_s": 1.0,
