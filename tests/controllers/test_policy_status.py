@@ -14,7 +14,7 @@ from moorage.api.meta import Object, ObjectMeta, Raw
 from moorage.client import Resource
 from moorage.client.resources import VALIDATING_ADMISSION_POLICIES
 from moorage.controllers.validatingadmissionpolicies.controller import named_resources
-from moorage.controllers.validatingadmissionpolicies.schemas import read_schema
+from moorage.controllers.validatingadmissionpolicies.schemas import Schemas
 from tests.clocks import FakeClock
 from tests.controllers.cluster import running_cluster
 from tests.controllers.memory import MemoryClient
@@ -51,7 +51,7 @@ async def schema_of(schemas: dict[str, Any], kind: str = "A") -> Any:
     client: Any = MemoryClient(FakeClock())
     document = {"components": {"schemas": schemas}}
     client.answers["GET", "/openapi/v3/apis/g/v1"] = msgspec.json.encode(document)
-    return await read_schema(client, ("g", "v1", kind))
+    return await Schemas(client).find(("g", "v1", kind))
 
 
 async def test_references_are_replaced_and_circles_are_cut() -> None:
@@ -97,10 +97,20 @@ async def test_a_schema_that_doubles_at_each_step_is_cut_off() -> None:
     assert await schema_of(schemas) is not None
 
 
+async def test_the_document_of_a_group_version_is_read_once() -> None:
+    client: Any = MemoryClient(FakeClock())
+    client.answers["GET", "/openapi/v3/apis/g/v1"] = b"{}"
+    client.answers["GET", "/openapi/v3/apis/h/v1"] = NotFoundError("no")
+    schemas = Schemas(client)
+    for kind in (("g", "v1", "A"), ("g", "v1", "B"), ("h", "v1", "A"), ("h", "v1", "B")):
+        assert await schemas.find(kind) is None
+    assert len(client.requests) == 2
+
+
 async def test_a_group_that_is_not_served_has_no_schemas() -> None:
     client: Any = MemoryClient(FakeClock())
     client.answers["GET", "/openapi/v3/api/v1"] = NotFoundError("no")
-    assert await read_schema(client, ("", "v1", "Pod")) is None
+    assert await Schemas(client).find(("", "v1", "Pod")) is None
 
 
 def policy(name: str, expression: str, group: str, version: str, plural: str) -> dict[str, Any]:

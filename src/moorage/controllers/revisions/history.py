@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
+
+import msgspec
 
 from moorage.api.meta import Raw
 from moorage.api.workloads import ControllerRevision
@@ -36,16 +37,8 @@ def revision_data(template: Raw) -> Raw:
 
     Its keys are sorted, as those of kube-controller-manager and of tools, which compare the bytes.
     """
-    return {"spec": {"template": _sorted({**template, _DIRECTIVE: "replace"})}}
-
-
-def _sorted(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key: _sorted(value[key]) for key in sorted(value)}
-        case list() | tuple():
-            return [_sorted(item) for item in value]
-    return value
+    patch = {**template, _DIRECTIVE: "replace"}
+    return {"spec": {"template": msgspec.to_builtins(patch, order="sorted")}}
 
 
 def template_of(revision: ControllerRevision) -> Raw:

@@ -22,7 +22,7 @@ from moorage.client import Client, Informer, PatchType, WorkQueue
 from moorage.client.discovery import read_version
 from moorage.client.resources import VALIDATING_ADMISSION_POLICIES
 from moorage.controllers.informers import wait_synced
-from moorage.controllers.validatingadmissionpolicies.schemas import Kind, Schema, read_schema
+from moorage.controllers.validatingadmissionpolicies.schemas import Kind, Schema, Schemas
 
 MANAGER = "validatingadmissionpolicy-status-controller"
 
@@ -94,10 +94,11 @@ class ValidatingAdmissionPolicyStatusController:
     async def _warnings(self, spec: Expressions) -> list[dict[str, str]]:
         """Return an `ExpressionWarning` for each expression that is wrong for some kind."""
         source = msgspec.to_builtins(spec)
-        params = await self._schema_of_params(spec)
+        schemas = Schemas(self._client)
+        params = await _schema_of_params(spec, schemas)
         texts: dict[str, list[str]] = {}
         for kind in await self._kinds(spec):
-            schema = await read_schema(self._client, kind)
+            schema = await schemas.find(kind)
             if schema is None:
                 continue
             group, version, name = kind
@@ -113,12 +114,6 @@ class ValidatingAdmissionPolicyStatusController:
         return [
             {"fieldRef": path, "warning": "\n".join(lines)} for path, lines in sorted(texts.items())
         ]
-
-    async def _schema_of_params(self, spec: Expressions) -> Schema | None:
-        if spec.param_kind is None:
-            return None
-        group, _, version = spec.param_kind.api_version.rpartition("/")
-        return await read_schema(self._client, (group, version, spec.param_kind.kind))
 
     async def _kinds(self, spec: Expressions) -> list[Kind]:
         """Return the kinds that the rules name and the server has, sorted."""
@@ -141,3 +136,10 @@ class ValidatingAdmissionPolicyStatusController:
         except NotFoundError:
             return {}
         return {one.resource.plural: one.resource.kind for one in resources}
+
+
+async def _schema_of_params(spec: Expressions, schemas: Schemas) -> Schema | None:
+    if spec.param_kind is None:
+        return None
+    group, _, version = spec.param_kind.api_version.rpartition("/")
+    return await schemas.find((group, version, spec.param_kind.kind))

@@ -33,23 +33,35 @@ class _Document(msgspec.Struct, frozen=True):
     components: _Components = _Components()
 
 
-async def read_schema(client: Client, kind: Kind) -> Schema | None:
-    """Return the schema of a kind, None where the server describes none.
+class Schemas:
+    """The schemas of one server. The document of each group version is read once."""
 
-    Raises StatusError and UnreachableError.
-    """
-    group, version, name = kind
-    path = f"apis/{group}/{version}" if group else f"api/{version}"
-    try:
-        body = await client.request("GET", f"/openapi/v3/{path}")
-    except NotFoundError:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._documents: dict[str, dict[str, Any]] = {}
+
+    async def find(self, kind: Kind) -> Schema | None:
+        """Return the schema of a kind, None where the server describes none.
+
+        Raises StatusError and UnreachableError.
+        """
+        group, version, name = kind
+        path = f"apis/{group}/{version}" if group else f"api/{version}"
+        if path not in self._documents:
+            self._documents[path] = await self._read(path)
+        schemas = self._documents[path]
+        wanted = {"group": group, "version": version, "kind": name}
+        for schema in schemas.values():
+            if wanted in schema.get(_KINDS, ()):
+                return _Resolution(schemas).resolve(schema)
         return None
-    schemas = msgspec.json.decode(body, type=_Document).components.schemas
-    wanted = {"group": group, "version": version, "kind": name}
-    for schema in schemas.values():
-        if wanted in schema.get(_KINDS, ()):
-            return _Resolution(schemas).resolve(schema)
-    return None
+
+    async def _read(self, path: str) -> dict[str, Any]:
+        try:
+            body = await self._client.request("GET", f"/openapi/v3/{path}")
+        except NotFoundError:
+            return {}
+        return msgspec.json.decode(body, type=_Document).components.schemas
 
 
 class _Resolution:
