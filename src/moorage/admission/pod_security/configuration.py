@@ -24,11 +24,11 @@ from moorage.admission.pod_security.policy import (
     parse_version,
 )
 from moorage.api import names
+from moorage.registry.option_files import OptionFileError, read_option_file
 
 API_VERSIONS = ("pod-security.admission.config.k8s.io/v1", "apiserver.config.k8s.io/v1")
 KIND, _OUTER_KIND = "PodSecurityConfiguration", "AdmissionConfiguration"
 _PLUGIN = "PodSecurity"
-_LONGEST_BYTES = 1024 * 1024
 
 
 class ConfigurationError(ValueError):
@@ -129,12 +129,9 @@ def _of_plugin(path: Path, outer: _Outer) -> Configuration:
 
 def _read(path: Path) -> Any:
     try:
-        with path.open("rb") as file:
-            text = file.read(_LONGEST_BYTES + 1)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    if len(text) > _LONGEST_BYTES:
-        raise ConfigurationError(f"{path} is longer than {_LONGEST_BYTES} bytes")
+        text = read_option_file(path)
+    except OptionFileError as error:
+        raise ConfigurationError(str(error)) from error
     # Imported here: few servers have such a file.
     import yaml
 

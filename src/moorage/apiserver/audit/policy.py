@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from moorage.api import names
+from moorage.registry.option_files import OptionFileError, read_option_file
 from moorage.registry.rbac import Action
 from moorage.registry.request import User
 
@@ -21,7 +22,6 @@ RECEIVED, STARTED = "RequestReceived", "ResponseStarted"
 COMPLETE, PANIC = "ResponseComplete", "Panic"
 STAGES = (RECEIVED, STARTED, COMPLETE, PANIC)
 _ALL = "*"
-_LONGEST_BYTES = 1024 * 1024
 
 
 class PolicyError(ValueError):
@@ -109,12 +109,9 @@ class AuditPolicy:
 def load_policy(path: Path) -> AuditPolicy:
     """Return the policy in a YAML or JSON file. Raises PolicyError."""
     try:
-        with path.open("rb") as file:
-            text = file.read(_LONGEST_BYTES + 1)
-    except OSError as error:
-        raise PolicyError(f"audit policy {path} cannot be read: {error.strerror}") from error
-    if len(text) > _LONGEST_BYTES:
-        raise PolicyError(f"audit policy {path} is longer than {_LONGEST_BYTES} bytes")
+        text = read_option_file(path)
+    except OptionFileError as error:
+        raise PolicyError(f"audit policy {error}") from error
     try:
         return parse_policy(text)
     except PolicyError as error:
