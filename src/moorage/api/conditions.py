@@ -18,6 +18,11 @@ class Condition(Protocol):
     def status(self) -> str: ...
 
 
+def is_true(conditions: Iterable[Condition], type_: str) -> bool:
+    """Return whether the condition of a type is there with status True."""
+    return any(condition.type == type_ and condition.status == "True" for condition in conditions)
+
+
 def is_ready(conditions: Iterable[Condition]) -> bool:
     """Return whether the conditions of a pod or node have Ready with status True."""
-    return any(condition.type == READY and condition.status == "True" for condition in conditions)
+    return is_true(conditions, READY)

@@ -26,6 +26,9 @@ from moorage.api.priorities import PriorityClass
 from moorage.api.quotas import ResourceQuota
 from moorage.api.rbac import ClusterRole
 from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import GROUP, VERSION
+from moorage.api.runtime_policies import ClusterRuntimePolicy, RuntimePolicy
+from moorage.api.runtime_profiles import RuntimeProfile
 from moorage.api.service_networks import IPAddress, ServiceCIDR
 from moorage.api.services import Endpoints, Service
 from moorage.api.workloads import (
@@ -150,4 +153,12 @@ CLUSTER_ROLES = Resource(
 VALIDATING_ADMISSION_POLICIES = Resource(
     "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies",
     "ValidatingAdmissionPolicy", ValidatingAdmissionPolicy, is_namespaced=False,
+)  # fmt: skip
+RUNTIME_PROFILES = Resource(
+    GROUP, VERSION, "runtimeprofiles", "RuntimeProfile", RuntimeProfile, is_namespaced=False
+)
+RUNTIME_POLICIES = Resource(GROUP, VERSION, "runtimepolicies", "RuntimePolicy", RuntimePolicy)
+CLUSTER_RUNTIME_POLICIES = Resource(
+    GROUP, VERSION, "clusterruntimepolicies", "ClusterRuntimePolicy", ClusterRuntimePolicy,
+    is_namespaced=False,
 )  # fmt: skip

@@ -1,0 +1,44 @@
+"""API group runtime.moorage.dev: its name, and the labels and annotations of its controllers.
+
+Objects of Kubernetes' own kinds carry these, so that everything works through public APIs alone.
+"""
+
+from __future__ import annotations
+
+GROUP = "runtime.moorage.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+MANAGED_LABEL = f"{GROUP}/managed"
+"""Label of objects that our controllers created and may change; its value is `true`."""
+
+ISOLATION_LABEL = f"{GROUP}/isolation"
+"""Label of a RuntimeClass: its isolation level, as `moorage.runtimeclass.isolation` spells it."""
+
+CHECK_ANNOTATION = f"{GROUP}/check"
+"""Annotation of a RuntimeClass: `Enforce`, `Warn` or `Off` for pods whose demands it lacks."""
+
+NEEDS_ANNOTATION = f"{GROUP}/needs"
+"""Annotation of a pod or namespace: what the runtime must offer, such as `isolation=kernel`."""
+
+DEFAULT_CLASS_LABEL = f"{GROUP}/default-class"
+"""Label of a pod: `disabled` where it shall get no default class."""
+
+CHOICE_ANNOTATION = f"{GROUP}/class-choice"
+"""Annotation of a pod, set at admission: `fitted` or `default`; absent for an explicit class."""
+
+CHOICE_REASON_ANNOTATION = f"{GROUP}/class-choice-reason"
+"""Annotation of a pod, set at admission: why it got its class, in a sentence."""
+
+
+def handler_label(handler: str) -> str:
+    """Return the node label that says, with the value `true`, that a handler works there."""
+    return f"{GROUP}/{handler}"
+
+
+def feature_label(handler: str, feature: str) -> str:
+    """Return the node label that says, with the value `true`, that a handler has a feature there.
+
+    Handlers are DNS labels of up to 63 characters, so the handler stands in the label's prefix.
+    """
+    return f"{handler}.{GROUP}/{feature}"

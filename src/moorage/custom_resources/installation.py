@@ -1,0 +1,74 @@
+"""Installation of the custom resources on an API server, repeated at each start.
+
+Server-side apply keeps what others added, and brings the definitions of another version up to date.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from moorage.api.conditions import is_true
+from moorage.api.errors import ExpiredError
+from moorage.api.meta import Condition, Object, ObjectMeta, Raw
+from moorage.client import Client, PatchType, Resource
+from moorage.custom_resources.definitions import definitions
+
+_FIELD_MANAGER = "moorage"
+_ESTABLISHED = "Established"
+
+
+class _DefinitionStatus(Object, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class CustomResourceDefinition(Object, frozen=True):
+    """What the installation reads of a definition."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    status: _DefinitionStatus = _DefinitionStatus()
+
+
+CUSTOM_RESOURCE_DEFINITIONS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
+    CustomResourceDefinition, is_namespaced=False,
+)  # fmt: skip
+
+
+async def install_definitions(client: Client) -> None:
+    """Apply all definitions, and return when the server serves their kinds.
+
+    Raises StatusError, UnreachableError.
+    """
+    applied = [await _apply(client, definition) for definition in definitions()]
+    for definition in applied:
+        await _wait_established(client, definition)
+
+
+async def _apply(client: Client, definition: Raw) -> CustomResourceDefinition:
+    return await client.patch(
+        CUSTOM_RESOURCE_DEFINITIONS,
+        definition["metadata"]["name"],
+        definition,
+        kind=PatchType.APPLY,
+        field_manager=_FIELD_MANAGER,
+        force=True,
+    )
+
+
+async def _wait_established(client: Client, definition: CustomResourceDefinition) -> None:
+    """Return once the definition is established. Raises NotFoundError if it is deleted."""
+    name = definition.metadata.name
+    while not _is_established(definition):
+        with contextlib.suppress(ExpiredError):
+            async for event in client.watch(
+                CUSTOM_RESOURCE_DEFINITIONS,
+                resource_version=definition.metadata.resource_version,
+                field_selector=f"metadata.name={name}",
+            ):
+                if event.object is not None:
+                    break
+        definition = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+
+
+def _is_established(definition: CustomResourceDefinition) -> bool:
+    return is_true(definition.status.conditions, _ESTABLISHED)

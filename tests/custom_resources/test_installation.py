@@ -1,0 +1,59 @@
+"""Installation of our own custom resources on an API server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.controllers.cluster import running_cluster
+
+from moorage.api.errors import InvalidError, StatusError
+from moorage.api.meta import Raw
+from moorage.api.runtime_group import API_VERSION
+from moorage.client import Client
+from moorage.client.resources import CLUSTER_RUNTIME_POLICIES, RUNTIME_PROFILES
+from moorage.custom_resources import definitions, install_definitions
+from moorage.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
+
+_POLICY = {"apiVersion": API_VERSION, "kind": "ClusterRuntimePolicy"}
+_PROFILE = {"apiVersion": API_VERSION, "kind": "RuntimeProfile"}
+
+
+async def test_definitions_are_served_once_installed_and_refuse_what_has_no_meaning(
+    tmp_path: Path,
+) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        client = cluster.client
+        await install_definitions(client)
+        await install_definitions(client)
+        stored = await client.list(CUSTOM_RESOURCE_DEFINITIONS)
+        assert {item.metadata.name for item in stored.items} == {
+            definition["metadata"]["name"] for definition in definitions()
+        }
+        await _check_profiles(client)
+        for name, (spec, complaint) in _BAD_POLICIES.items():
+            body = _POLICY | {"metadata": {"name": name}, "spec": spec}
+            with pytest.raises(InvalidError, match=complaint):
+                await client.create(CLUSTER_RUNTIME_POLICIES, body)
+
+
+_BAD_POLICIES: dict[str, tuple[Raw, str]] = {
+    "level": ({"minimumIsolation": "none"}, "Unsupported value"),
+    "enforced": ({"enforceDefault": True}, "enforceDefault needs defaultClassName"),
+    "forbidden": (
+        {"defaultClassName": "a", "allowedClasses": ["b"]},
+        "defaultClassName must be one of allowedClasses",
+    ),
+    "check": ({"checks": {"a": "Refuse"}}, "Unsupported value"),
+}
+
+
+async def _check_profiles(client: Client) -> None:
+    spec = {"nodeName": "n1.example", "handler": "gvisor"}
+    body = _PROFILE | {"metadata": {"name": "n1.example.gvisor"}, "spec": spec}
+    profile = await client.create(RUNTIME_PROFILES, body)
+    assert (profile.spec.node_name, profile.spec.handler) == ("n1.example", "gvisor")
+    with pytest.raises(StatusError, match="a profile is of one handler of one node"):
+        await client.patch(RUNTIME_PROFILES, profile.metadata.name, {"spec": {"handler": "kata"}})
+    selected = await client.list(RUNTIME_PROFILES, field_selector="spec.nodeName=n1.example")
+    assert [item.metadata.name for item in selected.items] == ["n1.example.gvisor"]
