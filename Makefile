@@ -16,10 +16,12 @@ define environment
 $(PYTHON) -m venv $(1)
 $(1)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $(2)
 endef
+# The parts of `make test`, beside each other.
+RUNS := clusters engines others
 PYTHON_SOURCES := src tests bench tools hatch_build.py
 
-.PHONY: help demo venv format lint unit lowest coverage docs test test-clusters test-others \
-  retest-clusters retest-others packages peers soak mutants bench lock clean
+.PHONY: help demo venv format lint unit lowest coverage docs test $(RUNS:%=test-%) \
+  $(RUNS:%=retest-%) packages peers soak mutants bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -81,22 +83,22 @@ $(VENV)-docs/.installed: requirements/docs.lock
 	$(call environment,$(VENV)-docs,$<)
 	touch $@
 
-# Clusters mostly wait, and their ports are theirs alone: one run starts them, another does the rest.
-# A test that failed beside the other run gets one more chance, alone: docs/decisions/076.
+# Clusters and engines mostly wait, so that two cores are enough for three runs beside each other.
+# A test that failed beside the others gets one more chance, alone: docs/decisions/076.
 test: lint packages ## lint, then every test
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
-	  test-clusters test-others \
-	  || $(MAKE) --no-print-directory retest-clusters retest-others
+	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target $(RUNS:%=test-%) \
+	  || $(MAKE) --no-print-directory $(RUNS:%=retest-%)
 
-test-clusters retest-clusters: MARK := cluster
+test-clusters retest-clusters: MARK := cluster and whole
+test-engines retest-engines: MARK := cluster and not whole
 test-others retest-others: MARK := not cluster
 ONE_RUN = $(BIN)/pytest -m '$(MARK)' -o cache_dir=$(VENV)/$*.cache
 
-test-clusters test-others: test-%:
+$(RUNS:%=test-%): test-%:
 	@rm -f $(VENV)/$*.failed
 	$(ONE_RUN) || { touch $(VENV)/$*.failed; exit 1; }
 
-retest-clusters retest-others: retest-%:
+$(RUNS:%=retest-%): retest-%:
 	@[ ! -e $(VENV)/$*.failed ] || { echo 'tests that failed run again, alone:'; \
 	  $(ONE_RUN) --verbose --last-failed --last-failed-no-failures none --maxfail 3; }
 

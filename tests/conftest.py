@@ -56,12 +56,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         directory = item.path.relative_to(_HERE).parts[0]
         fixtures = set(getattr(item, "fixturenames", ()))
-        shares_a_cluster = {"control_plane", "whole_cluster"} & fixtures
+        shares_a_cluster = bool({"control_plane", "whole_cluster"} & fixtures)
         if directory == "engine" and "place" in fixtures:
             item.add_marker("root")
         is_alone = directory in _WITHOUT_CLUSTERS and not shares_a_cluster
         if not is_alone or item.get_closest_marker("runtime"):
             item.add_marker("cluster")
+        if shares_a_cluster or item.path.parent == _HERE / "cluster" / "whole":
+            item.add_marker("whole")
 
 
 @pytest.fixture(scope="session", autouse=True)

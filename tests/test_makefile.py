@@ -108,9 +108,10 @@ exit 1
     ("failures", "code", "again"),
     [
         ({}, 0, []),
-        ({"cluster": 1}, 0, ["cluster"]),
+        ({"cluster and whole": 1}, 0, ["cluster and whole"]),
+        ({"cluster and not whole": 1}, 0, ["cluster and not whole"]),
         ({"not cluster": 1}, 0, ["not cluster"]),
-        ({"cluster": 1, "not cluster": 1}, 0, ["cluster", "not cluster"]),
+        ({"cluster and whole": 1, "not cluster": 1}, 0, ["cluster and whole", "not cluster"]),
         ({"not cluster": 2}, 2, ["not cluster"]),
     ],
 )
@@ -127,11 +128,11 @@ def test_what_failed_runs_once_more(
     (machine / ".venv" / "clusters.failed").touch()
     done, calls = _make(machine, "--old-file=lint", "--old-file=packages", "test")
     assert done.returncode == code, done.stderr
-    assert sorted(call.split(" -o ")[0] for call in calls[:2]) == [
-        "pytest -m cluster", "pytest -m not cluster"
+    assert sorted(call.split(" -o ")[0] for call in calls[:3]) == [
+        "pytest -m cluster and not whole", "pytest -m cluster and whole", "pytest -m not cluster"
     ]  # fmt: skip
-    assert [call.split(" -o ")[0] for call in calls[2:]] == [f"pytest -m {mark}" for mark in again]
-    assert all("--last-failed" in call for call in calls[2:])
+    assert [call.split(" -o ")[0] for call in calls[3:]] == [f"pytest -m {mark}" for mark in again]
+    assert all("--last-failed" in call for call in calls[3:])
     assert done.stdout.count("run again, alone") == len(again)
 
 
