@@ -1,7 +1,7 @@
 """Usage of a pod's cgroup: what the whole pod uses, the runtime's own processes included.
 
 The containers' usage is the engine's to report; the difference is what the sandbox costs. Source:
-cgroup v2 `cpu.stat`, `memory.current`, `memory.stat`; v1 `cpuacct`, `memory`; cAdvisor's working set.
+cgroup v2 `cpu.stat`, `memory.current`, `memory.stat`; v1 `cpuacct`, `memory`; cAdvisor.
 """
 
 from __future__ import annotations
