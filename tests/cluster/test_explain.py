@@ -22,12 +22,12 @@ from moorage.cluster.explain import (
     NodeAnswer,
     PodExplanation,
     _class_words,
-    _event_words,
     _handler_words,
     _recorded,
     _remedies,
     _state_words,
     _verdict,
+    event_words,
     explain_pod,
 )
 from moorage.cluster.manifests import Applier, Manifest
@@ -149,7 +149,7 @@ def test_states_of_containers(state: dict[str, Any], message: str) -> None:
 )
 def test_events_are_shown_with_their_age(seconds: int, count: int, message: str) -> None:
     moment = format_time(NOW - timedelta(seconds=seconds))
-    assert _event_words(an_event(lastTimestamp=moment, count=count), NOW) == message
+    assert event_words(an_event(lastTimestamp=moment, count=count), NOW) == message
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_the_moment_of_an_event(fields: dict[str, int], ago: str) -> None:
     }
     if "metadata" in moments:
         moments["metadata"] = {"creationTimestamp": moments["metadata"]}
-    assert _event_words(an_event(**moments), NOW) == f"Warning Failed ({ago}): no image"
+    assert event_words(an_event(**moments), NOW) == f"Warning Failed ({ago}): no image"
 
 
 _NO_IMAGE = (

@@ -13,6 +13,7 @@ from tests.scheduler.fake_client import FakeClient
 from tests.scheduler.objects import a_node, a_pod
 
 NAME = "scheduler_schedule_attempts_total"
+STARTS = "scheduler_pod_start_phase_duration_seconds"
 DURATION = "scheduler_scheduling_attempt_duration_seconds"
 
 
@@ -55,8 +56,24 @@ async def test_attempts_and_waiting_pods() -> None:
         await client.until(lambda: attempts(metrics, "scheduled") == 1)
         await client.until(lambda: pending(metrics)["gated"] == 1)
         assert attempts(metrics, "unschedulable") == 1
+        labels = '{phase="schedule",runtime_class="",runtime_handler=""}'
+        assert samples(metrics)[f"{STARTS}_count{labels}"] == 1
         assert attempts(metrics, "error") == 0
         assert pending(metrics) == {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 1}
     finally:
         running.cancel()
         await asyncio.wait((running,))
+
+
+def test_starts_are_counted_by_class_and_handler_up_to_a_bound() -> None:
+    metrics = SchedulerMetrics("default-scheduler")
+    for number in range(120):
+        metrics.scheduled(f"class-{number}", "runc", 0.25)
+    shown = [name for name in samples(metrics) if name.startswith(f"{STARTS}_count")]
+    assert (
+        f'{STARTS}_count{{phase="schedule",runtime_class="class-0",runtime_handler="runc"}}'
+        in shown
+    )
+    other = f'{STARTS}_count{{phase="schedule",runtime_class="other",runtime_handler="other"}}'
+    assert samples(metrics)[other] == 20
+    assert len(shown) == 101

@@ -28,6 +28,7 @@ from moorage.client.resources import (
     RUNTIME_CLASSES,
     STORAGE_CLASSES,
 )
+from moorage.cluster.pod_findings import choice_words, findings_of, start_words
 from moorage.handlers import Handler
 from moorage.node.pods.handler_records import DamagedRecordError, HandlerRecords
 from moorage.runtimeclass.handler import is_implicit
@@ -75,6 +76,9 @@ class PodExplanation:
     containers: tuple[str, ...]
     events: tuple[str, ...]
     remedies: tuple[str, ...]
+    choice: str = ""
+    start: str = ""
+    findings: tuple[str, ...] = ()
 
 
 async def explain_pod(
@@ -119,7 +123,13 @@ async def explain_pod(
     )
     by_name = {class_.metadata.name: class_ for class_ in classes.items}
     runtime_class = by_name.get(pod.spec.runtime_class_name or "")
-    latest = sorted(events.items, key=_moment)[-_MOST_EVENTS:]
+    ordered = in_order(events.items)
+    latest = ordered[-_MOST_EVENTS:]
+    findings = findings_of(pod, ordered)
+    remedies = [
+        *_remedies(pod, explanation, local_handlers),
+        *(finding.remedy for finding in findings if finding.remedy),
+    ]
     return PodExplanation(
         pod=f"{namespace}/{name}",
         phase=pod.status.phase,
@@ -130,8 +140,11 @@ async def explain_pod(
         node=pod.spec.node_name,
         nodes=tuple(_node_answers(explanation)),
         containers=tuple(_container_words(pod)),
-        events=tuple(_event_words(event, now) for event in latest),
-        remedies=tuple(dict.fromkeys(_remedies(pod, explanation, local_handlers))),
+        events=tuple(event_words(event, now) for event in latest),
+        remedies=tuple(dict.fromkeys(remedies)),
+        choice=choice_words(pod.metadata.annotations),
+        start=start_words(pod),
+        findings=tuple(finding.sentence for finding in findings),
     )
 
 
@@ -276,7 +289,13 @@ def _moment(event: Event) -> str:
     return event.last_timestamp or event.event_time or event.metadata.creation_timestamp or ""
 
 
-def _event_words(event: Event, now: datetime) -> str:
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """Return events by the time at which they happened last."""
+    return sorted(events, key=_moment)
+
+
+def event_words(event: Event, now: datetime) -> str:
+    """Return an event in one line, with its age in seconds."""
     moment = _moment(event)
     # An event may be younger than now where clocks differ.
     past_s = max((now - parse_time(moment)).total_seconds(), 0.0) if moment else 0.0

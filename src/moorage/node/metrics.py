@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from moorage.metrics import Counter, Family, Gauge, Histogram, exposition
+from moorage.metrics.cardinality import LabelBudget
 from moorage.metrics.families import exponential
 
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -16,6 +17,7 @@ class Metrics:
     """All metrics of a node agent."""
 
     def __init__(self) -> None:
+        self._classes = LabelBudget()
         self.run_sandbox = Histogram(
             "kubelet_run_podsandbox_duration_seconds",
             "Duration in seconds of the run_podsandbox operations, by handler.",
@@ -45,6 +47,13 @@ class Metrics:
         self.pod_start = Histogram(
             "kubelet_pod_start_duration_seconds",
             "Duration in seconds from seeing a pod for the first time to it running.",
+        )
+        self.start_phases = Histogram(
+            "kubelet_pod_start_phase_duration_seconds",
+            "Duration in seconds of a phase of pods' starts, by class and handler. Broken down by "
+            "phase.",
+            ["phase", "runtime_class", "runtime_handler"],
+            exponential(0.001, 2, 18),
         )
         self.running_pods = Gauge(
             "kubelet_running_pods", "Number of pods that have a running pod sandbox"
@@ -80,6 +89,14 @@ class Metrics:
             ["probe_type", "result", "container", "pod", "namespace", "pod_uid"],
         )
 
+    def count_start(
+        self, runtime_class: str, handler: str, milliseconds: Mapping[str, float]
+    ) -> None:
+        """Count the phases of a pod's start. Beyond 100 classes and handlers, all are `other`."""
+        labels = self._classes.of(runtime_class, handler)
+        for phase, ms in milliseconds.items():
+            self.start_phases.series((phase, *labels)).observe(ms / 1000)
+
     def count_call(self, rpc: str, seconds: float, has_failed: bool) -> None:
         """Count a call to the engine, by the RPC's name."""
         operation = _operation(rpc)
@@ -90,7 +107,9 @@ class Metrics:
 
     def text(self, names: Sequence[str] | None = None) -> str:
         """Return the exposition of all metrics, or of those with these name prefixes."""
-        families: list[Family] = list(vars(self).values())
+        families: list[Family] = [
+            family for name, family in vars(self).items() if not name.startswith("_")
+        ]
         return exposition(
             family for family in families if names is None or family.name.startswith(tuple(names))
         )

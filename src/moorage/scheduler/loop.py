@@ -250,6 +250,12 @@ class Scheduler:
     def _count(self, entry: Waiting, result: str) -> None:
         self._metrics.attempted(result, self._clock.monotonic() - entry.attempted_at)
 
+    def _count_start(self, entry: Waiting) -> None:
+        name = entry.pod.spec.runtime_class_name or ""
+        known = self._informers.runtime_classes.get(name) if name else None
+        handler = "" if known is None else known.handler
+        self._metrics.scheduled(name, handler, self._clock.monotonic() - entry.since)
+
     def _not_evicted(self, entry: Waiting, victim: Pod) -> None:
         self._state.set_leaving(object_key(victim.metadata), is_leaving=False)
         self._queue.promote(entry)
@@ -369,6 +375,7 @@ class Scheduler:
         entry = self._queue.get(key)
         if entry is not None and entry.place is Place.TAKEN:
             self._count(entry, SCHEDULED)
+            self._count_start(entry)
         self._queue.remove(key)
         self._gated.discard(key)
         self._end_nomination(key, after.spec.node_name)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from moorage.metrics import Counter, Family, Gauge, Histogram
+from moorage.metrics.cardinality import LabelBudget
 from moorage.metrics.families import exponential
+from moorage.runtimeclass.start_phases import SCHEDULE
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
 """Results of an attempt."""
@@ -33,6 +35,14 @@ class SchedulerMetrics:
             _LABELS,
             exponential(0.001, 2, 20),
         )
+        self._classes = LabelBudget()
+        self._starts = Histogram(
+            "scheduler_pod_start_phase_duration_seconds",
+            "Duration in seconds of a phase of pods' starts, by class and handler. The scheduler "
+            "has one: from seeing the pod first to seeing it bound, all attempts together.",
+            ["phase", "runtime_class", "runtime_handler"],
+            exponential(0.001, 2, 18),
+        )
         self._pods = Gauge(
             "scheduler_pending_pods", "Number of pending pods, by the queue type.", ["queue"]
         )
@@ -44,6 +54,14 @@ class SchedulerMetrics:
         """
         self._durations.observe(seconds, profile=self._profile, result=result)
 
+    def scheduled(self, runtime_class: str, handler: str, seconds: float) -> None:
+        """Count a pod that was bound. Beyond 100 classes and handlers, all are `other`.
+
+        Hot path: 1 µs a pod.
+        """
+        labels = self._classes.of(runtime_class, handler)
+        self._starts.series((SCHEDULE, *labels)).observe(seconds)
+
     def follow(self, pending: Callable[[], Mapping[str, int]]) -> None:
         """Read the number of waiting pods, by kind of queue, from a function from now on."""
         self._pending = pending
@@ -54,4 +72,4 @@ class SchedulerMetrics:
             self._attempts.set(count, profile=profile, result=result)
         for queue, count in self._pending().items():
             self._pods.set(count, queue=queue)
-        yield from (self._attempts, self._durations, self._pods)
+        yield from (self._attempts, self._durations, self._starts, self._pods)

@@ -84,15 +84,16 @@ def test_a_pod_is_named_in_each_way_that_kubectl_takes(
     assert asked == [("moorage", "default", "a")]
 
 
-@pytest.mark.parametrize("target", ["deployment/a", "pod/", "/a", ""])
-def test_target_other_than_a_pod_is_a_usage_error(
+@pytest.mark.parametrize("target", ["service/a", "pod/", "deployment/", "/a", ""])
+def test_a_target_that_is_no_pod_and_no_workload_is_a_usage_error(
     asked: list[tuple[str, str, str]], tmp_path: Path, target: str
 ) -> None:
     layout = cluster(tmp_path)
     with locked(layout):
         answer = moor("explain", target, "--data-dir", layout.root)
     assert answer.status == 2
-    assert f"only pods can be explained: pod/NAME, not {target!r}" in answer.err
+    expected = f"pods and workloads can be explained: pod/NAME, deployment/NAME, not {target!r}"
+    assert expected in answer.err
     assert asked == []
 
 

@@ -23,9 +23,11 @@ from moorage.node.pod_facts.resources import allocation_of
 from moorage.node.pods.actions import PodActions
 from moorage.node.pods.allocations import AllocationRecord
 from moorage.node.pods.plan import Kill, NewSandbox, Reason
+from moorage.node.pods.start_timeline import StartTimeline
 from moorage.node.pods.starting import HookFailedError
 from moorage.node.runtime.views import PodView, pod_view
 from moorage.node.volumes.mounted import VolumeError
+from tests.clocks import FakeClock
 from tests.node.objects import UID, a_pod, a_sandbox, a_view, engine_has
 from tests.node.pods.lives import FakeEvents
 
@@ -230,7 +232,8 @@ APP = next(iter(members(POD.spec)))
 
 async def start(node: Node, view: PodView | None = None, handler: str | None = "h") -> None:
     sandbox = a_sandbox(handler=handler)
-    await node.actions.start(POD, APP, view or node.view, sandbox, {})
+    timeline = StartTimeline(POD, FakeClock())
+    await node.actions.start(POD, APP, view or node.view, sandbox, {}, timeline)
 
 
 async def test_the_handler_is_asked_for_where_the_sandbox_does_not_say_it(node: Node) -> None:

@@ -22,6 +22,7 @@ from moorage.node.pod_facts.containers import Kind, Member, members
 from moorage.node.pod_facts.errors import SyncError
 from moorage.node.pods import starting
 from moorage.node.pods.hooks import HookError
+from moorage.node.pods.start_timeline import StartTimeline
 from moorage.node.pods.starting import ContainerStarter, HookFailedError, Launch
 from moorage.node.runtime.views import PodView, SandboxView, State
 from moorage.node.volumes.kinds import HOST_PATH, IMAGE
@@ -86,6 +87,7 @@ def a_launch(
     return Launch(
         pod=pod or a_pod(), view=view or a_view(), sandbox=sandbox or a_sandbox(),
         sandbox_config=config, volumes={}, where=WHERE, has_recursive_read_only=False,
+        timeline=StartTimeline(pod or a_pod(), FakeClock()),
     )  # fmt: skip
 
 

@@ -5,14 +5,20 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from moorage.api.clock import parse_time
 from moorage.cri import pb
+from moorage.linux.cgroups import Cgroups, Layout
+from moorage.node.cgroups.tree import CgroupTree
+from moorage.node.cgroups.values import pod_directory
 from moorage.node.options import NodeOptions
 from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.runtime.views import pod_view
 from moorage.node.server.statistics import Rates, Statistics, resource_text
+from tests import cgroup_trees
 from tests.clocks import START_NS, FakeClock
-from tests.node.objects import a_sandbox, engine_has, exited
+from tests.node.objects import a_pod, a_sandbox, engine_has, exited
 
 SECOND = 1_000_000_000
 
@@ -108,14 +114,20 @@ class FakeFigures:
         return self.sandboxes
 
 
-def _statistics(figures: FakeFigures, clock: FakeClock, root: Path) -> Statistics:
-    meta = SimpleNamespace(name="web", namespace="shop", creation_timestamp="2026-01-01T00:00:00Z")
+def _statistics(
+    figures: FakeFigures, clock: FakeClock, root: Path, cgroups: Cgroups | None = None
+) -> Statistics:
+    created = "2026-01-01T00:00:00Z"
+    pods = [a_pod(meta={"uid": uid, "creationTimestamp": created}) for uid in ("u1", "u2")]
     workers = [
-        SimpleNamespace(uid="u1", pod=SimpleNamespace(metadata=meta), is_active=True),
-        SimpleNamespace(uid="u2", pod=SimpleNamespace(metadata=meta), is_active=False),
+        SimpleNamespace(uid="u1", pod=pods[0], is_active=True),
+        SimpleNamespace(uid="u2", pod=pods[1], is_active=False),
     ]
     context: Any = SimpleNamespace(
-        options=NodeOptions(name="n1", root_dir=root), engine=figures, clock=clock
+        options=NodeOptions(name="n1", root_dir=root),
+        engine=figures,
+        clock=clock,
+        cgroups=CgroupTree(cgroups or Cgroups(Layout.ABSENT), "/moorage"),
     )
     pod_manager: Any = workers
     return Statistics(context, pod_manager)
@@ -216,3 +228,57 @@ async def test_the_nodes_own_figures_are_the_machines(tmp_path: Path) -> None:
     assert abs(clock.now().timestamp() - uptime_s - started) < 60
     text = await statistics.resource_metrics()
     assert "node_memory_working_set_bytes " in text
+
+
+_V1_FILES = {
+    "cpuacct": {"cpuacct.usage": f"{5 * SECOND}\n"},
+    "memory": {
+        "memory.usage_in_bytes": "900\n",
+        "memory.stat": "cache 1\ntotal_inactive_file 250\n",
+    },
+}
+_V2_FILES = {
+    "cpu.stat": "usage_usec 5000000\nuser_usec 1\n",
+    "memory.current": "900\n",
+    "memory.stat": "anon 4\ninactive_file 250\n",
+}
+
+
+def _cgroups(root: Path, layout: Layout) -> Cgroups:
+    """The cgroup of pod u1 with its figures."""
+    path = f"moorage/{pod_directory(a_pod(meta={'uid': 'u1'}))}"
+    root.mkdir()
+    if layout is Layout.V2:
+        cgroup_trees.write(root / path, _V2_FILES)
+        return cgroup_trees.v2(root)
+    cgroups = cgroup_trees.v1(root)
+    for controller, files in _V1_FILES.items():
+        cgroup_trees.write(root / controller / path, files)
+    return cgroups
+
+
+@pytest.mark.parametrize("layout", [Layout.V1, Layout.V2])
+async def test_a_pod_uses_what_its_cgroup_uses_the_runtime_included(
+    tmp_path: Path, layout: Layout
+) -> None:
+    figures, clock = FakeFigures(), FakeClock()
+    figures.containers = [_usage(SECOND, START_NS)]
+    statistics = _statistics(figures, clock, tmp_path, _cgroups(tmp_path / "cgroup", layout))
+    (pod,) = (await statistics.summary())["pods"]
+    assert pod["cpu"] == {"time": "2026-01-01T00:00:00Z", "usageCoreNanoSeconds": 5 * SECOND}
+    assert pod["memory"] == {
+        "time": "2026-01-01T00:00:00Z", "workingSetBytes": 650, "usageBytes": 900, "rssBytes": 5,
+    }  # fmt: skip
+    assert pod["containers"][0]["cpu"]["usageCoreNanoSeconds"] == SECOND
+    clock.advance(2)
+    (pod,) = (await statistics.summary())["pods"]
+    assert pod["cpu"]["usageNanoCores"] == 0
+
+
+async def test_a_cgroup_that_is_gone_leaves_the_containers_figures(tmp_path: Path) -> None:
+    figures = FakeFigures()
+    figures.containers = [_usage(SECOND, START_NS)]
+    (tmp_path / "cgroup").mkdir()
+    cgroups = cgroup_trees.v1(tmp_path / "cgroup")
+    (pod,) = (await _statistics(figures, FakeClock(), tmp_path, cgroups).summary())["pods"]
+    assert pod["cpu"]["usageCoreNanoSeconds"] == SECOND

@@ -1,12 +1,13 @@
-"""Command `moor explain`: prints a pod's placement, or why it does not run."""
+"""Command `moor explain`: prints where a pod or a workload runs, or why it does not."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
@@ -15,17 +16,27 @@ from moorage.cli.errors import CliError
 from moorage.cli.handlers import handlers_in_use
 from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cli.output import dim, output_option, show_document
+from moorage.client import Resource
 from moorage.cluster import Cluster, Settings
 from moorage.cluster.explain import NodeAnswer, PodExplanation, explain_pod
+from moorage.cluster.explain_workload import (
+    WORKLOADS,
+    PodGroup,
+    WorkloadExplanation,
+    explain_workload,
+)
 from moorage.cluster.machine import inspect_machine
+from moorage.handlers import Handler
 from moorage.node.paths import NodePaths
 from moorage.node.pods.handler_records import HandlerRecords
+
+T = TypeVar("T", PodExplanation, WorkloadExplanation)
 
 _KINDS = ("pod", "pods", "po")
 
 
 @click.command("explain")
-@click.argument("target", metavar="pod/NAME", shell_complete=complete_pods)
+@click.argument("target", metavar="KIND/NAME", shell_complete=complete_pods)
 @click.option(
     "--namespace",
     "-n",
@@ -36,31 +47,38 @@ _KINDS = ("pod", "pods", "po")
 @data_dir_option
 @output_option
 def command(target: str, namespace: str, data_dir: Path, *, output: str) -> None:
-    """Explain why a pod is where it is, or why it does not run.
+    """Explain why a pod or a workload is as it is, or why it does not run.
 
-    Prints its class and handler, the objections of every node, its containers and its events.
+    KIND is pod, deployment, replicaset, replicationcontroller, statefulset, daemonset, job or
+    cronjob. Prints its class and handler, the objections of the nodes, its containers or its pods
+    by state, exits, slow starts and refused probes, and its events.
     """
     kind, slash, name = target.partition("/")
     if not slash:
         kind, name = _KINDS[0], target
-    if kind not in _KINDS or not name:
-        raise click.UsageError(f"only pods can be explained: pod/NAME, not {target!r}")
+    if (kind not in _KINDS and kind not in WORKLOADS) or not name:
+        raise click.UsageError(
+            f"pods and workloads can be explained: pod/NAME, deployment/NAME, not {target!r}"
+        )
     cluster = cluster_of(data_dir)
-    answer = asyncio.run(_ask(cluster, cluster.running_settings(), namespace, name))
-    if output == "table":
-        _print(answer)
+    settings = cluster.running_settings()
+    if kind in WORKLOADS:
+        workload = asyncio.run(_ask_workload(cluster, settings, WORKLOADS[kind], namespace, name))
+        _show(workload, _print_workload, output)
     else:
-        show_document(asdict(answer), output)
+        _show(asyncio.run(_ask(cluster, settings, namespace, name)), _print, output)
+
+
+def _show(answer: T, printed: Callable[[T], None], output: str) -> None:
+    if output == "table":
+        printed(answer)
+    else:
+        show_document(asdict(answer), output)  # type: ignore[call-overload]
 
 
 async def _ask(cluster: Cluster, settings: Settings, namespace: str, name: str) -> PodExplanation:
     layout = cluster.layout
-    _, handlers = await inspect_machine(layout) if settings.has_node else (None, ())
-    try:
-        local = (await handlers_in_use(layout, handlers)).handlers
-    except CliError:
-        # The node's status already reports an engine that does not answer.
-        local = ()
+    local = await _local_handlers(cluster, settings)
     async with cluster.client("moor-explain") as client:
         return await explain_pod(
             client,
@@ -73,16 +91,67 @@ async def _ask(cluster: Cluster, settings: Settings, namespace: str, name: str) 
         )
 
 
+async def _ask_workload(
+    cluster: Cluster, settings: Settings, resource: Resource[Any], namespace: str, name: str
+) -> WorkloadExplanation:
+    local = await _local_handlers(cluster, settings)
+    async with cluster.client("moor-explain") as client:
+        return await explain_workload(
+            client,
+            resource,
+            namespace,
+            name,
+            filters_by_handler=settings.filters_by_handler,
+            now=datetime.now(UTC),
+            local_handlers=local,
+        )
+
+
+async def _local_handlers(cluster: Cluster, settings: Settings) -> tuple[Handler, ...]:
+    layout = cluster.layout
+    _, handlers = await inspect_machine(layout) if settings.has_node else (None, ())
+    try:
+        return tuple((await handlers_in_use(layout, handlers)).handlers)
+    except CliError:
+        # The node's status already reports an engine that does not answer.
+        return ()
+
+
+def _print_workload(answer: WorkloadExplanation) -> None:
+    click.echo(f"{answer.workload}: {answer.verdict}\n")
+    click.echo(f"class      {answer.runtime_class}")
+    if answer.choice:
+        click.echo(f"choice     {answer.choice}")
+    if answer.start:
+        click.echo(f"start      {answer.start}")
+    _section("what stops it", answer.obstacles)
+    _section("pods", [line for group in answer.groups for line in _group_lines(group)])
+    nodes = [f"{node.node}: {objection}" for node in answer.nodes for objection in node.objections]
+    _section("nodes", nodes)
+    _section("what to do", answer.remedies)
+    _section("events", answer.events)
+
+
+def _group_lines(group: PodGroup) -> list[str]:
+    more = group.count - len(group.names)
+    names = ", ".join(group.names) + (f" and {more} more" if more else "")
+    return [f"{group.count} {group.state}: {names}", *(f"  {text}" for text in group.findings)]
+
+
 def _print(answer: PodExplanation) -> None:
     click.echo(f"pod {answer.pod} {answer.verdict}\n")
     overhead = ", ".join(f"{name} {value}" for name, value in answer.overhead.items())
     click.echo(f"class      {answer.runtime_class}")
     click.echo(f"handler    {answer.handler}")
+    if answer.choice:
+        click.echo(f"choice     {answer.choice}")
     if overhead:
         click.echo(f"overhead   {overhead}, added to the containers' requests")
     click.echo(f"node       {answer.node or '-'}")
     _section("nodes", [line for node in answer.nodes for line in _node_lines(node, answer)])
     _section("containers", answer.containers)
+    _section("start", [answer.start] if answer.start else [])
+    _section("what was found", answer.findings)
     _section("what to do", answer.remedies)
     _section("events", answer.events)
 

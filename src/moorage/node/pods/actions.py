@@ -40,6 +40,7 @@ from moorage.node.pods.resizing import (
     memory_complaints,
     shrinking,
 )
+from moorage.node.pods.start_timeline import StartTimeline
 from moorage.node.pods.starting import HookFailedError, Launch
 from moorage.node.runtime.views import PodView, SandboxView
 from moorage.node.volumes.mounted import Mounted, VolumeError
@@ -233,7 +234,13 @@ class PodActions:
                 context.observer.forget_container(container.id)
 
     async def start(
-        self, pod: Pod, started: Member, view: PodView, sandbox: SandboxView, volumes: Mounted
+        self,
+        pod: Pod,
+        started: Member,
+        view: PodView,
+        sandbox: SandboxView,
+        volumes: Mounted,
+        timeline: StartTimeline,
     ) -> None:
         """Start a container; kill it again if its postStart hook fails. Raises SyncError.
 
@@ -263,6 +270,7 @@ class PodActions:
             volumes=volumes,
             where=self.downward_inputs(pod),
             has_recursive_read_only=self.has_recursive_read_only(pod, view),
+            timeline=timeline,
         )
         try:
             await context.starter.start(launch, started)

@@ -51,11 +51,12 @@ from moorage.node.metrics import Metrics
 from moorage.node.objects import ObjectCache
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths, PodPaths, legacy_log_link
-from moorage.node.pod_facts.containers import Member
+from moorage.node.pod_facts.containers import Kind, Member
 from moorage.node.pod_facts.errors import SyncError
 from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pod_facts.labels import AnyContainer
 from moorage.node.pods.hooks import HookError, Hooks
+from moorage.node.pods.start_timeline import StartTimeline
 from moorage.node.pods.user_namespaces import UserNamespaces
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
@@ -65,6 +66,8 @@ from moorage.node.volumes.kinds import IMAGE
 from moorage.node.volumes.mounted import Mounted
 from moorage.node.volumes.mounting import Mounter
 from moorage.node.volumes.subpath import check_subpath, open_inside
+from moorage.runtimeclass import start_phases
+from moorage.runtimeclass.overhead import is_sidecar
 
 log = Log(__name__)
 
@@ -92,6 +95,7 @@ class Launch:
     volumes: Mounted
     where: DownwardInputs
     has_recursive_read_only: bool
+    timeline: StartTimeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,17 +139,23 @@ class ContainerStarter:
         )
 
     async def _start(self, launch: Launch, member: Member) -> None:
-        pod = launch.pod
-        pull_secrets = await self._pull_secrets(pod)
-        image = await self._image(launch, member, pull_secrets)
-        volume_images = await self._volume_images(launch, member, pull_secrets)
-        count = await self._restart_count(launch, member)
-        config = await self._config(launch, member, image, volume_images, count)
-        container_id = await self._create(launch, member, config)
-        await self._run(launch, member, container_id)
-        container = await self._refresh_view(launch, member, container_id)
-        await asyncio.to_thread(self._link_log, pod, member, container_id, launch, config)
-        await self._post_start(launch, member, container_id, container)
+        pod, timeline, name = launch.pod, launch.timeline, member.name
+        timeline.end_init()
+        with timeline.step(start_phases.IMAGE, name):
+            pull_secrets = await self._pull_secrets(pod)
+            image = await self._image(launch, member, pull_secrets)
+            volume_images = await self._volume_images(launch, member, pull_secrets)
+        with timeline.step(start_phases.CREATE, name):
+            count = await self._restart_count(launch, member)
+            config = await self._config(launch, member, image, volume_images, count)
+            container_id = await self._create(launch, member, config)
+        with timeline.step(start_phases.START, name):
+            await self._run(launch, member, container_id)
+            if member.kind is Kind.INIT and not is_sidecar(member.container):  # type: ignore[arg-type]
+                timeline.begin(start_phases.INIT)
+            container = await self._refresh_view(launch, member, container_id)
+            await asyncio.to_thread(self._link_log, pod, member, container_id, launch, config)
+            await self._post_start(launch, member, container_id, container)
 
     async def _pull_secrets(self, pod: Pod) -> list[Secret]:
         pull_secrets: list[Secret] = []

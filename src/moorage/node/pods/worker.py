@@ -56,11 +56,13 @@ from moorage.node.pods.plan import Kill, NewSandbox, Probed, Reason, Start, need
 from moorage.node.pods.replacing import Replacements
 from moorage.node.pods.resizer import PodResizer
 from moorage.node.pods.resizing import Resize
+from moorage.node.pods.start_timeline import StartTimeline
 from moorage.node.probes.prober import PodProber
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State
 from moorage.node.status.inputs import StatusInputs, TerminationReason, Waiting
 from moorage.node.status.pod import ended, refused, status_of
 from moorage.node.volumes.mounted import Mounted
+from moorage.runtimeclass import start_phases
 
 log = Log(__name__)
 
@@ -111,6 +113,7 @@ class PodWorker:
         self._held_s = 0.0
         """For how long the status is not reported."""
         self._first_seen_s = context.clock.monotonic()
+        self._timeline = StartTimeline(pod, context.clock)
         self._work: dict[str, Work] = {
             PREPARE: self._prepare,
             VOLUMES: self._mount,
@@ -346,7 +349,7 @@ class PodWorker:
         if container is None:
             return
         try:
-            await self._actions.start(self._pod, container, view, sandbox, volumes)
+            await self._actions.start(self._pod, container, view, sandbox, volumes, self._timeline)
         except SyncError as error:
             self._waiting[start.name] = Waiting(error.reason, error.message)
             self._operations.failed(name, retry_s=error.retry_s)
@@ -391,7 +394,8 @@ class PodWorker:
 
     async def _mount(self) -> None:
         try:
-            self._mounted = await self._actions.mount(self._pod)
+            with self._timeline.step(start_phases.VOLUMES):
+                self._mounted = await self._actions.mount(self._pod)
         except SyncError as error:
             self._block(VOLUMES, error)
             return
@@ -408,7 +412,9 @@ class PodWorker:
         self._operations.postpone(REFRESH, until_s)
 
     async def _create_sandbox(self, view: PodView, wanted: NewSandbox) -> None:
-        await self._attempt(SANDBOX, self._actions.replace_sandbox(self._pod, view, wanted))
+        self._timeline.begin(start_phases.SANDBOX)
+        if await self._attempt(SANDBOX, self._actions.replace_sandbox(self._pod, view, wanted)):
+            self._timeline.end(start_phases.SANDBOX)
 
     async def _stop(self, view: PodView, grace_s: int) -> None:
         await self._attempt(STOP, self._actions.stop(self._pod, view, grace_s))
@@ -494,9 +500,20 @@ class PodWorker:
         if status.phase == RUNNING and self._status.phase in ("", PENDING):
             spent_s = self._clock.monotonic() - self._first_seen_s
             self._context.metrics.pod_start.observe(spent_s)
+        status = self._timeline.with_condition(self._pod, status)
+        self._measure_start(view)
         self._status = status
         if not self._is_removed:
             self._context.writer.submit(self._pod, status)
+
+    def _measure_start(self, view: PodView) -> None:
+        """Count the phases of the pod's start, once it is over."""
+        context = self._context
+        milliseconds = self._timeline.take()
+        if milliseconds:
+            name = context.classes.named_by(self._pod) or ""
+            handler = context.classes.known_handler(self._pod, view) or ""
+            context.metrics.count_start(name, handler, milliseconds)
 
     def _status_inputs(self, view: PodView) -> StatusInputs:
         serves = needed_sandbox(self._pod.spec, view) is None

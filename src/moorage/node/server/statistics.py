@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from moorage.api.clock import format_time
+from moorage.api.pods import Pod
 from moorage.cri import pb
 from moorage.linux.host import parse_meminfo
 from moorage.metrics.exposition import Labels, exposition_text, family_lines, sample_line
+from moorage.node.cgroups.usage import CgroupUsage, cgroup_usage
+from moorage.node.cgroups.values import pod_directory
 from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.pod_manager import PodManager
@@ -74,15 +77,21 @@ class Statistics:
         containers = await self._context.engine.container_stats()
         sandboxes = await self._context.engine.sandbox_stats()
         node = await asyncio.to_thread(self._node)
+        workers = [worker for worker in self._pod_manager if worker.is_active]
+        usages = await asyncio.to_thread(self._usages, [worker.pod for worker in workers])
         by_pod: dict[str, list[pb.ContainerStats]] = {}
         for container in containers:
             by_pod.setdefault(container.attributes.labels.get(POD_UID, ""), []).append(container)
         network = {sandbox.attributes.metadata.uid: sandbox for sandbox in sandboxes}
-        self._rates.keep({"node", *(stats.attributes.id for stats in containers)})
+        self._rates.keep({"node", *usages, *(stats.attributes.id for stats in containers)})
         pods = [
-            self._pod(worker.uid, by_pod.get(worker.uid, ()), network.get(worker.uid))
-            for worker in self._pod_manager
-            if worker.is_active
+            self._pod(
+                worker.pod,
+                by_pod.get(worker.uid, ()),
+                network.get(worker.uid),
+                usages.get(worker.uid),
+            )
+            for worker in workers
         ]
         return {"node": node, "pods": pods}
 
@@ -134,27 +143,51 @@ class Statistics:
             "fs": _file_system(self._context.options.root_dir, stamp),
         }
 
+    def _usages(self, pods: Iterable[Pod]) -> dict[str, CgroupUsage]:
+        """Return what the pods' cgroups use, by UID. Blocks."""
+        tree = self._context.cgroups
+        usages = {
+            pod.metadata.uid: cgroup_usage(tree.cgroups, tree.path(pod_directory(pod)))
+            for pod in pods
+        }
+        return {uid: usage for uid, usage in usages.items() if usage is not None}
+
     def _pod(
         self,
-        uid: str,
+        spec: Pod,
         containers: Iterable[pb.ContainerStats],
         sandbox: pb.PodSandboxStats | None,
+        usage: CgroupUsage | None,
     ) -> Json:
-        meta = next(worker.pod.metadata for worker in self._pod_manager if worker.uid == uid)
+        meta = spec.metadata
         shown = [self._container(container) for container in containers]
         pod: Json = {
-            "podRef": {"name": meta.name, "namespace": meta.namespace, "uid": uid},
+            "podRef": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
             "startTime": meta.creation_timestamp,
             "containers": shown,
             "cpu": _sum(shown, "cpu", ("usageNanoCores", "usageCoreNanoSeconds")),
             "memory": _sum(shown, "memory", ("workingSetBytes", "usageBytes", "rssBytes")),
         }
+        if usage is not None:
+            self._add_cgroup(pod, meta.uid, usage)
         if sandbox is not None and sandbox.linux.HasField("network"):
             pod["network"] = _network(sandbox.linux.network)
         if sandbox is not None and sandbox.linux.HasField("process"):
             count = sandbox.linux.process.process_count.value
             pod["process_stats"] = {"process_count": count}
         return pod
+
+    def _add_cgroup(self, pod: Json, uid: str, usage: CgroupUsage) -> None:
+        """Set what the whole pod uses, the runtime's own processes included."""
+        now = self._context.clock.now()
+        stamp, at_ns = format_time(now), int(now.timestamp() * _NANO)
+        rate = self._rates.rate(uid, at_ns, usage.cpu_ns)
+        pod["cpu"] = _present(time=stamp, usageNanoCores=rate, usageCoreNanoSeconds=usage.cpu_ns)
+        pod["memory"] |= {
+            "time": stamp,
+            "workingSetBytes": usage.working_set_bytes,
+            "usageBytes": usage.memory_bytes,
+        }
 
     def _container(self, stats: pb.ContainerStats) -> Json:
         cpu, memory = stats.cpu, stats.memory

@@ -16,6 +16,7 @@ from moorage.node.pod_facts.phases import FAILED, SUCCEEDED, TERMINAL
 from moorage.node.status.inputs import StatusInputs
 from moorage.runtimeclass.overhead import is_sidecar
 from moorage.runtimeclass.resizing import IN_PROGRESS, PENDING
+from moorage.runtimeclass.start_phases import CONDITION as START_PHASES
 
 READY = "Ready"
 CONTAINERS_READY = "ContainersReady"
@@ -23,9 +24,10 @@ INITIALIZED = "Initialized"
 SCHEDULED = "PodScheduled"
 READY_TO_START = "PodReadyToStartContainers"
 
-OWNED = frozenset(
-    {READY, CONTAINERS_READY, INITIALIZED, SCHEDULED, READY_TO_START, PENDING, IN_PROGRESS}
-)
+OWNED = frozenset({
+    READY, CONTAINERS_READY, INITIALIZED, SCHEDULED, READY_TO_START, PENDING, IN_PROGRESS,
+    START_PHASES,
+})  # fmt: skip
 
 _COMPLETED = "PodCompleted"
 _FAILED = "PodFailed"

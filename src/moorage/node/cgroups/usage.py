@@ -1,0 +1,72 @@
+"""Usage of a pod's cgroup: what the whole pod uses, the runtime's own processes included.
+
+The containers' usage is the engine's to report; the difference is what the sandbox costs. Source:
+cgroup v2 `cpu.stat`, `memory.current`, `memory.stat`; v1 `cpuacct`, `memory`; cAdvisor.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.linux.cgroups import Cgroups, Layout, directory_in
+
+_MICRO = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupUsage:
+    """CPU time in nanoseconds, and memory in bytes; `working_set_bytes` leaves out idle caches."""
+
+    cpu_ns: int
+    memory_bytes: int
+    working_set_bytes: int
+
+
+def cgroup_usage(cgroups: Cgroups, path: str) -> CgroupUsage | None:
+    """Return what a cgroup and its descendants use; None if it does not exist. Blocks."""
+    try:
+        return _v2(cgroups, path) if cgroups.layout is Layout.V2 else _v1(cgroups, path)
+    except (FileNotFoundError, ProcessLookupError):
+        # It was removed between two files.
+        return None
+    except OSError as error:
+        # The kernel answers ENODEV for the files of a cgroup that is being removed.
+        if error.errno == errno.ENODEV:
+            return None
+        raise
+
+
+def _v2(cgroups: Cgroups, path: str) -> CgroupUsage | None:
+    if cgroups.unified is None:
+        return None
+    directory = directory_in(cgroups.unified, path)
+    memory = int((directory / "memory.current").read_text())
+    return CgroupUsage(
+        cpu_ns=_MICRO * _field(directory / "cpu.stat", "usage_usec"),
+        memory_bytes=memory,
+        working_set_bytes=max(0, memory - _field(directory / "memory.stat", "inactive_file")),
+    )
+
+
+def _v1(cgroups: Cgroups, path: str) -> CgroupUsage | None:
+    accounting, memory_mount = cgroups.v1.get("cpuacct"), cgroups.v1.get("memory")
+    if accounting is None or memory_mount is None:
+        return None
+    directory = directory_in(memory_mount, path)
+    memory = int((directory / "memory.usage_in_bytes").read_text())
+    return CgroupUsage(
+        cpu_ns=int((directory_in(accounting, path) / "cpuacct.usage").read_text()),
+        memory_bytes=memory,
+        working_set_bytes=max(0, memory - _field(directory / "memory.stat", "total_inactive_file")),
+    )
+
+
+def _field(file: Path, name: str) -> int:
+    """Return a field of a file of `name value` lines; 0 without it."""
+    for line in file.read_text().splitlines():
+        key, _, value = line.partition(" ")
+        if key == name:
+            return int(value)
+    return 0
