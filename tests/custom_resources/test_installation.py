@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.controllers.cluster import running_cluster
 
 from moorage.api.errors import InvalidError, StatusError
 from moorage.api.meta import Raw
@@ -14,6 +13,7 @@ from moorage.client import Client
 from moorage.client.resources import CLUSTER_RUNTIME_POLICIES, RUNTIME_PROFILES
 from moorage.custom_resources import definitions, install_definitions
 from moorage.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
+from tests.controllers.cluster import running_cluster
 
 _POLICY = {"apiVersion": API_VERSION, "kind": "ClusterRuntimePolicy"}
 _PROFILE = {"apiVersion": API_VERSION, "kind": "RuntimeProfile"}

@@ -82,6 +82,7 @@ from moorage.apiserver.subresources import (
 )
 from moorage.apiserver.token_uses import TokenUses
 from moorage.apiserver.watch import WatchStreams
+from moorage.apiserver.web_page import WebPage
 from moorage.cel.evaluator import Evaluator
 from moorage.registry.codec import Codec
 from moorage.registry.custom.openapi import CustomDocuments
@@ -327,7 +328,9 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         ],
         flow_control=flow_control,
         bodies=options.bodies,
-        elsewhere=_elsewhere(extensions, ExtensionProxy(backends)),
+        elsewhere=_elsewhere(
+            extensions, ExtensionProxy(backends), WebPage(resource_map, cache, authorizer)
+        ),
     )
     aggregation = Aggregation(
         backends,
@@ -381,8 +384,10 @@ def _audit(options: ApiOptions, codec: Codec, clock: Clock) -> AuditEvents | Non
     )
 
 
-def _elsewhere(extensions: Extensions, proxy: ExtensionProxy) -> Elsewhere:
+def _elsewhere(extensions: Extensions, proxy: ExtensionProxy, page: WebPage) -> Elsewhere:
     def passed_on(request: Foreign) -> Awaitable[Reply | web.StreamResponse] | None:
+        if not request.target.is_resource and (answer := page(request)) is not None:
+            return answer
         extension = extensions.find(*group_version_of(request.target))
         if extension is None:
             return None

@@ -109,7 +109,12 @@ USER_ROLES: dict[str, list[Obj]] = {
     "system:cluster-trust-bundle-discovery": [
         rule("certificates.k8s.io", "clustertrustbundles", READ),
     ],
-    "moorage:runtimeclass-viewer": [rule("node.k8s.io", "runtimeclasses", READ)],
+    # The page shows what its user may read, no more.
+    "moorage:runtimeclass-viewer": [
+        rule("node.k8s.io", "runtimeclasses", READ),
+        rule("runtime.moorage.dev", "runtimeprofiles", READ),
+        path_rule("/ui /ui/*"),
+    ],
 }  # fmt: skip
 """Cluster role → its rules."""
 

@@ -1,0 +1,119 @@
+"""Web page at `/ui/`: answers for `moorage.ui`, with the rights of the user who asks.
+
+Each list and object is authorized as if it had been requested by itself. The server's own copy is
+read, so that a page costs no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import msgspec
+from aiohttp import web
+
+from moorage.api.errors import MethodNotAllowedError, NotFoundError
+from moorage.api.meta import Object
+from moorage.apiserver.authorization import Authorizer, refusal
+from moorage.apiserver.handler import Foreign
+from moorage.apiserver.replies import TEXT, Reply
+from moorage.client.resources import Resource
+from moorage.registry.kind import Kind
+from moorage.registry.rbac import Action
+from moorage.registry.request import User
+from moorage.registry.resource_map import ResourceMap
+from moorage.registry.stored import Stored
+from moorage.storage import WatchCache
+from moorage.ui import Site
+from moorage.ui.site import HEADERS
+
+T = TypeVar("T", bound=Object)
+
+ROOT = "/ui"
+_BATCH = 500
+"""Objects decoded before other requests have their turn, about 5 ms."""
+
+
+class WebPage:
+    """Answers GET below `/ui/`; returns None for other paths."""
+
+    def __init__(
+        self, resource_map: ResourceMap, cache: WatchCache[Stored], authorizer: Authorizer
+    ) -> None:
+        self._resource_map = resource_map
+        self._cache = cache
+        self._authorizer = authorizer
+        self._site = Site()
+
+    def __call__(self, request: Foreign) -> Awaitable[Reply | web.StreamResponse] | None:
+        path = request.target.path
+        if path != ROOT and not path.startswith(f"{ROOT}/"):
+            return None
+        return self._answer(request.http.method, path.removeprefix(ROOT), request.user)
+
+    async def _answer(self, method: str, path: str, user: User) -> Reply:
+        if method not in ("GET", "HEAD"):
+            raise MethodNotAllowedError
+        if not path:
+            # Relative, for those who come through a proxy.
+            return Reply(b"", 301, TEXT, {"Location": f"{ROOT.removeprefix('/')}/"})
+        page = await self._site.page(path, _OwnReader(self, user))
+        return Reply(page.body, 200, page.content_type, dict(HEADERS), is_compressible=True)
+
+    def kind_for(
+        self, user: User, verb: str, resource: Resource[T], namespace: str, name: str = ""
+    ) -> Kind:
+        """Return the kind of a resource. Raises ForbiddenError, NotFoundError."""
+        action = Action(
+            verb=verb,
+            group=resource.group,
+            resource=resource.plural,
+            namespace=namespace,
+            name=name,
+        )
+        decision = self._authorizer.decide(user, action)
+        if not decision.is_allowed:
+            raise refusal(user, action, decision.reason)
+        found = self._resource_map.find(resource.group, resource.version, resource.plural)
+        if found is None:
+            raise NotFoundError.no_such_resource()
+        return found[0]
+
+    def scan(self, kind: Kind, namespace: str) -> list[Stored]:
+        """Return the stored objects of a namespace, of all for `""`."""
+        return self._cache.scan(kind.prefix(namespace))
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Stored | None:
+        """Return a stored object."""
+        return self._cache.get(kind.key(namespace, name))
+
+
+class _OwnReader:
+    """Reads the server's own copy on behalf of a user."""
+
+    def __init__(self, page: WebPage, user: User) -> None:
+        self._page = page
+        self._user = user
+
+    async def list(self, resource: Resource[T], namespace: str | None = None) -> list[T]:
+        kind = self._page.kind_for(self._user, "list", resource, namespace or "")
+        decoder = msgspec.json.Decoder(resource.type)
+        decoded: list[T] = []
+        for count, item in enumerate(self._page.scan(kind, namespace or ""), start=1):
+            decoded.append(decoder.decode(_json(kind, item)))
+            if count % _BATCH == 0:
+                await asyncio.sleep(0)
+        return decoded
+
+    async def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
+        kind = self._page.kind_for(self._user, "get", resource, namespace or "", name)
+        item = self._page.find(kind, namespace or "", name)
+        if item is None:
+            raise NotFoundError.of(resource.plural, name, group=resource.group)
+        return msgspec.json.decode(_json(kind, item), type=resource.type)
+
+
+def _json(kind: Kind, item: Stored) -> bytes:
+    seen = item if kind.view is None else kind.view.see_now(item)
+    return b"{" + seen.tail

@@ -1,0 +1,11 @@
+"""Web page of runtimes: classes, handlers, features and the way of each pod, to be read only.
+
+    path ─▶ Site ─▶ Reader (lists objects as the user) ─▶ views (pure) ─▶ templates ─▶ HTML
+
+It needs neither JavaScript nor other servers, so that it works offline and with a screen reader.
+"""
+
+from moorage.ui.reader import Reader
+from moorage.ui.site import Page, Site
+
+__all__ = ["Page", "Reader", "Site"]

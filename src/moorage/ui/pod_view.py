@@ -1,0 +1,88 @@
+"""Way of a pod: its class, its steps with their times, and what was said about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from moorage.api.events import Event
+from moorage.api.pods import ContainerStatus, Pod
+from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import CHOICE_ANNOTATION, CHOICE_REASON_ANNOTATION
+from moorage.runtimeclass.start_phases import StartPhases, phases_of
+
+_MOST_EVENTS = 50
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A step of a pod's start: its milliseconds, and its part of the whole in percent."""
+
+    name: str
+    ms: float
+    resolution_ms: float
+    percent: float
+
+
+class ContainerRow(msgspec.Struct, frozen=True):
+    """A container: its state in words."""
+
+    name: str
+    image: str
+    state: str
+    restarts: int
+
+
+class PodView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the page of a pod shows."""
+
+    pod: Pod
+    handler: str
+    choice: str
+    reason: str
+    steps: tuple[Step, ...]
+    total_ms: float | None
+    is_measured: bool
+    containers: tuple[ContainerRow, ...]
+    events: tuple[Event, ...]
+
+
+def pod_view(pod: Pod, runtime_class: RuntimeClass | None, events: Iterable[Event]) -> PodView:
+    """Return the page of a pod; the events are those about it, the latest are kept."""
+    phases = phases_of(pod)
+    annotations = pod.metadata.annotations
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    ordered = sorted(events, key=lambda event: event.last_timestamp or event.event_time or "")
+    return PodView(
+        pod=pod,
+        handler="" if runtime_class is None else runtime_class.handler,
+        choice=annotations.get(CHOICE_ANNOTATION, ""),
+        reason=annotations.get(CHOICE_REASON_ANNOTATION, ""),
+        steps=_steps(phases),
+        total_ms=None if phases is None else phases.total_ms,
+        is_measured=phases is not None and phases.is_measured,
+        containers=tuple(map(_container, statuses)),
+        events=tuple(ordered[-_MOST_EVENTS:]),
+    )
+
+
+def _steps(phases: StartPhases | None) -> tuple[Step, ...]:
+    if phases is None:
+        return ()
+    whole_ms = phases.total_ms or 1.0
+    return tuple(
+        Step(phase.name, phase.ms, phase.resolution_ms, round(100 * phase.ms / whole_ms, 1))
+        for phase in phases.phases
+    )
+
+
+def _container(status: ContainerStatus) -> ContainerRow:
+    state = status.state
+    if state.waiting is not None:
+        words = f"waiting: {state.waiting.reason}" if state.waiting.reason else "waiting"
+    elif state.terminated is not None:
+        ended = state.terminated
+        words = f"ended: {ended.reason or 'unknown'}, exit code {ended.exit_code}"
+    else:
+        words = "waiting" if state.running is None else "running"
+    return ContainerRow(status.name, status.image, words, status.restart_count)

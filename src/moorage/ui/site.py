@@ -1,0 +1,156 @@
+"""Site of the web page: from a path to a page, with what the user may read.
+
+    /                             classes, handlers by node, features
+    /classes/NAME                 a class and its pods; `-` stands for pods without a class
+    /namespaces/NAMESPACE/pods/NAME    the way of a pod
+    /style.css
+
+Links are relative, so that the site works below any path: of an API server, of `kubectl proxy`, of
+a Service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from moorage.api.errors import ForbiddenError, NotFoundError
+from moorage.api.meta import Object
+from moorage.api.runtime_classes import RuntimeClass
+from moorage.client.resources import (
+    EVENTS,
+    NODES,
+    PODS,
+    RUNTIME_CLASSES,
+    RUNTIME_PROFILES,
+    Resource,
+)
+from moorage.ui.objects import POD_ROWS
+from moorage.ui.pod_view import pod_view
+from moorage.ui.reader import Reader
+from moorage.ui.views import NO_CLASS, ClassView, class_of, class_rows, first_pods, overview
+
+if TYPE_CHECKING:
+    from moorage.ui.templates import Templates
+
+T = TypeVar("T", bound=Object)
+
+HTML = "text/html; charset=utf-8"
+CSS = "text/css; charset=utf-8"
+NO_CLASS_PATH = "-"
+"""Path of the pods without a class; no class can have this name."""
+
+HEADERS = {
+    # The page loads nothing but its own style sheet, and no other site may frame it.
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+"""Headers of every page."""
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A page: its body and media type."""
+
+    body: bytes
+    content_type: str = HTML
+
+
+class Site:
+    """Answers GET requests below the site's root."""
+
+    async def page(self, path: str, reader: Reader) -> Page:
+        """Return the page of a path, which begins with a slash, the root's being `/`.
+
+        What the user may not list is left out, and the page says so. Raises NotFoundError for
+        another path, and ForbiddenError or NotFoundError for the object that a page is about.
+        """
+        match path.split("/")[1:]:
+            case [""]:
+                return await self._overview(reader)
+            case ["style.css"]:
+                return Page(self._style, CSS)
+            case ["classes", name] if name:
+                return await self._class(reader, NO_CLASS if name == NO_CLASS_PATH else name)
+            case ["namespaces", namespace, "pods", name] if namespace and name:
+                return await self._pod(reader, namespace, name)
+        raise NotFoundError(f"the web page has no {path}")
+
+    async def _overview(self, reader: Reader) -> Page:
+        lists = _Lists(reader)
+        view = overview(
+            await lists.read(RUNTIME_CLASSES),
+            await lists.read(NODES),
+            await lists.read(RUNTIME_PROFILES),
+            await lists.read(POD_ROWS),
+        )
+        return self._rendered("overview.html", root="", view=view, missing=lists.missing)
+
+    async def _class(self, reader: Reader, name: str) -> Page:
+        lists = _Lists(reader)
+        classes = [each for each in await lists.read(RUNTIME_CLASSES) if each.metadata.name == name]
+        pods = [pod for pod in await lists.read(POD_ROWS) if class_of(pod) == name]
+        nodes, profiles = await lists.read(NODES), await lists.read(RUNTIME_PROFILES)
+        rows = class_rows(classes, nodes, profiles, pods)
+        if not rows:
+            raise NotFoundError.of(RUNTIME_CLASSES.plural, name, group=RUNTIME_CLASSES.group)
+        view = ClassView(rows[0], first_pods(pods))
+        return self._rendered("class.html", root="../", view=view, missing=lists.missing)
+
+    async def _pod(self, reader: Reader, namespace: str, name: str) -> Page:
+        pod = await reader.get(PODS, name, namespace)
+        runtime_class: RuntimeClass | None = None
+        lists = _Lists(reader)
+        if class_name := pod.spec.runtime_class_name:
+            runtime_class = await lists.attempt(
+                RUNTIME_CLASSES, lambda: reader.get(RUNTIME_CLASSES, class_name)
+            )
+        events = [
+            event
+            for event in await lists.read(EVENTS, namespace)
+            if event.involved_object.uid == pod.metadata.uid
+        ]
+        view = pod_view(pod, runtime_class, events)
+        return self._rendered("pod.html", root="../../../", view=view, missing=lists.missing)
+
+    def _rendered(self, template: str, **values: Any) -> Page:
+        return Page(self._templates.render(template, **values))
+
+    @cached_property
+    def _templates(self) -> Templates:
+        # Loaded at the first request: most servers never show the page.
+        from moorage.ui.templates import Templates
+
+        return Templates()
+
+    @cached_property
+    def _style(self) -> bytes:
+        return files("moorage.ui.templates").joinpath("style.css").read_bytes()
+
+
+class _Lists:
+    """Reads lists, and keeps the names of those that the user may not read."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self.missing: list[str] = []
+
+    async def read(self, resource: Resource[T], namespace: str | None = None) -> list[T]:
+        """Return a list, empty where it cannot be read."""
+        found = await self.attempt(resource, lambda: self._reader.list(resource, namespace))
+        return [] if found is None else found
+
+    async def attempt(self, resource: Resource[Any], read: Callable[[], Awaitable[Any]]) -> Any:
+        """Return what `read` returns, None where the user may not read it or it does not exist."""
+        try:
+            return await read()
+        except ForbiddenError:
+            self.missing.append(resource.plural)
+        except NotFoundError:
+            pass  # A server without our custom resources, or an object that has just gone.
+        return None

@@ -1,0 +1,260 @@
+"""Views of the page: what each shows, from the objects of the API. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from moorage.api.conditions import is_true
+from moorage.api.nodes import Node
+from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED_LABEL
+from moorage.api.runtime_profiles import (
+    SUPPORTED,
+    UNKNOWN,
+    UNSUPPORTED,
+    WORKING,
+    ProfileFeature,
+    RuntimeProfile,
+)
+from moorage.runtimeclass.features import FEATURES, Feature, FeatureArea
+from moorage.runtimeclass.handler import is_implicit
+from moorage.ui.objects import PodRow
+
+NO_CLASS = ""
+"""Name under which pods without a class are counted."""
+
+PHASES = ("Pending", "Running", "Succeeded", "Failed")
+MOST_PODS = 500
+"""Limit on the pods that one page lists."""
+
+
+class ClassRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A class, its handler's nodes, and its pods by phase.
+
+    `nodes` are those with the handler, `broken` those where its probe failed.
+    """
+
+    name: str
+    handler: str
+    is_there: bool
+    is_managed: bool
+    isolation: str
+    overhead: Mapping[str, str]
+    nodes: tuple[str, ...]
+    broken: tuple[str, ...]
+    pods: Mapping[str, int]
+
+    @property
+    def all_pods(self) -> int:
+        """Return how many pods the class has."""
+        return sum(self.pods.values())
+
+
+class HandlerCell(msgspec.Struct, frozen=True):
+    """A handler on a node: `state` is `working`, `broken`, `listed` or empty where it is absent."""
+
+    state: str = ""
+    detail: str = ""
+
+
+class FeatureRow(msgspec.Struct, frozen=True):
+    """A feature, and what the probes of each column found."""
+
+    feature: Feature
+    cells: tuple[ProfileFeature, ...]
+
+
+class FeatureSection(msgspec.Struct, frozen=True):
+    """The features of one area; areas without any finding are left out."""
+
+    area: FeatureArea
+    rows: tuple[FeatureRow, ...]
+
+    def count(self, state: str) -> int:
+        """Return how many findings have a state."""
+        return sum(cell.state == state for row in self.rows for cell in row.cells)
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """The first page. `columns` are the profiles that the features are of, one per column."""
+
+    classes: tuple[ClassRow, ...]
+    handlers: tuple[str, ...]
+    nodes: tuple[tuple[str, tuple[HandlerCell, ...]], ...]
+    columns: tuple[RuntimeProfile, ...]
+    sections: tuple[FeatureSection, ...]
+
+
+class ClassView(msgspec.Struct, frozen=True):
+    """A class with its pods, the first `MOST_PODS` of them."""
+
+    row: ClassRow
+    pods: tuple[PodRow, ...]
+
+
+def overview(
+    classes: Iterable[RuntimeClass],
+    nodes: Iterable[Node],
+    profiles: Iterable[RuntimeProfile],
+    pods: Iterable[PodRow],
+) -> Overview:
+    """Return the first page's content."""
+    nodes = sorted(nodes, key=lambda node: node.metadata.name)
+    profiles = sorted(profiles, key=lambda profile: (profile.spec.handler, profile.spec.node_name))
+    handlers = sorted(
+        {profile.spec.handler for profile in profiles}
+        | {handler.name for node in nodes for handler in node.status.runtime_handlers}
+    )
+    found = {(profile.spec.node_name, profile.spec.handler): profile for profile in profiles}
+    columns = _distinct(profiles)
+    return Overview(
+        classes=class_rows(classes, nodes, profiles, pods),
+        handlers=tuple(handlers),
+        nodes=tuple(
+            (
+                node.metadata.name,
+                tuple(
+                    _handler_cell(node, handler, found.get((node.metadata.name, handler)))
+                    for handler in handlers
+                ),
+            )
+            for node in nodes
+        ),
+        columns=columns,
+        sections=_sections(columns),
+    )
+
+
+def class_rows(
+    classes: Iterable[RuntimeClass],
+    nodes: Iterable[Node],
+    profiles: Iterable[RuntimeProfile],
+    pods: Iterable[PodRow],
+) -> tuple[ClassRow, ...]:
+    """Return a row for each class by name, and for each name that pods have without such a class.
+
+    Pods without a class come last, under the name `NO_CLASS`.
+    """
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for pod in pods:
+        counts[class_of(pod)][pod.status.phase or "Pending"] += 1
+    working = _nodes_of_handlers(nodes)
+    broken, isolation = _found_by_probes(profiles)
+    by_name = {each.metadata.name: each for each in classes}
+    missing = sorted(name for name in counts if name not in by_name and name != NO_CLASS)
+    rows = [
+        _class_row(name, by_name.get(name), counts[name], working, broken, isolation)
+        for name in (*sorted(by_name), *missing)
+    ]
+    if counts[NO_CLASS]:
+        rows.append(_class_row(NO_CLASS, None, counts[NO_CLASS], working, broken, isolation))
+    return tuple(rows)
+
+
+def class_of(pod: PodRow) -> str:
+    """Return the name of a pod's class, `NO_CLASS` for the node's default."""
+    name = pod.spec.runtime_class_name
+    return NO_CLASS if name is None or is_implicit(name) else name
+
+
+def first_pods(pods: Iterable[PodRow]) -> tuple[PodRow, ...]:
+    """Return the pods by namespace and name, at most `MOST_PODS`."""
+    ordered = sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+    return tuple(ordered[:MOST_PODS])
+
+
+def _class_row(
+    name: str,
+    runtime_class: RuntimeClass | None,
+    pods: Counter[str],
+    working: Mapping[str, Sequence[str]],
+    broken: Mapping[str, Sequence[str]],
+    isolation: Mapping[str, str],
+) -> ClassRow:
+    handler = "" if runtime_class is None else runtime_class.handler
+    labels = {} if runtime_class is None else runtime_class.metadata.labels
+    overhead = runtime_class.overhead if runtime_class is not None else None
+    return ClassRow(
+        name=name,
+        handler=handler,
+        is_there=runtime_class is not None,
+        is_managed=labels.get(MANAGED_LABEL) == "true",
+        isolation=labels.get(ISOLATION_LABEL) or isolation.get(handler, ""),
+        overhead={} if overhead is None else overhead.pod_fixed,
+        nodes=tuple(working.get(handler, ())),
+        broken=tuple(broken.get(handler, ())) if handler else (),
+        pods={phase: pods[phase] for phase in PHASES if pods[phase]}
+        | {phase: count for phase, count in sorted(pods.items()) if phase not in PHASES},
+    )
+
+
+def _nodes_of_handlers(nodes: Iterable[Node]) -> dict[str, list[str]]:
+    having: dict[str, list[str]] = defaultdict(list)
+    for node in nodes:
+        for handler in node.status.runtime_handlers:
+            having[handler.name].append(node.metadata.name)
+    return having
+
+
+def _found_by_probes(
+    profiles: Iterable[RuntimeProfile],
+) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Return handler → nodes where its probe failed, and handler → isolation, where all agree."""
+    broken: dict[str, list[str]] = defaultdict(list)
+    levels: dict[str, set[str]] = defaultdict(set)
+    for profile in profiles:
+        handler, conditions = profile.spec.handler, profile.status.conditions
+        if any(each.type == WORKING and each.status == "False" for each in conditions):
+            broken[handler].append(profile.spec.node_name)
+        if profile.status.isolation:
+            levels[handler].add(profile.status.isolation)
+    agreed = {handler: found.pop() for handler, found in levels.items() if len(found) == 1}
+    return broken, agreed
+
+
+def _handler_cell(node: Node, handler: str, profile: RuntimeProfile | None) -> HandlerCell:
+    is_listed = any(each.name == handler for each in node.status.runtime_handlers)
+    if profile is None:
+        return HandlerCell("listed") if is_listed else HandlerCell()
+    for condition in profile.status.conditions:
+        if condition.type == WORKING and condition.status == "False":
+            return HandlerCell("broken", condition.message or condition.reason)
+    program = profile.status.program
+    version = "" if program is None else f"{program.name} {program.version}".strip()
+    if is_true(profile.status.conditions, WORKING):
+        return HandlerCell("working", version)
+    return HandlerCell("listed", version) if is_listed else HandlerCell("", version)
+
+
+def _distinct(profiles: Sequence[RuntimeProfile]) -> tuple[RuntimeProfile, ...]:
+    """Return one profile of each handler and finding: nodes that agree share a column."""
+    seen: dict[object, RuntimeProfile] = {}
+    for profile in profiles:
+        if profile.status.features:
+            states = tuple((each.name, each.state) for each in profile.status.features)
+            seen.setdefault((profile.spec.handler, states), profile)
+    return tuple(seen.values())
+
+
+def _sections(columns: Sequence[RuntimeProfile]) -> tuple[FeatureSection, ...]:
+    findings = [{each.name: each for each in column.status.features} for column in columns]
+    sections = []
+    for area in FeatureArea:
+        rows = tuple(
+            FeatureRow(
+                feature,
+                tuple(own.get(feature.name, ProfileFeature(name=feature.name)) for own in findings),
+            )
+            for feature in FEATURES.values()
+            if feature.area is area and any(feature.name in own for own in findings)
+        )
+        if rows:
+            sections.append(FeatureSection(area, rows))
+    return tuple(sections)
+
+
+STATES = {SUPPORTED: "yes", UNSUPPORTED: "no", UNKNOWN: "unknown"}
+"""State of a feature → the word in its cell."""

@@ -1,0 +1,67 @@
+"""Web page of the API server: rights of its users, and the paths beside it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.apiserver.server import Running, serving
+
+CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Running]:
+    async with serving(tmp_path) as running:
+        yield running
+
+
+async def test_the_page_shows_classes_and_pods(server: Running) -> None:
+    body = {"metadata": {"name": "sandboxed"}, "handler": "gvisor"}
+    assert (await server.ask("POST", CLASSES, body)).status == 201
+    pod = {
+        "metadata": {"name": "web"},
+        "spec": {
+            "runtimeClassName": "sandboxed",
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "c", "image": "i"}],
+        },
+    }
+    account = {"metadata": {"name": "default"}}
+    await server.ask("POST", "/api/v1/namespaces/default/serviceaccounts", account)
+    assert (await server.ask("POST", PODS, pod)).status == 201
+    first = await server.ask("GET", "/ui/")
+    assert first.status == 200
+    assert first.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in first.headers["Content-Security-Policy"]
+    assert '<a href="classes/sandboxed">' in first.text
+    listed = await server.ask("GET", "/ui/classes/sandboxed")
+    assert '<a href="../namespaces/default/pods/web">' in listed.text
+    shown = await server.ask("GET", "/ui/namespaces/default/pods/web")
+    assert "The pod has not been scheduled yet" in shown.text
+    assert (await server.ask("GET", "/ui/style.css")).headers["Content-Type"].startswith("text/css")
+
+
+async def test_users_see_what_they_may_read(server: Running) -> None:
+    page = await server.ask("GET", "/ui/", token="alice-token")
+    assert page.status == 200
+    assert "You may not read nodes, pods" in page.text
+    path = "/ui/namespaces/default/pods/web"
+    assert (await server.ask("GET", path, token="alice-token")).status == 403
+    assert (await server.ask("GET", path)).status == 404
+    assert (await server.ask("GET", "/ui/", token="")).status == 401
+
+
+async def test_the_root_without_a_slash_leads_to_the_page(server: Running) -> None:
+    answer = await server.ask("GET", "/ui")
+    assert (answer.status, answer.headers["Location"]) == (301, "ui/")
+
+
+async def test_the_page_is_only_read(server: Running) -> None:
+    assert (await server.ask("POST", "/ui/", {})).status == 405
+    assert (await server.ask("HEAD", "/ui/")).status == 200
+    assert (await server.ask("GET", "/uix")).status == 404
+    assert (await server.ask("GET", "/ui/none")).status == 404

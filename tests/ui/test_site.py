@@ -1,0 +1,162 @@
+"""Site of the web page: paths, rights, and values that are hostile."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from html.parser import HTMLParser
+from typing import Any
+
+import msgspec
+import pytest
+
+from moorage.api.errors import ForbiddenError, NotFoundError
+from moorage.client.resources import EVENTS, NODES, PODS, RUNTIME_CLASSES, Resource
+from moorage.ui import Site
+from moorage.ui.objects import POD_ROWS
+from tests.ui.test_views import node, runtime_class
+
+_HOSTILE = "<script>alert(1)</script>\"'&\x00"
+
+
+class FakeReader:
+    """Lists given objects, by plural; lacks the resources that it was not given."""
+
+    def __init__(self, **objects: list[Any]) -> None:
+        self._objects = objects
+        self.forbidden: set[str] = set()
+
+    async def list(self, resource: Resource[Any], namespace: str | None = None) -> list[Any]:
+        del namespace
+        if resource.plural in self.forbidden:
+            raise ForbiddenError(f"cannot list {resource.plural}")
+        if resource.plural not in self._objects:
+            raise NotFoundError("no such resource")
+        return [msgspec.convert(msgspec.to_builtins(each), resource.type)
+                for each in self._objects[resource.plural]]  # fmt: skip
+
+    async def get(self, resource: Resource[Any], name: str, namespace: str | None = None) -> Any:
+        for each in await self.list(resource, namespace):
+            if each.metadata.name == name:
+                return each
+        raise NotFoundError.of(resource.plural, name)
+
+
+class _Outline(HTMLParser):
+    """The elements of a page, and whether each that is opened is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.counts: dict[str, int] = defaultdict(int)
+        self.unscoped = 0
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.counts[tag] += 1
+        self.unscoped += tag == "th" and "scope" not in dict(attrs)
+        if tag not in ("meta", "link", "br"):
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+
+def _pod(**fields: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": "p", "namespace": "default", "uid": "u1",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": {
+                "runtime.moorage.dev/class-choice": "fitted",
+                "runtime.moorage.dev/class-choice-reason": _HOSTILE,
+            },
+        },
+        "spec": {"runtimeClassName": "sandboxed", "nodeName": "n1"},
+        "status": {
+            "phase": "Running",
+            "message": _HOSTILE,
+            "conditions": [_true("PodScheduled", "00:00:01"), _true("Ready", "00:00:03")],
+            "containerStatuses": [{"name": "c", "image": _HOSTILE, "state": {"running": {}}}],
+        },
+    } | fields  # fmt: skip
+
+
+def _true(type_: str, time: str) -> dict[str, str]:
+    return {"type": type_, "status": "True", "lastTransitionTime": f"2026-01-01T{time}Z"}
+
+
+def _event(uid: str, reason: str) -> dict[str, Any]:
+    return {"involvedObject": {"uid": uid}, "reason": reason, "message": _HOSTILE, "type": "Normal"}
+
+
+@pytest.fixture
+def reader() -> FakeReader:
+    return FakeReader(
+        pods=[_pod()],
+        nodes=[node("n1", "gvisor")],
+        runtimeclasses=[runtime_class("sandboxed", "gvisor")],
+        events=[_event("u1", "Pulled"), _event("u2", "Elsewhere")],
+    )
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/classes/sandboxed", "/classes/-", "/namespaces/default/pods/p"],
+)
+async def test_pages_are_whole_and_escape_what_they_show(path: str, reader: FakeReader) -> None:
+    reader._objects["pods"].append(_pod(spec={}))
+    page = await Site().page(path, reader)
+    text = page.body.decode()
+    outline = _Outline(text)
+    assert outline.counts["script"] == 0
+    assert outline.counts["h1"] == outline.counts["main"] == 1
+    assert outline.unscoped == 0
+    assert '<html lang="en">' in text
+    assert not re.search(r'(src|href)="(https?:)?//', text)
+
+
+async def test_a_pods_page_shows_class_choice_steps_and_its_own_events(reader: FakeReader) -> None:
+    page = await Site().page("/namespaces/default/pods/p", reader)
+    text = page.body.decode()
+    for shown in ("sandboxed", "gvisor", "fitted", "schedule", "Pulled", "running", "3.0 s in all"):
+        assert shown in text
+    assert "Elsewhere" not in text
+
+
+async def test_what_the_user_may_not_list_is_named_and_left_out(reader: FakeReader) -> None:
+    reader.forbidden = {NODES.plural, POD_ROWS.plural}
+    text = (await Site().page("/", reader)).body.decode()
+    assert "You may not read nodes, pods" in text
+    assert "sandboxed" in text
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", "//", "/classes/", "/classes/none", "/classes/a/b", "/namespaces/default/pods/none", "/x"],
+)
+async def test_other_paths_are_not_found(path: str, reader: FakeReader) -> None:
+    with pytest.raises(NotFoundError):
+        await Site().page(path, reader)
+
+
+async def test_a_pod_that_may_not_be_read_is_forbidden(reader: FakeReader) -> None:
+    reader.forbidden = {PODS.plural}
+    with pytest.raises(ForbiddenError):
+        await Site().page("/namespaces/default/pods/p", reader)
+
+
+async def test_a_pod_is_shown_without_the_rights_for_its_class_and_events(
+    reader: FakeReader,
+) -> None:
+    reader.forbidden = {RUNTIME_CLASSES.plural, EVENTS.plural}
+    text = (await Site().page("/namespaces/default/pods/p", reader)).body.decode()
+    assert "You may not read events, runtimeclasses" in text
+
+
+async def test_the_style_sheet_is_the_only_other_file() -> None:
+    page = await Site().page("/style.css", FakeReader())
+    assert page.content_type.startswith("text/css")
+    assert b"body" in page.body

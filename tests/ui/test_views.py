@@ -1,0 +1,153 @@
+"""Views of the web page: tables from the objects of the API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from moorage.api.nodes import Node
+from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_profiles import RuntimeProfile
+from moorage.ui.objects import PodRow
+from moorage.ui.views import (
+    MOST_PODS,
+    NO_CLASS,
+    HandlerCell,
+    class_of,
+    class_rows,
+    first_pods,
+    overview,
+)
+
+
+def runtime_class(name: str, handler: str, labels: dict[str, str] | None = None) -> RuntimeClass:
+    return msgspec.convert(
+        {"metadata": {"name": name, "labels": labels or {}}, "handler": handler}, RuntimeClass
+    )
+
+
+def node(name: str, *handlers: str) -> Node:
+    listed = [{"name": handler} for handler in handlers]
+    return msgspec.convert(
+        {"metadata": {"name": name}, "status": {"runtimeHandlers": listed}}, Node
+    )
+
+
+def profile(node_name: str, handler: str, **status: Any) -> RuntimeProfile:
+    return msgspec.convert(
+        {
+            "metadata": {"name": f"{node_name}.{handler}"},
+            "spec": {"nodeName": node_name, "handler": handler},
+            "status": status,
+        },
+        RuntimeProfile,
+    )
+
+
+def working(status: str, message: str = "") -> list[dict[str, str]]:
+    return [{"type": "Working", "status": status, "reason": "Probed", "message": message}]
+
+
+def pod(name: str, class_name: str | None = None, phase: str = "Running") -> PodRow:
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"runtimeClassName": class_name},
+            "status": {"phase": phase},
+        },
+        PodRow,
+    )
+
+
+def test_pods_are_counted_by_class_and_phase() -> None:
+    rows = class_rows(
+        [runtime_class("sandboxed", "gvisor"), runtime_class("native", "runc")],
+        [node("n1", "gvisor", "runc"), node("n2", "runc")],
+        [],
+        [
+            pod("a", "native"),
+            pod("b", "native", "Pending"),
+            pod("c"),
+            pod("d", "legacy"),
+            pod("e", "gone"),
+        ],
+    )
+    assert [(row.name, row.is_there, dict(row.pods), row.nodes) for row in rows] == [
+        ("native", True, {"Pending": 1, "Running": 1}, ("n1", "n2")),
+        ("sandboxed", True, {}, ("n1",)),
+        ("gone", False, {"Running": 1}, ()),
+        (NO_CLASS, False, {"Running": 2}, ()),
+    ]
+
+
+def test_the_isolation_is_the_label_or_what_all_probes_found() -> None:
+    probes = [
+        profile("n1", "a", isolation="shared-kernel"),
+        profile("n2", "a", isolation="shared-kernel"),
+        profile("n1", "b", isolation="shared-kernel"),
+        profile("n2", "b", isolation="virtual-machine"),
+    ]
+    rows = class_rows(
+        [
+            runtime_class("a", "a"),
+            runtime_class("b", "b"),
+            runtime_class("c", "a", {"runtime.moorage.dev/isolation": "virtual-machine"}),
+        ],
+        [], probes, [],
+    )  # fmt: skip
+    assert [row.isolation for row in rows] == ["shared-kernel", "", "virtual-machine"]
+
+
+def test_a_handler_whose_probe_failed_is_broken_with_its_reason() -> None:
+    view = overview(
+        [runtime_class("b", "bad")],
+        [node("n1", "", "good"), node("n2")],
+        [
+            profile("n1", "bad", conditions=working("False", "no answer within 5 s")),
+            profile(
+                "n1", "good", conditions=working("True"), program={"name": "crun", "version": "1.8"}
+            ),
+        ],
+        [],
+    )
+    assert view.handlers == ("", "bad", "good")
+    assert view.nodes == (
+        ("n1", (
+            HandlerCell("listed"),
+            HandlerCell("broken", "no answer within 5 s"),
+            HandlerCell("working", "crun 1.8"),
+        )),
+        ("n2", (HandlerCell(), HandlerCell(), HandlerCell())),
+    )  # fmt: skip
+    assert view.classes[0].broken == ("n1",)
+
+
+def test_nodes_with_the_same_findings_share_a_column() -> None:
+    def found(state: str) -> list[dict[str, str]]:
+        return [{"name": "syscall-statx", "state": state}, {"name": "terminal", "state": "Unknown"}]
+
+    view = overview(
+        [], [],
+        [
+            profile("n1", "gvisor", features=found("Unsupported")),
+            profile("n2", "gvisor", features=found("Unsupported")),
+            profile("n3", "gvisor", features=found("Supported")),
+            profile("n1", "unprobed"),
+        ],
+        [],
+    )  # fmt: skip
+    assert [column.metadata.name for column in view.columns] == ["n1.gvisor", "n3.gvisor"]
+    shown = {row.feature.name: [cell.state for cell in row.cells]
+             for section in view.sections for row in section.rows}  # fmt: skip
+    assert shown == {
+        "terminal": ["Unknown", "Unknown"],
+        "syscall-statx": ["Unsupported", "Supported"],
+    }
+    assert view.sections[-1].count("Supported") == 1
+
+
+def test_a_list_of_pods_is_bounded() -> None:
+    pods = [pod(f"p{number:04}") for number in reversed(range(MOST_PODS + 1))]
+    assert [shown.metadata.name for shown in first_pods(pods)][-1] == f"p{MOST_PODS - 1:04}"
+    assert {class_of(shown) for shown in pods} == {NO_CLASS}
