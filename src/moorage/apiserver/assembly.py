@@ -66,6 +66,7 @@ from moorage.apiserver.patching import Patcher
 from moorage.apiserver.pki import load_signing_key
 from moorage.apiserver.proxy import Proxy
 from moorage.apiserver.proxy.backends import service_authority
+from moorage.apiserver.quick_reads import QuickReads
 from moorage.apiserver.quota_status import write_quota_used
 from moorage.apiserver.readers import Readers, bindable_kinds
 from moorage.apiserver.replies import Reply
@@ -108,6 +109,7 @@ from moorage.registry.resource_map import ResourceMap
 from moorage.registry.schema import load_schema
 from moorage.registry.stored import Stored, StoredFactory
 from moorage.registry.worker import Worker
+from moorage.serving import AtOnce
 from moorage.storage import Change, Store, WatchCache
 from moorage.webhooks import WebhookClient
 
@@ -171,6 +173,8 @@ class Api(msgspec.Struct, frozen=True):
     token_uses: TokenUses
     flows: FlowKeeper
     audit: AuditEvents | None
+    at_once: AtOnce | None
+    """Answers what it can without the handler; for the server's connections."""
     ready: set[str]
     """Names of the conditions that are ready; `/readyz` requires `READINESS`."""
 
@@ -286,8 +290,20 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     requests = ServedRequests(resource_map, clock)
     resource_map.listen(requests.forget_unserved)
     audit = _audit(options, codec, clock)
+    quick_reads = QuickReads(
+        resource_map=resource_map,
+        authenticator=authenticator,
+        authorizer=authorizer,
+        flow_control=flow_control,
+        requests=requests,
+        cache=cache,
+        codec=codec,
+        is_elsewhere=lambda target: extensions.find(target.group, target.version) is not None,
+        clock=clock,
+    )
     handler = Handler(
         requests=requests,
+        quick_reads=quick_reads,
         audit=audit,
         to_protobuf=codec.to_protobuf,
         resource_map=resource_map,
@@ -372,6 +388,8 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         token_uses,
         keeper,
         audit,
+        # Audit events are written in several steps.
+        quick_reads.answer if audit is None else None,
         ready,
     )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from random import getrandbits
 
 import msgspec
 from aiohttp import web
@@ -28,6 +27,7 @@ from moorage.api.fields import FieldSelector
 from moorage.api.labels import Selector
 from moorage.api.logs import Log
 from moorage.apiserver.audit import AuditedRequest, AuditEvents
+from moorage.apiserver.audit_ids import AuditIds
 from moorage.apiserver.authentication import Authenticator
 from moorage.apiserver.authentication.impersonation import impersonated
 from moorage.apiserver.authorization import Authorizer, refusal
@@ -37,6 +37,7 @@ from moorage.apiserver.flow_control import Flow, FlowControl
 from moorage.apiserver.heads import RequestHead, RequestHeads, check_text
 from moorage.apiserver.health import is_health_path
 from moorage.apiserver.negotiation import error_form
+from moorage.apiserver.quick_reads import QuickReads
 from moorage.apiserver.replies import (
     Reply,
     Sender,
@@ -122,11 +123,13 @@ class Handler:
         bodies: BodyLimits,
         to_protobuf: Callable[[str, Obj], bytes],
         requests: ServedRequests,
+        quick_reads: QuickReads,
         elsewhere: Elsewhere | None = None,
         audit: AuditEvents | None = None,
     ) -> None:
         """`elsewhere` passes requests on that this server does not answer itself."""
         self._elsewhere = elsewhere
+        self._quick_reads = quick_reads
         self._to_protobuf = to_protobuf
         self._requests = requests
         self._audit = audit
@@ -140,7 +143,7 @@ class Handler:
         self._bodies = Bodies(bodies)
         self._sender = Sender()
         self._heads = RequestHeads()
-        self._audit_ids = _AuditIds()
+        self._audit_ids = AuditIds()
         self._verbs: dict[str, Answer] = {
             "get": resources.get,
             "list": resources.list,
@@ -246,6 +249,8 @@ class Handler:
         if audited is not None:
             audited.attach(call)
         reply = await self._counted(call, share, flow, self._answer_for(call), head.system_client)
+        if verb == "get":
+            self._quick_reads.learn(call, head)
         if isinstance(reply, Reply) and served.warning:
             reply.warnings = [served.warning, *reply.warnings]
         return reply
@@ -439,19 +444,3 @@ def _checked(resource: tuple[Kind, Served] | None, target: Target) -> tuple[Kind
     if target.namespace and not kind.is_namespaced and kind.plural != "namespaces":
         raise NotFoundError.no_such_resource()
     return resource
-
-
-class _AuditIds:
-    """Makes IDs in the form of a UUID: random for the process, then counted.
-
-    They identify, but authorize nothing.
-    """
-
-    def __init__(self) -> None:
-        digits = f"{getrandbits(80):020x}"
-        self._start = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:]}-"
-        self._number = getrandbits(40)
-
-    def __call__(self) -> str:
-        self._number += 1
-        return f"{self._start}{self._number:012x}"

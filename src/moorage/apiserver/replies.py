@@ -340,6 +340,11 @@ def overloaded() -> Reply:
     return reply
 
 
+def whole_answer(reply: Reply, audit_id: str, lines: str) -> bytes:
+    """Return a short reply, head and body, for a connection that stays open."""
+    return _head(reply, f"Audit-Id: {audit_id}\r\n{lines}", is_kept=True) + reply.body
+
+
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _WITHOUT_CONTENT = frozenset({204, 304})
 

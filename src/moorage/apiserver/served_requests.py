@@ -138,14 +138,19 @@ class RequestSeries:
             return
         if is_long_running:
             self._requests.long_running.increment(self._long_running, -1)
-        if not code:
+        if code:
+            self.count(code, system_client, self._requests.clock.monotonic() - began_s)
+
+    def count(self, code: int, system_client: str, seconds: float) -> None:
+        """Count a request that was answered with an HTTP status, after that time."""
+        if self.is_forgotten:
             return
         values = self._codes.get((code, system_client))
         if values is None:
             values = (*self._labels, str(code), system_client)
             self._codes[code, system_client] = values
         self._requests.requests.increment(values)
-        self._durations.observe(self._requests.clock.monotonic() - began_s)
+        self._durations.observe(seconds)
 
 
 class InFlight:
@@ -169,13 +174,20 @@ class InFlight:
         self._roll()
         self._now -= 1
 
+    def pass_through(self, now_s: float) -> None:
+        """Count a request that begins and ends now, in the clock's monotonic seconds."""
+        self._roll_to(int(now_s))
+        self._peak = max(self._peak, self._now + 1)
+
     def peak(self) -> int:
         """Return the most requests at a time within the last whole second."""
         self._roll()
         return self._peak_before
 
     def _roll(self) -> None:
-        second = int(self._clock.monotonic())
+        self._roll_to(int(self._clock.monotonic()))
+
+    def _roll_to(self, second: int) -> None:
         if second != self._second:
             self._peak_before = self._peak if second == self._second + 1 else self._now
             self._peak = self._now

@@ -141,7 +141,9 @@ class ApiServer:
         context = server_context(options.certificate, options.key, options.client_ca)
         limits = options.limits or Limits.for_descriptors(descriptor_limit())
         listeners = [_bound(address, options.port) for address in options.addresses]
-        await stack.enter_async_context(Acceptor(server, listeners, limits, context))
+        await stack.enter_async_context(
+            Acceptor(server, listeners, limits, context, self.api.at_once)
+        )
 
 
 def _bound(address: str, port: int) -> socket.socket:

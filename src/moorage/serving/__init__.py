@@ -9,11 +9,12 @@ The API server, the node agent's endpoint and the engine's stream endpoint liste
 
 from moorage.serving.acceptor import Acceptor
 from moorage.serving.budget import Budget
-from moorage.serving.connection import HttpConnection, is_proven, peer_certificate, prove
+from moorage.serving.connection import AtOnce, HttpConnection, is_proven, peer_certificate, prove
 from moorage.serving.limits import Limits
 
 __all__ = [
     "Acceptor",
+    "AtOnce",
     "Budget",
     "HttpConnection",
     "Limits",

@@ -17,7 +17,7 @@ from typing import Self
 from aiohttp import web
 
 from moorage.api.logs import Log
-from moorage.serving.connection import HttpConnection
+from moorage.serving.connection import AtOnce, HttpConnection
 from moorage.serving.limits import ConnectionTable, Limits, Place
 
 _BACKLOG = 1024
@@ -45,10 +45,13 @@ class Acceptor:
         listeners: Sequence[socket.socket],
         limits: Limits,
         tls: ssl.SSLContext | None = None,
+        at_once: AtOnce | None = None,
     ) -> None:
+        """`at_once` answers requests without the server's handler, where it can."""
         self._server = server
         self._listeners = listeners
         self._tls = tls
+        self._at_once = at_once
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[None]] = set()
@@ -101,6 +104,7 @@ class Acceptor:
             idle_s=self._limits.idle_s,
             on_proven=lambda user: self.table.prove(place, user),
             on_lost=lambda: self.table.release(place),
+            at_once=self._at_once,
         )
         task = asyncio.create_task(self._open(opening, protocol, place))
         opening.task = task

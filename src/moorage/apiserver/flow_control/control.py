@@ -219,6 +219,16 @@ class FlowControl:
         flow.executing += 1
         return flow.seat
 
+    def pass_through(self, flow: Flow, share: str) -> bool:
+        """Count a request that is answered in one step, so that it needs its seat for no time.
+
+        Returns False, and counts nothing, if it has to wait. Hot path.
+        """
+        if not self.pool.has_seat(flow.level) or not self.shares.has_room(share):
+            return False
+        flow.dispatched += 1
+        return True
+
     async def wait(self, flow: Flow, user: User, target: Target, share: str) -> Seat | None:
         """Wait for a seat. Returns None if the request is refused, at once or after a while."""
         level = flow.level

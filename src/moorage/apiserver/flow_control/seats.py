@@ -118,6 +118,15 @@ class SeatPool:
         level.in_use = in_use + 1
         return True
 
+    def has_seat(self, level: Level) -> bool:
+        """Return whether `take` would succeed. Hot path."""
+        in_use = level.in_use
+        return (
+            in_use < level.lower
+            or level.is_exempt
+            or (in_use < level.upper and self._occupied < self._total)
+        )
+
     def enqueue(self, level: Level, request: Waiting, hand: Sequence[int], limit: int) -> bool:
         """Let a request wait that got no seat. Returns False if its queue is full."""
         if not level.queues.enqueue(request, hand, limit):
