@@ -29,6 +29,7 @@ from moorage.apiserver.aggregation import (
     ExtensionDocuments,
     ExtensionProxy,
     Extensions,
+    ExtensionSwagger,
     FrontProxy,
     LocalServices,
 )
@@ -242,6 +243,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     backends = Backends(options.front_proxy, resolve)
     extensions = Extensions(cache, resource_map)
     extension_documents = ExtensionDocuments(backends)
+    extension_swagger = ExtensionSwagger(backends, extensions, clock)
     discovery = ExtensionDiscovery(extensions, backends, extension_documents, clock)
     admission = AdmissionPlugins(
         store=store,
@@ -314,7 +316,16 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
             proxy,
         ),
         pages=[
-            *_pages(ready, signer, options, resource_map, objects, discovery, extension_documents),
+            *_pages(
+                ready,
+                signer,
+                options,
+                resource_map,
+                objects,
+                discovery,
+                extension_documents,
+                extension_swagger,
+            ),
             FlowDumps(flow_control),
             MetricsPage(
                 requests,
@@ -490,6 +501,7 @@ def _pages(
     objects: Objects,
     discovery: ExtensionDiscovery,
     extension_documents: ExtensionDocuments,
+    extension_swagger: ExtensionSwagger,
 ) -> list[Page]:
     documents = Documents()
     find = partial(objects.find, CUSTOM_RESOURCE_DEFINITION, "")
@@ -503,7 +515,10 @@ def _pages(
         lambda http: version_reply() if http.path.rstrip("/") == "/version" else None,
         DiscoveryHandler(resource_map, urlsplit(options.public_url).netloc, discovery.versions),
         OpenApiPages(
-            documents, custom.by_path, Swagger(documents, custom), foreign=extension_documents
+            documents,
+            custom.by_path,
+            Swagger(documents, custom, extension_swagger.parts),
+            foreign=extension_documents,
         ),
         IssuerPages(signer, options.public_url),
     ]
