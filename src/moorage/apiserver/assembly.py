@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
-from moorage.admission.pod_security import Configuration as PodSecurityConfiguration
+from moorage.admission.configuration import AdmissionOptions
 from moorage.api.clock import Clock
 from moorage.api.host_ports import Listener
 from moorage.api.quotas import ResourceQuota
@@ -127,8 +127,8 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     `front_proxy` those for extension servers;
     `listeners` the ports of this host that pods may not claim; `components` the ports of the health
     of ComponentStatuses, by name. What `audit_policy` selects is recorded in the file `audit_log`;
-    without both nothing is. `pod_security` is the policy of namespaces without labels, and what is
-    exempt. `seats` are divided among the priority levels.
+    without both nothing is. `admission` are the options of plugins. `seats` are divided among the
+    priority levels.
     """
 
     signing_key: Path
@@ -139,7 +139,7 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     front_proxy: FrontProxy
     audit_policy: AuditPolicy | None = None
     audit_log: Path | None = None
-    pod_security: PodSecurityConfiguration | None = None
+    admission: AdmissionOptions = AdmissionOptions()
     static_tokens: tuple[StaticToken, ...] = ()
     allows_anonymous: bool = False
     listeners: tuple[Listener, ...] = ()
@@ -261,7 +261,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         clock=clock,
         listeners=options.listeners,
         has_runtime_classes=options.is_enabled(RUNTIME_CLASS_GATE),
-        pod_security=options.pod_security,
+        options=options.admission,
     ).chain()
     objects = Objects(
         store=store,

@@ -49,7 +49,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `seccompDefault` and `podPidsLimit`, `image_verification` and `image_allowlist` its
     `imagePullCredentialsVerificationPolicy` and `preloadedImagesVerificationAllowlist`.
     `audit_policy` is the path of the policy file of the API server's audit log, empty without one,
-    `admission_configuration` that of the configuration of Pod Security.
+    `admission_configuration` that of the configuration of admission plugins.
     `image_limit_bytes` is the maximum unpacked size of an image with our own engine.
     """
 
