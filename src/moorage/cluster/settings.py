@@ -80,6 +80,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     image_limit_bytes: int = DEFAULT_IMAGE_LIMIT_BYTES
 
     @property
+    def has_provisioner_alone(self) -> bool:
+        """Whether the provisioner of local volumes runs beside other controllers than ours.
+
+        Its volumes are mounted by our node agents, not by another program.
+        """
+        return CONTROLLERS in self.without and NODE not in self.without
+
+    @property
     def gateway(self) -> str:
         """The pods' gateway: the host's address on the bridge, where pods reach the API."""
         return str(ipaddress.IPv4Network(self.pod_network)[1])
