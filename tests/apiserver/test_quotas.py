@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from moorage.admission.configuration import AdmissionOptions
+from moorage.admission.limited_resources import parse_limited_resources
 from tests.apiserver.server import Answer, Running, serving
 
 CORE = "/api/v1/namespaces/default"
@@ -213,3 +215,61 @@ async def test_other_namespaces_are_free(server: Running) -> None:
     assert (await server.ask("POST", other, {"metadata": {"name": "m"}})).status == 201
     node = {"metadata": {"name": "n"}}
     assert (await server.ask("POST", "/api/v1/nodes", node)).status == 201
+
+
+LIMITED = {
+    "apiVersion": "apiserver.config.k8s.io/v1",
+    "kind": "ResourceQuotaConfiguration",
+    "limitedResources": [
+        {
+            "resource": "pods",
+            "matchContains": ["cpu"],
+            "matchScopes": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}],
+        },
+        {"apiGroup": "", "resource": "configmaps", "matchContains": ["count/"]},
+    ],
+}
+
+
+@pytest.fixture
+async def limited(tmp_path: Path) -> AsyncIterator[Running]:
+    options = AdmissionOptions(limited_resources=parse_limited_resources(LIMITED))
+    async with serving(tmp_path, admission=options) as running:
+        account = {"metadata": {"name": "default"}}
+        assert (await running.ask("POST", f"{CORE}/serviceaccounts", account)).status == 201
+        high = {"metadata": {"name": "high"}, "value": 1000}
+        path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+        assert (await running.ask("POST", path, high)).status == 201
+        yield running
+
+
+async def test_limited_amounts_need_a_quota_that_covers_them(limited: Running) -> None:
+    assert (await add_pod(limited, "a")).status == 201
+    refused = await add_pod(limited, "b", requests={"cpu": "1"})
+    assert (refused.status, refused.json["message"]) == (
+        403,
+        'pods "b" is forbidden: insufficient quota to consume: cpu,requests.cpu',
+    )
+    await add_quota(limited, {"cpu": "4"}, "first")
+    refused = await add_pod(limited, "b", requests={"cpu": "1"})
+    assert refused.json["message"].endswith("insufficient quota to consume: requests.cpu")
+    await add_quota(limited, {"requests.cpu": "4"}, "second")
+    assert (await add_pod(limited, "b", requests={"cpu": "1"})).status == 201
+    config_map = {"metadata": {"name": "c"}}
+    refused = await limited.ask("POST", f"{CORE}/configmaps", config_map)
+    assert refused.json["message"].endswith("insufficient quota to consume: count/configmaps")
+    await add_quota(limited, {"count/configmaps": "1"}, "third")
+    assert (await limited.ask("POST", f"{CORE}/configmaps", config_map)).status == 201
+
+
+async def test_limited_scopes_need_a_quota_of_the_scope(limited: Running) -> None:
+    refused = await add_pod(limited, priorityClassName="high")
+    assert (refused.status, refused.json.get("reason")) == (500, None)
+    assert refused.json["message"] == (
+        "insufficient quota to match these scopes: [{PriorityClass In [high]}]"
+    )
+    scope = {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
+    await add_quota(limited, {"pods": "1"}, scopeSelector={"matchExpressions": [scope]})
+    assert (await add_pod(limited, priorityClassName="high")).status == 201
+    refused = await add_pod(limited, "second", priorityClassName="high")
+    assert "exceeded quota" in refused.json["message"]

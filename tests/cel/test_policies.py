@@ -90,12 +90,67 @@ def test_every_validation_is_decided() -> None:
     assert [(one.index, one.is_error) for one in decisions] == [(0, False), (2, True), (3, False)]
 
 
-def test_nothing_is_decided_after_the_limit() -> None:
-    costly = "object.l.all(a, object.l.all(b, a >= b))"
-    given = PolicyInput(request={}, object={"l": [1] * 300})
-    (only,) = decide(policy(costly, "false"), given=given)
-    assert only.is_error
-    assert "cost limit exceeded" in only.message
+COSTLY = "sets.intersects(object.l, object.l)"
+"""Costs about 800,000 for `LONG`, and takes no time."""
+
+LONG = PolicyInput(request={}, object={"l": [1] * 900})
+OUT_OF_BUDGET = (
+    "validation failed due to running out of cost budget, no further validation rules will be run"
+)
+
+
+def test_a_validation_that_costs_too_much_fails_alone() -> None:
+    too_costly, failed = decide(policy(f"{COSTLY} && {COSTLY}", "false"), given=LONG)
+    assert too_costly.is_error
+    assert too_costly.message.endswith("operation cancelled: actual cost limit exceeded")
+    assert not failed.is_error
+
+
+def test_validations_have_one_budget() -> None:
+    assert len(decide(policy(*[COSTLY] * 12, "false"), given=LONG)) == 1
+    (only,) = decide(policy("false", *[COSTLY] * 13), given=LONG)
+    assert only == Decision(OUT_OF_BUDGET, is_error=True)
+
+
+def test_messages_are_paid_for_with_what_is_left() -> None:
+    source = {"expression": "false", "messageExpression": f"{COSTLY} ? 'a' : 'b'"}
+    assert decide(policy(*[COSTLY] * 11, source), given=LONG)[0].message == "a"
+    decisions = decide(policy(*[COSTLY] * 12, source), given=LONG)
+    assert {one.message for one in decisions} == {f"failed messageExpression: {OUT_OF_BUDGET}"}
+    assert [one.index for one in decisions] == list(range(13))
+
+
+def test_annotations_have_a_budget_of_their_own() -> None:
+    annotations = [
+        {"key": f"k{index}", "valueExpression": f"{COSTLY} ? 'a' : 'b'"} for index in range(13)
+    ]
+    result = CompiledPolicy(policy(*[COSTLY] * 12, auditAnnotations=annotations[:12])).evaluate(
+        LONG, None
+    )
+    assert len(result.annotations) == 12
+    source = policy("true", auditAnnotations=annotations)
+    assert decide(source, given=LONG) == [Decision(OUT_OF_BUDGET, is_error=True)]
+
+
+def test_match_conditions_have_a_smaller_budget() -> None:
+    conditions = [{"name": f"c{index}", "expression": COSTLY} for index in range(4)]
+    assert len(decide(policy("false", matchConditions=conditions[:3]), given=LONG)) == 1
+    (only,) = decide(policy("false", matchConditions=conditions), given=LONG)
+    assert only == Decision(OUT_OF_BUDGET, is_error=True)
+
+
+def test_a_variable_is_paid_for_once_and_only_where_it_is_mentioned() -> None:
+    variables = [{"name": f"v{index}", "expression": COSTLY} for index in range(14)]
+    chain = [
+        variables[0],
+        *({**one, "expression": f"variables.v{index} && {COSTLY}"}
+          for index, one in enumerate(variables[1:])),
+    ]  # fmt: skip
+    twice = ["variables.v0 && variables.v1"] * 2
+    assert decide(policy(*twice, *[COSTLY] * 10, variables=variables), given=LONG) == []
+    assert decide(policy("variables.v11", variables=chain), given=LONG) == []
+    (only,) = decide(policy("variables.v13", variables=chain), given=LONG)
+    assert only == Decision(OUT_OF_BUDGET, is_error=True)
 
 
 def test_variables_see_those_before_them() -> None:

@@ -128,6 +128,70 @@ def test_no_rule_is_evaluated_after_the_budget_is_exceeded() -> None:
     ]
 
 
+COSTLY = "sets.intersects(self, self)"
+"""Costs about 640,000 for 800 items."""
+
+OUT_OF_BUDGET = (
+    "validation failed due to running out of cost budget, no further validation rules will be run"
+)
+
+
+def test_the_rules_of_an_object_have_one_budget() -> None:
+    numbers = {"type": "array", "items": {"type": "integer"}}
+    rows = {"type": "array", "items": ruled(numbers, COSTLY, "size(self) < 1000")}
+    schema = a_resource(rows=rows, last=ruled(NUMBER, "false"))
+    assert found(schema, {"rows": [[1] * 800] * 15}) == []
+    assert found(schema, {"rows": [[1] * 800] * 17, "last": 1}) == [
+        ("spec.rows[15]", OUT_OF_BUDGET)
+    ]
+
+
+def test_rules_after_an_empty_budget_are_not_evaluated() -> None:
+    schema = a_resource(a=ruled(NUMBER, "self == 1"), b=ruled(NUMBER, "self == 2"))
+    node = compile_schema(schema)
+    assert node is not None
+    spent = [
+        violations_of(node, {"spec": {"a": 1, "b": 2}}, None, budget_units=units)
+        for units in range(5)
+    ]
+    assert [(one.path, one.detail) for (one,) in spent[:4]] == [
+        ("spec.a", OUT_OF_BUDGET), ("spec.a", OUT_OF_BUDGET), ("spec.b", OUT_OF_BUDGET),
+        ("spec.b", OUT_OF_BUDGET),
+    ]  # fmt: skip
+    assert spent[4] == []
+
+
+@pytest.mark.parametrize(
+    ("message", "budget_units", "details"),
+    [
+        (f"{COSTLY} ? 'a' : 'b'", 1_300_000, ["a", OUT_OF_BUDGET]),
+        (
+            f"{COSTLY} ? 'a' : 'b'",
+            1_200_000,
+            [
+                "messageExpression evaluation failed due to running out of cost budget, no further "
+                "validation rules will be run"
+            ],
+        ),
+        (
+            f"{COSTLY} && {COSTLY} ? 'a' : 'b'",
+            10_000_000,
+            [
+                "no further validation rules will be run due to call cost exceeds limit for "
+                f"messageExpression: \"{COSTLY} && {COSTLY} ? 'a' : 'b'\""
+            ],
+        ),
+    ],
+)
+def test_messages_are_paid_for_too(message: str, budget_units: int, details: list[str]) -> None:
+    numbers = {"type": "array", "items": {"type": "integer"}}
+    rule = {"rule": f"!{COSTLY}", "messageExpression": message}
+    node = compile_schema(a_resource(l=ruled(numbers, rule, COSTLY)))
+    assert node is not None
+    violations = violations_of(node, {"spec": {"l": [1] * 800}}, None, budget_units=budget_units)
+    assert [violation.detail for violation in violations] == details
+
+
 NUMBER = {"type": "integer"}
 GROWS = "self >= oldSelf"
 

@@ -412,6 +412,26 @@ async def test_controllers_and_scheduler_have_a_client_each(
     assert scheduling.filters_by_handler is False
 
 
+async def test_without_controllers_the_provisioner_runs_alone(
+    layout: Layout, steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def connected(*arguments: Any) -> AsyncIterator[str]:
+        steps.append((arguments[2].certificate.name, arguments[3]))
+        yield arguments[3]
+
+    async def run_provisioner(client: str, _clock: object) -> None:
+        steps.append(client)
+
+    monkeypatch.setattr(controllers, "connected", connected)
+    monkeypatch.setattr(controllers, "run_provisioner", run_provisioner)
+    monkeypatch.setattr(controllers, "notify_ready", steps.plain("ready"))
+    settings = msgspec.structs.replace(SETTINGS, without=("scheduler", "controllers"))
+    await controllers.run(layout, settings)
+    certificate = Credentials(layout).controllers.certificate.name
+    assert steps == [(certificate, "moorage-provisioner"), "ready", "moorage-provisioner"]
+
+
 # The engine.
 
 

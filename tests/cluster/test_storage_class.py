@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from moorage.client.resources import STORAGE_CLASSES
-from moorage.cluster.storage_class import NAME, create_storage_class
+from moorage.claims.local_path import DRIVER
+from moorage.cluster.storage_class import CSI_DRIVERS, NAME, create_storage_class
 from tests.claims.objects import class_json
 from tests.controllers.cluster import running_cluster
 
@@ -19,6 +20,7 @@ async def test_the_class_is_made_once_and_is_the_default(tmp_path: Path) -> None
         assert made.provisioner == "runtime.moorage.dev/local-path"
         assert (made.reclaim_policy, made.volume_binding_mode) == ("Delete", "WaitForFirstConsumer")
         assert made.metadata.annotations[IS_DEFAULT] == "true"
+        assert (await cluster.client.get(CSI_DRIVERS, DRIVER)).metadata.name == DRIVER
         assert not await create_storage_class(cluster.client)
         await cluster.client.delete(STORAGE_CLASSES, NAME)
         assert not await create_storage_class(cluster.client)

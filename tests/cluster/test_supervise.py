@@ -235,9 +235,12 @@ def test_what_is_started_and_how_it_is_used(tmp_path: Path) -> None:
     assert names() == ["apiserver", "engine", "node", "controllers"]
     assert names(cri="unix:///run/x.sock") == ["apiserver", "node", "controllers"]
     assert names(has_node=False) == ["apiserver", "controllers"]
-    assert names(has_node=False, without=("scheduler", "controllers")) == ["apiserver"]
+    others = ("scheduler", "controllers")
+    assert names(has_node=False, without=(*others, "node")) == ["apiserver"]
+    provisioner = parts_of(layout, msgspec.structs.replace(SETTINGS, without=others))[-1]
+    assert (provisioner.name, provisioner.label) == ("controllers", "provisioner")
     only = parts_of(layout, msgspec.structs.replace(SETTINGS, without=("controllers",)))[-1]
-    assert (only.name, only.label) == ("controllers", "scheduler")
+    assert (only.name, only.label) == ("controllers", "scheduler and provisioner")
     assert f"export KUBECONFIG='{layout.root}/kubeconfig'\n" in usage(layout, SETTINGS)
     assert "use-context moorage\n" in usage(layout, SETTINGS, "/home/me/.kube/config")
 

@@ -14,6 +14,12 @@ from datetime import datetime
 import msgspec
 
 from moorage.admission.chain import ANY, CREATE, RESIZE, UPDATE, Scope
+from moorage.admission.limited_resources import (
+    LimitedResource,
+    limited_amounts,
+    limited_scopes,
+    shown_scopes,
+)
 from moorage.admission.refusal import refused
 from moorage.api.clock import Clock
 from moorage.api.errors import ConflictError, InternalError, StatusError
@@ -29,6 +35,12 @@ _TRIES = 4
 
 WriteUsed = Callable[[ResourceQuota, dict[str, str]], Awaitable[None]]
 """Writes `status.used` of a quota as it was read. Raises ConflictError if it has changed."""
+
+
+class UncoveredScopesError(InternalError):
+    """No quota covers a scope that is limited; the answer has no reason, as upstream's."""
+
+    reason = ""
 
 
 class _Waiter(msgspec.Struct):
@@ -70,7 +82,7 @@ class _Account(msgspec.Struct):
 class ResourceQuotaAdmission:
     """Charges writes in namespaces that have quotas.
 
-    `quotas` returns the quotas of a namespace.
+    `quotas` returns the quotas of a namespace. What is `limited` needs one.
     """
 
     name = "ResourceQuota"
@@ -82,8 +94,11 @@ class ResourceQuotaAdmission:
         quotas: Callable[[str], Sequence[ResourceQuota]],
         write_used: WriteUsed,
         clock: Clock,
+        limited: Sequence[LimitedResource] = (),
     ) -> None:
         self._quotas = quotas
+        self._limited = limited
+        self._has_limited_scopes = any(rule.scopes for rule in limited)
         self._write_used = write_used
         self._clock = clock
         self._waiting: dict[str, list[_Waiter]] = {}
@@ -91,11 +106,10 @@ class ResourceQuotaAdmission:
 
     def validate(self, attributes: Attributes) -> Awaitable[None] | None:
         """Return the charging of a write, None where no quota can concern it."""
-        namespace = attributes.namespace
-        if not namespace or not self._quotas(namespace):
+        namespace, resource = attributes.namespace, attributes.kind.resource
+        if not namespace or resource in _IGNORED:
             return None
-        resource = attributes.kind.resource
-        if resource in _IGNORED:
+        if not self._quotas(namespace) and not self._limits(resource):
             return None
         charge = charge_of(resource)
         if not _may_use_more(charge, attributes):
@@ -108,6 +122,10 @@ class ResourceQuotaAdmission:
             None if old is None else msgspec.convert(old, charge.type),
         )
         return self._charged(namespace, waiter)
+
+    def _limits(self, resource: str) -> bool:
+        """Return whether objects of a resource may need a quota."""
+        return self._has_limited_scopes or any(rule.resource == resource for rule in self._limited)
 
     async def _charged(self, namespace: str, waiter: _Waiter) -> None:
         """Queue a write, and wait for its turn. Raises StatusError."""
@@ -155,8 +173,7 @@ class ResourceQuotaAdmission:
         for waiter in waiters:
             before = [account.used for account in accounts]
             try:
-                for account in accounts:
-                    _charge(account, waiter, now)
+                self._charge(accounts, waiter, now)
             except StatusError as error:
                 waiter.settle(error)
                 is_undone = True
@@ -167,6 +184,61 @@ class ResourceQuotaAdmission:
                 for account, used in zip(accounts, before, strict=True):
                     account.used = used
         return charged
+
+    def _charge(self, accounts: list[_Account], waiter: _Waiter, now: datetime) -> None:
+        """Count what a write uses of its quotas. Raises ForbiddenError, InternalError."""
+        charge = waiter.charge
+        concerned = [(account, _concerned(account, waiter)) for account in accounts]
+        subject = [(account, names) for account, names in concerned if names is not None]
+        if not subject and not self._limited:
+            return
+        usage = charge.usage(waiter.new, now)
+        deltas = [(account, _delta(account, waiter, usage, now)) for account, _ in subject]
+        if self._limited:
+            self._check_covered(accounts, waiter, subject, deltas, usage, now)
+        for account, delta in deltas:
+            _count(account, waiter, delta)
+
+    def _check_covered(
+        self,
+        accounts: list[_Account],
+        waiter: _Waiter,
+        subject: list[tuple[_Account, list[str]]],
+        deltas: list[tuple[_Account, Amounts]],
+        usage: Amounts,
+        now: datetime,
+    ) -> None:
+        """Check that quotas cover what is limited, if a write uses more of anything.
+
+        Raises ForbiddenError for amounts, and as upstream a plain error of the server for scopes.
+        """
+        charge, new, old = waiter.charge, waiter.new, waiter.old
+        used = [delta for _, delta in deltas]
+        if not subject:
+            used = [usage if old is None else increase(usage, charge.usage(old, now))]
+        if not any(amount for amounts in used for amount in amounts.values()):
+            return
+        covered = {name for _, names in subject for name in names}
+        resource = waiter.attributes.kind.resource
+        if missing := limited_amounts(self._limited, resource, usage) - covered:
+            raise refused(
+                waiter.attributes, f"insufficient quota to consume: {','.join(sorted(missing))}"
+            )
+        covered_scopes = {
+            selector.scope_name
+            for account in accounts
+            for selector in account.quota.spec.selectors
+            if charge.is_in(selector, new)
+        }
+        scopes = [
+            scope
+            for scope in limited_scopes(self._limited, charge, new)
+            if scope.scope_name not in covered_scopes
+        ]
+        if scopes:
+            raise UncoveredScopesError(
+                f"insufficient quota to match these scopes: {shown_scopes(scopes)}"
+            )
 
 
 def _may_use_more(charge: Charge, attributes: Attributes) -> bool:
@@ -181,28 +253,44 @@ def _may_use_more(charge: Charge, attributes: Attributes) -> bool:
     return (field_name in attributes.obj["spec"]) != (field_name in attributes.old["spec"])
 
 
-def _charge(account: _Account, waiter: _Waiter, now: datetime) -> None:
-    """Count what a write uses of a quota. Raises ForbiddenError when it does not have as much."""
+def _concerned(account: _Account, waiter: _Waiter) -> list[str] | None:
+    """Return which amounts of a quota a write concerns, None if it is not subject to it.
+
+    Raises ForbiddenError where it cannot be counted.
+    """
     quota, charge, attributes = account.quota, waiter.charge, waiter.attributes
-    spec, hard = quota.spec, quota.status.hard
-    if not is_subject(spec, hard, charge, waiter.new):
-        return
+    hard = quota.status.hard
+    if not is_subject(quota.spec, hard, charge, waiter.new):
+        return None
     name, names = quota.metadata.name, charge.concerned(hard)
     if omission := charge.omission(names, waiter.new):
         raise refused(attributes, f"failed quota: {name}: {omission}")
     if not quota.status.used.keys() >= set(names):
         resources = ",".join(sorted(names))
         raise refused(attributes, f"status unknown for quota: {name}, resources: {resources}")
-    usage = charge.usage(waiter.new, now)
-    if waiter.old is not None and is_subject(spec, hard, charge, waiter.old):
-        usage = increase(usage, charge.usage(waiter.old, now))
-    asked = {key: amount for key, amount in masked(usage, hard).items() if amount}
+    return names
+
+
+def _delta(account: _Account, waiter: _Waiter, usage: Amounts, now: datetime) -> Amounts:
+    """Return what a write uses more of a quota. `usage` is that of the new object."""
+    charge, quota = waiter.charge, account.quota
+    old = waiter.old
+    if old is not None and is_subject(quota.spec, quota.status.hard, charge, old):
+        return increase(usage, charge.usage(old, now))
+    return usage
+
+
+def _count(account: _Account, waiter: _Waiter, delta: Amounts) -> None:
+    """Count what a write uses. Raises ForbiddenError when the quota does not have as much."""
+    quota = account.quota
+    hard = quota.status.hard
+    asked = {key: amount for key, amount in masked(delta, hard).items() if amount}
     used = added(account.used, asked)
     limits = parsed(hard)
     if too_much := exceeded(masked(used, asked), limits):
         raise refused(
-            attributes,
-            f"exceeded quota: {name}, requested: {shown(masked(asked, too_much))}, "
+            waiter.attributes,
+            f"exceeded quota: {quota.metadata.name}, requested: {shown(masked(asked, too_much))}, "
             f"used: {shown(masked(account.used, too_much))}, "
             f"limited: {shown(masked(limits, too_much))}",
         )

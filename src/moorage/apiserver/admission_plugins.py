@@ -20,6 +20,7 @@ from moorage.admission.certificates import (
 )
 from moorage.admission.chain import AdmissionChain, Plugin
 from moorage.admission.claim_resize import PersistentVolumeClaimResize
+from moorage.admission.configuration import AdmissionOptions
 from moorage.admission.default_ingress_class import DefaultIngressClass
 from moorage.admission.default_storage_class import DefaultStorageClass
 from moorage.admission.default_tolerations import DefaultTolerationSeconds
@@ -30,7 +31,7 @@ from moorage.admission.node_owned_objects import NodeOwnedObjects
 from moorage.admission.node_restriction import NodeRestriction
 from moorage.admission.patched import Patching
 from moorage.admission.pod_resize import PodResizeValidator
-from moorage.admission.pod_security import Configuration, PodSecurity
+from moorage.admission.pod_security import PodSecurity
 from moorage.admission.pod_topology_labels import PodTopologyLabels
 from moorage.admission.policies import (
     CachedParams,
@@ -100,7 +101,7 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     listeners: Iterable[Listener]
     has_runtime_classes: bool = True
-    pod_security: Configuration | None = None
+    options: AdmissionOptions = AdmissionOptions()
 
     def chain(self) -> AdmissionChain:
         """Return the plugins as a chain, whose sources follow the store from now on."""
@@ -125,7 +126,10 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
             NodeCertificateRequests(),
             TaintNewNodes(),
             PodSecurity(
-                readers.namespace_labels, readers.stored_pods, self.clock, self.pod_security
+                readers.namespace_labels,
+                readers.stored_pods,
+                self.clock,
+                self.options.pod_security,
             ),
             PriorityAdmission(readers.priorities.get, readers.priorities.all),
             DefaultTolerationSeconds(),
@@ -180,5 +184,10 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
                 self.authorizer.decide,
             ),
             ValidatingWebhooks(webhooks, dispatch),
-            ResourceQuotaAdmission(self.readers.quotas_of, self.write_used, self.clock),
+            ResourceQuotaAdmission(
+                self.readers.quotas_of,
+                self.write_used,
+                self.clock,
+                self.options.limited_resources,
+            ),
         ]

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
-from moorage.admission.pod_security import Configuration as PodSecurityConfiguration
+from moorage.admission.configuration import AdmissionOptions
 from moorage.api.clock import Clock
 from moorage.api.host_ports import Listener
 from moorage.api.quotas import ResourceQuota
@@ -29,6 +29,7 @@ from moorage.apiserver.aggregation import (
     ExtensionDocuments,
     ExtensionProxy,
     Extensions,
+    ExtensionSwagger,
     FrontProxy,
     LocalServices,
 )
@@ -129,8 +130,8 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     `front_proxy` those for extension servers;
     `listeners` the ports of this host that pods may not claim; `components` the ports of the health
     of ComponentStatuses, by name. What `audit_policy` selects is recorded in the file `audit_log`;
-    without both nothing is. `pod_security` is the policy of namespaces without labels, and what is
-    exempt. `seats` are divided among the priority levels.
+    without both nothing is. `admission` are the options of plugins. `seats` are divided among the
+    priority levels.
     """
 
     signing_key: Path
@@ -141,7 +142,7 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     front_proxy: FrontProxy
     audit_policy: AuditPolicy | None = None
     audit_log: Path | None = None
-    pod_security: PodSecurityConfiguration | None = None
+    admission: AdmissionOptions = AdmissionOptions()
     static_tokens: tuple[StaticToken, ...] = ()
     allows_anonymous: bool = False
     listeners: tuple[Listener, ...] = ()
@@ -247,6 +248,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     backends = Backends(options.front_proxy, resolve)
     extensions = Extensions(cache, resource_map)
     extension_documents = ExtensionDocuments(backends)
+    extension_swagger = ExtensionSwagger(backends, extensions, clock)
     discovery = ExtensionDiscovery(extensions, backends, extension_documents, clock)
     admission = AdmissionPlugins(
         store=store,
@@ -264,7 +266,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         clock=clock,
         listeners=options.listeners,
         has_runtime_classes=options.is_enabled(RUNTIME_CLASS_GATE),
-        pod_security=options.pod_security,
+        options=options.admission,
     ).chain()
     objects = Objects(
         store=store,
@@ -331,7 +333,16 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
             proxy,
         ),
         pages=[
-            *_pages(ready, signer, options, resource_map, objects, discovery, extension_documents),
+            *_pages(
+                ready,
+                signer,
+                options,
+                resource_map,
+                objects,
+                discovery,
+                extension_documents,
+                extension_swagger,
+            ),
             FlowDumps(flow_control),
             MetricsPage(
                 requests,
@@ -513,6 +524,7 @@ def _pages(
     objects: Objects,
     discovery: ExtensionDiscovery,
     extension_documents: ExtensionDocuments,
+    extension_swagger: ExtensionSwagger,
 ) -> list[Page]:
     documents = Documents()
     find = partial(objects.find, CUSTOM_RESOURCE_DEFINITION, "")
@@ -526,7 +538,10 @@ def _pages(
         lambda http: version_reply() if http.path.rstrip("/") == "/version" else None,
         DiscoveryHandler(resource_map, urlsplit(options.public_url).netloc, discovery.versions),
         OpenApiPages(
-            documents, custom.by_path, Swagger(documents, custom), foreign=extension_documents
+            documents,
+            custom.by_path,
+            Swagger(documents, custom, extension_swagger.parts),
+            foreign=extension_documents,
         ),
         IssuerPages(signer, options.public_url),
     ]

@@ -1,8 +1,8 @@
 """OpenAPI endpoints `/openapi/v2` and `/openapi/v3`, for `kubectl apply`, `diff` and `explain`.
 
 Documents are sent as stored on disk, compressed, to clients that accept gzip. v3 is JSON; v2 is
-also protobuf, the only form that clients older than v3 request. Custom resources are in both, the
-documents of extension servers in v3.
+also protobuf, the only form that clients older than v3 request. Custom resources and what extension
+servers describe are in both.
 Source: KEP-2896 (OpenAPI v3), API docs.
 """
 

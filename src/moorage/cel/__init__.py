@@ -8,7 +8,8 @@
         └─ values.py             JSON ▶ CEL values
         policies.py, mutations.py  admission policies
         └─ policy_scope.py       what their expressions see
-        program.py               one expression
+        program.py               one expression, and budgets of several
+        ├─ counted.py            the tree that counts what an evaluation costs
         ├─ construction.py       text that the library does not take as it is
         └─ environment.py        what expressions may use
            └─ library/           functions of Kubernetes

@@ -1,12 +1,13 @@
 """Checked expressions: the tree that the library makes of an expression, with types and overloads.
 
-The library gives the tree only as a serialized message. The descriptor here has the fields of
-`cel.expr.CheckedExpr` that the cost estimate reads. Source: cel-spec `proto/cel/expr`.
+The library gives the tree only as a serialized message, and takes one. The descriptor here has the
+fields of `cel.expr.CheckedExpr` that costs depend on; the others are kept as they are. Source:
+cel-spec `proto/cel/expr`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory
@@ -26,8 +27,9 @@ _MESSAGES: dict[str, str] = {
     "References": "key=1:int value=2:Reference",
     "Types": "key=1:int value=2:Type",
     "Reference": "name=1:text overload_id=3:*text",
-    "Type": "primitive=3:int wrapper=4:int well_known=5:int list_type=6:ListType map_type=7:MapType"
-    " message_type=9:text type_param=10:text abstract_type=14:AbstractType",
+    "Type": "null=2:int primitive=3:int wrapper=4:int well_known=5:int list_type=6:ListType"
+    " map_type=7:MapType message_type=9:text type_param=10:text type=11:Type"
+    " abstract_type=14:AbstractType",
     "ListType": "elem_type=1:Type",
     "MapType": "key_type=1:Type value_type=2:Type",
     "AbstractType": "name=1:text parameter_types=2:*Type",
@@ -84,21 +86,59 @@ class CheckedExpression:
 
     def __init__(self, serialized: bytes) -> None:
         """Decode what a program's `serialized` returns."""
-        message = _Checked.FromString(any_pb2.Any.FromString(serialized).value)
+        self._any = any_pb2.Any.FromString(serialized)
+        self._message = message = _Checked.FromString(self._any.value)
         self.root: Expr = message.expr
         self._types = {entry.key: entry.value for entry in message.type_map}
         self._overloads = {
             entry.key: tuple(entry.value.overload_id) for entry in message.reference_map
         }
+        self._names = {entry.key for entry in message.reference_map if entry.value.name}
 
     def overloads(self, expr: Expr) -> Sequence[str]:
         """Return the overloads that a call may mean."""
         return self._overloads.get(expr.id, ())
 
+    def is_name(self, expr: Expr) -> bool:
+        """Return whether an expression, a field by its form, is a variable whose name has dots."""
+        return expr.id in self._names
+
+    def fields_of(self, variable: str) -> set[str]:
+        """Return the fields of a variable that the expression mentions."""
+        return {
+            select.field
+            for select in _messages(self.root)
+            if select.DESCRIPTOR.name == "Select" and select.operand.ident_expr.name == variable
+        }
+
+    def serialized(self) -> bytes:
+        """Return the message that the library loads, with what was changed below `root`."""
+        changed = any_pb2.Any(type_url=self._any.type_url, value=self._message.SerializeToString())
+        return bytes(changed.SerializeToString())
+
+    def share_type(self, made: Expr, expr: Expr) -> None:
+        """Give an expression that was made for another one its type."""
+        if expr.id in self._types:
+            self._types[made.id] = self._types[expr.id]
+
     def type_of(self, expr: Expr) -> Any:
         """Return the type of an expression, None for a dynamic one."""
         type_ = self._types.get(expr.id)
         return type_ if type_ is not None and type_.WhichOneof("kind") else None
+
+
+def _messages(message: Any) -> Iterator[Any]:
+    """Yield a message and all that it contains."""
+    yield message
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for inner in value if field.is_repeated else (value,):
+                yield from _messages(inner)
+
+
+def make_expr(number: int) -> Expr:
+    """Return an empty expression with an id."""
+    return type(_Checked().expr)(id=number)
 
 
 def kind_of(expr: Expr) -> str:

@@ -15,6 +15,7 @@ from cel_expr_python import cel
 from moorage.cel.library import (
     addresses,
     authorization,
+    counting,
     formats,
     json_patches,
     lists,
@@ -45,7 +46,14 @@ _LIBRARIES = (
 
 @cache
 def _functions() -> list[cel.FunctionDecl]:
-    return declare(signature for library in _LIBRARIES for signature in library.functions())
+    signatures = (signature for library in _LIBRARIES for signature in library.functions())
+    return [*declare(signatures), *counting.declarations()]
+
+
+@cache
+def charged_functions() -> frozenset[str]:
+    """Return the names of the functions that charge for their calls."""
+    return frozenset(name for library in _LIBRARIES for name, _ in library.functions())
 
 
 _made: dict[str, cel.Env] = {}

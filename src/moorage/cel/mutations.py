@@ -14,8 +14,13 @@ from typing import Any, NamedTuple
 
 from moorage.cel.construction import JSON_PATCH, OBJECT, TYPE_KEY, type_mismatches, without_types
 from moorage.cel.messages import Mutation, PolicyInput
-from moorage.cel.policy_scope import Policy, PolicyScope, compile_condition
-from moorage.cel.program import EvaluationError
+from moorage.cel.policy_scope import Policy, PolicyScope, Spending, compile_condition
+from moorage.cel.program import (
+    RUNTIME_BUDGET,
+    Budget,
+    EvaluationError,
+    OutOfBudgetError,
+)
 from moorage.cel.values import CelType, Type
 
 _MAP = Type.Map(Type.STRING, Type.DYN)
@@ -56,9 +61,10 @@ class CompiledMutations:
                 return Mutation(matches=False)
         except EvaluationError as error:
             return Mutation(matches=False, error=str(error))
+        spending = Spending(Budget(RUNTIME_BUDGET))
         try:
-            return Mutation(value=form.finish(condition.evaluate(values)))
-        except EvaluationError as error:
+            return Mutation(value=form.finish(condition.evaluate(values, spending)))
+        except (EvaluationError, OutOfBudgetError) as error:
             return Mutation(error=str(error))
 
 

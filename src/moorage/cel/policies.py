@@ -17,11 +17,20 @@ from moorage.cel.policy_scope import (
     Condition,
     Policy,
     PolicyScope,
+    Spending,
     Values,
     compile_condition,
     types_of,
 )
-from moorage.cel.program import CompileError, EvaluationError, Program, type_name
+from moorage.cel.program import (
+    RUNTIME_BUDGET,
+    Budget,
+    CompileError,
+    EvaluationError,
+    OutOfBudgetError,
+    Program,
+    type_name,
+)
 from moorage.cel.values import CelType, Type
 
 _VARIABLES = "variables"
@@ -67,27 +76,52 @@ class CompiledPolicy:
         except EvaluationError as error:
             return PolicyResult([Decision(str(error), is_error=True)])
         annotations: dict[str, str] = {}
-        decisions = [*self._decisions(values), *self._annotate(values, annotations)]
+        budget = Budget(RUNTIME_BUDGET)
+        try:
+            decisions = [*self._decisions(values, budget), *self._annotate(values, annotations)]
+        except OutOfBudgetError as error:
+            return PolicyResult([Decision(str(error), is_error=True)])
         return PolicyResult(decisions, annotations)
 
-    def _decisions(self, values: Values) -> Iterator[Decision]:
+    def _decisions(self, values: Values, budget: Budget) -> list[Decision]:
+        """Return what is decided. Raises OutOfBudgetError; messages are paid for last."""
+        failed: list[tuple[int, _Validation]] = []
+        errors: list[Decision] = []
+        spending = Spending(budget)
         for index, validation in enumerate(self._validations):
             try:
-                if validation.condition.evaluate(values) is True:
-                    continue
+                if validation.condition.evaluate(values, spending) is not True:
+                    failed.append((index, validation))
             except EvaluationError as error:
-                yield Decision(str(error), index=index, is_error=True)
-                if error.is_limit:
-                    return
-                continue
-            reason = validation.source.get("reason") or "Invalid"
-            yield Decision(_message(validation, values), index=index, reason=reason)
+                errors.append(Decision(str(error), index=index, is_error=True))
+        spending = Spending(budget)
+        try:
+            decisions = [
+                Decision(
+                    _message(validation, values, spending),
+                    index=index,
+                    reason=validation.source.get("reason") or "Invalid",
+                )
+                for index, validation in failed
+            ]
+        except OutOfBudgetError as error:
+            has_error = {decision.index for decision in errors}
+            decisions = [
+                Decision(f"failed messageExpression: {error}", index=index, is_error=True)
+                for index in range(len(self._validations))
+                if index not in has_error
+            ]
+        return sorted([*errors, *decisions], key=lambda decision: decision.index)
 
     def _annotate(self, values: Values, annotations: dict[str, str]) -> Iterator[Decision]:
-        """Fill in the audit annotations. Yields the errors of those without a usable value."""
+        """Fill in the audit annotations. Yields the errors of those without a usable value.
+
+        Raises OutOfBudgetError.
+        """
+        spending = Spending(Budget(RUNTIME_BUDGET))
         for key, condition in self._annotations:
             try:
-                value = condition.evaluate(values)
+                value = condition.evaluate(values, spending)
             except EvaluationError as error:
                 yield Decision(str(error), is_error=True)
                 continue
@@ -102,12 +136,15 @@ class CompiledPolicy:
                 )
 
 
-def _message(validation: _Validation, values: Values) -> str:
-    """Return why a validation failed: its evaluated message, its message, or the expression."""
+def _message(validation: _Validation, values: Values, spending: Spending) -> str:
+    """Return why a validation failed: its evaluated message, its message, or the expression.
+
+    Raises OutOfBudgetError.
+    """
     text = ""
     if validation.message is not None:
         try:
-            evaluated = validation.message.evaluate(values)
+            evaluated = validation.message.evaluate(values, spending)
         except EvaluationError:
             evaluated = ""
         text = evaluated.strip() if isinstance(evaluated, str) else ""

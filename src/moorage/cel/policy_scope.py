@@ -9,9 +9,9 @@ only where an expression reaches it. Source: API docs "Validating Admission Poli
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -19,9 +19,14 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from moorage.cel.environment import make_environment
 from moorage.cel.library import authorization
 from moorage.cel.messages import PolicyInput
-from moorage.cel.program import EvaluationError, Program
+from moorage.cel.program import Budget, EvaluationError, OutOfBudgetError, Program
 from moorage.cel.values import CelType, Type
 
+_CONDITIONS_BUDGET = 2_500_000
+"""What all match conditions may cost for one request."""
+
+_VARIABLES = "variables"
+_UNBOUNDED = 1 << 62
 _NO_SUCH_KEY = "no such key: "
 
 Policy = Mapping[str, Any]
@@ -34,11 +39,14 @@ class Condition:
 
     expression: str
     program: Program
+    variables: frozenset[str]
+    """The variables that the expression mentions."""
 
-    def evaluate(self, values: Values) -> Any:
-        """Return the value. Raises EvaluationError, which names the expression."""
+    def evaluate(self, values: Values, spending: Spending) -> Any:
+        """Return the value. Raises OutOfBudgetError, and EvaluationError with the expression."""
+        spending.pay_for(self.variables, values)
         try:
-            return self.program.evaluate(values.known)
+            return self.program.evaluate(values.known, spending.budget)
         except EvaluationError as error:
             raise EvaluationError(
                 f"expression '{self.expression}' resulted in error: {values.explain(error)}"
@@ -47,10 +55,14 @@ class Condition:
 
 @dataclass(slots=True)
 class Values:
-    """What expressions see, and the variables without a value, with the reason."""
+    """What expressions see, and the variables without a value, with the reason.
+
+    `costs` are those of the variables, each with the variables that it mentions.
+    """
 
     known: dict[str, Any]
     failed: dict[str, EvaluationError] = field(default_factory=dict)
+    costs: dict[str, _VariableCost] = field(default_factory=dict)
 
     def explain(self, error: EvaluationError) -> str:
         """Return an error's text; that of a variable where the expression needed one."""
@@ -60,6 +72,32 @@ class Values:
             return text
         name = text.removeprefix(_NO_SUCH_KEY)
         return f'composited variable "{name}" fails to evaluate: {failure}'
+
+
+class _VariableCost(NamedTuple):
+    own: int
+    variables: frozenset[str]
+
+
+class Spending:
+    """What the expressions of one kind may still cost, and the variables that are paid for.
+
+    Upstream evaluates a variable when an expression needs it, once for the validations, the
+    messages and the annotations each; it is paid for with the first expression that mentions it.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self._paid: set[str] = set()
+
+    def pay_for(self, variables: Iterable[str], values: Values) -> None:
+        """Take the costs of variables off the budget. Raises OutOfBudgetError."""
+        for name in variables:
+            cost = values.costs.get(name)
+            if cost is not None and name not in self._paid:
+                self._paid.add(name)
+                self.pay_for(cost.variables, values)
+                self.budget.spend(cost.own)
 
 
 class PolicyScope:
@@ -92,19 +130,25 @@ class PolicyScope:
             }
         )
         for name, condition in self._variables:
+            budget = Budget(_UNBOUNDED)
             try:
-                variables[name] = _as_input(condition.program.evaluate(values.known))
+                variables[name] = _as_input(condition.program.evaluate(values.known, budget))
             except EvaluationError as error:
                 values.failed[name] = EvaluationError(values.explain(error))
+            cost = _UNBOUNDED - budget.remaining
+            values.costs[name] = _VariableCost(cost, condition.variables)
         return values
 
     def matches(self, values: Values) -> bool:
         """Return whether all match conditions hold. Raises EvaluationError if none is false."""
         errors = []
+        spending = Spending(Budget(_CONDITIONS_BUDGET))
         for condition in self._conditions:
             try:
-                if condition.evaluate(values) is False:
+                if condition.evaluate(values, spending) is False:
                     return False
+            except OutOfBudgetError as error:
+                raise EvaluationError(str(error)) from error
             except EvaluationError as error:
                 errors.append(str(error))
         if errors:
@@ -121,7 +165,7 @@ def types_of(policy: Policy) -> dict[str, CelType]:
     if "paramKind" in policy:
         names.append("params")
     if policy.get("variables"):
-        names.append("variables")
+        names.append(_VARIABLES)
     return {**dict.fromkeys(names, Type.DYN), **authorization.VARIABLES}
 
 
@@ -131,7 +175,8 @@ def compile_condition(
     """Compile an expression. Raises CompileError."""
     environment = make_environment(types)
     program = Program(environment, expression, has_constructions=has_constructions)
-    return Condition(expression, program)
+    variables = frozenset(program.fields_of(_VARIABLES)) if _VARIABLES in types else frozenset()
+    return Condition(expression, program, variables)
 
 
 def _as_input(value: Any) -> Any:

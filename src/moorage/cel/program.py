@@ -1,7 +1,7 @@
 """Programs: one expression, compiled and evaluated, with errors in the words of cel-go.
 
 Clients show these errors, so they read as kube-apiserver's. Source: cel-go `common/types`, measured
-against Kubernetes 1.37.
+against Kubernetes 1.37. An evaluation costs what it costs there, and is cut off at the same limit.
 """
 
 from __future__ import annotations
@@ -12,9 +12,15 @@ from typing import Any
 
 from cel_expr_python import cel
 
+from moorage.cel.checked import CheckedExpression
 from moorage.cel.construction import ConstructionError, rewrite, shown_error
-from moorage.cel.library.authorization import counting
+from moorage.cel.counted import counted
+from moorage.cel.environment import charged_functions
 from moorage.cel.library.declaring import CelType
+from moorage.cel.library.meter import EXCEEDED, metering
+
+RUNTIME_BUDGET = 10_000_000
+"""What all rules may cost for one object, and all validations of a policy for one request."""
 
 _STATUS_CODE = re.compile(r"\A[A-Z_]+: ")
 _STATUS_SUFFIX = re.compile(r" \[[A-Z_]+\]\Z")
@@ -23,7 +29,7 @@ _WORDS = (
     (re.compile(r"Index error: index=(-?\d+) size=\d+"), r"index out of bounds: \1"),
     (re.compile(r"divide by zero"), "division by zero"),
     (re.compile(r"No matching overloads found.*|Applying SELECT.*"), "no such overload"),
-    (re.compile(r"(?i)iteration budget.*"), "operation cancelled: actual cost limit exceeded"),
+    (re.compile(r"(?i)iteration budget.*"), EXCEEDED),
 )
 
 _TYPE_NAME = re.compile(r"\b[A-Z_]+\b")
@@ -44,19 +50,52 @@ class EvaluationError(ValueError):
     @property
     def is_limit(self) -> bool:
         """Whether the evaluation was cut off."""
-        return "operation cancelled: actual cost limit exceeded" in str(self)
+        return EXCEEDED in str(self)
+
+
+class OutOfBudgetError(Exception):
+    """The evaluations of one budget have cost more than they may."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "validation failed due to running out of cost budget, no further validation rules will "
+            "be run"
+        )
+
+
+class Budget:
+    """What evaluations may still cost together."""
+
+    def __init__(self, remaining: int) -> None:
+        self.remaining = remaining
+
+    def spend(self, cost: int) -> None:
+        """Take a cost off. Raises OutOfBudgetError where less is left."""
+        if cost > self.remaining:
+            raise OutOfBudgetError
+        self.remaining -= cost
 
 
 class Program:
     """A compiled expression."""
 
     def __init__(
-        self, environment: cel.Env, expression: str, *, has_constructions: bool = False
+        self,
+        environment: cel.Env,
+        expression: str,
+        *,
+        has_constructions: bool = False,
+        is_typed: bool = False,
     ) -> None:
         """Compile an expression. Raises CompileError.
 
-        `has_constructions`: it may construct objects and patches.
+        `has_constructions`: it may construct objects and patches. `is_typed`: costs are those of an
+        expression whose dynamic values have known types.
         """
+        self._environment = environment
+        self._is_typed = is_typed
+        self._counted: cel.Expression | None = None
+        self._base_cost = 0
         try:
             rewritten = rewrite(expression, has_constructions=has_constructions)
         except ConstructionError as error:
@@ -76,26 +115,47 @@ class Program:
         """Return whether the value is of a type, as far as that is known without input."""
         return self.type in (expected, cel.Type.DYN)
 
+    def fields_of(self, variable: str) -> set[str]:
+        """Return the fields of a variable that the expression mentions."""
+        return CheckedExpression(self.serialized()).fields_of(variable)
+
     def serialized(self) -> bytes:
         """Return the checked expression as a message of the type `cel.expr.CheckedExpr`."""
         serialized: bytes = self._compiled.serialize()
         return serialized
 
-    def evaluate(self, values: Mapping[str, Any]) -> Any:
-        """Return the value for an input. Raises EvaluationError."""
-        with counting() as checks:
+    def evaluate(self, values: Mapping[str, Any], budget: Budget | None = None) -> Any:
+        """Return the value for an input, and take its cost off a budget.
+
+        Raises EvaluationError, and OutOfBudgetError whatever the value.
+        """
+        expression = self._counting()
+        with metering() as meter:
+            meter.cost = self._base_cost
+            failure = ""
             try:
-                value = self._compiled.eval(data=dict(values))
+                value = expression.eval(data=dict(values))
             except RuntimeError as error:
-                raise EvaluationError(_in_words_of_cel_go(str(error))) from error
-            if checks.exceeded:
-                raise EvaluationError(checks.exceeded)
+                failure = _in_words_of_cel_go(str(error))
+        if budget is not None:
+            budget.spend(meter.cost)
+        if meter.is_exceeded or failure:
+            raise EvaluationError(EXCEEDED if meter.is_exceeded else failure)
         if value.type() == cel.Type.ERROR:
             raise EvaluationError(_in_words_of_cel_go(str(value.plain_value())))
         try:
             return value.plain_value()
         except TypeError as error:
             raise EvaluationError(f"no value outside of expressions: {value.type()}") from error
+
+    def _counting(self) -> cel.Expression:
+        """Return the expression that counts its cost, made when it is first evaluated."""
+        if self._counted is None:
+            checked = CheckedExpression(self.serialized())
+            tree = counted(checked, charged_functions(), is_typed=self._is_typed)
+            self._counted = self._environment.deserialize(tree.serialized)
+            self._base_cost = tree.base_cost
+        return self._counted
 
 
 def type_name(type_: CelType) -> str:

@@ -8,6 +8,7 @@ changes: they are evaluated where a value had an earlier one. Source: API docs "
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,14 @@ from typing import Any, NamedTuple
 
 from moorage.cel.environment import make_environment
 from moorage.cel.messages import Violation
-from moorage.cel.program import CompileError, EvaluationError, Program
+from moorage.cel.program import (
+    RUNTIME_BUDGET,
+    Budget,
+    CompileError,
+    EvaluationError,
+    OutOfBudgetError,
+    Program,
+)
 from moorage.cel.values import (
     CelType,
     Conversion,
@@ -82,8 +90,8 @@ class Node:
         return bool(self.rules) or any(below)
 
 
-class OutOfBudgetError(Exception):
-    """No further rules are evaluated."""
+class _NoFurtherRulesError(Exception):
+    """No further rules are evaluated: the last violation says why."""
 
 
 def compile_schema(schema: Schema) -> Node | None:
@@ -156,11 +164,13 @@ def _compile_in(
     expression: str, source: Mapping[str, Any], scope: Scope, *, has_old: bool
 ) -> Program:
     if not (has_old and source.get("optionalOldSelf")):
-        return Program(make_environment({"self": scope.type, "oldSelf": scope.type}), expression)
+        environment = make_environment({"self": scope.type, "oldSelf": scope.type})
+        return Program(environment, expression, is_typed=True)
     # For the errors, which show the expression as it was written.
     Program(make_environment({"self": scope.type, "oldSelf": Type.DYN}), expression)
     variables = {"self": scope.type, "oldValue": scope.type, "hasOldSelf": Type.BOOL}
-    return Program(make_environment(variables), _OPTIONAL.format(expression=expression))
+    optional = _OPTIONAL.format(expression=expression)
+    return Program(make_environment(variables), optional, is_typed=True)
 
 
 def _field_path(path: str, schema: Schema) -> Iterator[str]:
@@ -179,52 +189,122 @@ def _field_path(path: str, schema: Schema) -> Iterator[str]:
         is_first = False
 
 
-def violations_of(node: Node, new: Any, old: Any) -> list[Violation]:
-    """Evaluate the rules for an object. `old` is its earlier state, None for a new one."""
-    found: list[Violation] = []
-    # When the budget is exceeded, the last violation says so.
-    with contextlib.suppress(OutOfBudgetError):
-        _check(node, new, old, "", found, is_unchanged=old is not None and new == old)
-    return found
+def violations_of(
+    node: Node, new: Any, old: Any, budget_units: int = RUNTIME_BUDGET
+) -> list[Violation]:
+    """Evaluate the rules for an object. `old` is its earlier state, None for a new one.
+
+    `budget_units`: what all evaluations may cost together.
+    """
+    evaluation = _Evaluation(Budget(budget_units))
+    with contextlib.suppress(_NoFurtherRulesError):
+        evaluation.check(node, new, old, "", is_unchanged=old is not None and new == old)
+    return evaluation.found
 
 
-def _check(
-    node: Node, new: Any, old: Any, path: str, found: list[Violation], *, is_unchanged: bool
-) -> None:
-    if new is None:
-        return
-    _check_rules(node, new, old, path, found, is_unchanged=is_unchanged)
-    for branch in node.all_of:
-        _check(branch, new, old, path, found, is_unchanged=is_unchanged)
-    if isinstance(new, list) and node.items is not None:
-        earlier = _EarlierItems(node.schema, old)
-        for index, item in enumerate(new):
-            was = earlier.of(item)
-            same = is_unchanged or (was is not None and item == was)
-            _check(node.items, item, was, f"{path}[{index}]", found, is_unchanged=same)
-    elif isinstance(new, dict):
-        _check_fields(node, new, old, path, found, is_unchanged=is_unchanged)
+class _Evaluation:
+    """The evaluation of all rules for one object."""
 
+    def __init__(self, budget: Budget) -> None:
+        self.found: list[Violation] = []
+        self._budget = budget
 
-def _check_fields(
-    node: Node,
-    new: dict[str, Any],
-    old: Any,
-    path: str,
-    found: list[Violation],
-    *,
-    is_unchanged: bool,
-) -> None:
-    earlier = old if isinstance(old, dict) else {}
-    for name, value in new.items():
-        below = node.properties.get(name)
-        at = f"{path}.{name}" if path else name
-        if below is None and node.values is not None:
-            below, at = node.values, f"{path}[{name}]"
-        if below is not None:
-            was = earlier.get(name)
-            same = is_unchanged or (was is not None and value == was)
-            _check(below, value, was, at, found, is_unchanged=same)
+    def check(self, node: Node, new: Any, old: Any, path: str, *, is_unchanged: bool) -> None:
+        """Evaluate the rules of a node and of those below. Raises _NoFurtherRulesError."""
+        if new is None:
+            return
+        if node.rules:
+            self._check_rules(node, new, old, path, is_unchanged=is_unchanged)
+        for branch in node.all_of:
+            self.check(branch, new, old, path, is_unchanged=is_unchanged)
+        if isinstance(new, list) and node.items is not None:
+            earlier = _EarlierItems(node.schema, old)
+            for index, item in enumerate(new):
+                was = earlier.of(item)
+                same = is_unchanged or (was is not None and item == was)
+                self.check(node.items, item, was, f"{path}[{index}]", is_unchanged=same)
+        elif isinstance(new, dict):
+            self._check_fields(node, new, old, path, is_unchanged=is_unchanged)
+
+    def _check_fields(
+        self, node: Node, new: dict[str, Any], old: Any, path: str, *, is_unchanged: bool
+    ) -> None:
+        earlier = old if isinstance(old, dict) else {}
+        for name, value in new.items():
+            below = node.properties.get(name)
+            at = f"{path}.{name}" if path else name
+            if below is None and node.values is not None:
+                below, at = node.values, f"{path}[{name}]"
+            if below is not None:
+                was = earlier.get(name)
+                same = is_unchanged or (was is not None and value == was)
+                self.check(below, value, was, at, is_unchanged=same)
+
+    def _check_rules(
+        self, node: Node, new: Any, old: Any, path: str, *, is_unchanged: bool
+    ) -> None:
+        convert, kind = node.scope.convert, node.schema.get("type", "")
+        if self._budget.remaining <= 0:
+            raise self._stop(Violation(path, str(OutOfBudgetError()), value=kind))
+        values = {"self": convert(new)}
+        values["oldSelf"] = values["oldValue"] = convert(old) if old is not None else values["self"]
+        values["hasOldSelf"] = old is not None
+        for rule in node.rules:
+            if rule.uses_old and old is None and not rule.is_optional:
+                continue
+            try:
+                holds = rule.program.evaluate(values, self._budget)
+            except OutOfBudgetError as error:
+                raise self._stop(Violation(path, str(error), value=kind)) from error
+            except EvaluationError as error:
+                violation = Violation(path, _failure(error, rule), value=kind)
+                if error.is_limit:
+                    raise self._stop(violation) from error
+                self.found.append(violation)
+                continue
+            if holds is not True:
+                self._report(
+                    rule, values, new, kind, path, is_warning=is_unchanged and not rule.uses_old
+                )
+
+    def _report(
+        self,
+        rule: Rule,
+        values: Mapping[str, Any],
+        new: Any,
+        kind: str,
+        path: str,
+        *,
+        is_warning: bool,
+    ) -> None:
+        """Add the violation of a rule that does not hold. Raises _NoFurtherRulesError."""
+        if rule.field_path:
+            path = f"{path}.{rule.field_path}" if path else rule.field_path
+        try:
+            detail = _evaluated_message(rule, values, self._budget)
+        except (OutOfBudgetError, EvaluationError) as error:
+            raise self._stop(
+                Violation(path, _message_failure(error, rule), value=kind, is_warning=is_warning)
+            ) from error
+        if not detail:
+            has_message = bool(rule.source.get("message"))
+            detail = rule.text if has_message else f"failed rule: {rule.text}"
+        is_structure = kind in ("object", "array")
+        self.found.append(
+            Violation(
+                path,
+                detail,
+                reason=rule.source.get("reason") or "FieldValueInvalid",
+                value=None if is_structure else new,
+                shows_value=not is_structure,
+                is_warning=is_warning,
+            )
+        )
+
+    def _stop(self, violation: Violation) -> _NoFurtherRulesError:
+        """Add the last violation, and return what ends the evaluation."""
+        self.found.append(violation)
+        return _NoFurtherRulesError()
 
 
 class _EarlierItems:
@@ -245,30 +325,6 @@ class _EarlierItems:
         return tuple(repr(item.get(key)) for key in self._keys)
 
 
-def _check_rules(
-    node: Node, new: Any, old: Any, path: str, found: list[Violation], *, is_unchanged: bool
-) -> None:
-    if not node.rules:
-        return
-    convert, kind = node.scope.convert, node.schema.get("type", "")
-    values = {"self": convert(new)}
-    values["oldSelf"] = values["oldValue"] = convert(old) if old is not None else values["self"]
-    values["hasOldSelf"] = old is not None
-    for rule in node.rules:
-        if rule.uses_old and old is None and not rule.is_optional:
-            continue
-        try:
-            holds = rule.program.evaluate(values)
-        except EvaluationError as error:
-            found.append(Violation(path, _failure(error, rule), value=kind))
-            if error.is_limit:
-                raise OutOfBudgetError from error
-            continue
-        if holds is not True:
-            is_warning = is_unchanged and not rule.uses_old
-            found.append(_violation(rule, values, new, kind, path, is_warning=is_warning))
-
-
 def _failure(error: EvaluationError, rule: Rule) -> str:
     text = str(error)
     if text.startswith("no such overload"):
@@ -284,33 +340,31 @@ def _failure(error: EvaluationError, rule: Rule) -> str:
     return f"{text} evaluating rule: {rule.text}"
 
 
-def _violation(
-    rule: Rule, values: Mapping[str, Any], new: Any, kind: str, path: str, *, is_warning: bool
-) -> Violation:
-    detail = _evaluated_message(rule, values)
-    if not detail:
-        has_message = bool(rule.source.get("message"))
-        detail = rule.text if has_message else f"failed rule: {rule.text}"
-    if rule.field_path:
-        path = f"{path}.{rule.field_path}" if path else rule.field_path
-    is_structure = kind in ("object", "array")
-    return Violation(
-        path,
-        detail,
-        reason=rule.source.get("reason") or "FieldValueInvalid",
-        value=None if is_structure else new,
-        shows_value=not is_structure,
-        is_warning=is_warning,
-    )
+def _evaluated_message(rule: Rule, values: Mapping[str, Any], budget: Budget) -> str:
+    """Return the value of `messageExpression`, empty where it has no usable one.
 
-
-def _evaluated_message(rule: Rule, values: Mapping[str, Any]) -> str:
-    """Return the value of `messageExpression`, empty where it has no usable one."""
+    Raises OutOfBudgetError; EvaluationError where the evaluation was cut off.
+    """
     if rule.message is None:
         return ""
     try:
-        message = rule.message.evaluate(values)
-    except EvaluationError:
+        message = rule.message.evaluate(values, budget)
+    except EvaluationError as error:
+        if error.is_limit:
+            raise
         return ""
     text = message.strip() if isinstance(message, str) else ""
     return "" if "\n" in text or len(text.encode()) > _LONGEST_MESSAGE else text
+
+
+def _message_failure(error: Exception, rule: Rule) -> str:
+    if isinstance(error, OutOfBudgetError):
+        return (
+            "messageExpression evaluation failed due to running out of cost budget, no further "
+            "validation rules will be run"
+        )
+    shown = json.dumps(rule.source["messageExpression"], ensure_ascii=False)
+    return (
+        "no further validation rules will be run due to call cost exceeds limit for "
+        f"messageExpression: {shown}"
+    )

@@ -10,7 +10,7 @@ class Choices:
     """Options of a start; None for each option that was not given.
 
     `cri` is empty for the cluster's own engine, `audit_policy` for no audit log,
-    `admission_configuration` for the default policy of Pod Security.
+    `admission_configuration` for the defaults of all admission plugins.
     `accepts_loss`: start although files that record the cluster are missing or older than recorded.
     """
 

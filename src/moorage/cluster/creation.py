@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -149,8 +151,7 @@ def _decide(
     if present is not None:
         check_engine_change(layout, present, settings)
         _check_network(settings)
-    _check_audit_policy(settings)
-    _check_admission(settings)
+    _check_option_files(settings)
     require_port(settings.api_port, "127.0.0.1", "--api-port", reservations)
     if settings.has_node:
         require_port(settings.node_port, settings.node_ip, "--node-port", reservations)
@@ -169,34 +170,49 @@ def _decide(
     )
 
 
-def _check_audit_policy(settings: Settings) -> None:
-    """Raise SettingsError if the audit policy cannot be used."""
-    if not settings.audit_policy:
-        return
+class _OptionFile(NamedTuple):
+    """An option with a file: its setting, how the file is loaded, and what starts without it."""
+
+    setting: str
+    load: Callable[[], Callable[[Path], object]]
+    without: str
+
+
+def _policy_loader() -> Callable[[Path], object]:
     # Imported here: the API server is large, and few starts need it.
-    from moorage.apiserver.audit import PolicyError, load_policy
+    from moorage.apiserver.audit import load_policy
 
-    try:
-        load_policy(Path(settings.audit_policy))
-    except PolicyError as error:
-        raise SettingsError(
-            f"{error}; correct the file, or start without an audit log with --audit-policy ''"
-        ) from error
+    return load_policy
 
 
-def _check_admission(settings: Settings) -> None:
-    """Raise SettingsError if the admission configuration cannot be used."""
-    if not settings.admission_configuration:
-        return
-    from moorage.admission.pod_security import ConfigurationError, load_configuration
+def _admission_loader() -> Callable[[Path], object]:
+    from moorage.admission.configuration import load_configuration
 
-    try:
-        load_configuration(Path(settings.admission_configuration))
-    except ConfigurationError as error:
-        raise SettingsError(
-            f"{error}; correct the file, or start without one with "
-            "--admission-control-config-file ''"
-        ) from error
+    return load_configuration
+
+
+_OPTION_FILES = (
+    _OptionFile("audit_policy", _policy_loader, "an audit log with --audit-policy ''"),
+    _OptionFile(
+        "admission_configuration",
+        _admission_loader,
+        "one with --admission-control-config-file ''",
+    ),
+)
+
+
+def _check_option_files(settings: Settings) -> None:
+    """Raise SettingsError if a file that an option names cannot be used."""
+    for option in _OPTION_FILES:
+        path = getattr(settings, option.setting)
+        if not path:
+            continue
+        try:
+            option.load()(Path(path))
+        except ValueError as error:
+            raise SettingsError(
+                f"{error}; correct the file, or start without {option.without}"
+            ) from error
 
 
 def _new_settings(choices: Choices, reservations: Reservations) -> Settings:

@@ -49,7 +49,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `seccompDefault` and `podPidsLimit`, `image_verification` and `image_allowlist` its
     `imagePullCredentialsVerificationPolicy` and `preloadedImagesVerificationAllowlist`.
     `audit_policy` is the path of the policy file of the API server's audit log, empty without one,
-    `admission_configuration` that of the configuration of Pod Security.
+    `admission_configuration` that of the configuration of admission plugins.
     `image_limit_bytes` is the maximum unpacked size of an image with our own engine.
     """
 
@@ -78,6 +78,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     audit_policy: str = ""
     admission_configuration: str = ""
     image_limit_bytes: int = DEFAULT_IMAGE_LIMIT_BYTES
+
+    @property
+    def has_provisioner_alone(self) -> bool:
+        """Whether the provisioner of local volumes runs beside other controllers than ours.
+
+        Its volumes are mounted by our node agents, not by another program.
+        """
+        return CONTROLLERS in self.without and NODE not in self.without
 
     @property
     def gateway(self) -> str:

@@ -1,5 +1,8 @@
 """Default StorageClass `local-path`, created by the first `moor up` that has a node.
 
+A CSIDriver is created with it: it says that the volumes are not attached, for which another
+controller than ours would wait.
+
 Like the default RuntimeClasses it is created only once: a class that an administrator deletes stays
 deleted, and one that exists is never changed. That it was created is recorded in the ConfigMap
 `kube-system/moorage-storage-class`. It is the default class unless there is one already.
@@ -12,11 +15,12 @@ from typing import Any
 
 from moorage.api.errors import AlreadyExistsError, NotFoundError
 from moorage.api.logs import Log
+from moorage.api.meta import Object, ObjectMeta
 from moorage.claims import default_class
 from moorage.claims.annotations import DEFAULT_CLASS
 from moorage.claims.classes import WAIT_FOR_FIRST_CONSUMER
-from moorage.claims.local_path import PROVISIONER
-from moorage.client import Client
+from moorage.claims.local_path import DRIVER, PROVISIONER
+from moorage.client import Client, Resource
 from moorage.client.resources import CONFIG_MAPS, STORAGE_CLASSES
 from moorage.cluster.classes import (
     LAST_APPLIED,
@@ -31,6 +35,17 @@ RECORD = "moorage-storage-class"
 log = Log(__name__)
 
 
+class CsiDriver(Object, frozen=True):
+    """A `CSIDriver`, by its name."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+CSI_DRIVERS = Resource(
+    "storage.k8s.io", "v1", "csidrivers", "CSIDriver", CsiDriver, is_namespaced=False
+)
+
+
 async def create_storage_class(client: Client) -> bool:
     """Create the class, unless that has been done before. Return whether it is new.
 
@@ -39,6 +54,7 @@ async def create_storage_class(client: Client) -> bool:
     try:
         await client.get(CONFIG_MAPS, RECORD, RECORD_NAMESPACE)
     except NotFoundError:
+        await _create_driver(client)
         is_new = await _create(client)
     else:
         return False
@@ -52,6 +68,19 @@ async def create_storage_class(client: Client) -> bool:
     except AlreadyExistsError:
         log.debug("another node recorded the storage class first")
     return is_new
+
+
+async def _create_driver(client: Client) -> None:
+    body = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIDriver",
+        "metadata": {"name": DRIVER, "labels": {MANAGED_LABEL: MANAGER}},
+        "spec": {"attachRequired": False},
+    }
+    try:
+        await client.create(CSI_DRIVERS, body)
+    except AlreadyExistsError:
+        log.debug("the driver exists", name=DRIVER)
 
 
 async def _create(client: Client) -> bool:

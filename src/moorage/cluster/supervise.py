@@ -65,6 +65,8 @@ def parts_of(layout: Layout, settings: Settings) -> tuple[Part, ...]:
     if settings.has_node:
         parts.append(part("node", f"node {settings.node_name}", probe=node_probe, listens_on=agent))
     clients = [name for name in (CONTROLLERS, SCHEDULER) if name not in settings.without]
+    if settings.has_provisioner_alone:
+        clients.append("provisioner")
     if clients:
         parts.append(part("controllers", " and ".join(clients)))
     return tuple(parts)

@@ -8,6 +8,6 @@ client; none knows another.
 """
 
 from moorage.controllers.options import ControllerOptions
-from moorage.controllers.run import run_controllers
+from moorage.controllers.run import run_controllers, run_provisioner
 
-__all__ = ["ControllerOptions", "run_controllers"]
+__all__ = ["ControllerOptions", "run_controllers", "run_provisioner"]

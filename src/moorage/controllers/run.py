@@ -56,8 +56,12 @@ from moorage.controllers.nodes.eviction import COMPONENT as EVICTION_COMPONENT
 from moorage.controllers.nodes.lifecycle import COMPONENT as NODE_COMPONENT
 from moorage.controllers.objects import POD_CERTIFICATE_REQUESTS
 from moorage.controllers.options import ControllerOptions
-from moorage.controllers.persistentvolumes import PersistentVolumeController
+from moorage.controllers.persistentvolumes import (
+    LocalPathProvisioner,
+    PersistentVolumeController,
+)
 from moorage.controllers.persistentvolumes.controller import COMPONENT as VOLUME_COMPONENT
+from moorage.controllers.persistentvolumes.provisioner import COMPONENT as PROVISIONER_COMPONENT
 from moorage.controllers.pod_garbage import PodGarbageCollector
 from moorage.controllers.replicasets.controller import COMPONENT as REPLICA_SET_COMPONENT
 from moorage.controllers.replicasets.controller import REPLICATION_COMPONENT
@@ -195,4 +199,14 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     ]
     async with asyncio.TaskGroup() as tasks:
         for loop in loops:
+            tasks.create_task(loop)
+
+
+async def run_provisioner(client: Client, clock: Clock) -> None:
+    """Run the provisioner of local volumes alone until cancelled, beside other controllers."""
+    informers = Informers(client, clock)
+    recorder = EventRecorder(client, PROVISIONER_COMPONENT, clock=clock)
+    provisioner = LocalPathProvisioner(client, informers, recorder, clock)
+    async with asyncio.TaskGroup() as tasks:
+        for loop in (provisioner.run(), informers.run(), recorder.run()):
             tasks.create_task(loop)

@@ -327,6 +327,33 @@ async def test_its_openapi_is_in_the_index_and_passed_on(
     assert (await server.ask("GET", f"{INDEX}/apis/other.example.com/v1")).status == 404
 
 
+async def test_its_openapi_v2_is_joined_to_the_servers_own(
+    server: Running, available: ExtensionServer
+) -> None:
+    path, own = f"{PLACE}/flunders", "/apis/apps/v1/deployments"
+    text = json.dumps(
+        {"paths": {path: {"get": {"operationId": "listFlunder", "responses": {}}}, own: {}}}
+    )
+    available.answers["/openapi/v2"] = lambda _: web.Response(text=text)
+    answer = await server.ask("GET", "/openapi/v2")
+    assert answer.json["paths"][path]["get"]["operationId"] == "listFlunder"
+    assert answer.json["paths"][own] != {}
+    known = {"If-None-Match": answer.headers["Etag"]}
+    assert (await server.ask("GET", "/openapi/v2", **known)).status == 304
+    accept = {"Accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"}
+    assert b"listFlunder" in (await server.ask("GET", "/openapi/v2", **accept)).body
+    assert [http.path for http in available.asked].count("/openapi/v2") == 1
+
+
+@pytest.mark.parametrize("text", ["", '{"paths": 1}'])
+async def test_an_openapi_v2_that_is_none_leaves_the_servers_own(
+    server: Running, available: ExtensionServer, text: str
+) -> None:
+    available.answers["/openapi/v2"] = lambda _: web.Response(text=text)
+    answer = await server.ask("GET", "/openapi/v2")
+    assert "/apis/apps/v1/namespaces/{namespace}/deployments" in answer.json["paths"]
+
+
 @pytest.mark.parametrize(
     "index",
     [

@@ -8,11 +8,7 @@
 Source: KEP-2579, API docs "Pod Security Standards".
 """
 
-from moorage.admission.pod_security.configuration import (
-    Configuration,
-    ConfigurationError,
-    load_configuration,
-)
+from moorage.admission.pod_security.configuration import Configuration
 from moorage.admission.pod_security.plugin import PodSecurity
 
-__all__ = ["Configuration", "ConfigurationError", "PodSecurity", "load_configuration"]
+__all__ = ["Configuration", "PodSecurity"]

@@ -3,7 +3,7 @@
     request ─▶ forward.py ─▶ the extension server, as its user     services.py   which there are
                backend.py     mutual TLS with the front proxy       local.py      the server's own
     availability.py           whether they answer                   discovery.py  what they serve
-                                                                    openapi.py    its description
+    openapi.py, swagger.py    its description
 
 Source: API docs "Kubernetes API Aggregation Layer"; kube-aggregator of Kubernetes 1.37.
 """
@@ -16,6 +16,7 @@ from moorage.apiserver.aggregation.front_proxy import FrontProxy, write_trust
 from moorage.apiserver.aggregation.local import LocalServices
 from moorage.apiserver.aggregation.openapi import ExtensionDocuments
 from moorage.apiserver.aggregation.services import Extensions
+from moorage.apiserver.aggregation.swagger import ExtensionSwagger
 
 __all__ = [
     "Availability",
@@ -23,6 +24,7 @@ __all__ = [
     "ExtensionDiscovery",
     "ExtensionDocuments",
     "ExtensionProxy",
+    "ExtensionSwagger",
     "Extensions",
     "FrontProxy",
     "LocalServices",

@@ -13,7 +13,12 @@ from pathlib import Path
 import msgspec
 
 from moorage.api import names
-from moorage.registry.option_files import OptionFileError, read_option_file
+from moorage.registry.option_files import (
+    DocumentError,
+    OptionFileError,
+    parse_option_document,
+    read_option_file,
+)
 from moorage.registry.rbac import Action
 from moorage.registry.request import User
 
@@ -120,14 +125,10 @@ def load_policy(path: Path) -> AuditPolicy:
 
 def parse_policy(text: bytes) -> AuditPolicy:
     """Return the policy in a YAML or JSON document. Raises PolicyError, which names every fault."""
-    # Imported here: most servers have no policy.
-    import yaml
-
     try:
-        value = yaml.safe_load(text)
-        document = msgspec.convert(value, _Document)
-    except (yaml.YAMLError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
-        raise PolicyError(f"is not a policy: {' '.join(str(error).split())}") from error
+        document = msgspec.convert(parse_option_document(text), _Document)
+    except (DocumentError, msgspec.ValidationError) as error:
+        raise PolicyError(f"is not a policy: {error}") from error
     if (document.api_version, document.kind) != (API_VERSION, "Policy"):
         raise PolicyError(
             f"is of {document.api_version or 'no apiVersion'}, kind {document.kind or 'missing'}; "

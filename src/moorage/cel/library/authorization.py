@@ -27,27 +27,8 @@ from moorage.cel.messages import Check, Verdict
 
 Ask = Callable[[Check], Verdict]
 
-MOST_CHECKS = 2
-"""Checks of one evaluation: each costs 350,000 of the million that it may cost."""
-
-_EXCEEDED = "operation cancelled: actual cost limit exceeded"
-
 _ask: ContextVar[Ask] = ContextVar("ask")
 
-
-class Checks:
-    """How many checks an evaluation has made."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    @property
-    def exceeded(self) -> str:
-        """Why the evaluation has no value, whatever the expression makes of the error."""
-        return _EXCEEDED if self.count > MOST_CHECKS else ""
-
-
-_checks: ContextVar[Checks] = ContextVar("checks")
 
 VARIABLES: dict[str, CelType] = {
     "authorizer": AUTHORIZER.cel,
@@ -63,17 +44,6 @@ def asking(ask: Ask) -> Iterator[None]:
         yield
     finally:
         _ask.reset(token)
-
-
-@contextmanager
-def counting() -> Iterator[Checks]:
-    """Count the checks of an evaluation while the context is open."""
-    checks = Checks()
-    token = _checks.set(checks)
-    try:
-        yield checks
-    finally:
-        _checks.reset(token)
 
 
 def values_for(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,8 +135,4 @@ def _account(authorizer: Any, namespace: str, name: str) -> Any:
 
 
 def _decide(value: Any, verb: str) -> Any:
-    checks = _checks.get()
-    checks.count += 1
-    if checks.exceeded:
-        raise ValueError(checks.exceeded)
     return _value(DECISION, _ask.get()(msgspec.structs.replace(_check(value), verb=verb)))

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 from cel_expr_python import cel
 
+from moorage.cel.library.call_costs import metered
+
 Type = cel.Type
 CelType: TypeAlias = Any
 """One of these types; the library has no type hints."""
@@ -19,16 +21,18 @@ Signature = tuple[str, cel.Overload]
 def function(
     name: str, arguments: list[CelType], result: CelType, call: Callable[..., Any]
 ) -> Signature:
-    """Return a signature that is called as `name(a, b)`."""
-    return name, cel.Overload(_identity(name, arguments), result, arguments, False, call)
+    """Return a signature that is called as `name(a, b)`. Calls are charged for."""
+    return name, cel.Overload(
+        _identity(name, arguments), result, arguments, False, metered(name, call)
+    )
 
 
 def method(
     name: str, arguments: list[CelType], result: CelType, call: Callable[..., Any]
 ) -> Signature:
-    """Return a signature that is called as `a.name(b)`."""
+    """Return a signature that is called as `a.name(b)`. Calls are charged for."""
     identity = _identity(f"{arguments[0]}.{name}", arguments)
-    return name, cel.Overload(identity, result, arguments, True, call)
+    return name, cel.Overload(identity, result, arguments, True, metered(name, call))
 
 
 def _identity(name: str, arguments: Iterable[CelType]) -> str:

@@ -171,8 +171,7 @@ def _allowlist(policy: str | None, patterns: tuple[str, ...]) -> tuple[str, ...]
     "--admission-control-config-file",
     "admission_configuration",
     metavar="FILE",
-    help="Pod Security policy of namespaces without labels, and exemptions: an "
-    "AdmissionConfiguration; '' for none.",
+    help="AdmissionConfiguration of the plugins PodSecurity and ResourceQuota; '' for none.",
 )
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Log level of all parts.")
 def command(

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from moorage.admission.pod_security import Configuration, load_configuration
+from moorage.admission.configuration import AdmissionOptions, load_configuration
 from moorage.api.host_ports import Listener
 from moorage.apiserver.aggregation import FrontProxy
 from moorage.apiserver.assembly import ApiOptions
@@ -65,16 +65,16 @@ async def run(layout: Layout, settings: Settings) -> None:
         gates=settings.gates,
         audit_policy=load_policy(Path(settings.audit_policy)) if settings.audit_policy else None,
         audit_log=layout.audit_log,
-        pod_security=_pod_security(settings),
+        admission=_admission(settings),
     )
     async with _protected_ports(layout, settings), ApiServer(options, api_options) as server:
         notify_ready()
         await server.run()
 
 
-def _pod_security(settings: Settings) -> Configuration | None:
+def _admission(settings: Settings) -> AdmissionOptions:
     path = settings.admission_configuration
-    return load_configuration(Path(path)) if path else None
+    return load_configuration(Path(path)) if path else AdmissionOptions()
 
 
 @asynccontextmanager

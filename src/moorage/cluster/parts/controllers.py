@@ -15,7 +15,7 @@ from moorage.cluster.parts.connection import connected
 from moorage.cluster.parts.secure_port import serve_metrics
 from moorage.cluster.readiness import notify_ready
 from moorage.cluster.settings import CONTROLLERS, SCHEDULER, Settings
-from moorage.controllers import ControllerOptions, run_controllers
+from moorage.controllers import ControllerOptions, run_controllers, run_provisioner
 from moorage.metrics import Family, QueueMetrics, counting_queues, process_families
 from moorage.scheduler import SchedulerMetrics, SchedulerOptions, run_scheduler
 
@@ -23,7 +23,8 @@ from moorage.scheduler import SchedulerMetrics, SchedulerOptions, run_scheduler
 async def run(layout: Layout, settings: Settings) -> None:
     """Run controllers and scheduler, but for those in `settings.without`, until cancelled.
 
-    Ready once their clients have reached the API server.
+    The provisioner of local volumes is one of the controllers; without these it runs alone. Ready
+    once the clients have reached the API server.
     """
     credentials = Credentials(layout)
     parts = {
@@ -39,6 +40,12 @@ async def run(layout: Layout, settings: Settings) -> None:
         for name, client in clients.items():
             _, _, start = parts[name]
             start(tasks, client, credentials, settings)
+        if settings.has_provisioner_alone:
+            identity = credentials.controllers
+            client = await stack.enter_async_context(
+                connected(settings, credentials, identity, "moorage-provisioner")
+            )
+            tasks.create_task(run_provisioner(client, SystemClock()))
         notify_ready()
 
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from moorage.api.clock import Clock
-from moorage.api.errors import AlreadyExistsError, NotFoundError
+from moorage.api.errors import NotFoundError
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.claims import class_of_claim, class_of_volume
-from moorage.claims.annotations import SELECTED_NODE
-from moorage.claims.local_path import FINALIZER, NODE_LABEL
+from moorage.claims.local_path import NODE_LABEL
 from moorage.client import Client, EventRecorder, WorkQueue
 from moorage.client.informer import object_key
 from moorage.client.recorder import NORMAL, WARNING
@@ -40,11 +39,8 @@ from moorage.controllers.persistentvolumes.claim_steps import (
     Wait,
     claim_step,
 )
-from moorage.controllers.persistentvolumes.provisioning import (
-    ProvisioningError,
-    is_internal,
-    new_volume,
-)
+from moorage.controllers.persistentvolumes.local_volumes import LocalVolumes
+from moorage.controllers.persistentvolumes.provisioning import is_internal
 from moorage.controllers.persistentvolumes.volume_steps import (
     FAILED,
     RELEASED,
@@ -63,7 +59,6 @@ from moorage.controllers.pods import is_ended
 
 COMPONENT = "persistentvolume-controller"
 _IN_TREE = "kubernetes.io/"
-_DELETE = "Delete"
 
 Key = tuple[str, str]
 """(kind, key of the object)"""
@@ -84,6 +79,7 @@ class PersistentVolumeController:
         self._pods = informers.pods
         self._nodes = informers.nodes
         self._writes = VolumeWrites(client, recorder, clock)
+        self._local = LocalVolumes(informers, self._writes)
         self._queue: WorkQueue[Key] = WorkQueue("persistent volumes", clock=clock)
         self._storage = Storage(
             volume=self._volumes.get,
@@ -222,33 +218,9 @@ class PersistentVolumeController:
             )
             writes.announce_claim(claim, Announcement(NORMAL, "ExternalProvisioning", message))
             return
-        await self._provision_here(claim, storage_class)
-
-    async def _provision_here(
-        self, claim: PersistentVolumeClaim, storage_class: StorageClass
-    ) -> None:
-        writes = self._writes
-        node = self._nodes.get(claim.metadata.annotations.get(SELECTED_NODE, ""))
-        try:
-            body = new_volume(claim, storage_class, node)
-        except ProvisioningError as error:
-            name = storage_class.metadata.name
-            self._not_provisioned(
-                claim, f'Failed to provision volume with StorageClass "{name}": {error}'
-            )
-            if error.may_move:
-                await writes.unselect_node(claim)
-            return
-        try:
-            volume = await writes.create_volume(body)
-        except AlreadyExistsError:
-            return  # Our copy does not have it yet; its event completes the binding.
-        message = (
-            f"Successfully provisioned volume {volume.metadata.name} using "
-            f"{storage_class.provisioner}"
-        )
-        writes.announce_claim(claim, Announcement(NORMAL, "ProvisioningSucceeded", message))
-        await writes.bind(claim, volume)
+        volume = await self._local.provision(claim, storage_class)
+        if volume is not None:
+            await writes.bind(claim, volume)
 
     def _not_provisioned(self, claim: PersistentVolumeClaim, why: str) -> None:
         self._writes.announce_claim(claim, Announcement(WARNING, "ProvisioningFailed", why))
@@ -259,7 +231,7 @@ class PersistentVolumeController:
             return None
         claim = await self._claim_of(volume)
         writes = self._writes
-        if claim is None and self._is_left_by_its_node(volume):
+        if claim is None and self._local.is_left_by_its_node(volume):
             await writes.let_go(volume)
             return None
         match volume_step(volume, claim):
@@ -306,29 +278,4 @@ class PersistentVolumeController:
                 self._writes.announce_volume(volume, problem)
             return
         if is_ours(volume):
-            await self._delete(volume)
-
-    async def _delete(self, volume: PersistentVolume) -> None:
-        """Delete a volume that Moorage provisioned, once no pod uses it; its node does the rest."""
-        meta = volume.metadata
-        if volume.spec.persistent_volume_reclaim_policy == _DELETE:
-            if self._is_used(volume):
-                return
-            if meta.deletion_timestamp is None:
-                await self._writes.delete_volume(volume)
-        if self._is_left_by_its_node(volume):
-            await self._writes.let_go(volume)
-
-    def _is_left_by_its_node(self, volume: PersistentVolume) -> bool:
-        """Return whether a volume that is being deleted waits for a node that does not exist."""
-        meta = volume.metadata
-        is_leaving = meta.deletion_timestamp is not None and FINALIZER in meta.finalizers
-        return is_leaving and self._nodes.get(meta.labels.get(NODE_LABEL, "")) is None
-
-    def _is_used(self, volume: PersistentVolume) -> bool:
-        reference = volume.spec.claim_ref
-        assert reference is not None
-        pods = self._pods.by_index(CLAIM, f"{reference.namespace}/{reference.name}")
-        claim = self._claims.get(reference.name, reference.namespace)
-        # A new claim of the same name has another volume, and so have the pods that use it now.
-        return claim is None and any(not is_ended(pod) for pod in pods)
+            await self._local.delete(volume)

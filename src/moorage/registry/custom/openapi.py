@@ -80,9 +80,14 @@ class CustomDocuments:
         found = ((self._find(name), kind) for name, kind in self._resource_map.custom_kinds())
         return [Version(definition, kind, kind.storage) for definition, kind in found if definition]
 
-    def digest(self, own: Document | None, versions: list[Version]) -> str:
-        """Return the hash of a document of versions, and of the API's own at that path."""
-        parts = [own.hash] if own else []
+    def digest(
+        self, own: Document | None, versions: list[Version], others: Iterable[str] = ()
+    ) -> str:
+        """Return the hash of a document of versions, and of the API's own at that path.
+
+        `others` are the hashes of what else is in it.
+        """
+        parts = [*([own.hash] if own else []), *others]
         parts += [f"{item.type}@{item.definition.revision}" for item in versions]
         return hashlib.sha512("\n".join(parts).encode()).hexdigest().upper()
 

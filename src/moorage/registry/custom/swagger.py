@@ -2,15 +2,15 @@
 
 Swagger 2.0 has neither `nullable` nor `oneOf`, and clients take fields that a schema does not name
 for unknown; what they cannot read is left out. The joined document is written when a client asks
-for it. Source: apiextensions `controller/openapi/builder`, `controller/openapi/v2` of Kubernetes
-1.37.
+for it, with the parts that other servers describe. Source: apiextensions
+`controller/openapi/builder`, `controller/openapi/v2` of Kubernetes 1.37.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from moorage.registry.custom.openapi import (
     Version,
     common_properties,
 )
+from moorage.registry.custom.swagger_parts import SwaggerPart, add_parts
 from moorage.registry.kind import Obj
 from moorage.registry.openapi.dialects import paths_v2
 from moorage.registry.openapi.documents import Document, Documents
@@ -57,9 +58,16 @@ class SwaggerDocument:
 class Swagger:
     """The v2 document of the API and of all custom resources, in both forms."""
 
-    def __init__(self, documents: Documents, custom: CustomDocuments) -> None:
+    def __init__(
+        self,
+        documents: Documents,
+        custom: CustomDocuments,
+        parts: Callable[[], Awaitable[Sequence[SwaggerPart]]] | None = None,
+    ) -> None:
+        """`parts` returns what other servers describe, which is joined too."""
         self._documents = documents
         self._custom = custom
+        self._parts = parts
         self._written: dict[bool, SwaggerDocument] = {}
         self._turn = asyncio.Lock()
 
@@ -68,15 +76,16 @@ class Swagger:
         documents = self._documents
         own = documents.swagger_protobuf if is_protobuf else documents.swagger
         versions = self._custom.versions()
-        if not versions:
+        parts = () if self._parts is None else await self._parts()
+        if not versions and not parts:
             return own
-        digest = self._custom.digest(own, versions)
+        digest = self._custom.digest(own, versions, [part.digest for part in parts])
         async with self._turn:
             known = self._written.get(is_protobuf)
             if known is None or known.hash != digest:
                 write = _protobuf if is_protobuf else _json
                 known = self._written[is_protobuf] = await asyncio.to_thread(
-                    _document, digest, own, versions, documents, write
+                    _document, digest, own, versions, parts, documents, write
                 )
             return known
 
@@ -85,6 +94,7 @@ def _document(
     digest: str,
     own: Document,
     versions: Iterable[Version],
+    parts: Sequence[SwaggerPart],
     documents: Documents,
     write: Callable[[bytes, Obj], bytes],
 ) -> SwaggerDocument:
@@ -94,7 +104,10 @@ def _document(
         definitions |= definitions_of(version, documents)
         served = replace(version.served, type=version.type)
         paths |= paths_v2(operations(version.kind, served))
-    return SwaggerDocument(digest, write(own.text(), {"paths": paths, "definitions": definitions}))
+    joined = {"paths": paths, "definitions": definitions}
+    if parts:
+        add_parts(documents.swagger.text(), joined, parts)
+    return SwaggerDocument(digest, write(own.text(), joined))
 
 
 def _json(own: bytes, custom: Obj) -> bytes:
@@ -102,7 +115,8 @@ def _json(own: bytes, custom: Obj) -> bytes:
     at = own.index(_DEFINITIONS)
     paths, definitions = (msgspec.json.encode(custom[key])[1:-1] for key in custom)
     after = at + len(_DEFINITIONS)
-    return b"".join((own[:at], b",", paths, _DEFINITIONS, definitions, b",", own[after:]))
+    joined = (own[:at], paths and b",", paths, _DEFINITIONS, definitions, definitions and b",")
+    return b"".join((*joined, own[after:]))
 
 
 def _protobuf(own: bytes, custom: Obj) -> bytes:

@@ -215,6 +215,7 @@ def _response(value: Mapping[str, Any]) -> bytes:
 
 _OPERATION: Fields = {
     "tags": Field(1, _text, is_repeated=True),
+    "summary": Field(2, _text),
     "description": Field(3, _text),
     "operationId": Field(5, _text),
     "produces": Field(6, _text, is_repeated=True),
@@ -222,6 +223,7 @@ _OPERATION: Fields = {
     "parameters": Field(8, _parameter, is_repeated=True),
     "responses": Field(9, _map_of(_response)),
     "schemes": Field(10, _text, is_repeated=True),
+    "deprecated": Field(11, _boolean),
     "x-": Field(13, _any),
 }
 
@@ -230,8 +232,12 @@ def _operation(value: Mapping[str, Any]) -> bytes:
     return _message(_OPERATION, value)
 
 
-_METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "patch": 8}
-_PATH_ITEM: Fields = {name: Field(number, _operation) for name, number in _METHODS.items()}
+_METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7, "patch": 8}
+_PATH_ITEM: Fields = {
+    **{name: Field(number, _operation) for name, number in _METHODS.items()},
+    "parameters": Field(9, _parameter, is_repeated=True),
+    "x-": Field(10, _any),
+}
 
 
 def _path_item(value: Mapping[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""Configuration files of Pod Security: what they set, and what is wrong with them."""
+"""Configuration files of plugins: what they set, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.admission.pod_security.configuration import (
-    Configuration,
-    ConfigurationError,
-    Exemptions,
-    load_configuration,
-)
+from moorage.admission.configuration import AdmissionOptions, load_configuration
+from moorage.admission.limited_resources import LimitedResource
+from moorage.admission.options import ConfigurationError
+from moorage.admission.pod_security.configuration import Configuration, Exemptions
 from moorage.admission.pod_security.policy import LATEST, Policy, Standard
+from moorage.api.quotas import ScopedSelector
 
 INNER = {
     "apiVersion": "pod-security.admission.config.k8s.io/v1",
@@ -26,15 +25,34 @@ FULL = {
     "defaults": {"enforce": "baseline", "enforce-version": "v1.30", "warn": "restricted"},
     "exemptions": {"usernames": ["root"], "runtimeClasses": ["gvisor"], "namespaces": ["tools"]},
 }
-LOADED = Configuration(
+LOADED_POLICY = Configuration(
     Policy(enforce=Standard("baseline", 30), warn=Standard("restricted", LATEST)),
     Exemptions(frozenset({"root"}), frozenset({"tools"}), frozenset({"gvisor"})),
+)
+LOADED = AdmissionOptions(pod_security=LOADED_POLICY)
+QUOTA = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "ResourceQuotaConfiguration"}
+LIMITED = {
+    **QUOTA,
+    "limitedResources": [
+        {
+            "resource": "pods",
+            "matchScopes": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}],
+        },
+        {"apiGroup": "apps", "resource": "deployments", "matchContains": ["count/"]},
+    ],
+}
+LOADED_LIMITS = (
+    LimitedResource(
+        resource="pods",
+        scopes=(ScopedSelector(scope_name="PriorityClass", operator="In", values=("high",)),),
+    ),
+    LimitedResource(resource="deployments.apps", contained=("count/",)),
 )
 
 
 @pytest.fixture
 def load(tmp_path: Path) -> Any:
-    def loaded(document: Any) -> Configuration:
+    def loaded(document: Any) -> AdmissionOptions:
         path = tmp_path / "admission.yaml"
         text = document if isinstance(document, bytes) else msgspec.json.encode(document)
         path.write_bytes(text)
@@ -60,7 +78,32 @@ def test_a_plugin_may_name_another_file_beside_its_own(load: Any, tmp_path: Path
     "document", [INNER, OUTER, {**OUTER, "plugins": None}, {**INNER, "defaults": {"warn": ""}}]
 )
 def test_what_is_not_set_stays_as_without_a_file(load: Any, document: Any) -> None:
-    assert load(document) == Configuration()
+    assert load(document) == AdmissionOptions()
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        LIMITED,
+        {
+            **LIMITED,
+            "apiVersion": "resourcequota.admission.k8s.io/v1beta1",
+            "kind": "Configuration",
+        },
+    ],
+)
+def test_limited_resources_stand_beside_pod_security(load: Any, inner: Any) -> None:
+    plugins = [
+        {"name": "ResourceQuota", "configuration": inner},
+        {"name": "PodSecurity", "configuration": FULL},
+    ]
+    assert load({**OUTER, "plugins": plugins}) == AdmissionOptions(
+        pod_security=LOADED_POLICY, limited_resources=LOADED_LIMITS
+    )
+
+
+def test_limited_resources_stand_alone(load: Any) -> None:
+    assert load(LIMITED).limited_resources == LOADED_LIMITS
 
 
 @pytest.mark.parametrize(
@@ -70,10 +113,21 @@ def test_what_is_not_set_stays_as_without_a_file(load: Any, document: Any) -> No
         (b"", "Expected `object`, got `null`"),
         (b"[" * 5000, "is not YAML"),
         (b"#" * 1024 * 1024 + b"##", "is longer than 1048576 bytes"),
-        ({"kind": "Policy"}, "is of no apiVersion, kind Policy; use pod-security"),
+        ({"kind": "Policy"}, "is of no apiVersion, kind Policy; use apiserver.config"),
         ({**OUTER, "apiVersion": "v1"}, "is of v1, kind AdmissionConfiguration"),
         ({**INNER, "default": {}}, "unknown field `default`"),
-        ({**OUTER, "plugins": [{"name": "EventRateLimit"}]}, "PodSecurity alone can be configured"),
+        ({**OUTER, "plugins": [{"name": "EventRateLimit"}]},
+         'the plugins PodSecurity and ResourceQuota can be configured, not "EventRateLimit"'),
+        (b"kind: A\nkind: B\n", 'line 2: key "kind" already set in map'),
+        (b"a: &a [x]\nb: " + b"[*a, *a]" * 2, "is not YAML: line 2"),
+        ({**QUOTA, "limitedResources": [{}]}, "limitedResources[0].resource: Required value"),
+        ({**QUOTA, "limitedResources": [{"resource": "pods", "matchScopes": [{"operator": "="}]}]},
+         'limitedResources[0].matchScopes[0].operator: Unsupported value: "=": supported values: '
+         "In, NotIn, Exists, DoesNotExist"),
+        ({**OUTER, "plugins": [{"name": "ResourceQuota", "configuration": INNER}]},
+         "plugin ResourceQuota: is of pod-security.admission.config.k8s.io/v1, kind "
+         "PodSecurityConfiguration; use apiserver.config.k8s.io/v1, kind "
+         "ResourceQuotaConfiguration"),
         ({**OUTER, "plugins": [{"name": "PodSecurity", "configuration": INNER}] * 2}, "twice"),
         ({**OUTER, "plugins": [{"name": "PodSecurity"}]}, "is of no apiVersion, kind missing"),
         ({**OUTER, "plugins": [{"name": "PodSecurity", "path": "no"}]}, "no cannot be read"),

@@ -1,0 +1,135 @@
+"""Provisioner of local volumes alone, beside another controller of volumes.
+
+kube-controller-manager names the provisioner in an annotation of the claim and binds the volume
+that appears; it leaves a released volume to its provisioner. Source: API docs "Dynamic Volume
+Provisioning"; sig-storage-lib-external-provisioner (`shouldProvision`, `shouldDelete`).
+"""
+
+from __future__ import annotations
+
+from moorage.api.clock import Clock
+from moorage.api.errors import NotFoundError
+from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
+from moorage.claims import class_of_claim
+from moorage.claims.annotations import (
+    BETA_STORAGE_PROVISIONER,
+    SELECTED_NODE,
+    STORAGE_PROVISIONER,
+)
+from moorage.claims.local_path import NODE_LABEL, PROVISIONER
+from moorage.client import Client, EventRecorder, WorkQueue
+from moorage.client.informer import object_key
+from moorage.controllers.informers import CLAIM, Informers, claim_keys, wait_synced
+from moorage.controllers.objects import Node, Pod
+from moorage.controllers.persistentvolumes.local_volumes import LocalVolumes
+from moorage.controllers.persistentvolumes.provisioning import is_internal
+from moorage.controllers.persistentvolumes.volume_steps import is_ours, is_released
+from moorage.controllers.persistentvolumes.writes import VolumeWrites
+from moorage.controllers.pods import is_ended
+
+COMPONENT = PROVISIONER
+_WAITS = "WaitForFirstConsumer"
+
+_CLAIM, _VOLUME = "claim", "volume"
+
+
+class LocalPathProvisioner:
+    """Watches claims and volumes, and the pods and nodes that they depend on."""
+
+    def __init__(
+        self, client: Client, informers: Informers, recorder: EventRecorder, clock: Clock
+    ) -> None:
+        self._claims = informers.claims
+        self._volumes = informers.volumes
+        self._classes = informers.storage_classes
+        self._pods = informers.pods
+        self._nodes = informers.nodes
+        self._local = LocalVolumes(informers, VolumeWrites(client, recorder, clock))
+        self._queue: WorkQueue[tuple[str, str]] = WorkQueue("local volumes", clock=clock)
+        self._claims.add_handler(self._claim_changed)
+        self._volumes.add_handler(self._volume_changed)
+        self._pods.add_handler(self._pod_changed)
+        self._nodes.add_handler(self._node_changed)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        await wait_synced(self._claims, self._volumes, self._classes, self._pods, self._nodes)
+        await self._queue.run(self._reconcile)
+
+    def _claim_changed(
+        self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None
+    ) -> None:
+        claim = after or before
+        assert claim is not None
+        key = object_key(claim.metadata)
+        if after is not None:
+            self._queue.add((_CLAIM, key))
+        for volume in self._volumes.by_index(CLAIM, key):
+            self._queue.add((_VOLUME, volume.metadata.name))
+
+    def _volume_changed(
+        self, before: PersistentVolume | None, after: PersistentVolume | None
+    ) -> None:
+        del before
+        if after is not None:
+            self._queue.add((_VOLUME, after.metadata.name))
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        """A volume is deleted once no pod uses its claim."""
+        if before is None or not before.spec.volumes:
+            return
+        if after is None or (is_ended(after) and not is_ended(before)):
+            for claim in claim_keys(before):
+                for volume in self._volumes.by_index(CLAIM, claim):
+                    self._queue.add((_VOLUME, volume.metadata.name))
+
+    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+        """The directories of a node that is gone are gone with it."""
+        if after is None and before is not None:
+            for volume in self._volumes:
+                if volume.metadata.labels.get(NODE_LABEL) == before.metadata.name:
+                    self._queue.add((_VOLUME, volume.metadata.name))
+
+    async def _reconcile(self, key: tuple[str, str]) -> float | None:
+        kind, name = key
+        try:
+            await (self._sync_claim(name) if kind == _CLAIM else self._sync_volume(name))
+        except NotFoundError:
+            return None  # It is gone.
+        return None
+
+    async def _sync_claim(self, key: str) -> None:
+        claim = self._claims.get_key(key)
+        if claim is None or not _is_to_provision(claim):
+            return
+        storage_class = self._classes.get(class_of_claim(claim))
+        if storage_class is None or not is_internal(storage_class):
+            return
+        has_node = SELECTED_NODE in claim.metadata.annotations
+        if storage_class.volume_binding_mode == _WAITS and not has_node:
+            return
+        await self._local.provision(claim, storage_class)
+
+    async def _sync_volume(self, name: str) -> None:
+        volume = self._volumes.get(name)
+        if volume is None or not is_ours(volume) or volume.spec.claim_ref is None:
+            return
+        is_leaving = volume.metadata.deletion_timestamp is not None
+        if is_released(volume) or (is_leaving and not self._has_claim(volume)):
+            await self._local.delete(volume)
+
+    def _has_claim(self, volume: PersistentVolume) -> bool:
+        reference = volume.spec.claim_ref
+        assert reference is not None
+        claim = self._claims.get(reference.name, reference.namespace)
+        return claim is not None and claim.metadata.uid == reference.uid
+
+
+def _is_to_provision(claim: PersistentVolumeClaim) -> bool:
+    """Return whether the controller of volumes waits for this provisioner."""
+    meta = claim.metadata
+    named = meta.annotations.get(STORAGE_PROVISIONER) or meta.annotations.get(
+        BETA_STORAGE_PROVISIONER
+    )
+    is_waiting = not claim.spec.volume_name and meta.deletion_timestamp is None
+    return is_waiting and named == PROVISIONER
