@@ -188,7 +188,7 @@ def _collect(content: _Content, value: Any, path: Path, found: list[Demand]) -> 
                 if name in value:
                     _collect(below, value[name], (*path, name), found)
     elif kind is _Each:
-        if type(value) is list:
+        if type(value) in (list, tuple):
             for index, item in enumerate(value):
                 _collect(content.content, item, (*path, index), found)
     elif kind is _Keys:

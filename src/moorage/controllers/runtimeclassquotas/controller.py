@@ -21,9 +21,13 @@ from moorage.controllers.patches import status_patch
 from moorage.controllers.pods import is_ended
 from moorage.quota.class_quotas import class_usage
 
+_WORKERS = 5
 _RESYNC_S = 300.0
 _RECOUNT_S = 30.0
 """After this time, what admission counted for pods that were refused later is corrected."""
+
+_STORED_S = 0.2
+"""How long the API server takes at most from the charge of a pod to its commit."""
 
 _GATHER_S = 0.5
 """Pods that go within this time are counted once."""
@@ -51,7 +55,7 @@ class RuntimeClassQuotaController:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._quotas.run())
             await wait_synced(self._quotas, self._pods)
-            tasks.create_task(self._queue.run(self._reconcile))
+            tasks.create_task(self._queue.run(self._reconcile, workers=_WORKERS))
             tasks.create_task(self._resync())
 
     async def _resync(self) -> None:
@@ -83,6 +87,9 @@ class RuntimeClassQuotaController:
         quota = self._quotas.get_key(key)
         if quota is None:
             return None
+        if quota.status.used:
+            # Pods that admission has charged already are stored by then: the list has them.
+            await self._clock.sleep(_STORED_S)
         pods = await self._client.list(PODS, quota.metadata.namespace)
         used = class_usage(quota.spec, pods.items, self._clock.now())
         status = RuntimeClassQuotaStatus(hard=_hard(quota), used={**to_texts(used)})
