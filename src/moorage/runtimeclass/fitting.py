@@ -32,10 +32,10 @@ class Misfit(Exception):  # noqa: N818 - the field's word
 
     def __init__(self, needs: Needs, lacking: Mapping[str, Sequence[str]], more: int) -> None:
         """`more` is the number of classes that `lacking` leaves out."""
-        texts = [f"{name}: {'; '.join(each)}" for name, each in lacking.items()]
+        texts = [f"{name}: {', '.join(each)}" for name, each in lacking.items()]
         if more:
             texts.append(f"and {more} more")
-        super().__init__(f"no class offers {needs} ({', '.join(texts) or 'there are no classes'})")
+        super().__init__(f"no class offers {needs} ({'; '.join(texts) or 'there are no classes'})")
         self.lacking = lacking
 
 

@@ -16,7 +16,7 @@ import msgspec
 from moorage.api.containers import ResourceRequirements
 from moorage.api.meta import Object
 from moorage.api.pods import PodSpec
-from moorage.api.quantity import Quantity
+from moorage.api.quantity import Family, Quantity
 from moorage.api.runtime_group import feature_label
 from moorage.runtimeclass.class_index import ClassIndex, Offer, Support
 from moorage.runtimeclass.demands import Demand
@@ -197,8 +197,13 @@ def _no_room(offer: Offer, requirements: Requirements, index: ClassIndex) -> str
         with_room &= index.nodes.with_room(name, amount)
     if with_room:
         return "no single node has all that is needed"
-    shown = ", ".join(f"{name} {Quantity(amount)}" for name, amount in sorted(amounts.items()))
+    shown = ", ".join(f"{name} {_text(name, amount)}" for name, amount in sorted(amounts.items()))
     return f"no node has room for {shown}, overhead included"
+
+
+def _text(resource: str, amount: int) -> str:
+    is_bytes = resource == "memory" or resource.startswith(("hugepages-", "ephemeral-"))
+    return str(Quantity(amount, Family.BINARY if is_bytes else Family.DECIMAL))
 
 
 def _level(offer: Offer) -> str:
