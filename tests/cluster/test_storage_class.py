@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from moorage.client.resources import STORAGE_CLASSES
 from moorage.claims.local_path import DRIVER
+from moorage.client.resources import STORAGE_CLASSES
 from moorage.cluster.storage_class import CSI_DRIVERS, NAME, create_storage_class
 from tests.claims.objects import class_json
 from tests.controllers.cluster import running_cluster

@@ -36,4 +36,6 @@ def test_defaults_are_upstreams() -> None:
         "autoscaler_cpu_initialization_s": 300.0,
         "autoscaler_initial_readiness_delay_s": 30.0,
         "namespace_workers": 5,
+        # Ours.
+        "installs_definitions": False,
     }

@@ -45,6 +45,14 @@ from moorage.admission.priority import PriorityAdmission
 from moorage.admission.rbac_escalation import RbacEscalation
 from moorage.admission.resource_quota import ResourceQuotaAdmission, WriteUsed
 from moorage.admission.runtime_class import RuntimeClassAdmission
+from moorage.admission.runtime_policies import (
+    CustomReader,
+    RuntimeClassQuotaAdmission,
+    RuntimeFacts,
+    RuntimePolicyAdmission,
+    RuntimePolicyWrites,
+)
+from moorage.admission.runtime_policies.class_quotas import WriteUsed as WriteClassUsed
 from moorage.admission.service_account import ServiceAccountAdmission
 from moorage.admission.service_addresses import ServiceAddresses
 from moorage.admission.storage_protection import StorageObjectInUseProtection
@@ -57,6 +65,7 @@ from moorage.admission.webhooks import (
 )
 from moorage.api.clock import Clock
 from moorage.api.host_ports import Listener
+from moorage.api.runtime_quotas import RuntimeClassQuota
 from moorage.apiserver.authorization import Authorizer
 from moorage.apiserver.readers import Readers
 from moorage.cel.evaluator import Evaluator
@@ -98,6 +107,8 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
     worker: Worker
     resource_map: ResourceMap
     write_used: WriteUsed
+    class_quotas: CustomReader[RuntimeClassQuota]
+    write_class_used: WriteClassUsed
     clock: Clock
     listeners: Iterable[Listener]
     has_runtime_classes: bool = True
@@ -116,6 +127,8 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
         readers = self.readers
         webhooks = CachedWebhooks(self.cache, MUTATING_WEBHOOK_CONFIGURATION)
         self.store.listen(webhooks.changed)
+        facts = RuntimeFacts(self.cache, self.resource_map)
+        self.store.listen(facts.changed)
         patching = Patching(self.codec, self.worker)
         return [
             NamespaceLifecycle(readers.namespaces.get),
@@ -136,6 +149,8 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
             DefaultStorageClass(readers.storage_classes.all),
             StorageObjectInUseProtection(),
             PersistentVolumeClaimResize(readers.storage_classes.get),
+            *([RuntimePolicyAdmission(facts)] if self.has_runtime_classes else ()),
+            RuntimePolicyWrites(facts.index),
             RuntimeClassAdmission(readers.classes.get, is_enabled=self.has_runtime_classes),
             CertificateApproval(self.authorizer.is_allowed),
             CertificateSigning(self.authorizer.is_allowed),
@@ -184,6 +199,7 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
                 self.authorizer.decide,
             ),
             ValidatingWebhooks(webhooks, dispatch),
+            RuntimeClassQuotaAdmission(self.class_quotas.all, self.write_class_used, self.clock),
             ResourceQuotaAdmission(
                 self.readers.quotas_of,
                 self.write_used,

@@ -18,9 +18,12 @@ import msgspec
 from aiohttp import web
 
 from moorage.admission.configuration import AdmissionOptions
+from moorage.admission.runtime_policies import CustomReader
+from moorage.admission.runtime_policies.sources import CLASS_QUOTAS
 from moorage.api.clock import Clock
 from moorage.api.host_ports import Listener
 from moorage.api.quotas import ResourceQuota
+from moorage.api.runtime_quotas import RuntimeClassQuota
 from moorage.apiserver.admission_plugins import AdmissionPlugins
 from moorage.apiserver.aggregation import (
     Availability,
@@ -68,7 +71,7 @@ from moorage.apiserver.pki import load_signing_key
 from moorage.apiserver.proxy import Proxy
 from moorage.apiserver.proxy.backends import service_authority
 from moorage.apiserver.quick_reads import QuickReads
-from moorage.apiserver.quota_status import write_quota_used
+from moorage.apiserver.quota_status import write_class_quota_used, write_quota_used
 from moorage.apiserver.readers import Readers, bindable_kinds
 from moorage.apiserver.replies import Reply
 from moorage.apiserver.resource_metrics import ResourceMetrics
@@ -243,6 +246,11 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     async def write_used(quota: ResourceQuota, used: dict[str, str]) -> None:
         await write_quota_used(objects, quota, used)
 
+    class_quotas = CustomReader(cache, resource_map, CLASS_QUOTAS, RuntimeClassQuota)
+
+    async def write_class_used(quota: RuntimeClassQuota, used: dict[str, str]) -> None:
+        await write_class_quota_used(objects, class_quotas.kind, quota, used)
+
     resolve = partial(service_authority, readers)
     webhooks = WebhookClient(resolve)
     backends = Backends(options.front_proxy, resolve)
@@ -263,6 +271,8 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         worker=worker,
         resource_map=resource_map,
         write_used=write_used,
+        class_quotas=class_quotas,
+        write_class_used=write_class_used,
         clock=clock,
         listeners=options.listeners,
         has_runtime_classes=options.is_enabled(RUNTIME_CLASS_GATE),

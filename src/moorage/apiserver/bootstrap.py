@@ -21,6 +21,7 @@ from moorage.apiserver.default_policy import (
     BINDINGS,
     NAMESPACED_BINDINGS,
     NAMESPACED_ROLES,
+    OWN_AGGREGATED,
     ROLES,
     SYSTEM,
 )
@@ -80,6 +81,9 @@ def _other_objects() -> Iterator[tuple[Kind, str, Obj]]:
     for name in AGGREGATED:
         yield CLUSTER_ROLE, "", _aggregated_role(name)
     yield CLUSTER_ROLE, "", _metrics_reader()
+    for name, (role, rules) in OWN_AGGREGATED.items():
+        labels = {f"{_RBAC}/aggregate-to-{role}": "true"}
+        yield CLUSTER_ROLE, "", {**_system_named(name, labels), "rules": rules}
     yield API_SERVICE, "", _metrics_service()
     for name, subjects in BINDINGS.items():
         yield CLUSTER_ROLE_BINDING, "", _binding(name, "ClusterRole", name, subjects)

@@ -19,6 +19,7 @@ _COMMANDS = {
     "logs": ("logs", "Show the log of one part, or of all parts."),
     "kubeconfig": ("kubeconfig", "Print the kubeconfig's path, or merge it into yours."),
     "explain": ("explain", "Explain why a pod or a workload is as it is, or does not run."),
+    "check": ("check", "Check what manifests ask of their classes, before they are applied."),
     "runtimes": ("runtimes", "List the runtime handlers of the engine or the machine."),
     "doctor": ("doctor", "Check everything on this machine that pods need."),
     "image": ("image", "List, load, import and remove images of the cluster's engine."),

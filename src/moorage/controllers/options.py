@@ -12,6 +12,7 @@ class ControllerOptions:
 
     `cluster_ca` is the PEM bundle that pods verify the API server with; `cluster_ca_key` the file
     of its key, which signs certificate requests. Without one they are approved, but not signed.
+    `installs_definitions`: apply the custom resources of the group runtime.moorage.dev.
     """
 
     cluster_ca: str
@@ -41,3 +42,4 @@ class ControllerOptions:
     autoscaler_cpu_initialization_s: float = 300.0
     autoscaler_initial_readiness_delay_s: float = 30.0
     namespace_workers: int = 5
+    installs_definitions: bool = False

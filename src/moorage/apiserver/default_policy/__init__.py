@@ -8,7 +8,7 @@ from moorage.apiserver.default_policy.namespaced_roles import (
     NAMESPACED_ROLES,
     SYSTEM,
 )
-from moorage.apiserver.default_policy.user_roles import AGGREGATED, USER_ROLES
+from moorage.apiserver.default_policy.user_roles import AGGREGATED, OWN_AGGREGATED, USER_ROLES
 
 ROLES = {**USER_ROLES, **COMPONENT_ROLES, **CONTROLLER_ROLES}
 """Cluster role → its rules."""
@@ -18,6 +18,7 @@ __all__ = [
     "BINDINGS",
     "NAMESPACED_BINDINGS",
     "NAMESPACED_ROLES",
+    "OWN_AGGREGATED",
     "ROLES",
     "SYSTEM",
 ]

@@ -102,6 +102,7 @@ COMPONENT_ROLES: dict[str, list[Obj]] = {
         rule(_CERTIFICATES, "signers", "attest", names=certificates.API_SERVER_SERVING),
         rule(_CERTIFICATES, "clustertrustbundles", "create"),
         rule("networking.k8s.io", "ipaddresses", "create"),
+        rule("apiextensions.k8s.io", "customresourcedefinitions", "create"),
         path_rule("/api /api/* /apis /apis/*"),
         rule("authentication.k8s.io", "tokenreviews", "create"),
         rule("authorization.k8s.io", "subjectaccessreviews", "create"),

@@ -5,6 +5,7 @@ Source: API docs "Default roles and role bindings", rules of Kubernetes 1.37.
 
 from __future__ import annotations
 
+from moorage.api.runtime_group import GROUP
 from moorage.apiserver.default_policy.rules import READ, READ_WRITE, WRITE, path_rule, rule
 from moorage.registry.kind import Obj
 
@@ -112,7 +113,7 @@ USER_ROLES: dict[str, list[Obj]] = {
     # The page shows what its user may read, no more.
     "moorage:runtimeclass-viewer": [
         rule("node.k8s.io", "runtimeclasses", READ),
-        rule("runtime.moorage.dev", "runtimeprofiles", READ),
+        rule(GROUP, "clusterruntimepolicies runtimeprofiles", READ),
         path_rule("/ui /ui/*"),
     ],
 }  # fmt: skip
@@ -120,3 +121,14 @@ USER_ROLES: dict[str, list[Obj]] = {
 
 AGGREGATED = {"view": ("view",), "edit": ("edit", "view"), "admin": ("admin", "edit", "view")}
 """Aggregated role → the `aggregate-to` labels whose rules it aggregates."""
+
+OWN_AGGREGATED: dict[str, tuple[str, list[Obj]]] = {
+    "moorage:aggregate-to-view": (
+        "view",
+        [rule(GROUP, "runtimepolicies runtimeclassquotas runtimeclassquotas/status", READ)],
+    ),
+    # A namespace's own policy can only be stricter than the cluster's. Quotas bound the namespace,
+    # as ResourceQuotas do: its administrator reads them.
+    "moorage:aggregate-to-admin": ("admin", [rule(GROUP, "runtimepolicies", WRITE)]),
+}
+"""Role of our own kinds → the role that aggregates it, and its rules."""

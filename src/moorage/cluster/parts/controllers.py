@@ -54,7 +54,9 @@ def _start_controllers(
 ) -> None:
     authority, queues = credentials.authority, QueueMetrics()
     options = ControllerOptions(
-        cluster_ca=authority.certificate.read_text(), cluster_ca_key=authority.key
+        cluster_ca=authority.certificate.read_text(),
+        cluster_ca_key=authority.key,
+        installs_definitions=True,
     )
     served = _Served(settings.controllers_port, credentials.controllers_server, queues.families)
     with counting_queues(queues):

@@ -1,0 +1,21 @@
+"""Runtime policies: which classes pods get and may use, and how many of each.
+
+    sources.py ──▶ plugin.py        choice of the class, floor, allow-list, checks
+               ├─▶ writes.py        policies that cannot be understood are refused
+               └─▶ class_quotas.py  RuntimeClassQuotas
+
+`moorage.runtimeclass` decides; the objects are custom resources of the group runtime.moorage.dev.
+"""
+
+from moorage.admission.runtime_policies.class_quotas import RuntimeClassQuotaAdmission
+from moorage.admission.runtime_policies.plugin import RuntimePolicyAdmission
+from moorage.admission.runtime_policies.sources import CustomReader, RuntimeFacts
+from moorage.admission.runtime_policies.writes import RuntimePolicyWrites
+
+__all__ = [
+    "CustomReader",
+    "RuntimeClassQuotaAdmission",
+    "RuntimeFacts",
+    "RuntimePolicyAdmission",
+    "RuntimePolicyWrites",
+]

@@ -1,0 +1,177 @@
+"""Command `moor check`: checks manifests against classes, profiles and policies."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from moorage.checks import (
+    ERROR,
+    FORMATS,
+    Facts,
+    FactsError,
+    Manifest,
+    Result,
+    UnreadableError,
+    check_manifests,
+    facts_of_cluster,
+    read_manifests,
+    report,
+)
+from moorage.checks.check import is_workload
+from moorage.cli.errors import CliError
+from moorage.cli.options import cluster_of, data_dir_option
+from moorage.client import Client, load_kubeconfig
+from moorage.client.rest import UnreachableError
+from moorage.cluster import Cluster
+
+_STANDARD_INPUT = "-"
+_SUFFIXES = (".yaml", ".yml", ".json")
+_MOST_BYTES = 64 * 1024 * 1024
+
+
+@click.command("check")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option(
+    "--facts",
+    multiple=True,
+    metavar="FILE",
+    help="Classes, nodes, profiles, policies and namespaces, as `kubectl get -o yaml` prints them; "
+    "no cluster is asked then.",
+)
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of the cluster.")
+@click.option("--context", help="Context of the kubeconfig; by default its current one.")
+@click.option(
+    "--namespace",
+    "-n",
+    default="default",
+    show_default=True,
+    help="Namespace of objects that name none.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="Output format.",
+)
+@click.option("--strict", is_flag=True, help="Let warnings fail the check too.")
+@data_dir_option
+def command(
+    *,
+    files: tuple[str, ...],
+    facts: tuple[str, ...],
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str,
+    output: str,
+    strict: bool,
+    data_dir: Path,
+) -> None:
+    """Check what pods ask of their classes, before they are created.
+
+    Reads Pods, Deployments, StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers, Jobs,
+    CronJobs, PodTemplates and Lists of FILEs, of the YAML and JSON files in them if they are
+    directories, or of standard input (-). Classes, profiles and policies are those of the cluster,
+    of --facts, and of the FILEs themselves.
+
+    \b
+    Exit status: 0 nothing would be refused · 1 something would be, or could not be read
+    """
+    manifests, results = _read(files)
+    known = _facts(facts, kubeconfig, context, data_dir)
+    for manifest in manifests:
+        _add(known, manifest)
+    known.complete_nodes()
+    results += check_manifests(manifests, known, namespace)
+    click.echo(report(results, output, checked=sum(map(is_workload, manifests))))
+    if any(result.level == ERROR or strict for result in results):
+        sys.exit(1)
+
+
+def _read(names: Iterable[str]) -> tuple[list[Manifest], list[Result]]:
+    """Return the manifests of files, and a result for each file that cannot be read."""
+    manifests: list[Manifest] = []
+    unreadable: list[Result] = []
+    for name in _expanded(names):
+        try:
+            manifests += read_manifests(_text(name), name)
+        except (UnreadableError, OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            unreadable.append(
+                Result(file=name, line=1, rule="unreadable", level=ERROR, message=reason)
+            )
+    return manifests, unreadable
+
+
+def _expanded(names: Iterable[str]) -> Iterator[str]:
+    """Yield files, and those in directories in the order of their names."""
+    for name in names:
+        path = Path(name)
+        if name != _STANDARD_INPUT and path.is_dir():
+            yield from (str(file) for file in sorted(path.rglob("*")) if file.suffix in _SUFFIXES)
+        else:
+            yield name
+
+
+def _text(name: str) -> str:
+    """Return a file's text. Raises OSError, UnicodeDecodeError, UnreadableError."""
+    if name == _STANDARD_INPUT:
+        content = sys.stdin.buffer.read(_MOST_BYTES + 1)
+    else:
+        with Path(name).open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise UnreadableError(f"is larger than {_MOST_BYTES // 2**20} MiB")
+    return content.decode()
+
+
+def _facts(
+    files: tuple[str, ...], kubeconfig: Path | None, context: str | None, data_dir: Path
+) -> Facts:
+    if files:
+        if kubeconfig is not None or context is not None:
+            raise click.UsageError("--facts takes no cluster: leave out --kubeconfig and --context")
+        return _facts_of_files(files)
+    cluster = cluster_of(data_dir)
+    if kubeconfig is None and context is None:
+        cluster.running_settings()
+    found, missing = asyncio.run(_ask(cluster, kubeconfig, context))
+    for sentence in missing:
+        click.echo(f"moor: {sentence}", err=True)
+    return found
+
+
+def _facts_of_files(files: tuple[str, ...]) -> Facts:
+    facts = Facts()
+    for name in _expanded(files):
+        try:
+            manifests = read_manifests(_text(name), name)
+        except (UnreadableError, UnicodeDecodeError) as error:
+            raise CliError(f"{name}: {error}") from error
+        for manifest in manifests:
+            _add(facts, manifest)
+    return facts
+
+
+def _add(facts: Facts, manifest: Manifest) -> None:
+    try:
+        facts.add(manifest.value)
+    except FactsError as error:
+        raise CliError(f"{manifest.file}:{manifest.line()}: {error}") from error
+
+
+async def _ask(
+    cluster: Cluster, kubeconfig: Path | None, context: str | None
+) -> tuple[Facts, list[str]]:
+    config = load_kubeconfig(kubeconfig or cluster.kubeconfig, context)
+    try:
+        async with Client(config, user_agent="moor-check") as client:
+            return await facts_of_cluster(client)
+    except UnreachableError as error:
+        raise CliError(str(error)) from error

@@ -1,0 +1,247 @@
+"""Class index: what each class offers, from classes, nodes and profiles as they come and go.
+
+    RuntimeClass ─┐
+    Node ─────────┼─▶ ClassIndex ─▶ Offer, one for each class, the cheapest first
+    RuntimeProfile┘
+
+A change of one object costs what the object holds; the offers are put together again at the next
+question. Nodes are sets of bits (`node_sets.py`), so a question costs the same for one node as for
+a thousand.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+from moorage.api.conditions import is_true
+from moorage.api.quantity import parse
+from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import CHECK_ANNOTATION, ISOLATION_LABEL
+from moorage.api.runtime_profiles import (
+    SUPPORTED,
+    UNSUPPORTED,
+    WORKING,
+    RuntimeProfile,
+)
+from moorage.runtimeclass.isolation import LEVELS, Isolation
+from moorage.runtimeclass.node_sets import NodeFacts, Nodes, NodeSet, without
+
+
+class Support(enum.Enum):
+    """Which of the nodes that a class can use have a feature, as far as probes found."""
+
+    EVERYWHERE = "all nodes"
+    SOMEWHERE = "some nodes"
+    NOWHERE = "no node"
+    UNKNOWN = "unknown"
+
+
+class _Handler(msgspec.Struct):
+    """What the profiles of one handler say, by node."""
+
+    broken: NodeSet = 0
+    supported: dict[str, NodeSet] = msgspec.field(default_factory=dict)
+    unsupported: dict[str, NodeSet] = msgspec.field(default_factory=dict)
+    isolation: dict[Isolation, NodeSet] = msgspec.field(default_factory=dict)
+
+
+class _Profile(msgspec.Struct, frozen=True):
+    """What is recorded of a profile."""
+
+    node: str
+    handler: str
+    is_broken: bool = False
+    supported: frozenset[str] = frozenset()
+    unsupported: frozenset[str] = frozenset()
+    isolation: Isolation | None = None
+
+    @classmethod
+    def of(cls, profile: RuntimeProfile) -> _Profile:
+        """Return what counts of a profile. One whose probe has not run says nothing."""
+        spec, status = profile.spec, profile.status
+        if not is_true(status.conditions, WORKING):
+            is_broken = any(condition.type == WORKING and condition.status == "False"
+                            for condition in status.conditions)  # fmt: skip
+            return cls(spec.node_name, spec.handler, is_broken)
+        return cls(
+            spec.node_name,
+            spec.handler,
+            supported=frozenset(one.name for one in status.features if one.state == SUPPORTED),
+            unsupported=frozenset(one.name for one in status.features if one.state == UNSUPPORTED),
+            isolation=LEVELS.get(status.isolation),
+        )
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """What a class offers: its isolation, None while unknown, its cost, and the nodes it can use.
+
+    `overhead` is in billionths by resource; `nodes` those that match the class's selector, have
+    its handler and where no probe found it broken.
+    """
+
+    name: str
+    handler: str
+    isolation: Isolation | None
+    check: str
+    overhead: Mapping[str, int]
+    selector: Mapping[str, str]
+    nodes: NodeSet
+    supported: Mapping[str, NodeSet]
+    unsupported: Mapping[str, NodeSet]
+
+    @property
+    def cost(self) -> tuple[int, int, int, str]:
+        """Return what classes are ordered by: isolation, overhead in memory, in CPU, the name.
+
+        Strong isolation costs more than weak one, whatever its overhead says; unknown isolation
+        comes last.
+        """
+        level = max(Isolation) + 1 if self.isolation is None else self.isolation
+        return level, self.overhead.get("memory", 0), self.overhead.get("cpu", 0), self.name
+
+    def support(self, feature: str, among: NodeSet = -1) -> Support:
+        """Return which nodes have a feature, of those that the class can use and a set has."""
+        nodes = self.nodes & among
+        supporting = self.supported.get(feature, 0) & nodes
+        if supporting:
+            return Support.EVERYWHERE if supporting == nodes else Support.SOMEWHERE
+        lacking = self.unsupported.get(feature, 0) & nodes
+        return Support.NOWHERE if nodes and lacking == nodes else Support.UNKNOWN
+
+
+class ClassIndex:
+    """Classes, nodes and profiles of a cluster. `version` counts the changes."""
+
+    def __init__(self) -> None:
+        self.nodes = Nodes()
+        self._classes: dict[str, RuntimeClass] = {}
+        self._profiles: dict[str, _Profile] = {}
+        self._handlers: dict[str, _Handler] = {}
+        self._changes = 0
+        self._offers: dict[str, Offer] = {}
+        self._offers_at = -1
+
+    @property
+    def version(self) -> int:
+        return self._changes + self.nodes.version
+
+    @property
+    def has_profiles(self) -> bool:
+        return bool(self._profiles)
+
+    def put_class(self, runtime_class: RuntimeClass) -> None:
+        """Record a class. Raises ValueError for an overhead that is no amount."""
+        name = runtime_class.metadata.name
+        if runtime_class.overhead is not None:
+            for text in runtime_class.overhead.pod_fixed.values():
+                parse(text)
+        self._classes[name] = runtime_class
+        self._changes += 1
+
+    def remove_class(self, name: str) -> None:
+        if self._classes.pop(name, None) is not None:
+            self._changes += 1
+
+    def put_node(self, node: NodeFacts) -> None:
+        """Record a node. Raises ValueError for allocatable amounts that are none."""
+        self.nodes.put(node)
+
+    def remove_node(self, name: str) -> None:
+        self.nodes.remove(name)
+
+    def put_profile(self, profile: RuntimeProfile) -> None:
+        """Record a profile: what it says now counts, whatever it said before."""
+        name, new = profile.metadata.name, _Profile.of(profile)
+        before = self._profiles.get(name)
+        if before == new:
+            return
+        if before is not None:
+            self._forget(before)
+        self._profiles[name] = new
+        bit = self.nodes.hold(new.node)
+        handler = self._handlers.setdefault(new.handler, _Handler())
+        if new.is_broken:
+            handler.broken |= bit
+        for feature in new.supported:
+            handler.supported[feature] = handler.supported.get(feature, 0) | bit
+        for feature in new.unsupported:
+            handler.unsupported[feature] = handler.unsupported.get(feature, 0) | bit
+        if new.isolation is not None:
+            handler.isolation[new.isolation] = handler.isolation.get(new.isolation, 0) | bit
+        self._changes += 1
+
+    def remove_profile(self, name: str) -> None:
+        profile = self._profiles.pop(name, None)
+        if profile is not None:
+            self._forget(profile)
+            self._changes += 1
+
+    def _forget(self, profile: _Profile) -> None:
+        handler = self._handlers[profile.handler]
+        bit = self.nodes.bit_of(profile.node)
+        handler.broken &= ~bit
+        for feature in profile.supported:
+            without(handler.supported, feature, bit)
+        for feature in profile.unsupported:
+            without(handler.unsupported, feature, bit)
+        if profile.isolation is not None:
+            without(handler.isolation, profile.isolation, bit)
+        if not any(msgspec.structs.astuple(handler)):
+            del self._handlers[profile.handler]
+        self.nodes.release(profile.node)
+
+    def find(self, name: str) -> Offer | None:
+        """Return what a class offers, None if it does not exist."""
+        return self._current().get(name)
+
+    def offers(self) -> Mapping[str, Offer]:
+        """Return the offers by name, the cheapest first (`Offer.cost`)."""
+        return self._current()
+
+    def _current(self) -> dict[str, Offer]:
+        if self._offers_at != self.version:
+            offers = [self._offer(runtime_class) for runtime_class in self._classes.values()]
+            offers.sort(key=lambda offer: offer.cost)
+            self._offers = {offer.name: offer for offer in offers}
+            self._offers_at = self.version
+        return self._offers
+
+    def _offer(self, runtime_class: RuntimeClass) -> Offer:
+        meta, scheduling = runtime_class.metadata, runtime_class.scheduling
+        handler = self._handlers.get(runtime_class.handler) or _Handler()
+        selector = {} if scheduling is None else scheduling.node_selector
+        overhead = {} if runtime_class.overhead is None else runtime_class.overhead.pod_fixed
+        nodes = self.nodes.labelled(selector.items())
+        nodes &= self.nodes.with_handler(runtime_class.handler) & ~handler.broken
+        return Offer(
+            name=meta.name,
+            handler=runtime_class.handler,
+            isolation=_isolation(meta.labels.get(ISOLATION_LABEL), handler, nodes),
+            check=meta.annotations.get(CHECK_ANNOTATION, ""),
+            overhead={name: parse(text).nano for name, text in overhead.items()},
+            selector=selector,
+            nodes=nodes,
+            supported=handler.supported,
+            unsupported=handler.unsupported,
+        )
+
+
+def _isolation(label: str | None, handler: _Handler, nodes: NodeSet) -> Isolation | None:
+    """Return the level that a class has for sure: the weakest of its label and all probes.
+
+    A label alone is believed, since only administrators write classes, but not against a probe.
+    Without a label, every node must have been probed.
+    """
+    levels = [level for level, found in handler.isolation.items() if found & nodes]
+    stated = LEVELS.get(label or "")
+    if stated is not None:
+        return min((stated, *levels))
+    probed = 0
+    for found in handler.isolation.values():
+        probed |= found
+    if not nodes or nodes & ~probed:
+        return None
+    return min(levels)

@@ -1,0 +1,247 @@
+"""Manifests are checked with the lines of their fields, for every workload kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.checks import (
+    Facts,
+    FactsError,
+    Result,
+    UnreadableError,
+    check_manifests,
+    read_manifests,
+    report,
+)
+from moorage.checks.results import RULES
+from moorage.runtimeclass.workloads import POD_PATHS
+
+_FACTS = """\
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: gvisor}, handler: runsc}
+- {apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: runc}, handler: runc}
+- apiVersion: runtime.moorage.dev/v1alpha1
+  kind: RuntimeProfile
+  metadata: {name: n1.runsc}
+  spec: {nodeName: n1, handler: runsc}
+  status:
+    isolation: user-space-kernel
+    conditions: [{type: Working, status: "True"}]
+    features: [{name: host-network, state: Unsupported}, {name: exec, state: Supported}]
+- apiVersion: runtime.moorage.dev/v1alpha1
+  kind: RuntimeProfile
+  metadata: {name: n1.runc}
+  spec: {nodeName: n1, handler: runc}
+  status:
+    isolation: shared-kernel
+    conditions: [{type: Working, status: "True"}]
+---
+apiVersion: runtime.moorage.dev/v1alpha1
+kind: ClusterRuntimePolicy
+metadata: {name: floor}
+spec:
+  minimumIsolation: user-space-kernel
+  namespaceSelector: {matchLabels: {tier: untrusted}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: jail, labels: {tier: untrusted}}
+"""
+
+
+def facts(text: str = _FACTS) -> Facts:
+    known = Facts()
+    for manifest in read_manifests(text, "facts.yaml"):
+        known.add(manifest.value)
+    known.complete_nodes()
+    return known
+
+
+def check(text: str, namespace: str = "default") -> list[Result]:
+    return check_manifests(read_manifests(text, "m.yaml"), facts(), namespace)
+
+
+_POD = """\
+# A comment.
+apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+spec:
+  runtimeClassName: gvisor
+  hostNetwork: true
+  containers:
+  - name: c
+"""
+
+
+def test_a_field_that_asks_for_too_much_is_found_at_its_line() -> None:
+    assert check(_POD) == [
+        Result(
+            file="m.yaml", line=8, rule="feature", level="warning", kind="Pod",
+            namespace="default", name="p", field="spec.hostNetwork",
+            message="class gvisor lacks host-network; classes that would do: runc",
+            classes=("runc",),
+        )
+    ]  # fmt: skip
+
+
+def _nested(kind: str) -> str:
+    pod: dict[str, Any] = {
+        "spec": {"runtimeClassName": "gvisor", "hostNetwork": True, "containers": [{"name": "c"}]}
+    }
+    for field in reversed(POD_PATHS[kind]):
+        pod = {field: pod}
+    return yaml.safe_dump({"kind": kind, "metadata": {"name": "w"}, **pod}, sort_keys=False)
+
+
+@pytest.mark.parametrize("kind", POD_PATHS)
+def test_every_workload_kind_is_checked(kind: str) -> None:
+    text = _nested(kind)
+    (result,) = check(text)
+    assert (result.kind, result.rule) == (kind, "feature")
+    assert result.field == ".".join((*POD_PATHS[kind], "spec", "hostNetwork"))
+    assert "hostNetwork" in text.splitlines()[result.line - 1]
+    listed = yaml.safe_dump({"kind": "List", "items": [{}, yaml.safe_load(text)]})
+    (result,) = check(listed)
+    assert "hostNetwork" in listed.splitlines()[result.line - 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "namespace", "rule", "line", "said"),
+    [
+        (("gvisor", "gone"), "default", "class-missing", 7, 'RuntimeClass "gone" does not exist'),
+        (("gvisor", "runc"), "jail", "floor", 7,
+         "ClusterRuntimePolicy floor sets the floor user-space-kernel, and the isolation of class "
+         "runc is shared-kernel"),
+        (("  runtimeClassName: gvisor\n", ""), "jail", "floor", 6, "of no class is shared-kernel"),
+        (("metadata:\n", "metadata:\n  annotations: {runtime.moorage.dev/needs: gpus}\n"),
+         "default", "feature", 5, "unknown need 'gpus'"),
+        (("  runtimeClassName: gvisor\n", "  priority: high\n  containers: []\n"), "default", "",
+         0, ""),
+        (("kind: Pod", "kind: ConfigMap"), "default", "", 0, ""),
+    ],
+)  # fmt: skip
+def test_rules_and_lines(
+    change: tuple[str, str], namespace: str, rule: str, line: int, said: str
+) -> None:
+    results = check(_POD.replace(*change), namespace)
+    found = [(one.rule, one.line) for one in results if said and said in one.message]
+    assert found == ([(rule, line)] if rule else [])
+
+
+def test_needs_are_fitted_offline() -> None:
+    text = _POD.replace("  runtimeClassName: gvisor\n  hostNetwork: true\n", "")
+    needs = "metadata:\n  annotations:\n    runtime.moorage.dev/needs: {}\n"
+    assert check(text.replace("metadata:\n", needs.format("isolation=kernel, exec"))) == []
+    (result,) = check(text.replace("metadata:\n", needs.format("gpu")))
+    assert (result.rule, result.level) == ("class-choice", "error")
+    assert "gvisor: whether it has gpu is unknown" in result.message
+
+
+def test_anchors_and_merged_keys_have_lines() -> None:
+    text = """\
+kind: Pod
+metadata: {name: p}
+x: &base
+  hostNetwork: true
+spec:
+  <<: *base
+  runtimeClassName: gvisor
+  containers: []
+"""
+    (result,) = check(text)
+    assert result.line == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a: [", "\ta: b", "{}: " * 3000, "[" * 5000, "a: &a [*a]", "a: \x00"],
+    ids=range(6),
+)
+def test_what_is_no_yaml_is_an_error_in_one_line(text: str) -> None:
+    with pytest.raises(UnreadableError) as error:
+        read_manifests(text, "m.yaml")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["7", "[]", "{containers: {a: b}}", "{nodeSelector: [a]}", "{runtimeClassName: [a]}",
+     "{runtimeClassName: gvisor, nodeSelector: {a: {b: c}}}",
+     "{containers: [{resources: {requests: {cpu: lots}}}]}"],
+)  # fmt: skip
+def test_specifications_of_wrong_types_are_results(spec: str) -> None:
+    metadata = "{name: p, annotations: {runtime.moorage.dev/needs: exec}}"
+    text = f"kind: Pod\nmetadata: {metadata}\nspec: {spec}\n"
+    assert all(result.rule in RULES for result in check(text))
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["gvisor", "x", ""]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(["containers", "securityContext", "nodeSelector", "annotations", "labels",
+                         "runtimeClassName", "resources", "requests", "name", "spec", "metadata"]),
+        inner, max_size=4,
+    ),
+    max_leaves=15,
+)  # fmt: skip
+
+
+@given(st.sampled_from(sorted(POD_PATHS)), _JSON, _JSON)
+def test_no_manifest_breaks_the_check(kind: str, metadata: Any, spec: Any) -> None:
+    text = msgspec.json.encode({"kind": kind, "metadata": metadata, "spec": spec}).decode()
+    for result in check(text):
+        assert result.line == 1
+        assert result.rule in RULES
+
+
+def test_a_fact_that_does_not_decode_is_named() -> None:
+    with pytest.raises(FactsError, match=r"RuntimeClass bad: .*int"):
+        facts("kind: RuntimeClass\nmetadata: {name: bad}\nhandler: 7\n")
+    with pytest.raises(FactsError, match="Node n: quantities must match"):
+        facts("kind: Node\nmetadata: {name: n}\nstatus: {allocatable: {cpu: lots}}\n")
+
+
+def test_reports() -> None:
+    results = check(_POD)
+    assert report(results, "text", checked=1) == (
+        "m.yaml:8: warning: Pod default/p: spec.hostNetwork: class gvisor lacks host-network; "
+        "classes that would do: runc [feature]\n"
+        "1 workload checked: 0 errors, 1 warning"
+    )
+    document = msgspec.json.decode(report(results, "json", checked=1))
+    assert document["workloads"] == 1
+    assert document["results"][0]["line"] == 8
+
+
+def test_sarif_has_what_its_schema_requires() -> None:
+    """Source: SARIF 2.1.0 §3.13 (log), §3.14 (run), §3.18 (tool), §3.27 (result)."""
+    document = msgspec.json.decode(report(check(_POD), "sarif", checked=1))
+    assert document["version"] == "2.1.0"
+    (run,) = document["runs"]
+    driver = run["tool"]["driver"]
+    assert driver["name"] == "moor check"
+    ids = [rule["id"] for rule in driver["rules"]]
+    assert len(ids) == len(set(ids))
+    assert all(rule["shortDescription"]["text"] for rule in driver["rules"])
+    (result,) = run["results"]
+    assert result["message"]["text"]
+    assert ids[result["ruleIndex"]] == result["ruleId"]
+    assert result["level"] in ("none", "note", "warning", "error")
+    (location,) = result["locations"]
+    physical = location["physicalLocation"]
+    assert physical["artifactLocation"] == {"uri": "m.yaml"}
+    assert physical["region"] == {"startLine": 8}
+    assert location["logicalLocations"][0]["fullyQualifiedName"] == (
+        "Pod default/p spec.hostNetwork"
+    )
