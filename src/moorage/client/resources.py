@@ -29,6 +29,7 @@ from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import GROUP, VERSION
 from moorage.api.runtime_policies import ClusterRuntimePolicy, RuntimePolicy
 from moorage.api.runtime_profiles import RuntimeProfile
+from moorage.api.runtime_rollouts import RuntimeRollout
 from moorage.api.service_networks import IPAddress, ServiceCIDR
 from moorage.api.services import Endpoints, Service
 from moorage.api.workloads import (
@@ -162,3 +163,6 @@ CLUSTER_RUNTIME_POLICIES = Resource(
     GROUP, VERSION, "clusterruntimepolicies", "ClusterRuntimePolicy", ClusterRuntimePolicy,
     is_namespaced=False,
 )  # fmt: skip
+RUNTIME_ROLLOUTS = Resource(
+    GROUP, VERSION, "runtimerollouts", "RuntimeRollout", RuntimeRollout, is_namespaced=False
+)

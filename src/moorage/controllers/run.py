@@ -9,7 +9,7 @@ from typing import Any
 from moorage.api.bootstrap_tokens import SECRET_TYPE
 from moorage.api.clock import Clock
 from moorage.client import Client, EventRecorder, Informer, Resource
-from moorage.client.resources import CLUSTER_TRUST_BUNDLES, SECRETS
+from moorage.client.resources import CLUSTER_TRUST_BUNDLES, RUNTIME_ROLLOUTS, SECRETS
 from moorage.controllers import (
     cronjobs,
     daemonsets,
@@ -63,7 +63,9 @@ from moorage.controllers.replicasets.controller import COMPONENT as REPLICA_SET_
 from moorage.controllers.replicasets.controller import REPLICATION_COMPONENT
 from moorage.controllers.resourcequotas import ResourceQuotaController
 from moorage.controllers.role_aggregation import RoleAggregationController
-from moorage.controllers.served import run_when_served
+from moorage.controllers.runtimerollouts import RuntimeRolloutController
+from moorage.controllers.runtimerollouts.controller import COMPONENT as ROLLOUT_COMPONENT
+from moorage.controllers.served import run_when_defined, run_when_served
 from moorage.controllers.servicecidrs import IPAddressController, ServiceCIDRController
 from moorage.controllers.statefulsets.controller import COMPONENT as STATEFUL_SET_COMPONENT
 from moorage.controllers.storage_protection import (
@@ -120,6 +122,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     volumes = PersistentVolumeController(client, informers, recorder(VOLUME_COMPONENT), clock)
 
     ephemeral = EphemeralVolumeController(client, informers, recorder(EPHEMERAL_COMPONENT), clock)
+    rollouts = RuntimeRolloutController(client, informers, recorder(ROLLOUT_COMPONENT), clock)
     expansion = ClaimExpansionController(informers, recorder(EXPANSION_COMPONENT), clock)
 
     def removed(resource: Resource[Any], namespace: str) -> None:
@@ -190,6 +193,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         expansion.run(),
         ValidatingAdmissionPolicyStatusController(client, clock).run(),
         RoleAggregationController(client, informers, clock).run(),
+        run_when_defined(client, RUNTIME_ROLLOUTS, clock, rollouts.run),
         informers.run(),
         *(recorder.run() for recorder in recorders),
     ]

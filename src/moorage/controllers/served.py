@@ -1,19 +1,26 @@
 """Kinds that a server may lack: their controllers wait until it serves them.
 
 Servers of other versions, or with other feature gates, lack kinds of the API's newest versions.
+Custom resources are there once their definition is.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
-from moorage.client import Client, Resource
+from moorage.client import Client, Informer, Resource
 from moorage.client.discovery import read_version
 from moorage.client.rest import UnreachableError
+from moorage.custom_resources.installation import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    CustomResourceDefinition,
+    is_established,
+)
 
 _AGAIN_S = 60.0
 _RETRY_S = 1.0
@@ -31,6 +38,29 @@ async def run_when_served(
             log.info("server lacks a kind", resource=resource.plural, version=resource.api_version)
             is_known = True
         await clock.sleep(_AGAIN_S)
+    await run()
+
+
+async def run_when_defined(
+    client: Client, resource: Resource[Any], clock: Clock, run: Callable[[], Awaitable[None]]
+) -> None:
+    """Run a controller of a custom resource once its definition is established."""
+    name = f"{resource.plural}.{resource.group}"
+    definitions = Informer(
+        client, CUSTOM_RESOURCE_DEFINITIONS, field_selector=f"metadata.name={name}", clock=clock
+    )
+    established = asyncio.Event()
+
+    def changed(_: object, after: CustomResourceDefinition | None) -> None:
+        if after is not None and is_established(after):
+            established.set()
+
+    definitions.add_handler(changed)
+    following = asyncio.ensure_future(definitions.run())
+    try:
+        await established.wait()
+    finally:
+        following.cancel()
     await run()
 
 
