@@ -20,6 +20,7 @@ _COMMANDS = {
     "kubeconfig": ("kubeconfig", "Print the kubeconfig's path, or merge it into yours."),
     "explain": ("explain", "Explain why a pod is where it is, or why it does not run."),
     "runtimes": ("runtimes", "List the runtime handlers of the engine or the machine."),
+    "rollout": ("rollout", "Move workloads from one RuntimeClass to another, by waves."),
     "doctor": ("doctor", "Check everything on this machine that pods need."),
     "image": ("image", "List, load, import and remove images of the cluster's engine."),
     "engine": ("engine", "Run the container engine alone, for any kubelet."),
