@@ -32,7 +32,11 @@ class Cluster:
         self.client = client
 
     async def until(
-        self, resource: Resource[Any], condition: Callable[[list[Any]], bool]
+        self,
+        resource: Resource[Any],
+        condition: Callable[[list[Any]], bool],
+        *,
+        within_s: float = _DEADLINE_S,
     ) -> list[Any]:
         """Wait until a statement about all objects of a kind holds; they are returned."""
         informer = Informer(self.client, resource)
@@ -40,7 +44,7 @@ class Cluster:
         informer.add_handler(lambda _before, _after: changed.set())
         follower = asyncio.create_task(informer.run())
         try:
-            async with asyncio.timeout(_DEADLINE_S):
+            async with asyncio.timeout(within_s):
                 await informer.wait_synced()
                 while not condition(list(informer)):
                     changed.clear()

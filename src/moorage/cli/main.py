@@ -21,6 +21,7 @@ _COMMANDS = {
     "explain": ("explain", "Explain why a pod or a workload is as it is, or does not run."),
     "check": ("check", "Check what manifests ask of their classes, before they are applied."),
     "runtimes": ("runtimes", "List the runtime handlers of the engine or the machine."),
+    "rollout": ("rollout", "Move workloads from one RuntimeClass to another, by waves."),
     "doctor": ("doctor", "Check everything on this machine that pods need."),
     "image": ("image", "List, load, import and remove images of the cluster's engine."),
     "engine": ("engine", "Run the container engine alone, for any kubelet."),

@@ -30,6 +30,7 @@ from moorage.api.runtime_group import GROUP, VERSION
 from moorage.api.runtime_policies import ClusterRuntimePolicy, RuntimePolicy
 from moorage.api.runtime_profiles import RuntimeProfile
 from moorage.api.runtime_quotas import RuntimeClassQuota
+from moorage.api.runtime_rollouts import RuntimeRollout
 from moorage.api.service_networks import IPAddress, ServiceCIDR
 from moorage.api.services import Endpoints, Service
 from moorage.api.workloads import (
@@ -165,4 +166,7 @@ CLUSTER_RUNTIME_POLICIES = Resource(
 )  # fmt: skip
 RUNTIME_CLASS_QUOTAS = Resource(
     GROUP, VERSION, "runtimeclassquotas", "RuntimeClassQuota", RuntimeClassQuota
+)
+RUNTIME_ROLLOUTS = Resource(
+    GROUP, VERSION, "runtimerollouts", "RuntimeRollout", RuntimeRollout, is_namespaced=False
 )

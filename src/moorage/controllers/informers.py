@@ -55,6 +55,8 @@ NODE = "node"
 NAMESPACE = "namespace"
 CLAIM = "claim"
 """Index of pods and volumes: `namespace/name` of a claim that they use or are bound to."""
+RUNTIME_CLASS = "runtime class"
+"""Index of pods: their class; those without one are not in it."""
 STORAGE_CLASS = "storage class"
 """Index of claims: the name of their class, `""` for none."""
 
@@ -69,6 +71,10 @@ def _namespace(obj: Any) -> Iterable[str]:
 
 def _node(pod: Pod) -> Iterable[str]:
     return (pod.spec.node_name,)
+
+
+def _runtime_class(pod: Pod) -> Iterable[str]:
+    return (pod.spec.runtime_class_name,) if pod.spec.runtime_class_name else ()
 
 
 def claim_keys(pod: Pod) -> Iterable[str]:
@@ -92,7 +98,15 @@ class Informers:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self.pods = self.make(PODS, {NODE: _node, NAMESPACE: _namespace, CLAIM: claim_keys})
+        self.pods = self.make(
+            PODS,
+            {
+                NODE: _node,
+                NAMESPACE: _namespace,
+                CLAIM: claim_keys,
+                RUNTIME_CLASS: _runtime_class,
+            },
+        )
         self.nodes = self.make(NODES)
         self.namespaces = self.make(NAMESPACES)
         self.replica_sets = self.make(REPLICA_SETS, {NAMESPACE: _namespace})

@@ -9,7 +9,7 @@ from typing import Any
 from moorage.api.bootstrap_tokens import SECRET_TYPE
 from moorage.api.clock import Clock
 from moorage.client import Client, EventRecorder, Informer, Resource
-from moorage.client.resources import CLUSTER_TRUST_BUNDLES, RUNTIME_CLASS_QUOTAS, SECRETS
+from moorage.client.resources import CLUSTER_TRUST_BUNDLES, SECRETS
 from moorage.controllers import (
     cronjobs,
     daemonsets,
@@ -67,8 +67,8 @@ from moorage.controllers.replicasets.controller import COMPONENT as REPLICA_SET_
 from moorage.controllers.replicasets.controller import REPLICATION_COMPONENT
 from moorage.controllers.resourcequotas import ResourceQuotaController
 from moorage.controllers.role_aggregation import RoleAggregationController
-from moorage.controllers.runtimeclassquotas import RuntimeClassQuotaController
-from moorage.controllers.served import install_then_run, run_when_served
+from moorage.controllers.runtimes import RuntimeControllers
+from moorage.controllers.served import run_when_served
 from moorage.controllers.servicecidrs import IPAddressController, ServiceCIDRController
 from moorage.controllers.statefulsets.controller import COMPONENT as STATEFUL_SET_COMPONENT
 from moorage.controllers.storage_protection import (
@@ -125,6 +125,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     volumes = PersistentVolumeController(client, informers, recorder(VOLUME_COMPONENT), clock)
 
     ephemeral = EphemeralVolumeController(client, informers, recorder(EPHEMERAL_COMPONENT), clock)
+    runtimes = RuntimeControllers(client, informers, recorder, options, clock)
     expansion = ClaimExpansionController(informers, recorder(EXPANSION_COMPONENT), clock)
 
     def removed(resource: Resource[Any], namespace: str) -> None:
@@ -140,7 +141,6 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     evictions = nodes.TaintEvictionController(
         client, informers, recorder(EVICTION_COMPONENT), clock
     )
-    class_quotas = RuntimeClassQuotaController(client, informers, clock)
     tokens = Informer(client, SECRETS, field_selector=f"type={SECRET_TYPE}", clock=clock)
     loops = [
         tokens.run(),
@@ -158,9 +158,6 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         disruption.run(),
         autoscaler.run(workers=options.autoscaler_workers),
         quotas.run(workers=options.resource_quota_workers),
-        install_then_run(client, clock, class_quotas.run)
-        if options.installs_definitions
-        else run_when_served(client, RUNTIME_CLASS_QUOTAS, clock, class_quotas.run),
         StaleDisruptionController(client, informers, clock).run(),
         collector.run(workers=options.garbage_workers),
         namespaces.run(workers=options.namespace_workers),
@@ -199,6 +196,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         expansion.run(),
         ValidatingAdmissionPolicyStatusController(client, clock).run(),
         RoleAggregationController(client, informers, clock).run(),
+        runtimes.run(),
         informers.run(),
         *(recorder.run() for recorder in recorders),
     ]

@@ -1,6 +1,7 @@
 """Kinds that a server may lack: their controllers wait until it serves them.
 
 Servers of other versions, or with other feature gates, lack kinds of the API's newest versions.
+Custom resources are there once their definition is.
 """
 
 from __future__ import annotations
@@ -12,10 +13,8 @@ from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.client import Client, Resource
-from moorage.client.backoff import Backoff
 from moorage.client.discovery import read_version
 from moorage.client.rest import UnreachableError
-from moorage.custom_resources import install_definitions
 
 _AGAIN_S = 60.0
 _RETRY_S = 1.0
@@ -33,22 +32,6 @@ async def run_when_served(
             log.info("server lacks a kind", resource=resource.plural, version=resource.api_version)
             is_known = True
         await clock.sleep(_AGAIN_S)
-    await run()
-
-
-async def install_then_run(
-    client: Client, clock: Clock, run: Callable[[], Awaitable[None]]
-) -> None:
-    """Apply the definitions of our own group, until that succeeds, then run a controller."""
-    backoff = Backoff(first_s=0.2, limit_s=10.0)
-    while True:
-        try:
-            await install_definitions(client)
-        except (StatusError, UnreachableError) as error:
-            log.warning("definitions cannot be installed", error=error)
-            await clock.sleep(backoff.next_s())
-        else:
-            break
     await run()
 
 

@@ -58,7 +58,7 @@ async def _apply(client: Client, definition: Raw) -> CustomResourceDefinition:
 async def _wait_established(client: Client, definition: CustomResourceDefinition) -> None:
     """Return once the definition is established. Raises NotFoundError if it is deleted."""
     name = definition.metadata.name
-    while not _is_established(definition):
+    while not is_established(definition):
         with contextlib.suppress(ExpiredError):
             async for event in client.watch(
                 CUSTOM_RESOURCE_DEFINITIONS,
@@ -70,5 +70,6 @@ async def _wait_established(client: Client, definition: CustomResourceDefinition
         definition = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
 
 
-def _is_established(definition: CustomResourceDefinition) -> bool:
+def is_established(definition: CustomResourceDefinition) -> bool:
+    """Return whether the server serves the kind of a definition."""
     return is_true(definition.status.conditions, _ESTABLISHED)

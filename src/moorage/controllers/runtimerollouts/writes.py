@@ -1,0 +1,125 @@
+"""Writes of a rollout: patches of workloads, and what the API server answered.
+
+A patch changes the template's class and the marks together, and applies only to the revision that
+was looked at. Until the informer sees a write, the object that the server returned stands for it,
+so that no step counts a workload as not moved yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from moorage.api.clock import Clock, format_time
+from moorage.api.errors import ConflictError, NotFoundError, StatusError, TooManyRequestsError
+from moorage.api.meta import Raw
+from moorage.api.runtime_rollouts import (
+    MOVED_AT_ANNOTATION,
+    MOVED_FROM_ANNOTATION,
+    ROLLOUT_ANNOTATION,
+    WAVE_ANNOTATION,
+)
+from moorage.client import Client, PatchType
+from moorage.client.rest import UnreachableError
+from moorage.controllers.patches import locked
+from moorage.controllers.runtimerollouts.observation import WORKLOADS, AnyWorkload
+from moorage.runtimeclass.rollouts import Mark, Move
+
+FIELD_MANAGER = "moorage-rollouts"
+AGAIN_S = 60.0
+"""Time after which a refused move is tried again, if the rollout still wants it."""
+
+_REFUSED = range(400, 500)
+
+
+def template_patch(kind: str, class_name: str, mark: Mark | None) -> Raw:
+    """Return the merge patch that gives a workload's template a class, and marks the workload."""
+    notes: dict[str, str | None] = {
+        ROLLOUT_ANNOTATION: mark.rollout if mark else None,
+        MOVED_FROM_ANNOTATION: mark.moved_from if mark else None,
+        MOVED_AT_ANNOTATION: format_time(mark.moved_at) if mark else None,
+        WAVE_ANNOTATION: str(mark.wave) if mark else None,
+    }
+    template: Raw = {"template": {"spec": {"runtimeClassName": class_name}}}
+    spec = {"jobTemplate": {"spec": template}} if kind == "CronJob" else template
+    return {"metadata": {"annotations": notes}, "spec": spec}
+
+
+class WorkloadWrites:
+    """Patches workloads; remembers what was written until it is seen, and what was refused."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._written: dict[str, tuple[str, AnyWorkload]] = {}
+        self._refused: dict[str, tuple[float, str]] = {}
+
+    def current(self, copied: AnyWorkload) -> AnyWorkload:
+        """Return the informer's copy, or the newer object that our own patch has made of it."""
+        known = self._written.get(copied.metadata.uid)
+        if known is None:
+            return copied
+        patched_version, written = known
+        if copied.metadata.resource_version == patched_version:
+            return written
+        del self._written[copied.metadata.uid]
+        return copied
+
+    def refusal(self, uid: str) -> str:
+        """Return why the latest move of a workload was refused, empty if it was not or long ago."""
+        known = self._refused.get(uid)
+        if known is None:
+            return ""
+        until, message = known
+        if self._clock.monotonic() >= until:
+            del self._refused[uid]
+            return ""
+        return message
+
+    def forget(self, uid: str) -> None:
+        """Forget a workload that is gone."""
+        self._written.pop(uid, None)
+        self._refused.pop(uid, None)
+
+    async def carry_out(self, moves: tuple[Move, ...], copies: dict[str, AnyWorkload]) -> bool:
+        """Patch all workloads, and return whether any was refused.
+
+        `copies` are the objects that were looked at, by uid. A workload that changed meanwhile or
+        is gone is left for the next step. Raises StatusError or UnreachableError, when all have
+        been tried, if the server failed.
+        """
+        answers = await asyncio.gather(
+            *(self._patch(move, copies[move.workload.uid]) for move in moves),
+            return_exceptions=True,
+        )
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return any(answers)
+
+    async def _patch(self, move: Move, looked_at: AnyWorkload) -> bool:
+        """Patch one workload, and return whether it was refused."""
+        meta = looked_at.metadata
+        patch = template_patch(move.workload.kind, move.class_name, move.mark)
+        patch["metadata"] |= locked(meta)
+        try:
+            written: Any = await self._client.patch(
+                WORKLOADS[move.workload.kind],
+                meta.name,
+                patch,
+                meta.namespace,
+                kind=PatchType.MERGE,
+                field_manager=FIELD_MANAGER,
+            )
+        except (ConflictError, NotFoundError):
+            return False
+        except (TooManyRequestsError, UnreachableError):
+            raise
+        except StatusError as error:
+            if error.status_code not in _REFUSED:
+                raise
+            self._refused[meta.uid] = (self._clock.monotonic() + AGAIN_S, str(error))
+            return True
+        self._refused.pop(meta.uid, None)
+        self._written[meta.uid] = (meta.resource_version, written)
+        return False

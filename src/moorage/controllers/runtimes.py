@@ -1,0 +1,70 @@
+"""Controllers of runtimes: those of our own group, which no Kubernetes has.
+
+They wait until the definitions of their kinds are installed, which they do themselves, so that the
+same runs in `moor up`, beside kube-controller-manager, and on any other API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from moorage.api.clock import Clock
+from moorage.api.errors import StatusError
+from moorage.api.logs import Log
+from moorage.client import Client, EventRecorder
+from moorage.client.backoff import Backoff
+from moorage.client.resources import RUNTIME_PROFILES
+from moorage.client.rest import UnreachableError
+from moorage.controllers.informers import Informers
+from moorage.controllers.options import ControllerOptions
+from moorage.controllers.runtimeclassquotas import RuntimeClassQuotaController
+from moorage.controllers.runtimerollouts import RuntimeRolloutController
+from moorage.controllers.runtimerollouts.controller import COMPONENT as ROLLOUT_COMPONENT
+from moorage.controllers.served import run_when_served
+from moorage.custom_resources import install_definitions
+
+log = Log(__name__)
+
+
+class RuntimeControllers:
+    """All of them; they share the informers of the other controllers."""
+
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        recorder: Callable[[str], EventRecorder],
+        options: ControllerOptions,
+        clock: Clock,
+    ) -> None:
+        """`recorder` returns the event recorder of a component, which its caller runs."""
+        self._client = client
+        self._clock = clock
+        self._installs = options.installs_definitions
+        self._controllers = (
+            RuntimeClassQuotaController(client, informers, clock),
+            RuntimeRolloutController(client, informers, recorder(ROLLOUT_COMPONENT), clock),
+        )
+
+    async def run(self) -> None:
+        """Install the definitions, or wait until another program has; then run until cancelled."""
+        if self._installs:
+            await self._install()
+            await self._run_all()
+        else:
+            await run_when_served(self._client, RUNTIME_PROFILES, self._clock, self._run_all)
+
+    async def _run_all(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for controller in self._controllers:
+                tasks.create_task(controller.run())
+
+    async def _install(self) -> None:
+        backoff = Backoff(first_s=0.2, limit_s=10.0)
+        while True:
+            try:
+                return await install_definitions(self._client)
+            except (StatusError, UnreachableError) as error:
+                log.warning("definitions cannot be installed", error=error)
+                await self._clock.sleep(backoff.next_s())

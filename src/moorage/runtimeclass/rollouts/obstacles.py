@@ -1,0 +1,131 @@
+"""Obstacles of a rollout: what forbids it to move workloads now.
+
+They are looked for before each move: a class may be deleted, and a handler vanish, half-way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from moorage.api.labels import from_labels, from_object
+from moorage.api.meta import Raw
+from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_rollouts import DONE, ROLLED_BACK, RuntimeRollout
+
+
+class Obstacle(msgspec.Struct, frozen=True):
+    """Why no workload is moved: a reason in CamelCase and a sentence."""
+
+    reason: str
+    message: str
+
+
+class NodeFacts(msgspec.Struct, frozen=True):
+    """A node; `handlers` is None if it does not report any."""
+
+    name: str
+    labels: dict[str, str] = {}
+    handlers: frozenset[str] | None = None
+
+
+Classes = Mapping[str, RuntimeClass]
+
+
+def find_obstacle(
+    rollout: RuntimeRollout,
+    others: Iterable[RuntimeRollout],
+    classes: Classes,
+    nodes: Collection[NodeFacts],
+) -> Obstacle | None:
+    """Return what keeps a rollout from moving workloads forward, None if nothing does."""
+    return (
+        _bad_selector(rollout)
+        or _conflict(rollout, others)
+        or _unusable(rollout.spec.to, classes, nodes)
+    )
+
+
+def find_return_obstacle(rollout: RuntimeRollout, classes: Classes) -> Obstacle | None:
+    """Return what keeps a rollout from moving workloads back, None if nothing does."""
+    name = rollout.spec.from_
+    if name in classes:
+        return None
+    return Obstacle(
+        "ClassMissing",
+        f"RuntimeClass {name} does not exist, so pods of it would be refused; create it again",
+    )
+
+
+def is_active(rollout: RuntimeRollout) -> bool:
+    """Return whether a rollout may still move workloads."""
+    return rollout.status.phase not in (DONE, ROLLED_BACK)
+
+
+def _bad_selector(rollout: RuntimeRollout) -> Obstacle | None:
+    selectors: tuple[tuple[str, Raw | None], ...] = (
+        ("namespaceSelector", rollout.spec.namespace_selector),
+        ("workloadSelector", rollout.spec.workload_selector),
+    )
+    for field, selector in selectors:
+        try:
+            from_object(selector)
+        except ValueError as error:
+            return Obstacle("InvalidSelector", f"spec.{field}: {error}")
+    return None
+
+
+def _conflict(rollout: RuntimeRollout, others: Iterable[RuntimeRollout]) -> Obstacle | None:
+    """Return the first active rollout, which goes first, whose classes overlap."""
+    first = min(
+        (
+            other
+            for other in others
+            if other.metadata.uid != rollout.metadata.uid
+            and is_active(other)
+            and _overlap(rollout, other)
+            and _precedence(other) < _precedence(rollout)
+        ),
+        key=_precedence,
+        default=None,
+    )
+    if first is None:
+        return None
+    return Obstacle(
+        "RolloutOverlaps",
+        f"RuntimeRollout {first.metadata.name} moves {first.spec.from_} to {first.spec.to}; "
+        "wait for its end or delete it",
+    )
+
+
+def _overlap(rollout: RuntimeRollout, other: RuntimeRollout) -> bool:
+    """Return whether two rollouts move the same workloads, or one moves what the other has moved.
+
+    Selectors do not count: whether two of them share a workload can change at any time.
+    """
+    return rollout.spec.from_ in (other.spec.from_, other.spec.to) or (
+        rollout.spec.to == other.spec.from_
+    )
+
+
+def _precedence(rollout: RuntimeRollout) -> tuple[bool, str, str]:
+    """Return what sorts the rollouts that have begun first, then the older ones."""
+    meta = rollout.metadata
+    return rollout.status.started_at is None, meta.creation_timestamp or "", meta.name
+
+
+def _unusable(name: str, classes: Classes, nodes: Collection[NodeFacts]) -> Obstacle | None:
+    target = classes.get(name)
+    if target is None:
+        return Obstacle("ClassMissing", f"RuntimeClass {name} does not exist; create it")
+    selector = from_labels(target.scheduling.node_selector if target.scheduling else {})
+    selected = [node for node in nodes if selector.matches(node.labels)]
+    if any(node.handlers is None or target.handler in node.handlers for node in selected):
+        return None
+    where = "that the class selects" if selector.requirements else "of the cluster"
+    return Obstacle(
+        "HandlerMissing",
+        f"no node {where} has the handler {target.handler} of RuntimeClass {name} "
+        f"({len(selected)} of {len(nodes)} nodes looked at); install it on one",
+    )

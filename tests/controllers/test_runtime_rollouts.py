@@ -1,0 +1,223 @@
+"""Rollouts on a real API server with the real controllers, at size: 100 simulated nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.api.errors import StatusError
+from moorage.api.runtime_group import API_VERSION
+from moorage.api.runtime_rollouts import RuntimeRollout
+from moorage.client.resources import (
+    CRON_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    JOBS,
+    PODS,
+    RUNTIME_CLASSES,
+    RUNTIME_ROLLOUTS,
+    STATEFUL_SETS,
+)
+from moorage.custom_resources import install_definitions
+from tests.controllers.cluster import Cluster, running_cluster
+from tests.controllers.simulated_nodes import SimulatedNodes
+
+pytestmark = pytest.mark.slow
+
+_NODES = 100
+_DEPLOYMENTS = 30
+_DEADLINE_S = 60.0
+
+
+@asynccontextmanager
+async def cluster_with_nodes(directory: Path) -> AsyncIterator[tuple[Cluster, SimulatedNodes]]:
+    # Simulated nodes have no heartbeat.
+    patient = {"node_grace_period_s": 600.0, "node_startup_grace_period_s": 600.0}
+    async with running_cluster(directory, **patient) as cluster:
+        await install_definitions(cluster.client)
+        handlers = {
+            f"n{number}": ("runc", "gvisor", "gvisor-2026") if number % 2 else ("runc", "gvisor")
+            for number in range(_NODES)
+        }
+        nodes = SimulatedNodes(cluster.client, handlers)
+        await nodes.create()
+        for name in ("gvisor", "gvisor-2026"):
+            await cluster.client.create(
+                RUNTIME_CLASSES, {"metadata": {"name": name}, "handler": name}
+            )
+        player = asyncio.create_task(nodes.run())
+        try:
+            yield cluster, nodes
+        finally:
+            player.cancel()
+            await asyncio.gather(player, return_exceptions=True)
+
+
+def template(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"labels": {"app": name}},
+        "spec": {
+            "runtimeClassName": "gvisor", "containers": [{"name": "c", "image": "a"}], **spec
+        },
+    }  # fmt: skip
+
+
+def workload(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": {"app": name}}, "template": template(name), **spec
+        },
+    }  # fmt: skip
+
+
+def cron_job(name: str) -> dict[str, Any]:
+    job = {"spec": {"template": template(name, restartPolicy="Never")}}
+    return {"metadata": {"name": name}, "spec": {"schedule": "0 0 1 1 *", "jobTemplate": job}}
+
+
+async def create_workloads(cluster: Cluster) -> None:
+    client = cluster.client
+    for index in range(_DEPLOYMENTS):
+        await client.create(DEPLOYMENTS, workload(f"d{index:02}", replicas=2), "default")
+    for index in range(4):
+        body = workload(f"s{index}", replicas=2, serviceName="s")
+        await client.create(STATEFUL_SETS, body, "default")
+        await client.create(CRON_JOBS, cron_job(f"c{index}"), "default")
+    rolling = {"rollingUpdate": {"maxUnavailable": "50%"}}
+    await client.create(DAEMON_SETS, workload("every", updateStrategy=rolling), "default")
+    on_delete = workload("hand", updateStrategy={"type": "OnDelete"})
+    await client.create(DAEMON_SETS, on_delete, "default")
+    await client.create(DEPLOYMENTS, workload("halted", paused=True, replicas=1), "default")
+    job = {"metadata": {"name": "long"}, "spec": {"template": template("j", restartPolicy="Never")}}
+    await client.create(JOBS, job, "default")
+    alone = {"metadata": {"name": "alone"}, "spec": template("alone")["spec"]}
+    await client.create(PODS, alone, "default")
+    await deployments_available(cluster)
+    await cluster.until(
+        DAEMON_SETS,
+        lambda all_: all(_is_everywhere(one, _NODES) for one in all_),
+        within_s=_DEADLINE_S,
+    )
+
+
+async def deployments_available(cluster: Cluster) -> None:
+    await cluster.until(
+        DEPLOYMENTS, lambda all_: all(_is_available(one) for one in all_), within_s=_DEADLINE_S
+    )
+
+
+def _is_available(deployment: Any) -> bool:
+    is_paused = deployment.spec.paused
+    return is_paused or deployment.status.available_replicas == deployment.spec.replicas
+
+
+def _is_everywhere(daemon_set: Any, number: int) -> bool:
+    return bool(daemon_set.status.number_available == number)
+
+
+async def create_rollout(cluster: Cluster, name: str = "r", **spec: Any) -> None:
+    body = {
+        "apiVersion": API_VERSION,
+        "kind": "RuntimeRollout",
+        "metadata": {"name": name},
+        "spec": {"from": "gvisor", "to": "gvisor-2026", **spec},
+    }
+    await cluster.client.create(RUNTIME_ROLLOUTS, body)
+
+
+async def rollout_when(
+    cluster: Cluster, condition: Callable[[RuntimeRollout], bool], name: str = "r"
+) -> RuntimeRollout:
+    def holds(rollouts: list[RuntimeRollout]) -> bool:
+        return any(one.metadata.name == name and condition(one) for one in rollouts)
+
+    found = await cluster.until(RUNTIME_ROLLOUTS, holds, within_s=_DEADLINE_S)
+    return next(one for one in found if one.metadata.name == name)
+
+
+async def classes_of(cluster: Cluster) -> list[str]:
+    client = cluster.client
+    classes = [
+        one.spec.template["spec"]["runtimeClassName"]
+        for resource in (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS)
+        for one in (await client.list(resource)).items
+    ]
+    return classes + [
+        one.spec.job_template.spec["template"]["spec"]["runtimeClassName"]
+        for one in (await client.list(CRON_JOBS)).items
+    ]
+
+
+async def test_workloads_of_a_hundred_nodes_are_moved_and_moved_back(tmp_path: Path) -> None:
+    async with cluster_with_nodes(tmp_path) as (cluster, _):
+        await create_workloads(cluster)
+        await create_rollout(cluster, canary=2, waveSize="40%")
+        number = _DEPLOYMENTS + 4 + 4 + 2 + 1
+        done = await rollout_when(cluster, lambda one: one.status.phase == "Completed")
+        counts = done.status.counts
+        assert set(await classes_of(cluster)) == {"gvisor-2026"}
+        assert (counts.total, counts.moved, counts.held) == (number, number - 2, 2)
+        assert counts.failed == counts.reverted == 0
+        unmovable = [(one.kind, one.name) for one in done.status.workloads if one.wave == 0]
+        assert unmovable == [("Job", "long"), ("Pod", "alone")]
+        held = {one.name: one.message for one in done.status.workloads if one.state == "Held"}
+        assert "OnDelete" in held["hand"]
+        assert "paused" in held["halted"]
+        # The new handler is on half of the nodes: so is the DaemonSet now.
+        every = await cluster.client.get(DAEMON_SETS, "every", "default")
+        assert _is_everywhere(every, _NODES // 2)
+        await cluster.client.patch(RUNTIME_ROLLOUTS, "r", {"spec": {"rollback": True}})
+        await rollout_when(cluster, lambda one: one.status.phase == "RolledBack")
+        assert set(await classes_of(cluster)) == {"gvisor"}
+
+
+async def test_a_target_that_breaks_half_way_is_stopped_and_rolled_back(tmp_path: Path) -> None:
+    async with cluster_with_nodes(tmp_path) as (cluster, nodes):
+        for index in range(8):
+            body = workload(f"d{index}", replicas=2)
+            await cluster.client.create(DEPLOYMENTS, body, "default")
+        await deployments_available(cluster)
+        gates = {"readyWithinSeconds": 2}
+        await create_rollout(cluster, waveSize=3, onFailure="Rollback", gates=gates)
+        await rollout_when(cluster, lambda one: one.status.counts.moved >= 1)
+        nodes.broken.add("gvisor-2026")
+        done = await rollout_when(cluster, lambda one: one.status.phase == "RolledBack")
+        assert done.status.stop is not None
+        assert done.status.stop.reason == "NotReady"
+        assert await classes_of(cluster) == ["gvisor"] * 8
+        await deployments_available(cluster)
+
+
+async def test_the_second_of_two_rollouts_waits_and_a_bad_one_is_refused(tmp_path: Path) -> None:
+    async with cluster_with_nodes(tmp_path) as (cluster, _):
+        body = workload("d", replicas=1)
+        await cluster.client.create(DEPLOYMENTS, body, "default")
+        await create_rollout(cluster, paused=True)
+        await rollout_when(cluster, lambda one: one.status.phase == "Paused")
+        await create_rollout(cluster, "second", **{"from": "gvisor-2026", "to": "gvisor"})
+        await create_rollout(cluster, "missing", **{"from": "other", "to": "nothing"})
+        for name, reason in (("second", "RolloutOverlaps"), ("missing", "ClassMissing")):
+            blocked = await rollout_when(cluster, lambda one: bool(one.status.phase), name)
+            accepted = next(c for c in blocked.status.conditions if c.type == "Accepted")
+            assert (accepted.status, accepted.reason) == ("False", reason)
+        for spec, complaint in _BAD:
+            with pytest.raises(StatusError, match=complaint):
+                await create_rollout(cluster, "bad", **spec)
+        with pytest.raises(StatusError, match="from and to cannot be changed"):
+            await cluster.client.patch(RUNTIME_ROLLOUTS, "r", {"spec": {"to": "else"}})
+
+
+_BAD: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"to": "gvisor"}, "from and to must differ"),
+    ({"canary": "101%"}, "should match"),
+    ({"canary": -1}, "greater than or equal to 0"),
+    ({"waveSize": 0}, "greater than or equal to 1"),
+    ({"onFailure": "Ignore"}, "Unsupported value"),
+    ({"gates": {"maxFailurePercent": 101}}, "less than or equal to 100"),
+)

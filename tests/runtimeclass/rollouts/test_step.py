@@ -1,0 +1,312 @@
+"""Scripts of events for the state machine of rollouts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from moorage.runtimeclass.rollouts import Obstacle, PodFacts, Unmovable
+from tests.runtimeclass.rollouts.cluster import START, Cluster
+
+
+def test_a_canary_goes_first_and_waves_follow_when_it_has_settled() -> None:
+    cluster = Cluster(9, canary=1, wave_size=3)
+    assert len(cluster.step().moves) == 1
+    assert cluster.step().moves == ()
+    cluster.settle()
+    assert len(cluster.step().moves) == 3
+    cluster.settle("w1", "w2")
+    assert cluster.step().moves == ()
+    cluster.settle()
+    assert len(cluster.step().moves) == 3
+    assert cluster.rollout.status.wave == 3
+    cluster.run()
+    assert len(cluster.moved) == 9
+    counts = cluster.rollout.status.counts
+    assert (counts.total, counts.moved, counts.pending) == (9, 9, 0)
+    assert cluster.condition("Completed") == ("True", "Completed")
+
+
+def test_waves_may_be_percentages_and_there_may_be_no_canary() -> None:
+    cluster = Cluster(10, canary=0, wave_size="25%")
+    assert len(cluster.step().moves) == 3
+    cluster = Cluster(10, canary="15%", wave_size="100%")
+    assert len(cluster.step().moves) == 2
+    cluster.settle()
+    assert len(cluster.step().moves) == 8
+
+
+def test_a_wave_that_a_restart_cut_off_is_filled_up() -> None:
+    cluster = Cluster(9, canary=0, wave_size=4)
+    cluster.step(cut=2, is_killed=True)
+    assert len(cluster.moved) == 2
+    assert len(cluster.step().moves) == 2
+    assert cluster.step().moves == ()
+
+
+def test_pause_stops_moves_and_resume_goes_on() -> None:
+    cluster = Cluster(4, canary=0, wave_size=1)
+    cluster.step()
+    cluster.settle()
+    cluster.spec(paused=True)
+    assert cluster.step().moves == ()
+    assert cluster.phase == "Paused"
+    cluster.resume()
+    assert len(cluster.step().moves) == 1
+    cluster.run()
+    assert len(cluster.moved) == 4
+
+
+def test_rollback_returns_all_that_were_moved_at_once() -> None:
+    cluster = Cluster(9, canary=1, wave_size=4)
+    cluster.step()
+    cluster.settle()
+    cluster.step()
+    cluster.spec(rollback=True)
+    assert len(cluster.step().moves) == 5
+    assert cluster.phase == "RollingBack"
+    cluster.step()
+    assert cluster.phase == "RolledBack"
+    assert cluster.moved == []
+    assert all(one.mark is None for one in cluster.workloads.values())
+
+
+def test_what_was_rolled_back_can_go_forward_again() -> None:
+    cluster = Cluster(3)
+    cluster.run()
+    cluster.spec(rollback=True)
+    cluster.run()
+    assert (cluster.phase, cluster.moved) == ("RolledBack", [])
+    cluster.resume()
+    cluster.run()
+    assert (cluster.phase, len(cluster.moved)) == ("Completed", 3)
+
+
+def test_a_completed_rollout_leaves_later_workloads_alone() -> None:
+    cluster = Cluster(2)
+    cluster.run()
+    cluster.add("later")
+    cluster.step()
+    assert cluster.workloads["later"].class_name == "old"
+
+
+def test_a_workload_that_no_pod_gets_ready_in_stops_the_rollout() -> None:
+    cluster = Cluster(4, canary=1, gates={"ready_within_seconds": 60})
+    taken = cluster.step()
+    assert taken.due is None
+    taken = cluster.step()
+    assert taken.due == cluster.now.replace(microsecond=0) + timedelta(seconds=59)
+    assert cluster.step(seconds=60).moves == ()
+    assert (cluster.phase, cluster.reason) == ("Stopped", "NotReady")
+    assert cluster.condition("Healthy") == ("False", "NotReady")
+    cluster.settle()
+    assert cluster.step().moves == ()
+    assert cluster.phase == "Stopped"
+    cluster.resume()
+    cluster.run()
+    assert cluster.phase == "Completed"
+
+
+def test_each_pod_that_gets_ready_gives_the_next_one_its_time() -> None:
+    cluster = Cluster(1, canary=1, gates={"ready_within_seconds": 60})
+    cluster.step()
+    for number in range(5):
+        pods = tuple(PodFacts(f"p{one}", START, START, cluster.now) for one in range(number + 1))
+        cluster.change("w0", pods=pods)
+        cluster.step(seconds=50)
+        assert cluster.phase == "Progressing"
+    cluster.step(seconds=61)
+    assert cluster.reason == "NotReady"
+
+
+def test_a_moved_workload_that_grows_later_has_its_time_again() -> None:
+    cluster = Cluster(5, canary=0, wave_size=1, gates={"ready_within_seconds": 60})
+    cluster.step()
+    cluster.settle()
+    cluster.step(seconds=500)
+    cluster.change("w0", is_settled=False)
+    cluster.step()
+    assert cluster.phase == "Progressing"
+    cluster.step(seconds=61)
+    assert cluster.reason == "NotReady"
+
+
+def test_restarts_and_slow_starts_stop_the_rollout() -> None:
+    cluster = Cluster(2, gates={"max_restarts": 2})
+    cluster.step()
+    cluster.change("w0", pods=(PodFacts("p", START, restarts=2),))
+    cluster.step()
+    assert cluster.phase == "Progressing"
+    cluster.change("w0", pods=(PodFacts("p", START, restarts=3),))
+    cluster.step()
+    assert cluster.reason == "TooManyRestarts"
+
+    cluster = Cluster(2, gates={"max_start_latency_seconds": 5})
+    cluster.step()
+    ready = START + timedelta(seconds=20)
+    cluster.change("w0", is_settled=True, pods=(PodFacts("p", START, START, ready),))
+    cluster.step()
+    assert cluster.reason == "SlowStart"
+
+
+def test_a_share_of_failures_may_be_allowed() -> None:
+    cluster = Cluster(10, canary=0, wave_size=5, gates={"max_failure_percent": 20})
+    cluster.step()
+    cluster.settle("w0", "w1", "w2", "w3")
+    cluster.change("w4", fault="gone wrong")
+    assert len(cluster.step().moves) == 5
+    cluster.settle("w5", "w6", "w7", "w8", "w9")
+    cluster.step()
+    assert cluster.phase == "Completed"
+    assert cluster.rollout.status.counts.failed == 1
+    cluster = Cluster(10, canary=0, wave_size=5, gates={"max_failure_percent": 19})
+    cluster.step()
+    cluster.change("w4", fault="gone wrong")
+    cluster.step()
+    assert cluster.phase == "Stopped"
+
+
+def test_a_failed_rollout_rolls_back_by_itself_where_that_is_the_policy() -> None:
+    cluster = Cluster(4, on_failure="Rollback")
+    cluster.step()
+    cluster.change("w0", fault="gone wrong")
+    taken = cluster.step()
+    assert taken.moves == ()
+    assert taken.status.stop is not None
+    assert "w0 (gone wrong)" in taken.status.stop.message
+    assert len(cluster.step().moves) == 1
+    cluster.change("w0", fault="")
+    cluster.step()
+    assert (cluster.phase, cluster.moved, cluster.reason) == ("RolledBack", [], "WorkloadFailed")
+    assert cluster.step().moves == ()
+
+
+def test_a_refused_move_is_a_failure_that_names_the_answer() -> None:
+    cluster = Cluster(3)
+    cluster.step(cut=0)
+    cluster.change("w0", refusal="denied by policy")
+    cluster.step()
+    assert cluster.reason == "Refused"
+    cluster.change("w0", refusal="")
+    cluster.resume()
+    cluster.run()
+    assert len(cluster.moved) == 3
+
+
+def test_a_class_that_goes_back_stops_the_rollout_whatever_the_policy() -> None:
+    cluster = Cluster(3, on_failure="Rollback")
+    cluster.step()
+    cluster.settle()
+    cluster.step()
+    cluster.change("w0", class_name="old")
+    assert cluster.step().moves == ()
+    assert (cluster.phase, cluster.reason) == ("Stopped", "Reverted")
+    assert cluster.rollout.status.counts.reverted == 1
+    cluster.step()
+    cluster.resume()
+    cluster.run()
+    assert len(cluster.moved) == 3
+
+
+def test_a_workload_that_is_replaced_without_its_mark_counts_as_gone_back() -> None:
+    cluster = Cluster(3)
+    cluster.step()
+    cluster.settle()
+    cluster.step()
+    cluster.change("w0", class_name="old", mark=None)
+    cluster.step()
+    assert cluster.reason == "Reverted"
+
+
+def test_a_workload_that_gets_a_third_class_is_left_to_its_owner() -> None:
+    cluster = Cluster(3)
+    cluster.step()
+    cluster.change("w0", class_name="third")
+    cluster.run()
+    assert cluster.workloads["w0"].class_name == "third"
+    cluster.spec(rollback=True)
+    cluster.run()
+    assert cluster.workloads["w0"].class_name == "third"
+
+
+def test_workloads_that_others_moved_are_not_rolled_back() -> None:
+    cluster = Cluster(2)
+    cluster.add("before", "new")
+    cluster.run()
+    cluster.spec(rollback=True)
+    cluster.run()
+    assert cluster.moved == ["before"]
+
+
+def test_held_workloads_are_moved_last_and_hold_nothing_up() -> None:
+    cluster = Cluster(canary=1, wave_size=2)
+    cluster.add("a", hold="paused", is_settled=True)
+    cluster.add("b", size=0)
+    cluster.add("c", is_on_schedule=True, size=0, is_settled=True)
+    cluster.add("d", size=3)
+    cluster.add("e", size=2)
+    order = []
+    while cluster.phase != "Completed":
+        order += [move.workload.name for move in cluster.step().moves]
+        cluster.settle()
+    assert order == ["e", "d", "b", "c", "a"]
+    assert cluster.rollout.status.counts.held == 1
+    assert "1 wait" in cluster.rollout.status.conditions[-1].message
+
+
+def test_obstacles_stop_moves_at_the_start_and_half_way() -> None:
+    cluster = Cluster(3)
+    cluster.obstacle = Obstacle("ClassMissing", "RuntimeClass new does not exist; create it")
+    assert cluster.step().moves == ()
+    assert cluster.phase == "Blocked"
+    assert cluster.condition("Accepted") == ("False", "ClassMissing")
+    assert cluster.rollout.status.started_at is None
+    cluster.obstacle = None
+    assert len(cluster.step().moves) == 1
+    cluster.settle()
+    cluster.obstacle = Obstacle("HandlerMissing", "no node has it")
+    assert cluster.step().moves == ()
+    cluster.obstacle = None
+    cluster.run()
+    assert cluster.condition("Accepted") == ("True", "Accepted")
+
+
+def test_a_rollback_waits_for_the_class_that_pods_would_need() -> None:
+    cluster = Cluster(2)
+    cluster.run()
+    cluster.return_obstacle = Obstacle("ClassMissing", "RuntimeClass old does not exist")
+    cluster.spec(rollback=True)
+    assert cluster.step().moves == ()
+    assert cluster.condition("Accepted") == ("False", "ClassMissing")
+    cluster.return_obstacle = None
+    cluster.run()
+    assert cluster.moved == []
+
+
+def test_a_rollout_of_nothing_is_complete() -> None:
+    cluster = Cluster(0)
+    cluster.unmovable = [Unmovable("Pod", "default", "p", "no workload owns it")]
+    cluster.step()
+    assert cluster.phase == "Completed"
+    assert [one.state for one in cluster.rollout.status.workloads] == ["Unmovable"]
+
+
+def test_the_status_of_thousands_of_workloads_stays_small() -> None:
+    cluster = Cluster(3000, canary=0, wave_size="100%")
+    cluster.unmovable = [Unmovable("Pod", "default", f"p{one}", "why") for one in range(500)]
+    cluster.step()
+    cluster.change("w2999", fault="gone wrong")
+    status = cluster.step().status
+    assert len(status.workloads) == 256
+    assert status.workloads[0].name == "w2999"
+    assert (status.counts.total, status.counts.unmovable) == (3000, 500)
+
+
+def test_a_step_that_is_repeated_decides_the_same() -> None:
+    cluster = Cluster(5)
+    cluster.step()
+    cluster.settle("w0")
+    assert cluster.decide() == cluster.decide()
+    first = cluster.step()
+    again = cluster.decide()
+    assert again.moves == ()
+    assert first.status.started_at == again.status.started_at
