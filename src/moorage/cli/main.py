@@ -20,6 +20,8 @@ _COMMANDS = {
     "kubeconfig": ("kubeconfig", "Print the kubeconfig's path, or merge it into yours."),
     "explain": ("explain", "Explain why a pod is where it is, or why it does not run."),
     "runtimes": ("runtimes", "List the runtime handlers of the engine or the machine."),
+    "overhead": ("overhead", "Measure what the pods of a runtime handler cost."),
+    "conformance": ("conformance", "Prove by pods what a class promises."),
     "doctor": ("doctor", "Check everything on this machine that pods need."),
     "image": ("image", "List, load, import and remove images of the cluster's engine."),
     "engine": ("engine", "Run the container engine alone, for any kubelet."),

@@ -216,3 +216,31 @@ async def test_the_nodes_own_figures_are_the_machines(tmp_path: Path) -> None:
     assert abs(clock.now().timestamp() - uptime_s - started) < 60
     text = await statistics.resource_metrics()
     assert "node_memory_working_set_bytes " in text
+
+
+async def test_a_pods_own_figures_are_those_of_its_cgroup(tmp_path: Path) -> None:
+    """What a sandbox costs is in the pod's figures and in none of its containers'."""
+    figures, clock = FakeFigures(), FakeClock()
+    figures.containers = [_usage(SECOND, START_NS)]
+    figures.sandboxes = [
+        pb.PodSandboxStats(
+            attributes=pb.PodSandboxAttributes(id="s1", metadata=pb.PodSandboxMetadata(uid="u1")),
+            linux=pb.LinuxPodSandboxStats(
+                cpu=pb.CpuUsage(
+                    timestamp=START_NS, usage_core_nano_seconds=pb.UInt64Value(value=4 * SECOND)
+                ),
+                memory=pb.MemoryUsage(
+                    timestamp=START_NS,
+                    working_set_bytes=pb.UInt64Value(value=70),
+                    usage_bytes=pb.UInt64Value(value=90),
+                    rss_bytes=pb.UInt64Value(value=50),
+                ),
+            ),
+        )
+    ]
+    (pod,) = (await _statistics(figures, clock, tmp_path).summary())["pods"]
+    assert pod["memory"] == {
+        "time": "2026-01-01T00:00:00Z", "workingSetBytes": 70, "usageBytes": 90, "rssBytes": 50,
+    }  # fmt: skip
+    assert pod["cpu"] == {"time": "2026-01-01T00:00:00Z", "usageCoreNanoSeconds": 4 * SECOND}
+    assert pod["containers"][0]["memory"]["workingSetBytes"] == 7

@@ -78,7 +78,7 @@ class Statistics:
         for container in containers:
             by_pod.setdefault(container.attributes.labels.get(POD_UID, ""), []).append(container)
         network = {sandbox.attributes.metadata.uid: sandbox for sandbox in sandboxes}
-        self._rates.keep({"node", *(stats.attributes.id for stats in containers)})
+        self._rates.keep({"node", *network, *(stats.attributes.id for stats in containers)})
         pods = [
             self._pod(worker.uid, by_pod.get(worker.uid, ()), network.get(worker.uid))
             for worker in self._pod_manager
@@ -146,8 +146,10 @@ class Statistics:
             "podRef": {"name": meta.name, "namespace": meta.namespace, "uid": uid},
             "startTime": meta.creation_timestamp,
             "containers": shown,
-            "cpu": _sum(shown, "cpu", ("usageNanoCores", "usageCoreNanoSeconds")),
-            "memory": _sum(shown, "memory", ("workingSetBytes", "usageBytes", "rssBytes")),
+            "cpu": self._pod_cpu(uid, sandbox)
+            or _sum(shown, "cpu", ("usageNanoCores", "usageCoreNanoSeconds")),
+            "memory": _pod_memory(sandbox)
+            or _sum(shown, "memory", ("workingSetBytes", "usageBytes", "rssBytes")),
         }
         if sandbox is not None and sandbox.linux.HasField("network"):
             pod["network"] = _network(sandbox.linux.network)
@@ -155,6 +157,19 @@ class Statistics:
             count = sandbox.linux.process.process_count.value
             pod["process_stats"] = {"process_count": count}
         return pod
+
+    def _pod_cpu(self, uid: str, sandbox: pb.PodSandboxStats | None) -> Json:
+        """Return the CPU figures of the pod's cgroup, empty where the engine has none."""
+        if sandbox is None or not sandbox.linux.cpu.HasField("usage_core_nano_seconds"):
+            return {}
+        cpu = sandbox.linux.cpu
+        total_ns = cpu.usage_core_nano_seconds.value
+        rate = _value(cpu, "usage_nano_cores")
+        if rate is None:
+            rate = self._rates.rate(uid, cpu.timestamp, total_ns)
+        return _present(
+            time=_stamp(cpu.timestamp), usageNanoCores=rate, usageCoreNanoSeconds=total_ns
+        )
 
     def _container(self, stats: pb.ContainerStats) -> Json:
         cpu, memory = stats.cpu, stats.memory
@@ -242,6 +257,25 @@ def _sum(containers: Iterable[Json], part: str, fields: Iterable[str]) -> Json:
             if field in values:
                 usage[field] = usage.get(field, 0) + values[field]
     return usage
+
+
+def _pod_memory(sandbox: pb.PodSandboxStats | None) -> Json:
+    """Return the memory figures of the pod's cgroup, empty where the engine has none.
+
+    The sandbox counts here, and not in the containers.
+    """
+    if sandbox is None or not sandbox.linux.memory.HasField("working_set_bytes"):
+        return {}
+    memory = sandbox.linux.memory
+    return _present(
+        time=_stamp(memory.timestamp),
+        workingSetBytes=memory.working_set_bytes.value,
+        availableBytes=_value(memory, "available_bytes"),
+        usageBytes=_value(memory, "usage_bytes"),
+        rssBytes=_value(memory, "rss_bytes"),
+        pageFaults=_value(memory, "page_faults"),
+        majorPageFaults=_value(memory, "major_page_faults"),
+    )
 
 
 def _network(usage: pb.NetworkUsage) -> Json:
