@@ -56,6 +56,8 @@ from moorage.controllers.nodes.eviction import COMPONENT as EVICTION_COMPONENT
 from moorage.controllers.nodes.lifecycle import COMPONENT as NODE_COMPONENT
 from moorage.controllers.objects import POD_CERTIFICATE_REQUESTS
 from moorage.controllers.options import ControllerOptions
+from moorage.controllers.overhead_drift import OverheadDriftController, OverheadMetrics
+from moorage.controllers.overhead_drift.controller import COMPONENT as DRIFT_COMPONENT
 from moorage.controllers.persistentvolumes import PersistentVolumeController
 from moorage.controllers.persistentvolumes.controller import COMPONENT as VOLUME_COMPONENT
 from moorage.controllers.pod_garbage import PodGarbageCollector
@@ -76,7 +78,13 @@ from moorage.controllers.validatingadmissionpolicies import (
 )
 
 
-async def run_controllers(client: Client, options: ControllerOptions, clock: Clock) -> None:
+async def run_controllers(
+    client: Client,
+    options: ControllerOptions,
+    clock: Clock,
+    *,
+    overhead_metrics: OverheadMetrics | None = None,
+) -> None:
     """Run all controllers until cancelled.
 
     A failure outside the reconcile of a single key ends all controllers, and the supervisor
@@ -120,6 +128,9 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     volumes = PersistentVolumeController(client, informers, recorder(VOLUME_COMPONENT), clock)
 
     ephemeral = EphemeralVolumeController(client, informers, recorder(EPHEMERAL_COMPONENT), clock)
+    drift = OverheadDriftController(
+        client, informers, recorder(DRIFT_COMPONENT), clock, metrics=overhead_metrics
+    )
     expansion = ClaimExpansionController(informers, recorder(EXPANSION_COMPONENT), clock)
 
     def removed(resource: Resource[Any], namespace: str) -> None:
@@ -188,6 +199,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         AttributesClassProtectionController(client, informers, clock).run(),
         ephemeral.run(),
         expansion.run(),
+        drift.run(),
         ValidatingAdmissionPolicyStatusController(client, clock).run(),
         RoleAggregationController(client, informers, clock).run(),
         informers.run(),

@@ -97,7 +97,7 @@ def _runs(outcome: Outcome, node: NodeFacts) -> Finding:
 
 
 def _is_host_kernel(outcome: Outcome, node: NodeFacts) -> tuple[bool | None, str]:
-    """Return whether the pod's kernel is the node's, None where nothing tells, and why."""
+    """Return whether the pod's kernel is the node's, None where nothing shows it, and why."""
     boot, release = outcome.value("boot"), outcome.value("release")
     if boot and node.boot_id and boot.lower() == node.boot_id.lower():
         return True, f"boot identity {boot} is that of node {node.name}, release {release}"
