@@ -30,6 +30,27 @@ CHOICE_ANNOTATION = f"{GROUP}/class-choice"
 CHOICE_REASON_ANNOTATION = f"{GROUP}/class-choice-reason"
 """Annotation of a pod, set at admission: why it got its class, in a sentence."""
 
+VERSION_OF_ANNOTATION = f"{GROUP}/version-of"
+"""Annotation of a RuntimeClass NAME-vN: the class of which it is a version."""
+
+MEASURED_OVERHEAD_ANNOTATION = f"{GROUP}/measured-overhead"
+"""Annotation of a RuntimeClass: the measurement that its overhead comes from, in a sentence."""
+
+MEASURED_AT_ANNOTATION = f"{GROUP}/measured-at"
+"""Annotation of a RuntimeClass: when its overhead was measured."""
+
+PREVIOUS_OVERHEAD_ANNOTATION = f"{GROUP}/previous-overhead"
+"""Annotation of a RuntimeClass whose overhead was changed in place: the one before, as JSON."""
+
+CONFORMANCE_ANNOTATION = f"{GROUP}/conformance"
+"""Annotation of a RuntimeClass: the standard classes whose properties were proven, by commas."""
+
+CONFORMANCE_DATE_ANNOTATION = f"{GROUP}/conformance-date"
+"""Annotation of a RuntimeClass: when conformance was last tested."""
+
+CONFORMANCE_TESTED_ANNOTATION = f"{GROUP}/conformance-tested"
+"""Annotation of a RuntimeClass: digest of what was tested, `sha256:HEX`."""
+
 
 def handler_label(handler: str) -> str:
     """Return the node label that says, with the value `true`, that a handler works there."""

@@ -22,6 +22,8 @@ _COMMANDS = {
     "check": ("check", "Check what manifests ask of their classes, before they are applied."),
     "runtimes": ("runtimes", "List the runtime handlers of the engine or the machine."),
     "rollout": ("rollout", "Move workloads from one RuntimeClass to another, by waves."),
+    "overhead": ("overhead", "Measure what the pods of a runtime handler cost."),
+    "conformance": ("conformance", "Prove by pods what a class promises."),
     "doctor": ("doctor", "Check everything on this machine that pods need."),
     "image": ("image", "List, load, import and remove images of the cluster's engine."),
     "engine": ("engine", "Run the container engine alone, for any kubelet."),

@@ -8,6 +8,7 @@ client; none knows another.
 """
 
 from moorage.controllers.options import ControllerOptions
+from moorage.controllers.overhead_drift import OverheadMetrics
 from moorage.controllers.run import run_controllers, run_provisioner
 
-__all__ = ["ControllerOptions", "run_controllers", "run_provisioner"]
+__all__ = ["ControllerOptions", "OverheadMetrics", "run_controllers", "run_provisioner"]

@@ -52,7 +52,7 @@ class PodSpec(Object, frozen=True):
 
     volumes: tuple[Volume, ...] = ()
     node_name: str = ""
-    runtime_class_name: str = ""
+    runtime_class_name: str | None = None
     affinity: Affinity | None = None
     hostname: str = ""
     subdomain: str = ""

@@ -56,6 +56,7 @@ from moorage.controllers.nodes.eviction import COMPONENT as EVICTION_COMPONENT
 from moorage.controllers.nodes.lifecycle import COMPONENT as NODE_COMPONENT
 from moorage.controllers.objects import POD_CERTIFICATE_REQUESTS
 from moorage.controllers.options import ControllerOptions
+from moorage.controllers.overhead_drift import OverheadMetrics
 from moorage.controllers.persistentvolumes import (
     LocalPathProvisioner,
     PersistentVolumeController,
@@ -81,7 +82,13 @@ from moorage.controllers.validatingadmissionpolicies import (
 )
 
 
-async def run_controllers(client: Client, options: ControllerOptions, clock: Clock) -> None:
+async def run_controllers(
+    client: Client,
+    options: ControllerOptions,
+    clock: Clock,
+    *,
+    overhead_metrics: OverheadMetrics | None = None,
+) -> None:
     """Run all controllers until cancelled.
 
     A failure outside the reconcile of a single key ends all controllers, and the supervisor
@@ -125,7 +132,9 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     volumes = PersistentVolumeController(client, informers, recorder(VOLUME_COMPONENT), clock)
 
     ephemeral = EphemeralVolumeController(client, informers, recorder(EPHEMERAL_COMPONENT), clock)
-    runtimes = RuntimeControllers(client, informers, recorder, options, clock)
+    runtimes = RuntimeControllers(
+        client, informers, recorder, options, clock, overhead_metrics=overhead_metrics
+    )
     expansion = ClaimExpansionController(informers, recorder(EXPANSION_COMPONENT), clock)
 
     def removed(resource: Resource[Any], namespace: str) -> None:

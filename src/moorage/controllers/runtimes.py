@@ -18,6 +18,8 @@ from moorage.client.resources import RUNTIME_PROFILES
 from moorage.client.rest import UnreachableError
 from moorage.controllers.informers import Informers
 from moorage.controllers.options import ControllerOptions
+from moorage.controllers.overhead_drift import OverheadDriftController, OverheadMetrics
+from moorage.controllers.overhead_drift.controller import COMPONENT as DRIFT_COMPONENT
 from moorage.controllers.runtimeclassquotas import RuntimeClassQuotaController
 from moorage.controllers.runtimerollouts import RuntimeRolloutController
 from moorage.controllers.runtimerollouts.controller import COMPONENT as ROLLOUT_COMPONENT
@@ -37,6 +39,8 @@ class RuntimeControllers:
         recorder: Callable[[str], EventRecorder],
         options: ControllerOptions,
         clock: Clock,
+        *,
+        overhead_metrics: OverheadMetrics | None = None,
     ) -> None:
         """`recorder` returns the event recorder of a component, which its caller runs."""
         self._client = client
@@ -45,6 +49,9 @@ class RuntimeControllers:
         self._controllers = (
             RuntimeClassQuotaController(client, informers, clock),
             RuntimeRolloutController(client, informers, recorder(ROLLOUT_COMPONENT), clock),
+            OverheadDriftController(
+                client, informers, recorder(DRIFT_COMPONENT), clock, metrics=overhead_metrics
+            ),
         )
 
     async def run(self) -> None:

@@ -15,7 +15,12 @@ from moorage.cluster.parts.connection import connected
 from moorage.cluster.parts.secure_port import serve_metrics
 from moorage.cluster.readiness import notify_ready
 from moorage.cluster.settings import CONTROLLERS, SCHEDULER, Settings
-from moorage.controllers import ControllerOptions, run_controllers, run_provisioner
+from moorage.controllers import (
+    ControllerOptions,
+    OverheadMetrics,
+    run_controllers,
+    run_provisioner,
+)
 from moorage.metrics import Family, QueueMetrics, counting_queues, process_families
 from moorage.scheduler import SchedulerMetrics, SchedulerOptions, run_scheduler
 
@@ -52,15 +57,21 @@ async def run(layout: Layout, settings: Settings) -> None:
 def _start_controllers(
     tasks: asyncio.TaskGroup, client: Client, credentials: Credentials, settings: Settings
 ) -> None:
-    authority, queues = credentials.authority, QueueMetrics()
+    authority, queues, overhead = credentials.authority, QueueMetrics(), OverheadMetrics()
     options = ControllerOptions(
         cluster_ca=authority.certificate.read_text(),
         cluster_ca_key=authority.key,
         installs_definitions=True,
     )
-    served = _Served(settings.controllers_port, credentials.controllers_server, queues.families)
+
+    def families() -> Iterable[Family]:
+        return (*queues.families(), *overhead.families())
+
+    served = _Served(settings.controllers_port, credentials.controllers_server, families)
     with counting_queues(queues):
-        tasks.create_task(run_controllers(client, options, SystemClock()))
+        tasks.create_task(
+            run_controllers(client, options, SystemClock(), overhead_metrics=overhead)
+        )
     tasks.create_task(_serve(served, credentials, client))
 
 

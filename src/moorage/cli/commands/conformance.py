@@ -1,0 +1,145 @@
+"""Command `moor conformance`: proves what a class promises, and lists what classes have proved."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from moorage.api.clock import SystemClock
+from moorage.cli.connection import connect, connection_options
+from moorage.cli.errors import CliError
+from moorage.cli.interruption import interruptible
+from moorage.cli.output import dim, show
+from moorage.client.resources import RUNTIME_CLASSES
+from moorage.client.rest import UnreachableError
+from moorage.conformance import (
+    ConformanceError,
+    ConformanceOptions,
+    ConformanceTest,
+    read_profiles,
+    write_result,
+)
+from moorage.conformance.reports import REPORTS
+from moorage.linux.atomic_file import replace_file
+from moorage.runtimeclass.conformance.catalogue import STANDARD_CLASSES
+from moorage.runtimeclass.conformance.results import ClassResult, Standing, standing
+
+_DEFAULTS = ConformanceOptions(runtime_class="")
+_COLUMNS = ("class", "handler", "conforms to", "tested", "valid")
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    data_dir: Path
+    kubeconfig: Path | None
+    context: str | None
+
+
+@click.command("conformance")
+@click.argument("runtime_class", metavar="[CLASS]", required=False)
+@click.option(
+    "--as", "standard", type=click.Choice(list(STANDARD_CLASSES)), default=None,
+    help="The standard class to prove; every one by default. Fails if it is not proved.",
+)  # fmt: skip
+@click.option("--node", default="", help="Run the probes on this node.")
+@click.option("--namespace", "-n", default="default", show_default=True)
+@click.option("--image", default=_DEFAULTS.image, show_default=True, help="An image with `sh`.")
+@click.option("--wasm-image", default="", help="An image with a WebAssembly program.")
+@click.option(
+    "--timeout", "timeout_s", default=_DEFAULTS.timeout_s, show_default=True,
+    help="Seconds until a probe is cut off.",
+)  # fmt: skip
+@click.option("--parallel", default=_DEFAULTS.parallel, show_default=True, help="Pods at once.")
+@click.option(
+    "--format", "form", type=click.Choice(list(REPORTS)), default="text", show_default=True
+)
+@click.option(
+    "--report", type=click.Path(path_type=Path, dir_okay=False), help="Write the report to a file."
+)
+@click.option("--dry-run", is_flag=True, help="Do not write the result on the class.")
+@connection_options
+def command(
+    *,
+    runtime_class: str | None,
+    standard: str | None,
+    node: str,
+    namespace: str,
+    image: str,
+    wasm_image: str,
+    timeout_s: float,
+    parallel: int,
+    form: str,
+    report: Path | None,
+    dry_run: bool,
+    data_dir: Path,
+    kubeconfig: Path | None,
+    context: str | None,
+) -> None:
+    """Prove by pods what a class promises, and write the result on the class.
+
+    Without CLASS, list what each class has proved; a result is not valid any more when the
+    handler's program has changed since.
+    """
+    target = _Target(data_dir, kubeconfig, context)
+    try:
+        if not runtime_class:
+            _print_standings(asyncio.run(_standings(target)))
+            return
+        options = ConformanceOptions(
+            runtime_class=runtime_class,
+            standard=standard or "",
+            namespace=namespace,
+            node=node,
+            image=image,
+            wasm_image=wasm_image,
+            timeout_s=timeout_s,
+            parallel=parallel,
+        )
+        with interruptible() as interruptions:
+            result = interruptions.run(_test(target, options, is_written=not dry_run))
+    except (ConformanceError, UnreachableError) as error:
+        raise CliError(str(error)) from error
+    text = REPORTS[form](result)
+    if report is None:
+        click.echo(text, nl=False)
+    else:
+        replace_file(report, text.encode(), mode=0o644)
+    if standard is not None and standard not in result.conforms_to:
+        raise CliError(f"class {runtime_class} does not conform to {standard}")
+
+
+async def _test(target: _Target, options: ConformanceOptions, *, is_written: bool) -> ClassResult:
+    async with connect(**asdict(target), user_agent="moor-conformance") as client:
+        test = ConformanceTest(client, options, SystemClock(), progress=_progress)
+        result = await test.run()
+        if is_written:
+            await write_result(client, result)
+    return result
+
+
+async def _standings(target: _Target) -> list[Standing]:
+    async with connect(**asdict(target), user_agent="moor-conformance") as client:
+        profiles = await read_profiles(client)
+        classes = (await client.list(RUNTIME_CLASSES)).items
+    return [standing(one, profiles) for one in sorted(classes, key=lambda one: one.metadata.name)]
+
+
+def _print_standings(standings: list[Standing]) -> None:
+    rows = [
+        {
+            "class": one.runtime_class,
+            "handler": one.handler,
+            "conforms to": ", ".join(one.conforms_to),
+            "tested": one.tested_at,
+            "valid": None if not one.tested_at else not one.is_stale,
+        }
+        for one in standings
+    ]
+    show(rows, _COLUMNS, "table")
+
+
+def _progress(sentence: str) -> None:
+    click.echo(dim(sentence), err=True)

@@ -1,0 +1,218 @@
+"""Controller of overhead drift: compares what classes declare with their nodes' statistics.
+
+Once a minute it reads the summaries of nodes with pods of classes, some nodes at a time, and judges
+each class by the median of its pods. A verdict that has held for some minutes is an event on the
+class, once; another one follows only after another verdict. Nothing is changed: what to declare is
+the user's decision, and `moor overhead measure` proposes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from moorage.api.clock import Clock
+from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.logs import Log
+from moorage.api.quantity import parse
+from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import ISOLATION_LABEL
+from moorage.client import Client, EventRecorder, WorkQueue
+from moorage.client.node_summary import PodFigures, SummaryError, read_node_summary
+from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.resources import RUNTIME_CLASSES, RUNTIME_PROFILES
+from moorage.client.rest import UnreachableError
+from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.objects import Pod
+from moorage.controllers.overhead_drift.metrics import OverheadMetrics
+from moorage.runtimeclass.isolation import LEVELS, Isolation
+from moorage.runtimeclass.overhead_drift import (
+    Bounds,
+    Drift,
+    DriftState,
+    PodCost,
+    Tolerance,
+    judge,
+    median_bounds,
+    observe,
+    overhead_bounds,
+)
+from moorage.runtimeclass.overhead_estimates import MEBIBYTE
+
+COMPONENT = "overhead-drift-controller"
+DRIFT, FITS = "OverheadDrift", "OverheadFits"
+
+_INTERVAL_S = 60.0
+_NODES_AT_A_TIME = 20
+_SUMMARY_S = 15.0
+_KEY = ""
+
+log = Log(__name__)
+
+
+class _Watched(msgspec.Struct, frozen=True):
+    """What is remembered of a class: its state, for the overhead that it declared then."""
+
+    declared_bytes: int
+    state: DriftState = DriftState()
+
+
+class OverheadDriftController:
+    """Judges all classes once a minute. Its only writes are events."""
+
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        recorder: EventRecorder,
+        clock: Clock,
+        *,
+        metrics: OverheadMetrics | None = None,
+        tolerance: Tolerance | None = None,
+    ) -> None:
+        self._client = client
+        self._pods = informers.pods
+        self._classes = informers.runtime_classes
+        self._recorder = recorder
+        self._metrics = metrics or OverheadMetrics()
+        self._tolerance = tolerance or Tolerance()
+        self._watched: dict[str, _Watched] = {}
+        self._last_node = ""
+        self._queue: WorkQueue[str] = WorkQueue("overhead drift", clock=clock)
+
+    async def run(self) -> None:
+        """Judge until cancelled."""
+        await wait_synced(self._pods, self._classes)
+        self._queue.add_after(_KEY, _INTERVAL_S)
+        await self._queue.run(self._reconcile)
+
+    async def _reconcile(self, key: str) -> float:
+        del key
+        classes = {one.metadata.name: one for one in self._classes}
+        for name in self._watched.keys() - classes.keys():
+            del self._watched[name]
+            self._metrics.forget(name)
+        pods = [pod for pod in self._pods if _is_measurable(pod, classes)]
+        figures = await self._figures(sorted({pod.spec.node_name for pod in pods}))
+        if figures:
+            levels = await self._profile_levels()
+            costs: dict[str, list[Bounds]] = {}
+            for pod in pods:
+                if (cost := _cost(figures.get(pod.metadata.uid))) is not None:
+                    runtime_class = classes[pod.spec.runtime_class_name or ""]
+                    level = _level(runtime_class, pod.spec.node_name, levels)
+                    costs.setdefault(runtime_class.metadata.name, []).append(
+                        overhead_bounds(cost, level)
+                    )
+            for name, bounds in sorted(costs.items()):
+                self._judge(classes[name], bounds)
+        return _INTERVAL_S
+
+    def _judge(self, runtime_class: RuntimeClass, bounds: list[Bounds]) -> None:
+        name, declared = runtime_class.metadata.name, declared_bytes(runtime_class)
+        before = self._watched.get(name)
+        if before is None or before.declared_bytes != declared:
+            before = _Watched(declared)
+        measured = median_bounds(bounds)
+        seen = judge(declared, measured, self._tolerance)
+        after = observe(before.state, seen, self._tolerance)
+        self._watched[name] = _Watched(declared, after)
+        self._metrics.note(name, declared, measured, after.verdict)
+        if after.verdict is before.state.verdict:
+            return
+        about = reference(RUNTIME_CLASSES, runtime_class)
+        if after.verdict is not Drift.FITS:
+            message = drift_message(runtime_class, measured, after.verdict, len(bounds))
+            self._recorder.record(about, WARNING, DRIFT, message)
+        elif before.state.verdict is not Drift.UNKNOWN:
+            message = f"pods cost what the class declares again: {_mebibytes(declared)}"
+            self._recorder.record(about, NORMAL, FITS, message)
+
+    async def _figures(self, nodes: list[str]) -> dict[str, PodFigures]:
+        """Return the figures of pods by uid, of the next nodes in turn."""
+        later = [node for node in nodes if node > self._last_node]
+        chosen = (later + [node for node in nodes if node <= self._last_node])[:_NODES_AT_A_TIME]
+        if chosen:
+            self._last_node = chosen[-1]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._summary(node)) for node in chosen]
+        return {uid: figures for task in tasks for uid, figures in task.result().items()}
+
+    async def _summary(self, node: str) -> Mapping[str, PodFigures]:
+        try:
+            async with asyncio.timeout(_SUMMARY_S):
+                return await read_node_summary(self._client, node)
+        except (StatusError, UnreachableError, SummaryError, TimeoutError) as error:
+            log.debug("summary of a node not read", node=node, reason=error)
+            return {}
+
+    async def _profile_levels(self) -> Mapping[tuple[str, str], str]:
+        """Return the isolation level of each node's handler, as its profile has it."""
+        try:
+            profiles = (await self._client.list(RUNTIME_PROFILES)).items
+        except NotFoundError:
+            # A cluster without the kind.
+            return {}
+        return {(one.spec.node_name, one.spec.handler): one.status.isolation for one in profiles}
+
+
+def declared_bytes(runtime_class: RuntimeClass) -> int:
+    """Return the memory that a class declares as overhead, in bytes; 0 without any."""
+    amounts = runtime_class.overhead.pod_fixed if runtime_class.overhead is not None else {}
+    return parse(amounts.get("memory", "0")).value
+
+
+def drift_message(runtime_class: RuntimeClass, measured: Bounds, verdict: Drift, pods: int) -> str:
+    """Return the message of an event about drift: figures, and what to do."""
+    known = measured.lower if verdict is Drift.TOO_LOW else measured.upper
+    bound = "at least" if verdict is Drift.TOO_LOW else "at most"
+    exact = measured.lower == measured.upper
+    return (
+        f"declared overhead is {_mebibytes(declared_bytes(runtime_class))} of memory, but "
+        f"{'one pod costs' if pods == 1 else f'the median of {pods} pods costs'} "
+        f"{'' if exact else f'{bound} '}{_mebibytes(known)}; measure it with "
+        f"`moor overhead measure {runtime_class.handler}`"
+    )
+
+
+def _mebibytes(amount_bytes: int) -> str:
+    return f"{amount_bytes / MEBIBYTE:.1f} MiB"
+
+
+def _is_measurable(pod: Pod, classes: Mapping[str, RuntimeClass]) -> bool:
+    return (
+        (pod.spec.runtime_class_name or "") in classes
+        and bool(pod.spec.node_name)
+        and pod.status.phase == "Running"
+        and pod.metadata.deletion_timestamp is None
+    )
+
+
+def _cost(figures: PodFigures | None) -> PodCost | None:
+    """Return a pod's memory, None unless its node knows the whole and each container."""
+    if figures is None or figures.memory is None or figures.memory.working_set_bytes is None:
+        return None
+    sizes = _sizes(figures)
+    if not figures.containers or None in sizes:
+        return None
+    return PodCost(
+        pod_bytes=figures.memory.working_set_bytes,
+        containers_bytes=sum(size for size in sizes if size is not None),
+        anonymous_bytes=figures.memory.rss_bytes,
+    )
+
+
+def _sizes(figures: PodFigures) -> Iterable[int | None]:
+    return [
+        None if one.memory is None else one.memory.working_set_bytes for one in figures.containers
+    ]
+
+
+def _level(
+    runtime_class: RuntimeClass, node: str, levels: Mapping[tuple[str, str], str]
+) -> Isolation | None:
+    """Return the isolation level of a class on a node: by its label, else by its profile."""
+    label = runtime_class.metadata.labels.get(ISOLATION_LABEL, "")
+    return LEVELS.get(label or levels.get((node, runtime_class.handler), ""))

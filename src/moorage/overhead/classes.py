@@ -1,0 +1,45 @@
+"""Class of a measurement: the one whose scheduling rules and declared overhead count."""
+
+from __future__ import annotations
+
+from moorage.api.runtime_classes import RuntimeClass
+from moorage.client import Client
+from moorage.client.resources import RUNTIME_CLASSES
+from moorage.overhead.errors import MeasurementError
+from moorage.overhead.options import MeasureOptions
+from moorage.overhead.probe_pods import MEASUREMENT_LABEL
+from moorage.runtimeclass.class_versions import newest_version, origin_of
+
+
+async def find_class(client: Client, options: MeasureOptions) -> RuntimeClass | None:
+    """Return the class that the options name, or the only one of the handler; None without one.
+
+    Of several versions of one class the newest counts. Raises MeasurementError when the class has
+    another handler, or several classes have the handler; StatusError, UnreachableError.
+    """
+    if options.runtime_class:
+        runtime_class = await client.get(RUNTIME_CLASSES, options.runtime_class)
+        if runtime_class.handler != options.handler:
+            raise MeasurementError(
+                f"class {options.runtime_class} has the handler {runtime_class.handler}, not "
+                f"{options.handler}"
+            )
+        return runtime_class
+    classes = [
+        one
+        for one in (await client.list(RUNTIME_CLASSES)).items
+        if one.handler == options.handler and MEASUREMENT_LABEL not in one.metadata.labels
+    ]
+    origins = sorted({origin_of(one.metadata) for one in classes})
+    if len(origins) > 1 and options.handler in origins:
+        # The class that has the handler's name is the one that discovery creates.
+        origins = [options.handler]
+    if len(origins) > 1:
+        raise MeasurementError(
+            f"several classes have the handler {options.handler}: {', '.join(origins)}; choose one "
+            "with --class"
+        )
+    if not origins:
+        return None
+    newest = newest_version(origins[0], [one.metadata for one in classes])
+    return next(one for one in classes if one.metadata.name == newest)

@@ -1,0 +1,18 @@
+"""Conformance: standard classes, the properties each promises, and how a pod proves them.
+
+Pure: the catalogue, what a probe's outcome proves, and the result that a class carries.
+"""
+
+from moorage.runtimeclass.conformance.catalogue import STANDARD_CLASSES, StandardClass
+from moorage.runtimeclass.conformance.properties import PROPERTIES, Property
+from moorage.runtimeclass.conformance.results import ClassResult, PropertyResult, Verdict
+
+__all__ = [
+    "PROPERTIES",
+    "STANDARD_CLASSES",
+    "ClassResult",
+    "Property",
+    "PropertyResult",
+    "StandardClass",
+    "Verdict",
+]
