@@ -31,7 +31,7 @@ def test_the_program_is_there() -> None:
         (("status", "--data-dir", "/no/such/directory"), 3, "`moor up` makes one"),
         (("logs", "apiserver", "--data-dir", "/no/such/directory"), 3, "there is no cluster"),
         (("down", "--data-dir", "/no/such/directory"), 3, "there is no cluster"),
-        (("explain", "deployment/x", "--data-dir", "/no/such/directory"), 2, "only pods"),
+        (("explain", "service/x", "--data-dir", "/no/such/directory"), 2, "pods and workloads"),
         (("up", "--cri", "tcp://x", "--data-dir", "/no/such/directory"), 2, "unix:///"),
         (
             ("up", "--cri", "unix:///no/x.sock", "--data-dir", "/no/such/directory"),

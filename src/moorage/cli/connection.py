@@ -1,4 +1,4 @@
-"""Connection of commands that work through the API alone: our cluster's, or any by kubeconfig."""
+"""Connections of commands that work on any Kubernetes: our cluster's, or a kubeconfig's."""
 
 from __future__ import annotations
 
@@ -11,40 +11,47 @@ import click
 from moorage.cli.options import cluster_of, data_dir_option
 
 if TYPE_CHECKING:
-    from moorage.client import Client
+    from moorage.client import Client, ClientConfig
+
+kubeconfig_option: Callable[..., Any] = click.option(
+    "--kubeconfig",
+    "kubeconfig",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Kubeconfig of another Kubernetes; without it, the cluster in --data-dir.",
+)
+context_option: Callable[..., Any] = click.option(
+    "--context", metavar="NAME", help="The kubeconfig's context; its current one by default."
+)
 
 
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--data-dir`, `--kubeconfig` and `--context` to a command."""
-    options = (
-        data_dir_option,
-        click.option(
-            "--kubeconfig",
-            "kubeconfig",
-            type=click.Path(path_type=Path, exists=True, dir_okay=False),
-            help="Kubeconfig of another Kubernetes cluster, in place of --data-dir's.",
-        ),
-        click.option("--context", metavar="NAME", help="The kubeconfig's context."),
-    )
-    for option in reversed(options):
+    for option in (context_option, kubeconfig_option, data_dir_option):
         command = option(command)
     return command
+
+
+def connection(data_dir: Path, kubeconfig: Path | None, context: str | None) -> ClientConfig:
+    """Return the connection that the options name.
+
+    Raises NotRunningError if our cluster does not run, ConfigError for an unusable kubeconfig,
+    UsageError for a context without a kubeconfig.
+    """
+    from moorage.client import load_kubeconfig
+
+    if kubeconfig is not None:
+        return load_kubeconfig(kubeconfig, context)
+    if context is not None:
+        raise click.UsageError("--context needs --kubeconfig")
+    cluster = cluster_of(data_dir)
+    _ = cluster.running_settings()
+    return load_kubeconfig(cluster.kubeconfig)
 
 
 def connect(
     data_dir: Path, kubeconfig: Path | None, context: str | None, user_agent: str
 ) -> Client:
-    """Return a client, to be used in `async with`.
+    """Return a client of that connection, to be used in `async with`. Raises like `connection`."""
+    from moorage.client import Client
 
-    Raises UsageError for a context without kubeconfig, ConfigError for a damaged one,
-    NotRunningError if our cluster does not run.
-    """
-    if kubeconfig is None:
-        if context is not None:
-            raise click.UsageError("--context needs --kubeconfig")
-        cluster = cluster_of(data_dir)
-        cluster.running_settings()
-        return cluster.client(user_agent)
-    from moorage.client import Client, load_kubeconfig
-
-    return Client(load_kubeconfig(kubeconfig, context), user_agent=user_agent)
+    return Client(connection(data_dir, kubeconfig, context), user_agent=user_agent)
