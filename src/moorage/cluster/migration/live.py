@@ -8,6 +8,7 @@ these before workloads, whose new pods need them.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,8 +21,8 @@ from moorage.client import Client, ClientConfig, PatchType
 from moorage.client.discovery import Discovered, discover
 from moorage.client.resources import PartialObject, Resource
 from moorage.client.rest import PAGE_SIZE
+from moorage.cluster.errors import ClusterError
 from moorage.cluster.migration.text_diff import NO_FILE, unified
-from moorage.cluster.standalone.connection import connected_to
 from moorage.runtimeclass.migration import Finding, Options, Severity
 from moorage.runtimeclass.migration.live_objects import (
     LiveFacts,
@@ -60,6 +61,10 @@ _SECURITY_POLICIES = ("policy", "podsecuritypolicies")
 _UNSHOWN = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
 
 
+class UnusableCredentialsError(ClusterError):
+    """The certificate or key of a kubeconfig cannot be used."""
+
+
 @dataclass(slots=True)
 class LiveResult:
     """What a live migration found and did: a diff for each change, and the objects written."""
@@ -81,16 +86,22 @@ class LiveResult:
 async def migrate_live(config: ClientConfig, options: Options, *, is_writing: bool) -> LiveResult:
     """Migrate a cluster, or only try it as a server-side dry run.
 
-    An object that the server refuses is a finding, and the others go on. Raises ApiUnusableError,
-    StatusError, UnreachableError.
+    An object that the server refuses is a finding, and the others go on. Raises
+    UnusableCredentialsError, StatusError, UnreachableError.
     """
-    async with connected_to(config, _USER_AGENT) as client:
-        discovered = await discover(client)
-        migration = _Migration(client, discovered, options, is_writing=is_writing)
-        for version, reason in discovered.failures:
-            migration.result.find(Severity.REFUSED, version, f"its kinds cannot be read: {reason}")
-        await migration.run()
-        return migration.result
+    try:
+        async with Client(config, user_agent=_USER_AGENT) as client:
+            discovered = await discover(client)
+            migration = _Migration(client, discovered, options, is_writing=is_writing)
+            for version, reason in discovered.failures:
+                text = f"its kinds cannot be read: {reason}"
+                migration.result.find(Severity.REFUSED, version, text)
+            await migration.run()
+            return migration.result
+    except ssl.SSLError as error:
+        raise UnusableCredentialsError(
+            f"{config.server}: the kubeconfig's certificate or key cannot be used: {error}"
+        ) from error
 
 
 class _Migration:

@@ -110,7 +110,7 @@ class _Planner:
         self._outputs = outputs
         self._options = options
         self._class_names = options.class_names()
-        self._findings: list[Finding] = []
+        self._findings: dict[Finding, None] = {}
         self._changed: dict[str, str] = {}
         self._objects: list[dict[str, Any]] = []
         self._identities: set[tuple[str, str, str, str]] = set()
@@ -143,7 +143,7 @@ class _Planner:
                 self._migrate_engine(read.source, engines[read.source.name])
         self._add_services()
         self._add_classes_of_annotations()
-        self._outputs.add_renames(self._used_renames())
+        self._outputs.add_renames(self._renames.changed)
         return Plan(self._changed, self._outputs.changed(), tuple(self._findings))
 
     # Facts.
@@ -186,13 +186,6 @@ class _Planner:
         if alpha_classes.is_class(item) and (name := _name_of(item)):
             self._handlers[name] = alpha_classes.handler_of(item)
 
-    def _used_renames(self) -> dict[str, str]:
-        return {
-            old: new
-            for old, new in self._renames.changed.items()
-            if old not in self._renames.collisions
-        }
-
     # Manifests.
 
     def _migrate_manifests(self, read: _Read) -> None:
@@ -208,24 +201,12 @@ class _Planner:
                 changes.setdefault(index, []).extend(below(path, outcome.operations))
         if not changes:
             return
-        try:
-            self._changed[read.source.name] = edited(read.source.text, changes)
-        except CannotEditError:
-            self._edit_one_by_one(read, changes)
-
-    def _edit_one_by_one(self, read: _Read, changes: Mapping[int, Sequence[Operation]]) -> None:
-        """Edit the documents that can be edited; refuse the others."""
-        text = read.source.text
-        for index, operations in changes.items():
-            try:
-                text = edited(text, {index: operations})
-            except CannotEditError as error:
-                item = read.parsed.documents[index]
-                self._find(
-                    Severity.REFUSED, f"{read.source.name} ({_place_of(index, item)})", str(error)
-                )
-        if text != read.source.text:
-            self._changed[read.source.name] = text
+        result = edited(read.source.text, changes)
+        for index, reason in result.failures.items():
+            place = f"{read.source.name} ({_place_of(index, read.parsed.documents[index])})"
+            self._find(Severity.REFUSED, place, reason)
+        if result.text != read.source.text:
+            self._changed[read.source.name] = result.text
 
     def _migrate_object(self, item: dict[str, Any]) -> Outcome:
         if alpha_classes.is_class(item):
@@ -283,7 +264,7 @@ class _Planner:
                 self._note(
                     source, f"handler {name}: a handler file has no counterpart for {left_out}"
                 )
-        edits = engine.edits(self._used_renames())
+        edits = engine.edits(self._renames.changed)
         if not edits:
             return
         try:
@@ -342,9 +323,7 @@ class _Planner:
         self._outputs.add_object(file, created)
 
     def _find(self, severity: Severity, place: str, sentence: str) -> None:
-        finding = Finding(severity, place, sentence)
-        if finding not in self._findings:
-            self._findings.append(finding)
+        self._findings[Finding(severity, place, sentence)] = None
 
 
 def _objects(documents: Sequence[Any]) -> Iterator[tuple[int, Path, dict[str, Any]]]:

@@ -53,8 +53,12 @@ class RenameTable(msgspec.Struct, frozen=True):
 
     @property
     def changed(self) -> dict[str, str]:
-        """Return the handlers that get another name, sorted by their old one."""
-        return {old: new for old, new in sorted(self.new_names.items()) if old != new}
+        """Return the handlers that get another, legal name, sorted by their old one."""
+        return {
+            old: new
+            for old, new in sorted(self.new_names.items())
+            if old != new and old not in self.collisions and not dns_label_errors(new)
+        }
 
 
 def propose(handler: str) -> str:

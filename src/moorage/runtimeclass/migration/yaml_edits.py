@@ -2,7 +2,7 @@
 
 Each operation becomes splices at positions of the parser's events, so comments, quotes, blanks and
 the order of keys are kept. JSON is YAML's flow style and is edited the same way. The result is
-parsed again and must have the values that the operations give; otherwise nothing is changed.
+parsed again and each document must have the values that its operations give, or stays as it is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -37,6 +38,11 @@ from moorage.runtimeclass.migration.yaml_nodes import (
 _COMMENT = re.compile(r"(?:^|(?<=\s))#[^\n\r]*", re.MULTILINE)
 _BREAK = re.compile(r"\r\n|\n|\r")
 _BYTE_ORDER_MARK = "\ufeff"
+_MOST_ATTEMPTS = 4
+_UNUSUAL = (
+    "an edit in place would change other values too, by an anchor or an unusual form; change it by "
+    "hand"
+)
 
 
 class CannotEditError(ValueError):
@@ -51,62 +57,97 @@ class Splice(NamedTuple):
     text: str
 
 
-def edited(text: str, changes: Mapping[int, Sequence[Operation]]) -> str:
+class Edited(NamedTuple):
+    """A text after its edits, and why documents could not be edited, by their index."""
+
+    text: str
+    failures: dict[int, str]
+
+
+def edited(text: str, changes: Mapping[int, Sequence[Operation]]) -> Edited:
     """Return a text with the operations performed, given by the index of each document.
 
-    Raises CannotEditError: by aliases, merges or unusual forms, the result would be another one.
+    A document stays as it is where its aliases, merges or an unusual form would make the result
+    another one than the operations do.
     """
     before = parse_documents(text)
-    expected = [applied(document, changes.get(index, ())) for index, document in enumerate(before)]
     body = text.removeprefix(_BYTE_ORDER_MARK)
+    failures: dict[int, str] = {}
+    splices: dict[int, list[Splice]] = {}
+    lines, roots = _Lines(body), read_nodes(body)
+    for index, operations in changes.items():
+        try:
+            splices[index] = _splices(lines, roots[index], operations)
+        except NotInTextError as error:
+            failures[index] = (
+                f"its entry {error} comes from an alias or a merge; write it out first"
+            )
+        except CannotEditError as error:
+            failures[index] = str(error)
+    expected = {index: applied(before[index], changes[index]) for index in splices}
+    for _ in range(_MOST_ATTEMPTS):
+        result = _spliced(body, [splice for own in splices.values() for splice in own])
+        wrong = _wrong(result, before, {index: expected[index] for index in splices})
+        if not wrong:
+            return Edited(text[: len(text) - len(body)] + result, failures)
+        failures |= dict.fromkeys(wrong & splices.keys(), _UNUSUAL)
+        splices = {index: own for index, own in splices.items() if index not in wrong}
+    return Edited(text, failures | dict.fromkeys(splices, _UNUSUAL))
+
+
+def _splices(lines: _Lines, root: Node | None, operations: Sequence[Operation]) -> list[Splice]:
+    """Return the splices of a document in order. Raises NotInTextError, CannotEditError."""
+    if root is None:
+        raise NotInTextError("document")
+    editor = _Editor(lines, root)
+    splices = sorted(splice for operation in operations for splice in editor.splices(operation))
+    if any(left.end > right.start for left, right in pairwise(splices)):
+        raise CannotEditError(_UNUSUAL)
+    return splices
+
+
+def _wrong(text: str, before: Sequence[Any], expected: Mapping[int, Any]) -> set[int]:
+    """Return the documents that are not what they must be, all where that cannot be said."""
     try:
-        roots = read_nodes(body)
-        splices: list[Splice] = []
-        for index, operations in changes.items():
-            root = roots[index]
-            if root is None:
-                raise NotInTextError("document")
-            editor = _Editor(body, root)
-            for operation in operations:
-                splices += editor.splices(operation)
-        result = _spliced(body, splices)
-        after = parse_documents(result)
-    except NotInTextError as error:
-        raise CannotEditError(
-            f"its entry {error} comes from an alias or a merge; write it out first"
-        ) from error
-    except (YamlError, yaml.YAMLError) as error:
-        raise CannotEditError("its YAML form cannot be edited in place; change it by hand") from (
-            error
-        )
-    if after != expected:
-        raise CannotEditError(
-            "an edit in place would change other values too, by an anchor or an unusual form; "
-            "change it by hand"
-        )
-    return text[: len(text) - len(body)] + result
+        after = parse_documents(text)
+    except (YamlError, yaml.YAMLError):
+        return set(range(len(before)))
+    if len(after) != len(before):
+        return set(range(len(before)))
+    return {
+        index
+        for index, (old, new) in enumerate(zip(before, after, strict=True))
+        if new != expected.get(index, old)
+    }
 
 
 def _spliced(text: str, splices: Sequence[Splice]) -> str:
     parts: list[str] = []
     end = 0
     for splice in sorted(splices):
-        if splice.start < end:
-            raise CannotEditError("its edits overlap; change it by hand")
         parts += (text[end : splice.start], splice.text)
         end = splice.end
     return "".join(parts) + text[end:]
 
 
+class _Lines:
+    """Lines of a text: where each begins, and how the first one ends."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.starts = [0, *(match.end() for match in _BREAK.finditer(text))]
+        match = _BREAK.search(text)
+        self.line_break = match[0] if match else "\n"
+
+
 class _Editor:
     """Splices of the operations on one document."""
 
-    def __init__(self, text: str, root: Node) -> None:
-        self._text = text
+    def __init__(self, lines: _Lines, root: Node) -> None:
+        self._text = lines.text
+        self._starts = lines.starts
+        self._break = lines.line_break
         self._root = root
-        self._starts = [0, *(match.end() for match in _BREAK.finditer(text))]
-        match = _BREAK.search(text)
-        self._break = match[0] if match else "\n"
 
     def splices(self, operation: Operation) -> list[Splice]:
         """Return the splices of an operation. Raises NotInTextError, CannotEditError."""
@@ -115,6 +156,8 @@ class _Editor:
                 node = node_at(self._root, path)
                 if node.kind != SCALAR:
                     raise NotInTextError(str(path[-1]))
+                if node.has_anchor:
+                    raise CannotEditError(_UNUSUAL)
                 return [Splice(node.start, node.end, _like(node, value))]
             case Insert():
                 return [self._insert(operation)]
@@ -186,6 +229,11 @@ class _Editor:
 
     def _remove(self, node: Node, keys: frozenset[str]) -> list[Splice]:
         removed = [key.text in keys for key, _ in node.entries]
+        if not keys <= {key.text for key, _ in node.entries}:
+            raise NotInTextError(", ".join(sorted(keys)))
+        gone = [pair for pair, is_gone in zip(node.entries, removed, strict=True) if is_gone]
+        if any(inner.has_anchor for pair in gone for inner in _nodes(pair)):
+            raise CannotEditError(_UNUSUAL)
         if node.is_flow:
             return list(self._remove_from_flow(node, removed))
         if all(removed):
@@ -228,7 +276,8 @@ class _Editor:
         """Return the comments of lines that are about to go: they stay as lines of their own."""
         comments: list[str] = []
         at = start
-        for node in sorted(_scalars(entry), key=lambda node: node.start):
+        scalars = (node for node in _nodes(entry) if node.kind not in (MAP, LIST))
+        for node in sorted(scalars, key=lambda node: node.start):
             comments += _COMMENT.findall(self._text[at : node.start])
             at = max(at, node.end)
         return comments + _COMMENT.findall(self._text[at:stop])
@@ -315,16 +364,14 @@ class _Editor:
         return last
 
 
-def _scalars(entry: tuple[Node, Node]) -> Iterator[Node]:
+def _nodes(entry: tuple[Node, Node]) -> Iterator[Node]:
+    """Yield the nodes of an entry, with all below them."""
     stack = list(entry)
     while stack:
         node = stack.pop()
-        if node.kind == MAP:
-            stack += [inner for pair in node.entries for inner in pair]
-        elif node.kind == LIST:
-            stack += node.items
-        else:
-            yield node
+        yield node
+        stack += [inner for pair in node.entries for inner in pair]
+        stack += node.items
 
 
 def _plain(text: str) -> str:

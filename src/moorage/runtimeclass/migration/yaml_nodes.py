@@ -29,6 +29,7 @@ class Node:
     end: int
     is_flow: bool = False
     style: str | None = None
+    has_anchor: bool = False
     text: str = ""
     """The text of a scalar, without quotes."""
     entries: list[tuple[Node, Node]] = field(default_factory=list)
@@ -92,7 +93,9 @@ def read_nodes(text: str) -> list[Node | None]:
 def _collection(event: Any) -> Node:
     kind = MAP if type(event) is yaml.MappingStartEvent else LIST
     start = event.start_mark.index
-    return Node(kind, start, start, is_flow=bool(event.flow_style))
+    return Node(
+        kind, start, start, is_flow=bool(event.flow_style), has_anchor=event.anchor is not None
+    )
 
 
 def _scalar(event: Any, text: str) -> Node:
@@ -105,6 +108,7 @@ def _scalar(event: Any, text: str) -> Node:
         start,
         end,
         style=event.style or None,
+        has_anchor=event.anchor is not None,
         text=event.value,
     )
 
