@@ -57,7 +57,7 @@ _CHANGED = (
 
 @dataclass(frozen=True)
 class _Legacy:
-    """A cluster, and a namespace with one workload of each kind that has containerd's annotation."""
+    """A cluster, and a namespace whose workloads of each kind have an old annotation."""
 
     cluster: RunningCluster
     namespace: str
@@ -95,6 +95,10 @@ def legacy(control_plane: RunningCluster) -> Iterator[_Legacy]:
     """A namespace of its own for each test, since one goes away slowly."""
     namespace = f"migration-{uuid.uuid4().hex[:8]}"
     control_plane.kubectl("create", "namespace", namespace)
+    # A pod needs its service account, which a controller creates.
+    control_plane.kubectl(
+        "wait", "--for=create", "serviceaccount/default", "-n", namespace, "--timeout=60s"
+    )
     kinds = [*_CHANGED, "Job"]
     lone = pod("lone")
     lone["metadata"] |= {"namespace": namespace, "annotations": _UNTRUSTED}
@@ -140,13 +144,14 @@ def test_a_chosen_class_is_used_and_a_missing_one_is_reported(legacy: _Legacy) -
 def test_what_the_server_refuses_does_not_keep_the_others_from_going_on(
     legacy: _Legacy,
 ) -> None:
+    labels = {"kubernetes.io/metadata.name": legacy.namespace}
     policy = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": "frozen"},
         "spec": {
             "matchConstraints": {
-                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": legacy.namespace}},
+                "namespaceSelector": {"matchLabels": labels},
                 "resourceRules": [
                     {
                         "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["UPDATE"],
@@ -167,9 +172,8 @@ def test_what_the_server_refuses_does_not_keep_the_others_from_going_on(
     try:
         done = legacy.migrate("--write", status=2)
     finally:
-        legacy.kubectl(
-            "delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", "frozen"
-        )
+        for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+            legacy.cluster.kubectl("delete", kind, "frozen")
     assert f"{legacy.namespace}/daemonset/daemonset: refused: the server refuses it" in done.stderr
     assert "frozen for the weekend" in done.stderr
     assert f"{legacy.namespace}/statefulset/statefulset migrated" in done.stdout

@@ -128,9 +128,10 @@ def _problem(document: dict[str, Any]) -> str:
     """Return what is wrong with a v1 class, empty if it is valid."""
     try:
         runtime_class = msgspec.convert(document, RuntimeClass)
-    except msgspec.ValidationError as error:
+        errors = [str(error) for error in class_errors(runtime_class)]
+    except ValueError as error:
+        # A wrong type, or a quantity that is none.
         return str(error)
-    errors = [str(error) for error in class_errors(runtime_class)]
     name = runtime_class.metadata.name
     if not name and not runtime_class.metadata.generate_name:
         errors.append("metadata.name: Required value")

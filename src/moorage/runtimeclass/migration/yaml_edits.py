@@ -297,6 +297,13 @@ class _Editor:
                 renamed.append(Splice(name.start, name.end, _like(name, "handler")))
                 renamed.append(Splice(old.start, old.end, _like(old, handler)))
             return [*renamed, *self._dedent(key, spec, "" if names else f"handler: {handler}")]
+        if node.is_flow and spec.entries:
+            return list(self._open(key, spec, names, handler))
+        if node.is_flow:
+            entry = f"{_like(key, 'handler')}: {_beside(key, handler)}"
+            return [Splice(key.start, spec.end, entry)]
+        if _BREAK.search(self._text[spec.start : spec.end]):
+            raise CannotEditError("its spec is a map in braces over several lines")
         lines = [
             (
                 f"{_like(name, 'handler')}: {_beside(name, handler, value.style)}"
@@ -306,24 +313,37 @@ class _Editor:
             for name, value in spec.entries
         ]
         if not names:
-            lines.insert(0, f"{_like(key, 'handler')}: {_beside(key, handler)}")
-        is_one_line = not _BREAK.search(self._text[spec.start : spec.end])
-        if not node.is_flow and not is_one_line:
-            raise CannotEditError("its spec is a map in braces over several lines")
-        separator = "," if node.is_flow else ""
-        if node.is_flow and is_one_line:
-            separator += " "
-        else:
-            separator += self._break + " " * self._column(key.start)
-        return [Splice(key.start, spec.end, separator.join(self._shifted(lines, spec, key)))]
+            lines.insert(0, f"handler: {handler}")
+        separator = self._break + " " * self._column(key.start)
+        return [Splice(key.start, spec.end, separator.join(lines))]
 
-    def _shifted(self, lines: Sequence[str], spec: Node, key: Node) -> list[str]:
-        """Return entries of a map in braces with the indentation of the map that takes them."""
-        if not spec.entries or not self._is_first_on_line(spec.entries[0][0].start):
-            return list(lines)
-        surplus = self._column(spec.entries[0][0].start) - self._column(key.start)
-        lead = re.compile(rf"(?<=\n)[ \t]{{0,{max(surplus, 0)}}}")
-        return [lead.sub("", line) for line in lines]
+    def _open(
+        self, key: Node, spec: Node, names: Sequence[tuple[Node, Node]], handler: str
+    ) -> Iterator[Splice]:
+        """Yield the splices that remove the braces of a spec within braces, and its key."""
+        first, last = spec.entries[0][0], spec.entries[-1][1]
+        lead = ""
+        if not names:
+            gap = self._text[spec.start + 1 : first.start] or " "
+            lead = f"{_like(key, 'handler')}: {_beside(key, handler)},{gap}"
+        yield Splice(key.start, first.start, lead)
+        for name, old in names:
+            yield Splice(name.start, name.end, _like(name, "handler"))
+            yield Splice(old.start, old.end, _like(old, handler))
+        surplus = self._column(first.start) - self._column(key.start)
+        if self._is_first_on_line(first.start) and surplus > 0:
+            yield from self._shifted(
+                self._line_of(first.start) + 1, self._line_of(last.end), surplus
+            )
+        yield Splice(last.end, spec.end, "")
+
+    def _shifted(self, line: int, last: int, surplus: int) -> Iterator[Splice]:
+        """Yield the splices that move lines to the left, by as many blanks as each has."""
+        for number in range(line, min(last + 1, len(self._starts))):
+            at = self._starts[number]
+            content = self._text[at : self._next_line(at)]
+            if width := min(surplus, len(content) - len(content.lstrip(" "))):
+                yield Splice(at, at + width, "")
 
     def _dedent(self, key: Node, spec: Node, line_in_place: str) -> Iterator[Splice]:
         """Yield the splices that remove the line `spec:` and shift the lines below it."""
@@ -337,16 +357,8 @@ class _Editor:
         pad = " " * self._column(key.start)
         kept = [*comments, line_in_place] if line_in_place else comments
         yield Splice(start, below, "".join(f"{pad}{text}{self._break}" for text in kept))
-        line = self._line_of(below)
         last = self._last_line_of(spec, self._column(first.start))
-        while line <= last and line < len(self._starts):
-            at = self._starts[line]
-            stop = self._starts[line + 1] if line + 1 < len(self._starts) else len(self._text)
-            content = self._text[at:stop]
-            blanks = len(content) - len(content.lstrip(" "))
-            if width := min(surplus, blanks):
-                yield Splice(at, at + width, "")
-            line += 1
+        yield from self._shifted(self._line_of(below), last, surplus)
 
     def _last_line_of(self, spec: Node, column: int) -> int:
         """Return the last line of a block map, comments below it at its indentation included."""
