@@ -9,8 +9,9 @@ from moorage.cli.main import cli
 from tests.cli.moor import moor
 
 COMMANDS = (
-    "up", "down", "status", "logs", "kubeconfig", "explain", "runtimes", "doctor", "image",
-    "engine", "scheduler", "controllers", "node", "backup", "restore", "demo", "completion",
+    "up", "down", "status", "logs", "kubeconfig", "explain", "runtimes", "doctor", "migrate",
+    "image", "engine", "scheduler", "controllers", "node", "backup", "restore", "demo",
+    "completion",
 )  # fmt: skip
 
 

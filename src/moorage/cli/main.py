@@ -21,7 +21,7 @@ _COMMANDS = {
     "explain": ("explain", "Explain why a pod is where it is, or why it does not run."),
     "runtimes": ("runtimes", "List the runtime handlers of the engine or the machine."),
     "doctor": ("doctor", "Check everything on this machine that pods need."),
-    "migrate": ("migrate", "Migrate files or a cluster from former ways to choose a runtime."),
+    "migrate": ("migrate", "Migrate files or a cluster to classes, handlers, policies."),
     "image": ("image", "List, load, import and remove images of the cluster's engine."),
     "engine": ("engine", "Run the container engine alone, for any kubelet."),
     "scheduler": ("scheduler", "Run the scheduler alone, for any Kubernetes API server."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Iterator
@@ -152,6 +151,8 @@ def _migrate_live(
     options: Options, kubeconfig: Path | None, context: str | None, *, write: bool
 ) -> tuple[bool, tuple[Finding, ...]]:
     # Imported here: files are migrated without a client.
+    import asyncio
+
     from moorage.client import load_kubeconfig
     from moorage.cluster.migration.live import migrate_live
 

@@ -48,6 +48,7 @@ _WORKLOADS = (
 # Their templates cannot be changed.
 _IMMUTABLE = ((_CORE, "pods"), ("batch", "jobs"))
 _CLASSES = ("node.k8s.io", "runtimeclasses")
+_ALPHA = "v1alpha1"
 _DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 _RBAC = "rbac.authorization.k8s.io"
 _RBAC_PLURALS = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
@@ -200,6 +201,15 @@ class _Migration:
                 "again",
             )
             return
+        if name == _CLASSES and resource.version == _ALPHA:
+            self.result.find(
+                Severity.SKIPPED,
+                place,
+                f"the cluster serves {resource.api_version} alone; upgrade it and migrate again",
+            )
+            return
+        # Before 1.20 classes were v1beta1, whose form is the same.
+        created = created | {"apiVersion": resource.api_version}
         path = resource.path(created["metadata"].get("namespace"))
         try:
             tried = await self._send("POST", path, created, is_dry=True)
