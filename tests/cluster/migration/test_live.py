@@ -14,6 +14,8 @@ import pytest
 
 from tests.running import BUSYBOX, MOOR, RunningCluster, pod
 
+pytestmark = pytest.mark.timeout(300)
+
 _UNTRUSTED = {"io.kubernetes.cri.untrusted-workload": "true"}
 
 
@@ -129,9 +131,7 @@ def test_workloads_are_migrated_once_and_the_second_time_nothing_changes(
         assert template["spec"]["runtimeClassName"] == "untrusted", kind
         assert "annotations" not in template["metadata"], kind
         assert f"{legacy.namespace}/{kind.lower()}/{kind.lower()} migrated" in written.stdout
-    again = legacy.migrate("--write", status=0)
-    assert again.stdout == ""
-    assert legacy.migrate(status=0).stdout == ""
+    assert legacy.migrate("--write", status=0).stdout == ""
 
 
 def test_a_chosen_class_is_used_and_a_missing_one_is_reported(legacy: _Legacy) -> None:
@@ -179,6 +179,67 @@ def test_what_the_server_refuses_does_not_keep_the_others_from_going_on(
     assert f"{legacy.namespace}/statefulset/statefulset migrated" in done.stdout
     rest = legacy.migrate("--write", status=0)
     assert rest.stdout == f"{legacy.namespace}/daemonset/daemonset migrated\n"
+
+
+def _definition(group: str, version: str, plural: str, kind: str) -> dict[str, Any]:
+    """A definition of a cluster-scoped kind whose objects may have any fields."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Cluster",
+            "names": {"plural": plural, "kind": kind},
+            "versions": [
+                {
+                    "name": version, "served": True, "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }  # fmt: skip
+
+
+def test_a_policy_of_the_cluster_becomes_ours_once(control_plane: RunningCluster) -> None:
+    kyverno = _definition("kyverno.io", "v1", "clusterpolicies", "ClusterPolicy")
+    ours = _definition(
+        "runtime.moorage.dev", "v1alpha1", "clusterruntimepolicies", "ClusterRuntimePolicy"
+    )
+    name = ours["metadata"]["name"]
+    is_there = control_plane.kubectl("get", "crd", name, "--ignore-not-found").stdout != ""
+    made = [kyverno["metadata"]["name"], *([] if is_there else [name])]
+    control_plane.apply(kyverno, *([] if is_there else [ours]))
+    try:
+        for definition in made:
+            control_plane.kubectl(
+                "wait", "--for=condition=Established", f"crd/{definition}", "--timeout=60s"
+            )
+        rule = {
+            "name": "default",
+            "match": {"any": [{"resources": {"kinds": ["Pod"], "namespaces": ["agents"]}}]},
+            "mutate": {"patchStrategicMerge": {"spec": {"+(runtimeClassName)": "gvisor"}}},
+        }
+        control_plane.apply(
+            {
+                "apiVersion": "kyverno.io/v1",
+                "kind": "ClusterPolicy",
+                "metadata": {"name": "agents"},
+                "spec": {"rules": [rule]},
+            }
+        )
+        cluster = _Legacy(control_plane, "")
+        assert "+  defaultClassName: gvisor\n" in cluster.migrate(status=1).stdout
+        written = cluster.migrate("--write", status=0)
+        assert written.stdout == "clusterruntimepolicy/agents migrated\n"
+        assert "delete it when that one is" in written.stderr
+        policy = control_plane.get(name, "agents")
+        assert policy["spec"]["defaultClassName"] == "gvisor"
+        assert cluster.migrate("--write", status=0).stdout == ""
+        control_plane.kubectl("delete", name, "agents")
+    finally:
+        control_plane.kubectl("delete", "crd", *made)
 
 
 def test_migrations_and_other_writers_at_once_lose_nothing(legacy: _Legacy) -> None:

@@ -304,10 +304,8 @@ def _diff(place: str, old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> 
     return unified(NO_FILE if old is None else place, place, before, dump(_shown(new)))
 
 
-def _shown(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object without status and what the server alone sets."""
+def _shown(item: Mapping[str, Any]) -> Any:
+    """Return an object without status and what the server alone sets, its keys sorted."""
     metadata = {key: value for key, value in item["metadata"].items() if key not in _UNSHOWN}
     shown = {key: value for key, value in item.items() if key != "status"}
-    shown["metadata"] = metadata
-    first = {key: shown.pop(key) for key in ("apiVersion", "kind", "metadata")}
-    return first | dict(sorted(shown.items()))
+    return msgspec.to_builtins(shown | {"metadata": metadata}, order="deterministic")
