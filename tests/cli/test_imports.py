@@ -50,6 +50,10 @@ _AT_USE = {"yaml", "jwt", "h11", "cryptography.x509", "cel_expr_python", "re2", 
             ],
             {"cryptography", "aiohttp"},
         ),
+        (
+            ["moorage.cli.commands.migrate"],
+            {*_AGENT_AND_CLIENT, "moorage.apiserver", "moorage.engine"},
+        ),
         (["moorage.cli.commands.up"], {"moorage.node.agent", "moorage.apiserver"}),
     ],
 )

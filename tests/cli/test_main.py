@@ -9,7 +9,8 @@ from moorage.cli.main import cli
 from tests.cli.moor import moor
 
 COMMANDS = (
-    "up", "down", "status", "logs", "kubeconfig", "explain", "runtimes", "rollout", "doctor",
+    "up", "down", "status", "logs", "kubeconfig", "explain", "check", "run", "top", "bench",
+    "runtimes", "rollout", "overhead", "conformance", "doctor", "migrate",
     "image", "engine", "scheduler", "controllers", "node", "backup", "restore", "demo",
     "completion",
 )  # fmt: skip

@@ -28,6 +28,7 @@ _COMMANDS = {
     "overhead": ("overhead", "Measure what the pods of a runtime handler cost."),
     "conformance": ("conformance", "Prove by pods what a class promises."),
     "doctor": ("doctor", "Check everything on this machine that pods need."),
+    "migrate": ("migrate", "Migrate files or a cluster to classes, handlers, policies."),
     "image": ("image", "List, load, import and remove images of the cluster's engine."),
     "engine": ("engine", "Run the container engine alone, for any kubelet."),
     "scheduler": ("scheduler", "Run the scheduler alone, for any Kubernetes API server."),

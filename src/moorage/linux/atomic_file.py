@@ -16,12 +16,14 @@ def replace_file(
     mode: int = 0o600,
     is_synced: bool = False,
     writer: str = "",
+    owner: tuple[int, int] | None = None,
 ) -> None:
     """Write a file with exactly that mode beside its target, and rename it into place.
 
     With `is_synced` the content is on disk before the rename, but not the rename itself. Concurrent
-    writers of one file must take turns, or pass different `writer` names. Blocks. Raises OSError;
-    the old file stays then.
+    writers of one file must take turns, or pass different `writer` names. `owner` is the user and
+    group that the file gets, by default those of the process. Blocks. Raises OSError; the old file
+    stays then.
     """
     tag = f".{writer}" if writer else ""
     scratch = path.with_name(f".{path.name}{tag}.new")
@@ -29,6 +31,8 @@ def replace_file(
     descriptor = os.open(scratch, flags, mode & 0o700)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            if owner is not None:
+                os.fchown(descriptor, *owner)
             os.fchmod(descriptor, mode)
             file.write(content)
             if is_synced:

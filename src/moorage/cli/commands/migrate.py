@@ -1,0 +1,185 @@
+"""Command `moor migrate`: former runtime choices become handlers, classes and policies."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from moorage.api.names import dns_label_errors, dns_subdomain_errors
+from moorage.cli.errors import is_expected, sentence_of
+from moorage.cli.options import pairs
+from moorage.cli.output import has_colour
+from moorage.cluster.migration import plan_files
+from moorage.cluster.migration.reading import STANDARD_INPUT
+from moorage.runtimeclass.migration import (
+    Finding,
+    Meaning,
+    Options,
+    OutputError,
+    RenameError,
+    Severity,
+)
+
+_DIFFERENCES = 1
+_FAILED = 2
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+@click.command("migrate")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path, exists=True, allow_dash=True))
+@click.option("--write", is_flag=True, help="Make the changes, instead of printing them as a diff.")
+@click.option(
+    "--out",
+    "out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("migrated"),
+    show_default=True,
+    help="Directory of the new files: handlers, classes, policies, patches, the rename table.",
+)
+@click.option(
+    "--rename",
+    "renames",
+    multiple=True,
+    metavar="OLD=NEW",
+    help="New name of a handler. Without it, dots become dashes.",
+)
+@click.option(
+    "--class",
+    "classes",
+    multiple=True,
+    metavar="MEANING=CLASS",
+    help=f"Class for what annotations meant: {', '.join(Meaning)}.",
+)
+@click.option(
+    "--default-handler",
+    metavar="NAME",
+    default="",
+    help="Handler for alpha classes that name none.",
+)
+@click.option("--live", is_flag=True, help="Migrate the objects of a cluster, instead of files.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Kubeconfig for --live; by default KUBECONFIG, or ~/.kube/config.",
+)
+@click.option("--context", metavar="NAME", help="The kubeconfig's context, for --live.")
+def command(
+    *,
+    paths: tuple[Path, ...],
+    write: bool,
+    out: Path,
+    renames: tuple[str, ...],
+    classes: tuple[str, ...],
+    default_handler: str,
+    live: bool,
+    kubeconfig: Path | None,
+    context: str | None,
+) -> None:
+    """Migrate files or a cluster from former ways to choose a pod's runtime.
+
+    Knows RuntimeClasses of alpha and beta, pod annotations of containerd, CRI-O, frakti and
+    dockershim, Docker, Podman, Compose, containerd and CRI-O configurations, PodSecurityPolicies,
+    Kyverno and Gatekeeper policies. `-` is standard input, which --write prints changed.
+
+    \b
+    Exit status: 0 nothing to do, or all written · 1 there are differences ·
+    2 wrong usage, or something was refused or failed, and the reason is on standard error
+    """
+    options = _options(renames, classes, default_handler)
+    if live and paths:
+        raise click.UsageError("--live takes no PATH")
+    if not live and not paths:
+        raise click.UsageError("name files or directories, - for standard input, or --live")
+    if not live and (kubeconfig or context):
+        raise click.UsageError("--kubeconfig and --context go with --live")
+    try:
+        if live:
+            has_changes, findings = _migrate_live(options, kubeconfig, context, write=write)
+        else:
+            has_changes, findings = _migrate_files(paths, out, options, write=write)
+    except Exception as error:
+        if not isinstance(error, RenameError | OutputError) and not is_expected(error):
+            raise
+        # As kubectl diff does it: 1 says that there are differences.
+        click.echo(f"moor: {sentence_of(error)}", err=True)
+        sys.exit(_FAILED)
+    for finding in findings:
+        click.echo(f"moor migrate: {_printable(finding)}", err=True)
+    if any(finding.severity is Severity.REFUSED for finding in findings):
+        sys.exit(_FAILED)
+    if has_changes and not write:
+        sys.exit(_DIFFERENCES)
+
+
+def _options(renames: tuple[str, ...], classes: tuple[str, ...], default_handler: str) -> Options:
+    chosen: dict[Meaning, str] = {}
+    for meaning, name in pairs("--class", classes).items():
+        if meaning not in list(Meaning):
+            raise click.UsageError(f"--class: {meaning!r} is none of {', '.join(Meaning)}")
+        if errors := dns_subdomain_errors(name):
+            raise click.UsageError(f"--class {meaning}={name}: {errors[0]}")
+        chosen[Meaning(meaning)] = name
+    if default_handler and (errors := dns_label_errors(default_handler)):
+        raise click.UsageError(f"--default-handler {default_handler}: {errors[0]}")
+    return Options(chosen, pairs("--rename", renames), default_handler)
+
+
+def _migrate_files(
+    paths: tuple[Path, ...], out: Path, options: Options, *, write: bool
+) -> tuple[bool, tuple[Finding, ...]]:
+    reads_input = any(str(path) == STANDARD_INPUT for path in paths)
+    given = sys.stdin.buffer.read() if reads_input else None
+    named = [path for path in paths if str(path) != STANDARD_INPUT]
+    migration = plan_files(named, out, options, given)
+    if not write:
+        _print_diffs(migration.diffs())
+        return migration.has_changes, migration.findings
+    written = migration.write()
+    output = migration.standard_output()
+    if output is not None:
+        click.echo(output, nl=False)
+    for path in written:
+        click.echo(f"wrote {path}", err=output is not None)
+    return migration.has_changes, migration.findings
+
+
+def _migrate_live(
+    options: Options, kubeconfig: Path | None, context: str | None, *, write: bool
+) -> tuple[bool, tuple[Finding, ...]]:
+    # Imported here: files are migrated without a client.
+    import asyncio
+
+    from moorage.client import load_kubeconfig
+    from moorage.cluster.migration.live import migrate_live
+
+    config = load_kubeconfig(kubeconfig or _users_kubeconfig(), context)
+    result = asyncio.run(migrate_live(config, options, is_writing=write))
+    if write:
+        for place in result.written:
+            click.echo(f"{place} migrated")
+    else:
+        _print_diffs(iter(result.diffs))
+    return bool(result.diffs), result.findings
+
+
+def _users_kubeconfig() -> Path:
+    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    return Path(named) if named else Path.home() / ".kube" / "config"
+
+
+def _print_diffs(diffs: Iterator[str]) -> None:
+    for diff in diffs:
+        if not has_colour():
+            click.echo(diff, nl=False)
+            continue
+        for line in diff.splitlines():
+            colour = _COLOURS.get(line[:1])
+            click.echo(click.style(line, fg=colour) if colour else line)
+
+
+def _printable(finding: Finding) -> str:
+    return "".join(c if c.isprintable() else "?" for c in str(finding))

@@ -1,0 +1,135 @@
+"""Files to migrate: found, read and bounded.
+
+A named file is always read. In a directory, files are read whose names end as configurations and
+manifests do and whose text has a word that a migration could act on; hidden directories, links to
+directories and templates of Helm charts are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from moorage.cluster.errors import ClusterError
+from moorage.runtimeclass.migration import Finding, Severity, Source
+from moorage.runtimeclass.migration.formats import MAX_BYTES, SUFFIXES
+
+STANDARD_INPUT = "-"
+_MAX_TOTAL_BYTES = 256 * 1024 * 1024
+_RELEVANT = re.compile(
+    rb"RuntimeClass|runtimeClassName|runtimeHandler|runtimeclasses|PodSecurityPolic"
+    rb"|podsecuritypolicies|RoleBinding|kyverno\.io|gatekeeper\.sh|untrusted|TrustedSandbox"
+    rb"|frakti|isolation|kompose|runtimes?\b|default-runtime|default_runtime"
+)
+
+
+class TooMuchError(ClusterError):
+    """The files together are larger than what is migrated at once."""
+
+
+@dataclass(slots=True)
+class FileSet:
+    """Files that were read: sources, the path and bytes of each by its name, and findings."""
+
+    sources: list[Source] = field(default_factory=list)
+    paths: dict[str, Path] = field(default_factory=dict)
+    contents: dict[str, bytes] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def read_files(paths: Iterable[Path], standard_input: bytes | None = None) -> FileSet:
+    """Read files, and directories with all below them, each file once.
+
+    `standard_input` is what the path `-` stands for. A file that cannot be read is a finding.
+    Raises TooMuchError.
+    """
+    files = FileSet()
+    seen: set[Path] = set()
+    total = 0
+    if standard_input is not None:
+        _add(files, STANDARD_INPUT, Path(STANDARD_INPUT), standard_input, is_named=True)
+    for path, is_named in _all_files(paths, files):
+        resolved = path.resolve()
+        if resolved in seen:
+            continue
+        seen.add(resolved)
+        try:
+            content = _read(path)
+        except OSError as error:
+            _find(files, Severity.REFUSED, path, error.strerror or str(error))
+            continue
+        if content is None:
+            if is_named:
+                _find(files, Severity.REFUSED, path, "it is not a regular file")
+            continue
+        if not is_named and not _RELEVANT.search(content):
+            continue
+        total += len(content)
+        if total > _MAX_TOTAL_BYTES:
+            raise TooMuchError(
+                f"the files have more than {_MAX_TOTAL_BYTES // 1024 // 1024} MiB: migrate one "
+                "directory after the other"
+            )
+        _add(files, str(path), resolved, content, is_named=is_named)
+    return files
+
+
+def _add(files: FileSet, name: str, path: Path, content: bytes, *, is_named: bool) -> None:
+    if len(content) > MAX_BYTES:
+        limit = MAX_BYTES // 1024 // 1024
+        _find(files, Severity.SKIPPED, name, f"it has more than {limit} MiB; split it")
+        return
+    if not is_named and _is_chart_template(path):
+        reason = "it is a template of a Helm chart; render it: helm template CHART | moor migrate -"
+        _find(files, Severity.SKIPPED, name, reason)
+        return
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        _find(files, Severity.REFUSED, name, f"it is not UTF-8 text at byte {error.start}")
+        return
+    files.sources.append(Source(name, text, is_named))
+    files.paths[name] = path
+    files.contents[name] = content
+
+
+def _find(files: FileSet, severity: Severity, place: Path | str, text: str) -> None:
+    files.findings.append(Finding(severity, str(place), text))
+
+
+def _read(path: Path) -> bytes | None:
+    """Return the content of a regular file, up to a byte more than the limit; None for others."""
+    # A FIFO would block the opening for ever without O_NONBLOCK.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        return file.read(MAX_BYTES + 1)
+
+
+def _all_files(paths: Iterable[Path], files: FileSet) -> Iterator[tuple[Path, bool]]:
+    """Yield the files at and below paths, and whether each is named itself."""
+    for path in paths:
+        if not path.is_dir():
+            yield path, True
+            continue
+
+        def failed(error: OSError) -> None:
+            _find(files, Severity.REFUSED, str(error.filename), error.strerror or str(error))
+
+        for directory, directories, names in os.walk(path, onerror=failed):
+            directories[:] = sorted(name for name in directories if not name.startswith("."))
+            for name in sorted(names):
+                if name.endswith(SUFFIXES):
+                    yield Path(directory, name), False
+
+
+def _is_chart_template(path: Path) -> bool:
+    return any(
+        parent.name == "templates" and (parent.parent / "Chart.yaml").exists()
+        for parent in path.parents
+    )

@@ -1,0 +1,95 @@
+"""Engine configurations of all kinds: their handlers, and the edits that rename them in place.
+
+containerd and CRI-O are asked by the handler of a class, so that a renamed handler is renamed in
+their tables too. Docker's and Podman's names are used by their own commands and stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from moorage.runtimeclass.migration.containerd import (
+    containerd_handlers,
+    containerd_table,
+    renamed_tables,
+)
+from moorage.runtimeclass.migration.crio import crio_handlers
+from moorage.runtimeclass.migration.docker import docker_handlers
+from moorage.runtimeclass.migration.formats import Format
+from moorage.runtimeclass.migration.handler_files import FormerHandler
+from moorage.runtimeclass.migration.podman import podman_handlers
+from moorage.runtimeclass.migration.toml_edits import Keys, TomlEdits
+
+_CRIO_TABLE: Keys = ("crio", "runtime")
+
+
+class EngineConfiguration(msgspec.Struct, frozen=True):
+    """Handlers of a configuration.
+
+    `runtimes` is the path of the table whose keys are their names, `default` that of the key whose
+    text names the default one; both are empty where names stay. `former` are tables that moved,
+    with their name in `runtimes`.
+    """
+
+    document: dict[str, Any]
+    handlers: Sequence[FormerHandler]
+    runtimes: Keys = ()
+    default: Keys = ()
+    former: Mapping[Keys, str] = {}
+
+    def edits(self, renames: Mapping[str, str]) -> TomlEdits:
+        """Return the edits that rename the handlers in the configuration, and move its tables."""
+        if not self.runtimes:
+            return TomlEdits()
+        tables = {
+            (*self.runtimes, old): (*self.runtimes, renames[old])
+            for old in _keys(self.document, self.runtimes)
+            if old in renames
+        }
+        tables |= {path: (*self.runtimes, name) for path, name in self.former.items()}
+        default = _value(self.document, self.default)
+        texts = {}
+        if isinstance(default, str) and default in renames:
+            texts[self.default] = renames[default]
+        return TomlEdits(tables, texts)
+
+
+def engine_of(format_: Format, documents: Sequence[Any]) -> EngineConfiguration | None:
+    """Return the handlers of an engine's configuration; None for other formats."""
+    if format_ is Format.DOCKER:
+        return EngineConfiguration(documents[0], docker_handlers(documents[0]))
+    if format_ is Format.PODMAN:
+        return EngineConfiguration(documents[0], podman_handlers(documents[0]))
+    if format_ is Format.CRIO:
+        return EngineConfiguration(
+            documents[0],
+            crio_handlers(documents[0]),
+            (*_CRIO_TABLE, "runtimes"),
+            (*_CRIO_TABLE, "default_runtime"),
+        )
+    if format_ is not Format.CONTAINERD:
+        return None
+    path = containerd_table(documents[0]) or ()
+    return EngineConfiguration(
+        documents[0],
+        containerd_handlers(documents[0]),
+        (*path, "runtimes"),
+        (*path, "default_runtime_name"),
+        renamed_tables(documents[0]),
+    )
+
+
+def _value(document: Any, path: Keys) -> Any:
+    for step in path:
+        if not isinstance(document, dict):
+            return None
+        document = document.get(step)
+    return document
+
+
+def _keys(document: Any, path: Keys) -> list[str]:
+    value = _value(document, path)
+    return list(value) if isinstance(value, dict) else []
