@@ -323,8 +323,7 @@ class _CriProbe:
             await call
         except CriError as error:
             return _failed(error, time.monotonic() - started_s)
-        finally:
-            await asyncio.to_thread(archive.unlink, missing_ok=True)
+        # What was written is removed with the log directory.
         return _done(started_s)
 
     async def fetch(self, port: int, *, deadline_s: float) -> ProbeResult:

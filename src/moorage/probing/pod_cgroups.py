@@ -21,7 +21,7 @@ _LEAST_WEIGHT = 1
 def make_pod_cgroup(
     cgroups: Cgroups, path: str, *, cpu_millis: int, memory_bytes: int, pids: int
 ) -> None:
-    """Create a cgroup at the lowest CPU priority with these limits; 0 for no limit of CPU.
+    """Create a cgroup with these limits, or change them; without one of CPU, at lowest priority.
 
     Raises CgroupError.
     """
@@ -58,7 +58,7 @@ def _entries(directory: Path) -> Iterator[Path]:
 
 
 def _v1_files(cpu_millis: int, memory_bytes: int, pids: int) -> Iterator[tuple[str, str, str]]:
-    yield "cpu", "cpu.shares", str(_LEAST_SHARES)
+    yield "cpu", "cpu.shares", str(max(_LEAST_SHARES, cpu_millis * 1024 // 1000))
     if cpu_millis:
         yield "cpu", "cpu.cfs_period_us", str(_PERIOD_US)
         yield "cpu", "cpu.cfs_quota_us", str(cpu_millis * _PERIOD_US // 1000)
@@ -67,7 +67,7 @@ def _v1_files(cpu_millis: int, memory_bytes: int, pids: int) -> Iterator[tuple[s
 
 
 def _v2_files(cpu_millis: int, memory_bytes: int, pids: int) -> Iterator[tuple[str, str, str]]:
-    yield "cpu", "cpu.weight", str(_LEAST_WEIGHT)
+    yield "cpu", "cpu.weight", str(max(_LEAST_WEIGHT, cpu_millis // 10))
     if cpu_millis:
         yield "cpu", "cpu.max", f"{cpu_millis * _PERIOD_US // 1000} {_PERIOD_US}"
     yield "memory", "memory.max", str(memory_bytes)
