@@ -81,6 +81,7 @@ class CriCarrier:
         self._state = state
         self._cgroup_parent = cgroup_parent.rstrip("/")
         self._cgroups = cgroups if cgroup_parent else None
+        self._images: set[str] = set()
 
     async def run(
         self, handler: str, container: ProbeContainer, *, deadline_s: float
@@ -140,6 +141,7 @@ class CriCarrier:
     @asynccontextmanager
     async def _started(self, handler: str, container: ProbeContainer) -> AsyncIterator[_CriProbe]:
         """Start a probe; remove it on exit. Raises ProbeRefusedError, CarrierError."""
+        await self._require_image(container.image)
         started_s = time.monotonic()
         place = self._place(handler)
         sandbox_id = ""
@@ -164,6 +166,19 @@ class CriCarrier:
             )
         finally:
             await asyncio.shield(self._end(place, sandbox_id))
+
+    async def _require_image(self, image: str) -> None:
+        """Raise CarrierError if the engine lacks an image: that says nothing about a handler."""
+        if image in self._images:
+            return
+        request = pb.ImageStatusRequest(image=pb.ImageSpec(image=image))
+        try:
+            reply = await self._cri.call(self._cri.images.ImageStatus, request)
+        except CriError as error:
+            raise CarrierError(f"the engine does not answer: {error.sentence}") from error
+        if not reply.image.id:
+            raise CarrierError(f"the engine has no image {image}")
+        self._images.add(image)
 
     def _place(self, handler: str) -> ProbePlace:
         name = f"probe-{handler or 'default'}-{secrets.token_hex(4)}"
@@ -419,11 +434,7 @@ def _failed(error: CriError, total_s: float) -> ProbeResult:
     """Return the result of a call that failed. Raises CarrierError if the engine is down."""
     if error.code.name in _ENGINE_DOWN:
         raise CarrierError(f"the engine does not answer: {error.sentence}") from error
-    outcome = Outcome.REFUSED
-    if error.is_timeout:
-        outcome = Outcome.CUT_OFF
-    elif error.is_unimplemented:
-        outcome = Outcome.UNSUPPORTED
+    outcome = Outcome.CUT_OFF if error.is_timeout else Outcome.REFUSED
     return ProbeResult(outcome=outcome, error=shortened(error.sentence), total_s=total_s)
 
 

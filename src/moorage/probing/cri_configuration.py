@@ -25,6 +25,11 @@ _PROFILES = {
 }
 
 
+def probe_owner(cluster_id: str, node: str) -> str:
+    """Return the value of the label for a cluster's node."""
+    return f"{cluster_id}.{node}"
+
+
 class ProbePlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where a probe runs: its name and UID, its log directory and the cgroup of its pod.
 

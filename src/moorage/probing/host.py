@@ -15,7 +15,8 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     `interfaces` are names of network interfaces, `ipc_namespace` is the link's target in /proc.
     `security_modules` has `apparmor` and `selinux` where they are on; None if that is unknown.
-    `devices` are those of the probes' candidates that exist.
+    `devices` are those of the probes' candidates that exist. `shares_mounts` says whether mounts
+    below /dev propagate.
     """
 
     kernel: str
@@ -29,6 +30,7 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
     product: str = ""
     security_modules: tuple[str, ...] | None = None
     devices: tuple[str, ...] | None = None
+    shares_mounts: bool | None = None
 
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -61,6 +63,18 @@ def _security_modules() -> tuple[str, ...]:
     if Path("/sys/fs/selinux/enforce").exists():
         modules.append("selinux")
     return tuple(modules)
+
+
+def _shares_mounts(directory: str) -> bool | None:
+    for line in _text("/proc/self/mountinfo").splitlines():
+        fields = line.split(" ")
+        if len(fields) > _OPTIONAL_FIELDS and fields[_POINT] == directory:
+            return any(field.startswith("shared:") for field in fields[_OPTIONAL_FIELDS:])
+    return None
+
+
+# Places in a line of mountinfo: the mount point, and the first optional field. Source: proc(5).
+_POINT, _OPTIONAL_FIELDS = 4, 6
 
 
 def _text(path: str) -> str:

@@ -57,19 +57,13 @@ async def _results(
             continue
         container = probe.container(host)
         if "devices" in probe.settings and not container.devices:
-            absent = ProbeResult(outcome=Outcome.ENDED, exit_code=0)
-            yield name, absent if host.devices is not None else _no_devices()
-        elif probe.is_kept:
+            # The verdict is that the node has none.
+            continue
+        if probe.is_kept:
             async for step in _kept(carrier, handler, host, name, probe):
                 yield step
         else:
             yield name, await carrier.run(handler, container, deadline_s=probe.deadline_s)
-
-
-def _no_devices() -> ProbeResult:
-    return ProbeResult(
-        outcome=Outcome.UNSUPPORTED, error="the node's devices are not known from here"
-    )
 
 
 async def _kept(

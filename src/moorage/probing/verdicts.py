@@ -13,6 +13,7 @@ import msgspec
 from moorage.api.runtime_profiles import SUPPORTED, UNKNOWN, UNSUPPORTED, ProfileFeature
 from moorage.probing.carrier import Outcome, ProbeResult
 from moorage.probing.evidence import Evidence, stable_text
+from moorage.probing.host import HostFacts
 from moorage.probing.isolation import isolation_of
 from moorage.probing.programs import ProgramOutput
 from moorage.probing.programs.capabilities import OPERATIONS
@@ -54,10 +55,14 @@ Judge = Callable[[Evidence], Finding]
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """Probes whose results are needed, and the function that reads them when all ended."""
+    """Probes whose results are needed, and the function that reads them when all ended.
+
+    `condition` is asked first: the finding that the node's own facts suffice for, else None.
+    """
 
     probes: tuple[str, ...]
     judge: Judge
+    condition: Callable[[HostFacts], Finding | None] | None = None
 
 
 def findings(evidence: Evidence) -> dict[str, Finding]:
@@ -88,6 +93,9 @@ def _finding(feature: str, evidence: Evidence) -> Finding:
     reading = READINGS[feature]
     if not evidence.has_programs:
         return unknown(f"there is no probe program for {evidence.host.architecture}")
+    decided = reading.condition(evidence.host) if reading.condition else None
+    if decided is not None:
+        return decided
     for probe in reading.probes:
         failure = _failure(probe, evidence.result(probe))
         if failure is not None:
@@ -143,13 +151,13 @@ def _host_network(evidence: Evidence) -> Finding:
     if not seen:
         return _unprinted(evidence, "host-network")
     message = f"interfaces seen: {', '.join(seen[:8])}"
-    own, shared = _is_own_kernel(evidence), evidence.host.interfaces
+    shared = evidence.host.interfaces
     if shared:
         # Pods come and go meanwhile, so the interfaces of the host are not exactly the same.
         lasting = {name for name in shared if not name.startswith(("veth", "cali", "lxc", "moor"))}
-        return _if(not own and lasting <= set(seen), message)
+        return _if(lasting <= set(seen), message)
     plain = _interfaces(evidence.output(PLAIN))
-    return _if(not own and seen != plain, message)
+    return _if(seen != plain, message)
 
 
 def _is_own_kernel(evidence: Evidence) -> bool:
@@ -253,18 +261,12 @@ def _seccomp(evidence: Evidence) -> Finding:
 
 
 def _apparmor(evidence: Evidence) -> Finding:
-    modules = evidence.host.security_modules
-    if modules is not None and "apparmor" not in modules:
-        return unsupported("the node's kernel has no AppArmor")
     profile = evidence.output("apparmor").section("/proc/self/attr/current")
     confined = bool(profile) and not profile.startswith("unconfined")
     return _if(confined, f"its profile is {stable_text(profile) or 'not visible'}")
 
 
 def _selinux(evidence: Evidence) -> Finding:
-    modules = evidence.host.security_modules
-    if modules is not None and "selinux" not in modules:
-        return unsupported("the node's kernel has no SELinux")
     label = evidence.output("selinux").section("/proc/self/attr/current").strip("\0")
     return _if(label.endswith("s0:c1,c2"), f"its label is {stable_text(label) or 'not visible'}")
 
@@ -331,22 +333,39 @@ def _devices(evidence: Evidence) -> Finding:
     return _if(results.get("read", -1) == 1, f"{CHARACTER_DEVICE} is opened and read")
 
 
-def _gpu(evidence: Evidence) -> Finding:
-    return _device_of(evidence, "gpu", GPU_DEVICES, "GPU")
+def _device_of(probe: str, candidates: tuple[str, ...]) -> Judge:
+    def judge(evidence: Evidence) -> Finding:
+        present = [path for path in candidates if path in (evidence.host.devices or ())]
+        result = evidence.output(probe).results.get(present[0], -1)
+        return _if(result >= 0, _outcome(f"{present[0]} is opened", result))
+
+    return judge
 
 
-def _block_device(evidence: Evidence) -> Finding:
-    return _device_of(evidence, "block-device", BLOCK_DEVICES, "block device")
+def _needs_device(candidates: tuple[str, ...], what: str) -> Callable[[HostFacts], Finding | None]:
+    def condition(host: HostFacts) -> Finding | None:
+        if host.devices is None:
+            return unknown("the node's devices are not known from here")
+        if not set(candidates) & set(host.devices):
+            return unsupported(f"the node has no {what}")
+        return None
+
+    return condition
 
 
-def _device_of(evidence: Evidence, probe: str, candidates: tuple[str, ...], what: str) -> Finding:
-    if evidence.host.devices is None:
-        return unknown("the node's devices are not known from here")
-    present = [path for path in candidates if path in evidence.host.devices]
-    if not present:
-        return unsupported(f"the node has no {what}")
-    result = evidence.output(probe).results.get(present[0], -1)
-    return _if(result >= 0, _outcome(f"{present[0]} is opened", result))
+def _needs_module(module: str, name: str) -> Callable[[HostFacts], Finding | None]:
+    def condition(host: HostFacts) -> Finding | None:
+        if host.security_modules is None or module in host.security_modules:
+            return None
+        return unsupported(f"the node's kernel has no {name}")
+
+    return condition
+
+
+def _needs_shared_mounts(host: HostFacts) -> Finding | None:
+    if host.shares_mounts is False:
+        return unknown("mounts of the node's /dev do not propagate, so it cannot be tried")
+    return None
 
 
 # Network.
@@ -598,16 +617,20 @@ READINGS: dict[str, Reading] = {
     "user-namespaces": Reading(("user-namespace",), _user_namespaces),
     "privileged": Reading((PLAIN, "privileged"), _privileged),
     "seccomp": Reading((PLAIN, "seccomp"), _seccomp),
-    "apparmor": Reading(("apparmor",), _apparmor),
-    "selinux": Reading(("selinux",), _selinux),
+    "apparmor": Reading(("apparmor",), _apparmor, _needs_module("apparmor", "AppArmor")),
+    "selinux": Reading(("selinux",), _selinux, _needs_module("selinux", "SELinux")),
     "no-new-privileges": Reading(("restricted",), _no_new_privileges),
     "read-only-root": Reading(("restricted",), _read_only_root),
     "nested-containers": Reading(("nesting",), _nesting),
     "recursive-read-only-mounts": Reading(("recursive-mount",), _recursive_mount),
-    "mount-propagation": Reading(("propagation",), _propagation),
-    "devices": Reading(("device",), _devices),
-    "gpu": Reading(("gpu",), _gpu),
-    "block-volumes": Reading(("block-device",), _block_device),
+    "mount-propagation": Reading(("propagation",), _propagation, _needs_shared_mounts),
+    "devices": Reading(("device",), _devices, _needs_device((CHARACTER_DEVICE,), CHARACTER_DEVICE)),
+    "gpu": Reading(("gpu",), _device_of("gpu", GPU_DEVICES), _needs_device(GPU_DEVICES, "GPU")),
+    "block-volumes": Reading(
+        ("block-device",),
+        _device_of("block-device", BLOCK_DEVICES),
+        _needs_device(BLOCK_DEVICES, "block device"),
+    ),
     "raw-sockets": Reading(("networks",), _socket("raw", "a raw socket is made")),
     "packet-sockets": Reading(("networks",), _socket("packet", "a packet socket is made")),
     "ipv6": Reading(("networks",), _socket("ipv6-bind", "::1 is bound to")),

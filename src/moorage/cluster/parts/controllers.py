@@ -8,7 +8,11 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from moorage.api.clock import SystemClock
+from moorage.api.errors import StatusError
+from moorage.api.logs import Log
 from moorage.client import Client
+from moorage.client.backoff import Backoff
+from moorage.client.rest import UnreachableError
 from moorage.cluster.credentials import Credentials, Pair
 from moorage.cluster.layout import Layout
 from moorage.cluster.parts.connection import connected
@@ -16,8 +20,14 @@ from moorage.cluster.parts.secure_port import serve_metrics
 from moorage.cluster.readiness import notify_ready
 from moorage.cluster.settings import CONTROLLERS, SCHEDULER, Settings
 from moorage.controllers import ControllerOptions, run_controllers
+from moorage.controllers.runtimeclasses import RuntimeClassController
+from moorage.custom_resources import install_definitions
 from moorage.metrics import Family, QueueMetrics, counting_queues, process_families
 from moorage.scheduler import SchedulerMetrics, SchedulerOptions, run_scheduler
+
+log = Log(__name__)
+
+_RETRY_S, _RETRY_LIMIT_S = 0.5, 30.0
 
 
 async def run(layout: Layout, settings: Settings) -> None:
@@ -39,7 +49,30 @@ async def run(layout: Layout, settings: Settings) -> None:
         for name, client in clients.items():
             _, _, start = parts[name]
             start(tasks, client, credentials, settings)
+        if CONTROLLERS in clients:
+            admin = await stack.enter_async_context(
+                connected(settings, credentials, credentials.admin, "moorage-runtimes")
+            )
+            tasks.create_task(_start_runtimes(tasks, admin, settings))
         notify_ready()
+
+
+async def _start_runtimes(tasks: asyncio.TaskGroup, admin: Client, settings: Settings) -> None:
+    """Install the definitions of the group runtime.moorage.dev, then start its controllers.
+
+    With the administrator's certificate: a controller manager may not define resources.
+    """
+    clock, backoff = SystemClock(), Backoff(first_s=_RETRY_S, limit_s=_RETRY_LIMIT_S)
+    while True:
+        try:
+            await install_definitions(admin)
+        except (StatusError, UnreachableError) as error:
+            log.warning("definitions of runtime.moorage.dev not installed yet", reason=error)
+            await clock.sleep(backoff.next_s())
+        else:
+            break
+    if settings.is_enabled("RuntimeClass") and settings.default_classes:
+        tasks.create_task(RuntimeClassController(admin, clock).run())
 
 
 def _start_controllers(

@@ -1,4 +1,4 @@
-"""Serving: a program that stays, and greets whoever connects to its port."""
+"""Serving: a program that stays, and greets every client of its port."""
 
 from __future__ import annotations
 
