@@ -35,6 +35,7 @@ from moorage.cluster.parts import apiserver, connection, controllers
 from moorage.cluster.parts import engine as engine_part
 from moorage.cluster.settings import Settings, SettingsError, save
 from moorage.cluster.supervisor import NOTIFY_VARIABLE, PORT_TAKEN_STATUS, READY_MESSAGE
+from moorage.controllers import ControllerOptions
 from moorage.linux.private import PASSABLE
 from tests.clocks import settle
 from tests.cluster.test_settings import SETTINGS
@@ -412,7 +413,7 @@ async def test_controllers_and_scheduler_have_a_client_each(
     assert scheduling.filters_by_handler is False
 
 
-async def test_without_controllers_the_provisioner_runs_alone(
+async def test_without_controllers_what_no_other_manager_has_runs_alone(
     layout: Layout, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @asynccontextmanager
@@ -420,16 +421,21 @@ async def test_without_controllers_the_provisioner_runs_alone(
         steps.append((arguments[2].certificate.name, arguments[3]))
         yield arguments[3]
 
-    async def run_provisioner(client: str, _clock: object) -> None:
-        steps.append(client)
+    async def run_alone(client: str, admin: str, options: ControllerOptions, _: object) -> None:
+        steps.append((client, admin, options.creates_classes))
 
     monkeypatch.setattr(controllers, "connected", connected)
-    monkeypatch.setattr(controllers, "run_provisioner", run_provisioner)
+    monkeypatch.setattr(controllers, "run_alone", run_alone)
     monkeypatch.setattr(controllers, "notify_ready", steps.plain("ready"))
     settings = msgspec.structs.replace(SETTINGS, without=("scheduler", "controllers"))
     await controllers.run(layout, settings)
-    certificate = Credentials(layout).controllers.certificate.name
-    assert steps == [(certificate, "moorage-provisioner"), "ready", "moorage-provisioner"]
+    credentials = Credentials(layout)
+    assert steps == [
+        (credentials.admin.certificate.name, "moorage-runtimes"),
+        (credentials.controllers.certificate.name, "moorage-provisioner"),
+        "ready",
+        ("moorage-provisioner", "moorage-runtimes", True),
+    ]
 
 
 # The engine.

@@ -38,4 +38,5 @@ def test_defaults_are_upstreams() -> None:
         "namespace_workers": 5,
         # Ours.
         "installs_definitions": False,
+        "creates_classes": False,
     }

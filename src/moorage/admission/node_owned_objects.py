@@ -15,6 +15,7 @@ from moorage.admission.refusal import refused
 from moorage.api.errors import InternalError, NotFoundError
 from moorage.api.nodes import Node
 from moorage.api.pods import MIRROR_ANNOTATION, Pod
+from moorage.api.runtime_profiles import profile_name
 from moorage.registry.kind import Obj
 from moorage.registry.request import Attributes
 
@@ -39,6 +40,7 @@ class NodeOwnedObjects:
             "resourceslices.resource.k8s.io",
             "persistentvolumeclaims",
             "podcertificaterequests.certificates.k8s.io",
+            "runtimeprofiles.runtime.moorage.dev",
         ],
         [CREATE, UPDATE, DELETE],
         ["", "status"],
@@ -60,6 +62,7 @@ class NodeOwnedObjects:
             "resourceslices.resource.k8s.io": _check_slice,
             "persistentvolumeclaims": _check_claim_status,
             "podcertificaterequests.certificates.k8s.io": self._check_certificate_request,
+            "runtimeprofiles.runtime.moorage.dev": self._check_profile,
         }
 
     def _check(self, attributes: Attributes) -> None:
@@ -129,6 +132,31 @@ class NodeOwnedObjects:
                 f'{about} names service account UID "{spec.get("serviceAccountUID", "")}", which '
                 f'differs from the running service account ("{uid}")'
             )
+
+    def _check_profile(self, attributes: Attributes, node_name: str) -> None:
+        """Require that a profile is the node's, in name, specification and owner."""
+        if attributes.operation == DELETE:
+            return
+        profile = attributes.obj or {}
+        meta, spec = profile.get("metadata", {}), profile.get("spec", {})
+        named, handler = spec.get("nodeName", ""), spec.get("handler", "")
+        if named != node_name or meta.get("name") != profile_name(node_name, handler):
+            raise refused(
+                attributes,
+                f'node "{node_name}" can only write RuntimeProfiles with spec.nodeName set to '
+                "itself and the name NODE.HANDLER",
+            )
+        if attributes.operation != CREATE:
+            return
+        node = self._find_node(node_name)
+        uid = node.metadata.uid if node is not None else ""
+        for owner in meta.get("ownerReferences", []):
+            if (owner.get("kind"), owner.get("name"), owner.get("uid")) != ("Node", node_name, uid):
+                raise refused(
+                    attributes,
+                    f'node "{node_name}" can only create RuntimeProfiles with an owner reference '
+                    "set to itself",
+                )
 
 
 def _check_csi_node(attributes: Attributes, node_name: str) -> None:

@@ -22,6 +22,11 @@ def profile_name(node: str, handler: str) -> str:
     return f"{node}.{handler}"
 
 
+def node_of_profile(name: str) -> str:
+    """Return the node in a profile's name; empty if it is none."""
+    return name.rpartition(".")[0]
+
+
 class ProfileFeature(Object, frozen=True):
     """A feature of the vocabulary in `moorage.runtimeclass.features`, and what its probe found.
 

@@ -17,6 +17,7 @@ from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
 from moorage.cli.errors import CliError
 from moorage.cluster.engine.paths import engine_paths
 from moorage.cluster.layout import Layout
+from moorage.cluster.probed_defects import probed_defect
 from moorage.cluster.settings import load
 from moorage.cluster.supervisor import running_pid
 from moorage.cri import CriClient, CriError, HandlersUnknownError, engine_pb, handlers_of
@@ -47,7 +48,7 @@ async def handlers_in_use(layout: Layout, installed: Iterable[Handler]) -> Handl
     listed = await _list_handlers(layout)
     if listed is None:
         return HandlersInUse(plain)
-    own = tuple(map(_in_force, listed.handlers))
+    own = tuple([_in_force(handler, layout) for handler in listed.handlers])
     names = {handler.handler for handler in own}
     others = tuple(handler for handler in plain if handler.handler not in names)
     return HandlersInUse((*own, *map(_undefined, others)), tuple(listed.complaints))
@@ -98,8 +99,10 @@ async def _list_handlers(layout: Layout) -> engine_pb.Handlers | None:
         return None
 
 
-def _in_force(handler: engine_pb.Handler) -> Handler:
-    defect = gvisor_defect(handler.version) if handler.adapter == AdapterKind.RUNSC else None
+def _in_force(handler: engine_pb.Handler, layout: Layout) -> Handler:
+    defect = probed_defect(layout, handler.program)
+    if defect is None and handler.adapter == AdapterKind.RUNSC:
+        defect = gvisor_defect(handler.version)
     return Handler(
         handler=handler.name,
         runtime=Path(handler.program).name,

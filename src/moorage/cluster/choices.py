@@ -30,6 +30,7 @@ class Choices:
     image_limit_bytes: int | None = None
     audit_policy: str | None = None
     admission_configuration: str | None = None
+    default_classes: bool | None = None
     accepts_loss: bool = False
     image_verification: str | None = None
     image_allowlist: tuple[str, ...] | None = None

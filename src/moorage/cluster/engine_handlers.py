@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from moorage.api.logs import Log
 from moorage.api.nodes import NodeRuntimeHandler
@@ -16,10 +17,24 @@ _RETRY_S = 0.5
 log = Log(__name__)
 
 
+class NodeEvents:
+    """Events about a node."""
+
+    def __init__(self, recorder: EventRecorder, node: ObjectReference) -> None:
+        self._recorder = recorder
+        self._node = node
+
+    def record(self, type_: str, reason: str, message: str) -> None:
+        """Record an event. Does not block."""
+        self._recorder.record(self._node, type_, reason, message)
+
+
 async def follow_handlers(
-    cri: CriClient, changed: asyncio.Event, recorder: EventRecorder, node: ObjectReference
+    cri: CriClient,
+    events: NodeEvents,
+    note: Callable[[engine_pb.Handlers], Awaitable[None]],
 ) -> None:
-    """Notify the agent and record events each time the handlers of our own engine change.
+    """Pass on the handlers of our own engine each time they change, and record events.
 
     The CRI has no call for that, so our engine's own call is streamed. Returns where the engine is
     another, which lacks the call.
@@ -28,9 +43,9 @@ async def follow_handlers(
     while True:
         try:
             async for now in cri.stream(cri.engine.WatchHandlers, engine_pb.WatchHandlersRequest()):
-                changed.set()
+                await note(now)
                 for event in handler_events(before, now):
-                    recorder.record(node, event.type, event.reason, event.message)
+                    events.record(event.type, event.reason, event.message)
                 before = now
         except CriError as error:
             if error.is_unimplemented:

@@ -51,6 +51,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `audit_policy` is the path of the policy file of the API server's audit log, empty without one,
     `admission_configuration` that of the configuration of admission plugins.
     `image_limit_bytes` is the maximum unpacked size of an image with our own engine.
+    `default_classes` is whether handlers that work get RuntimeClasses.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     audit_policy: str = ""
     admission_configuration: str = ""
     image_limit_bytes: int = DEFAULT_IMAGE_LIMIT_BYTES
+    default_classes: bool = True
 
     @property
     def has_provisioner_alone(self) -> bool:

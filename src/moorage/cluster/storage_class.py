@@ -22,9 +22,9 @@ from moorage.claims.classes import WAIT_FOR_FIRST_CONSUMER
 from moorage.claims.local_path import DRIVER, PROVISIONER
 from moorage.client import Client, Resource
 from moorage.client.resources import CONFIG_MAPS, STORAGE_CLASSES
-from moorage.cluster.classes import (
+from moorage.controllers.runtimeclasses.creation import (
     LAST_APPLIED,
-    MANAGED_LABEL,
+    MANAGED_BY_LABEL,
     MANAGER,
     RECORD_NAMESPACE,
 )
@@ -58,7 +58,7 @@ async def create_storage_class(client: Client) -> bool:
         is_new = await _create(client)
     else:
         return False
-    labels = {MANAGED_LABEL: MANAGER}
+    labels = {MANAGED_BY_LABEL: MANAGER}
     record = {
         "metadata": {"name": RECORD, "namespace": RECORD_NAMESPACE, "labels": labels},
         "data": {"name": NAME},
@@ -74,7 +74,7 @@ async def _create_driver(client: Client) -> None:
     body = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIDriver",
-        "metadata": {"name": DRIVER, "labels": {MANAGED_LABEL: MANAGER}},
+        "metadata": {"name": DRIVER, "labels": {MANAGED_BY_LABEL: MANAGER}},
         "spec": {"attachRequired": False},
     }
     try:
@@ -88,7 +88,7 @@ async def _create(client: Client) -> bool:
     has_default = default_class(classes.items) is not None
     annotations = {DEFAULT_CLASS: "false" if has_default else "true"}
     metadata: dict[str, Any] = {
-        "name": NAME, "labels": {MANAGED_LABEL: MANAGER}, "annotations": annotations,
+        "name": NAME, "labels": {MANAGED_BY_LABEL: MANAGER}, "annotations": annotations,
     }  # fmt: skip
     body = {
         "apiVersion": "storage.k8s.io/v1",

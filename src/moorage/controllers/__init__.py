@@ -9,6 +9,6 @@ client; none knows another.
 
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.overhead_drift import OverheadMetrics
-from moorage.controllers.run import run_controllers, run_provisioner
+from moorage.controllers.run import run_alone, run_controllers
 
-__all__ = ["ControllerOptions", "OverheadMetrics", "run_controllers", "run_provisioner"]
+__all__ = ["ControllerOptions", "OverheadMetrics", "run_alone", "run_controllers"]

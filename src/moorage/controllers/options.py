@@ -13,6 +13,7 @@ class ControllerOptions:
     `cluster_ca` is the PEM bundle that pods verify the API server with; `cluster_ca_key` the file
     of its key, which signs certificate requests. Without one they are approved, but not signed.
     `installs_definitions`: apply the custom resources of the group runtime.moorage.dev.
+    `creates_classes`: create RuntimeClasses for the handlers that work.
     """
 
     cluster_ca: str
@@ -43,3 +44,4 @@ class ControllerOptions:
     autoscaler_initial_readiness_delay_s: float = 30.0
     namespace_workers: int = 5
     installs_definitions: bool = False
+    creates_classes: bool = False

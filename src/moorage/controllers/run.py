@@ -87,9 +87,10 @@ async def run_controllers(
     options: ControllerOptions,
     clock: Clock,
     *,
+    runtimes: Client | None = None,
     overhead_metrics: OverheadMetrics | None = None,
 ) -> None:
-    """Run all controllers until cancelled.
+    """Run all controllers until cancelled; those of our own group with `runtimes`, if it is given.
 
     A failure outside the reconcile of a single key ends all controllers, and the supervisor
     restarts them. Nothing is lost, as they are level-triggered: they act on the current state.
@@ -132,8 +133,8 @@ async def run_controllers(
     volumes = PersistentVolumeController(client, informers, recorder(VOLUME_COMPONENT), clock)
 
     ephemeral = EphemeralVolumeController(client, informers, recorder(EPHEMERAL_COMPONENT), clock)
-    runtimes = RuntimeControllers(
-        client, informers, recorder, options, clock, overhead_metrics=overhead_metrics
+    own_group = RuntimeControllers(
+        runtimes or client, informers, recorder, options, clock, overhead_metrics=overhead_metrics
     )
     expansion = ClaimExpansionController(informers, recorder(EXPANSION_COMPONENT), clock)
 
@@ -205,7 +206,7 @@ async def run_controllers(
         expansion.run(),
         ValidatingAdmissionPolicyStatusController(client, clock).run(),
         RoleAggregationController(client, informers, clock).run(),
-        runtimes.run(),
+        own_group.run(),
         informers.run(),
         *(recorder.run() for recorder in recorders),
     ]
@@ -214,11 +215,25 @@ async def run_controllers(
             tasks.create_task(loop)
 
 
-async def run_provisioner(client: Client, clock: Clock) -> None:
-    """Run the provisioner of local volumes alone until cancelled, beside other controllers."""
+async def run_alone(
+    client: Client, runtimes: Client, options: ControllerOptions, clock: Clock
+) -> None:
+    """Run what no other controller manager has, beside one, until cancelled.
+
+    That is the provisioner of local volumes with `client`, and the controllers of our own group
+    with `runtimes`.
+    """
     informers = Informers(client, clock)
-    recorder = EventRecorder(client, PROVISIONER_COMPONENT, clock=clock)
-    provisioner = LocalPathProvisioner(client, informers, recorder, clock)
+    recorders: list[EventRecorder] = []
+
+    def recorder(component: str) -> EventRecorder:
+        recorders.append(EventRecorder(client, component, clock=clock))
+        return recorders[-1]
+
+    provisioner = LocalPathProvisioner(client, informers, recorder(PROVISIONER_COMPONENT), clock)
+    own = RuntimeControllers(runtimes, informers, recorder, options, clock)
     async with asyncio.TaskGroup() as tasks:
-        for loop in (provisioner.run(), informers.run(), recorder.run()):
+        for loop in (provisioner.run(), own.run(), informers.run()):
             tasks.create_task(loop)
+        for one in recorders:
+            tasks.create_task(one.run())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
 from moorage.api.clock import Clock
 from moorage.api.errors import StatusError
@@ -20,6 +21,7 @@ from moorage.controllers.informers import Informers
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.overhead_drift import OverheadDriftController, OverheadMetrics
 from moorage.controllers.overhead_drift.controller import COMPONENT as DRIFT_COMPONENT
+from moorage.controllers.runtimeclasses import RuntimeClassController
 from moorage.controllers.runtimeclassquotas import RuntimeClassQuotaController
 from moorage.controllers.runtimerollouts import RuntimeRolloutController
 from moorage.controllers.runtimerollouts.controller import COMPONENT as ROLLOUT_COMPONENT
@@ -27,6 +29,10 @@ from moorage.controllers.served import run_when_served
 from moorage.custom_resources import install_definitions
 
 log = Log(__name__)
+
+
+class _Controller(Protocol):
+    async def run(self) -> None: ...
 
 
 class RuntimeControllers:
@@ -46,13 +52,15 @@ class RuntimeControllers:
         self._client = client
         self._clock = clock
         self._installs = options.installs_definitions
-        self._controllers = (
+        self._controllers: list[_Controller] = [
             RuntimeClassQuotaController(client, informers, clock),
             RuntimeRolloutController(client, informers, recorder(ROLLOUT_COMPONENT), clock),
             OverheadDriftController(
                 client, informers, recorder(DRIFT_COMPONENT), clock, metrics=overhead_metrics
             ),
-        )
+        ]
+        if options.creates_classes:
+            self._controllers.append(RuntimeClassController(client, clock))
 
     async def run(self) -> None:
         """Install the definitions, or wait until another program has; then run until cancelled."""

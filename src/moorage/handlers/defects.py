@@ -40,6 +40,13 @@ _GVISOR_DEFECTS = (
     _GvisorDefect(20231030, "fstatat fails with EINVAL where AT_NO_AUTOMOUNT is given"),
 )
 
+GVISOR_REMEDY = (
+    f"install runsc {_GVISOR_DEFECTS[-1].fixed_in} or later ({_GVISOR_SITE}) as "
+    "/usr/local/bin/runsc, and write two lines into /etc/moorage/handlers.d/gvisor.toml: "
+    'adapter = "runsc" and binary = "/usr/local/bin/runsc"'
+)
+"""What helps against the defects of older versions."""
+
 
 def gvisor_date(version: str) -> int | None:
     """Return the date of a gVisor release as YYYYMMDD, or None if its version contains none."""
@@ -53,10 +60,4 @@ def gvisor_defect(version: str) -> Defect:
     defects = [defect for defect in _GVISOR_DEFECTS if date is not None and date < defect.fixed_in]
     if not defects:
         return Defect()
-    first = defects[0]
-    return Defect(
-        first.meaning,
-        f"install runsc {_GVISOR_DEFECTS[-1].fixed_in} or later ({_GVISOR_SITE}) as "
-        "/usr/local/bin/runsc, and write two lines into /etc/moorage/handlers.d/gvisor.toml: "
-        'adapter = "runsc" and binary = "/usr/local/bin/runsc"',
-    )
+    return Defect(defects[0].meaning, GVISOR_REMEDY)

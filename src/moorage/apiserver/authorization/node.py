@@ -16,6 +16,8 @@ from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeCla
 from moorage.api.pod_references import config_map_names, resource_claim_names, secret_names
 from moorage.api.pods import Pod
 from moorage.api.rbac import PolicyRule
+from moorage.api.runtime_group import GROUP as RUNTIME_GROUP
+from moorage.api.runtime_profiles import node_of_profile
 from moorage.claims import pod_claims
 from moorage.claims.local_path import NODE_LABEL
 from moorage.registry.rbac import Action, allows
@@ -87,6 +89,7 @@ class NodeAuthorizer:
             (_DEVICES, "resourceclaims"): self._decide_resource_claim,
             (_DEVICES, "resourceslices"): self._decide_slice,
             (_CERTIFICATES, "podcertificaterequests"): self._decide_certificate,
+            (RUNTIME_GROUP, "runtimeprofiles"): _decide_profile,
         }
 
     def decide(
@@ -282,6 +285,28 @@ def _decide_csi_node(node_name: str, action: Action, _: FieldSelector) -> str:
     if action.verb != "create" and action.name != node_name:
         return "can only access CSINode with the same name as the requesting node"
     return _ALLOWED
+
+
+def _decide_profile(node_name: str, action: Action, selector: FieldSelector) -> str:
+    """Allow the profiles of the node's handlers. NodeRestriction checks the body of a create."""
+    if action.subresource not in ("", "status"):
+        return f"cannot authorize RuntimeProfile subresource {action.subresource}"
+    match action.verb:
+        case "create":
+            return _ALLOWED
+        case "get" | "update" | "patch" | "delete":
+            if node_of_profile(action.name) == node_name:
+                return _ALLOWED
+            return "can only access RuntimeProfiles of the requesting node"
+        case "watch" | "list":
+            if _selects(selector, node_name):
+                return _ALLOWED
+            return "can only list/watch runtimeprofiles with nodeName field selector"
+        case _:
+            return (
+                "only the following verbs are allowed for a RuntimeProfile: get, watch, list, "
+                "create, update, patch, delete"
+            )
 
 
 def _only_get(action: Action) -> str:

@@ -68,7 +68,7 @@ async def _inspect(layout: Layout, *, is_installing: bool) -> tuple[Inventory, t
 
 
 def _as_in_force(handler: Handler, own: Handler | None) -> Handler:
-    if own is None or own.path == handler.path or not own.available:
+    if own is None or not own.available:
         return handler
     return msgspec.structs.replace(
         handler,

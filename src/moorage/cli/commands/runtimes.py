@@ -1,35 +1,46 @@
-"""Command `moor runtimes`: lists the runtime handlers."""
+"""Command `moor runtimes`: lists the runtime handlers, and the features of each."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 import msgspec
 
+from moorage.api.errors import NotFoundError
+from moorage.api.runtime_profiles import SUPPORTED, UNKNOWN, UNSUPPORTED, RuntimeProfile
+from moorage.cli.errors import CliError
 from moorage.cli.handlers import HandlersInUse, handlers_in_use
 from moorage.cli.options import cluster_of, data_dir_option
-from moorage.cli.output import output_option, show
+from moorage.cli.output import output_option, show, show_document, table
+from moorage.client.resources import RUNTIME_PROFILES
+from moorage.cluster import Cluster
 from moorage.cluster.layout import Layout
 from moorage.cluster.machine import inspect_machine
+from moorage.cluster.runtime_features import FeatureColumn, columns, probed_here, rows
 from moorage.cluster.settings import load
 from moorage.handlers import Handler
+from moorage.probing.cache import ProbedHandler
 
 _COLUMNS = ("handler", "runtime", "version", "default", "available", "features")
 
 
-@click.command("runtimes")
+@click.group("runtimes", invoke_without_command=True)
 @data_dir_option
 @click.option("--all", "shows_all", is_flag=True, help="Include runtimes that are not installed.")
 @output_option
-def command(data_dir: Path, *, shows_all: bool, output: str) -> None:
+@click.pass_context
+def command(context: click.Context, data_dir: Path, *, shows_all: bool, output: str) -> None:
     """List the runtime handlers, and why some cannot be used.
 
     While a cluster runs on its own engine they are the engine's, with the files that define them;
     faults of those files are reported too. With --cri they are those that the engine lists.
     Otherwise they are those found on this machine.
     """
+    if context.invoked_subcommand is not None:
+        return
     in_use = asyncio.run(_ask(cluster_of(data_dir).layout))
     shown = [
         handler for handler in in_use.handlers if shows_all or handler.path or handler.available
@@ -39,6 +50,68 @@ def command(data_dir: Path, *, shows_all: bool, output: str) -> None:
     for complaint in in_use.complaints:
         # To standard error, so that JSON stays JSON.
         click.echo(f"broken: {complaint}", err=True)
+
+
+@command.command("features")
+@click.option("--evidence", "shows_evidence", is_flag=True, help="Show what each probe found.")
+@data_dir_option
+@output_option
+def features(data_dir: Path, *, shows_evidence: bool, output: str) -> None:
+    """Print which features each runtime handler was found to support, by running it.
+
+    A handler has a column for each node where its nodes differ. With --evidence the finding of each
+    feature is printed, and the output of each probe if this machine's node made them.
+    """
+    cluster = cluster_of(data_dir)
+    cluster.running_settings()
+    found = columns(asyncio.run(_profiles(cluster)))
+    if output != "table":
+        show_document([msgspec.to_builtins(column) for column in found], output)
+        return
+    if not found:
+        click.echo("no handler has been probed yet: wait a moment", err=True)
+        return
+    matrix = rows(found)
+    notes = [_findings(found, row["feature"]) for row in matrix] if shows_evidence else ()
+    titles = ("feature", *(column.title for column in found))
+    click.echo(table([_short(row) for row in matrix], titles, notes))
+    for name in ("isolation", "kernel"):
+        values = (f"{column.title}: {getattr(column, name) or 'unknown'}" for column in found)
+        click.echo(f"{name}  {'; '.join(values)}")
+    if shows_evidence:
+        for probed in probed_here(cluster.layout):
+            _print_probes(probed)
+
+
+async def _profiles(cluster: Cluster) -> tuple[RuntimeProfile, ...]:
+    async with cluster.client() as client:
+        try:
+            return tuple((await client.list(RUNTIME_PROFILES)).items)
+        except NotFoundError as error:
+            raise CliError("the API does not serve RuntimeProfiles (yet)") from error
+
+
+_WORDS = {SUPPORTED: "yes", UNSUPPORTED: "no", UNKNOWN: "unknown"}
+
+
+def _short(row: Mapping[str, str]) -> dict[str, str]:
+    return {key: _WORDS.get(value, value) for key, value in row.items()}
+
+
+def _findings(found: Sequence[FeatureColumn], feature: str) -> list[str]:
+    return [
+        f"{column.title}: {column.features[feature].message}"
+        for column in found
+        if feature in column.features and column.features[feature].message
+    ]
+
+
+def _print_probes(probed: ProbedHandler) -> None:
+    for name, record in probed.probes.items():
+        click.echo(f"\n--- {probed.handler}, probe {name}: {record.outcome} {record.exit_code}")
+        for text in (record.error, record.output.rstrip()):
+            if text:
+                click.echo(text)
 
 
 def _notes(handler: Handler) -> list[str]:

@@ -125,6 +125,12 @@ def _allowlist(policy: str | None, patterns: tuple[str, ...]) -> tuple[str, ...]
     help="Keep pods off nodes that lack their handler, or let them fail there as Kubernetes does.",
 )
 @click.option(
+    "--default-classes/--no-default-classes",
+    "default_classes",
+    default=None,
+    help="Create a RuntimeClass for each handler that works, once; on by default.",
+)
+@click.option(
     "--seccomp-default/--no-seccomp-default",
     "seccomp_default",
     default=None,

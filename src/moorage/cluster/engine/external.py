@@ -14,6 +14,7 @@ from moorage.cri import CriClient, CriError, pb
 from moorage.cri.client import REQUEST_TIMEOUT_S
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.labels import OWNER, owner_of
+from moorage.probing.cri_configuration import PROBE_LABEL, probe_owner
 
 log = Log(__name__)
 
@@ -57,9 +58,13 @@ async def _owned(cri: CriClient, layout: Layout, settings: Settings) -> list[pb.
     request = pb.ListPodSandboxRequest()
     reply = await cri.call(cri.runtime.ListPodSandbox, request, timeout_s=_LIST_TIMEOUT_S)
     owner = owner_of(settings.cluster_id, settings.node_name)
+    probes = probe_owner(settings.cluster_id, settings.node_name)
     paths = NodePaths(layout.node, layout.pod_logs)
     return [
-        sandbox for sandbox in reply.items if _is_ours(sandbox, owner, settings.node_name, paths)
+        sandbox
+        for sandbox in reply.items
+        if _is_ours(sandbox, owner, settings.node_name, paths)
+        or sandbox.labels.get(PROBE_LABEL) == probes
     ]
 
 

@@ -21,6 +21,7 @@ from moorage.cluster.images.layer import (
     write_layer,
 )
 from moorage.linux.program import Program
+from moorage.probing.programs import PROBE_IMAGE, program_files
 
 DOMAIN = "moorage.local"
 PAUSE = f"{DOMAIN}/pause:1"
@@ -73,7 +74,7 @@ class NoPauseError(Exception):
 
 
 def images_from(busybox: Busybox | None, catatonit: Program | None) -> tuple[Image, ...]:
-    """Build pause, busybox and the stand-in for nginx from these programs.
+    """Build pause, busybox, the stand-in for nginx and the probes' image from these programs.
 
     Without busybox, builds pause only. Raises NoPauseError without either program.
     """
@@ -101,6 +102,14 @@ def images_from(busybox: Busybox | None, catatonit: Program | None) -> tuple[Ima
             environment=_PATH,
             ports=("80/tcp",),
             description="busybox httpd with one page, standing in for nginx",
+        ),
+        Image(
+            name=PROBE_IMAGE,
+            platform=platform,
+            layers=(base, write_layer(_probe_files(platform.architecture))),
+            command=("sh",),
+            environment=_PATH,
+            description="busybox, and the programs that probe runtime handlers",
         ),
     )
 
@@ -145,3 +154,9 @@ def _busybox_files(busybox: Busybox) -> dict[str, Entry]:
 
 def _server_files() -> dict[str, Entry]:
     return {"usr/bin/serve": File(_SERVE, _PROGRAM_MODE), "www/index.html": File(_PAGE)}
+
+
+def _probe_files(architecture: str) -> dict[str, Entry]:
+    return {
+        path: File(content, _PROGRAM_MODE) for path, content in program_files(architecture).items()
+    }

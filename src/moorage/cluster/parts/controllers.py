@@ -18,8 +18,8 @@ from moorage.cluster.settings import CONTROLLERS, SCHEDULER, Settings
 from moorage.controllers import (
     ControllerOptions,
     OverheadMetrics,
+    run_alone,
     run_controllers,
-    run_provisioner,
 )
 from moorage.metrics import Family, QueueMetrics, counting_queues, process_families
 from moorage.scheduler import SchedulerMetrics, SchedulerOptions, run_scheduler
@@ -28,8 +28,8 @@ from moorage.scheduler import SchedulerMetrics, SchedulerOptions, run_scheduler
 async def run(layout: Layout, settings: Settings) -> None:
     """Run controllers and scheduler, but for those in `settings.without`, until cancelled.
 
-    The provisioner of local volumes is one of the controllers; without these it runs alone. Ready
-    once the clients have reached the API server.
+    The provisioner of local volumes and the controllers of our own group are among the controllers;
+    without these they run alone. Ready once the clients have reached the API server.
     """
     credentials = Credentials(layout)
     parts = {
@@ -42,27 +42,41 @@ async def run(layout: Layout, settings: Settings) -> None:
             for name, (identity, agent, _) in parts.items()
             if name not in settings.without
         }
+        # The controllers of our own group define its kinds, which a controller manager may not.
+        admin = await stack.enter_async_context(
+            connected(settings, credentials, credentials.admin, "moorage-runtimes")
+        )
         for name, client in clients.items():
             _, _, start = parts[name]
-            start(tasks, client, credentials, settings)
+            start(tasks, client, credentials, settings, admin)
         if settings.has_provisioner_alone:
-            identity = credentials.controllers
             client = await stack.enter_async_context(
-                connected(settings, credentials, identity, "moorage-provisioner")
+                connected(settings, credentials, credentials.controllers, "moorage-provisioner")
             )
-            tasks.create_task(run_provisioner(client, SystemClock()))
+            options = _controller_options(credentials, settings)
+            tasks.create_task(run_alone(client, admin, options, SystemClock()))
         notify_ready()
 
 
-def _start_controllers(
-    tasks: asyncio.TaskGroup, client: Client, credentials: Credentials, settings: Settings
-) -> None:
-    authority, queues, overhead = credentials.authority, QueueMetrics(), OverheadMetrics()
-    options = ControllerOptions(
+def _controller_options(credentials: Credentials, settings: Settings) -> ControllerOptions:
+    authority = credentials.authority
+    return ControllerOptions(
         cluster_ca=authority.certificate.read_text(),
         cluster_ca_key=authority.key,
         installs_definitions=True,
+        creates_classes=settings.is_enabled("RuntimeClass") and settings.default_classes,
     )
+
+
+def _start_controllers(
+    tasks: asyncio.TaskGroup,
+    client: Client,
+    credentials: Credentials,
+    settings: Settings,
+    admin: Client,
+) -> None:
+    queues, overhead = QueueMetrics(), OverheadMetrics()
+    options = _controller_options(credentials, settings)
 
     def families() -> Iterable[Family]:
         return (*queues.families(), *overhead.families())
@@ -70,13 +84,19 @@ def _start_controllers(
     served = _Served(settings.controllers_port, credentials.controllers_server, families)
     with counting_queues(queues):
         tasks.create_task(
-            run_controllers(client, options, SystemClock(), overhead_metrics=overhead)
+            run_controllers(
+                client, options, SystemClock(), runtimes=admin, overhead_metrics=overhead
+            )
         )
     tasks.create_task(_serve(served, credentials, client))
 
 
 def _start_scheduler(
-    tasks: asyncio.TaskGroup, client: Client, credentials: Credentials, settings: Settings
+    tasks: asyncio.TaskGroup,
+    client: Client,
+    credentials: Credentials,
+    settings: Settings,
+    _admin: Client,
 ) -> None:
     options = SchedulerOptions(filters_by_handler=settings.filters_by_handler)
     metrics = SchedulerMetrics(options.name)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterable
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 
 from moorage.api.conditions import is_ready
@@ -18,19 +17,21 @@ from moorage.api.references import ObjectReference
 from moorage.client import Client, EventRecorder, Informer
 from moorage.client.resources import NODES
 from moorage.client.rest import UnreachableError
-from moorage.cluster.classes import create_default_classes
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine.paths import cgroup_root, engine_paths
-from moorage.cluster.engine_handlers import follow_handlers, read_handlers
+from moorage.cluster.engine_handlers import NodeEvents, follow_handlers
 from moorage.cluster.engine_ports import engine_listeners, engine_process
+from moorage.cluster.handler_discovery import NodeDiscovery
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
 from moorage.cluster.parts.connection import connected
 from moorage.cluster.readiness import notify_ready
-from moorage.cluster.settings import Settings
+from moorage.cluster.settings import CONTROLLERS, Settings
 from moorage.cluster.storage_class import create_storage_class
 from moorage.cluster.system_reserved import system_reserved
+from moorage.controllers.runtimeclasses import create_classes
 from moorage.cri import CriClient
+from moorage.custom_resources import install_definitions
 from moorage.linux.atomic_file import write_durably
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.host import Host, read_host
@@ -38,9 +39,12 @@ from moorage.node.agent import COMPONENT, run_node
 from moorage.node.images.verification import Verification
 from moorage.node.machine.machine import this_machine
 from moorage.node.options import NodeOptions, ServerOptions
+from moorage.probing.host import read_host as read_host_facts
 
 _ENGINE_PATIENCE_S = 5.0
 _POLL_S = 0.02
+# How long the announcement waits for handlers that were not probed before.
+_PROBE_PATIENCE_S = 3.0
 
 log = Log(__name__)
 
@@ -62,20 +66,31 @@ async def run(layout: Layout, settings: Settings) -> None:
         )
         await hold_to_store(client, settings.node_name, layout)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        recorder = EventRecorder(client, COMPONENT, host=settings.node_name)
+        tasks.create_task(recorder.run())
+        about = ObjectReference(
+            kind="Node", name=settings.node_name, uid=settings.node_name, api_version="v1"
+        )
+        events = NodeEvents(recorder, about)
+        found = NodeDiscovery(
+            client,
+            cri,
+            events,
+            await asyncio.to_thread(read_host_facts),
+            layout=layout,
+            settings=settings,
+            handlers_changed=changed,
+        )
+        tasks.create_task(found.run())
         if not settings.cri:
-            recorder = EventRecorder(client, COMPONENT, host=settings.node_name)
-            about = ObjectReference(
-                kind="Node", name=settings.node_name, uid=settings.node_name, api_version="v1"
-            )
-            tasks.create_task(recorder.run())
-            tasks.create_task(follow_handlers(cri, changed, recorder, about))
-        tasks.create_task(_announce(client, settings, credentials))
+            tasks.create_task(follow_handlers(cri, events, found.note))
+        tasks.create_task(_announce(client, settings, credentials, found))
         await run_node(
             client,
             cri,
             _options(layout, settings, credentials, host),
             machine=machine,
-            read_handlers=partial(read_handlers, cri),
+            read_handlers=found.read,
             engine_changed=changed,
         )
 
@@ -182,15 +197,15 @@ def _accepts_connections(path: Path) -> bool:
     return True
 
 
-async def _announce(client: Client, settings: Settings, credentials: Credentials) -> None:
-    """Report readiness once the node is ready and each of its handlers has its class."""
+async def _announce(
+    client: Client, settings: Settings, credentials: Credentials, found: NodeDiscovery
+) -> None:
+    """Report readiness once the node is ready and each handler that works has its class."""
     ready = asyncio.Event()
-    handlers: set[str] = set()
 
     def on_node(before: Node | None, after: Node | None) -> None:
         del before
         if after is not None and is_ready(after.status.conditions):
-            handlers.update(handler.name for handler in after.status.runtime_handlers)
             ready.set()
 
     node = Informer(client, NODES, field_selector=f"metadata.name={settings.node_name}")
@@ -201,19 +216,35 @@ async def _announce(client: Client, settings: Settings, credentials: Credentials
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-    is_enabled = settings.is_enabled("RuntimeClass")
-    await _create_classes(settings, credentials, handlers if is_enabled else ())
+    try:
+        async with asyncio.timeout(_PROBE_PATIENCE_S):
+            await found.discovery.wait_settled()
+    except TimeoutError:
+        log.warning("not all handlers are probed yet; the others get their classes later")
+    await _prepare_api(settings, credentials, _working(found))
     notify_ready()
 
 
-async def _create_classes(
-    settings: Settings, credentials: Credentials, handlers: Iterable[str]
+def _working(found: NodeDiscovery) -> dict[str, str]:
+    """Return the handlers that work, with their isolation level as far as it is known."""
+    return {
+        name: state.probed.isolation if state.probed else ""
+        for name, state in found.discovery.states.items()
+        if state.is_working
+    }
+
+
+async def _prepare_api(
+    settings: Settings, credentials: Credentials, handlers: Mapping[str, str]
 ) -> None:
-    """Create the default classes with the administrator's certificate: a node may not."""
+    """Create the classes with the administrator's certificate: a node may not."""
     try:
         async with connected(settings, credentials, credentials.admin, "moorage-classes") as admin:
-            await create_default_classes(admin, handlers)
+            if settings.is_enabled("RuntimeClass") and settings.default_classes:
+                await create_classes(admin, handlers)
             await create_storage_class(admin)
+            if CONTROLLERS in settings.without:
+                await install_definitions(admin)
     except (StatusError, UnreachableError) as error:
         # The cluster is usable without them, and the next start retries.
         log.warning("default classes cannot be created", reason=error)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from moorage.api.references import ObjectReference
 from moorage.client import ClientConfig, EventRecorder
-from moorage.cluster.engine_handlers import follow_handlers, read_handlers
+from moorage.cluster.engine_handlers import NodeEvents, follow_handlers, read_handlers
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.layout import Layout
 from moorage.cluster.parts.node import OtherStoreError, hold_to_store
 from moorage.cluster.standalone.connection import connected_to
-from moorage.cri import CriClient
+from moorage.cri import CriClient, engine_pb
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.host import Host
 from moorage.node.agent import COMPONENT, run_node
@@ -53,7 +53,9 @@ async def run(
         changed = asyncio.Event()
         recorder = EventRecorder(client, COMPONENT, host=options.name)
         tasks.create_task(recorder.run())
-        tasks.create_task(follow_handlers(cri, changed, recorder, node))
+        tasks.create_task(
+            follow_handlers(cri, NodeEvents(recorder, node), partial(_notify, changed))
+        )
         ready()
         await run_node(
             client,
@@ -63,3 +65,9 @@ async def run(
             read_handlers=partial(read_handlers, cri),
             engine_changed=changed,
         )
+
+
+async def _notify(changed: asyncio.Event, handlers: engine_pb.Handlers) -> None:
+    """Have the node agent read the handlers."""
+    del handlers
+    changed.set()

@@ -1,7 +1,7 @@
-"""Default RuntimeClasses: one for each usable handler, created by the first `moor up` that has it.
+"""RuntimeClasses for handlers that work: created once each, and completed while they are managed.
 
-A class has its handler's name and the label `app.kubernetes.io/managed-by: moorage`. An existing
-class is never changed, and each is created only once, so a class that an administrator deletes
+A class has its handler's name and the label `runtime.moorage.dev/managed: "true"`. A class without
+that label is never changed, and each is created only once, so a class that an administrator deletes
 stays deleted. The handlers that had a class are recorded in the cluster itself, in the ConfigMap
 `kube-system/moorage-runtime-classes`, so that the record is restored with the classes.
 """
@@ -9,16 +9,19 @@ stays deleted. The handlers that had a class are recorded in the cluster itself,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from moorage.api.configuration import ConfigMap
 from moorage.api.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
 from moorage.api.logs import Log
+from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED_LABEL
 from moorage.client import Client
 from moorage.client.resources import CONFIG_MAPS, RUNTIME_CLASSES
 
-MANAGED_LABEL = "app.kubernetes.io/managed-by"
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "moorage"
+TRUE = "true"
 RECORD = "moorage-runtime-classes"
 RECORD_NAMESPACE = "kube-system"
 _HANDLERS = "handlers"
@@ -29,10 +32,11 @@ _TRIES = 5
 log = Log(__name__)
 
 
-async def create_default_classes(client: Client, handlers: Iterable[str]) -> tuple[str, ...]:
+async def create_classes(client: Client, handlers: Mapping[str, str]) -> tuple[str, ...]:
     """Create a class for each handler without a record of one; return the names of new classes.
 
-    Skips the default handler, whose name is empty. Raises StatusError.
+    `handlers` maps each handler to its isolation level, empty while that is unknown. Skips the
+    default handler, whose name is empty. Raises StatusError.
     """
     for _ in range(_TRIES):
         record = await _read_record(client)
@@ -40,19 +44,41 @@ async def create_default_classes(client: Client, handlers: Iterable[str]) -> tup
         new = sorted({handler for handler in handlers if handler} - recorded)
         if not new:
             return ()
-        created = [name for name in new if await _create(client, name)]
+        created = [name for name in new if await _create(client, name, handlers[name])]
         try:
             await _write_record(client, record, recorded | set(new))
         except (AlreadyExistsError, ConflictError):
-            # Another node's agent wrote the record first. The classes exist; read the record again.
+            # Another process wrote the record first. The classes exist; read the record again.
             continue
         return tuple(created)
     raise ConflictError(f"configmap {RECORD_NAMESPACE}/{RECORD} changes all the time")
 
 
-async def _create(client: Client, name: str) -> bool:
+async def complete_class(client: Client, found: RuntimeClass, isolation: str) -> bool:
+    """Set the isolation label of a managed class; return whether something was written.
+
+    Raises StatusError.
+    """
+    labels = found.metadata.labels
+    if labels.get(MANAGED_LABEL) != TRUE or labels.get(ISOLATION_LABEL, "") == isolation:
+        return False
+    patch = {
+        "metadata": {
+            # Neither a class without the label nor another one of the name is changed.
+            "resourceVersion": found.metadata.resource_version,
+            "labels": {ISOLATION_LABEL: isolation or None},
+        }
+    }
+    await client.patch(RUNTIME_CLASSES, found.metadata.name, patch)
+    log.info("runtime class completed", name=found.metadata.name, isolation=isolation)
+    return True
+
+
+async def _create(client: Client, name: str, isolation: str) -> bool:
     """Create a class. Return False if it exists, or if the API refuses it, which is logged."""
-    labels = {MANAGED_LABEL: MANAGER}
+    labels = {MANAGED_BY_LABEL: MANAGER, MANAGED_LABEL: TRUE}
+    if isolation:
+        labels[ISOLATION_LABEL] = isolation
     body = {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",
@@ -86,7 +112,11 @@ def _listed(record: ConfigMap | None) -> frozenset[str]:
 
 async def _write_record(client: Client, record: ConfigMap | None, names: Iterable[str]) -> None:
     """Write the record. Raises AlreadyExistsError, ConflictError if it changed meanwhile."""
-    metadata = {"name": RECORD, "namespace": RECORD_NAMESPACE, "labels": {MANAGED_LABEL: MANAGER}}
+    metadata = {
+        "name": RECORD,
+        "namespace": RECORD_NAMESPACE,
+        "labels": {MANAGED_BY_LABEL: MANAGER},
+    }
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

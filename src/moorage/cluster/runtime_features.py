@@ -1,0 +1,74 @@
+"""Features of the cluster's runtime handlers, as a matrix read from RuntimeProfiles.
+
+Handlers of nodes that agree share a column; others have one for each node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from moorage.api.runtime_profiles import UNKNOWN, ProfileFeature, RuntimeProfile
+from moorage.cluster.handler_discovery import results_directory
+from moorage.cluster.layout import Layout
+from moorage.probing.cache import ProbeCache, ProbedHandler
+from moorage.runtimeclass.features import FEATURES
+
+
+class FeatureColumn(msgspec.Struct, frozen=True):
+    """A column: its handler, the nodes that it holds for, and feature → what was found."""
+
+    title: str
+    handler: str
+    nodes: tuple[str, ...]
+    isolation: str
+    kernel: str
+    features: dict[str, ProfileFeature]
+
+
+def columns(profiles: Iterable[RuntimeProfile]) -> tuple[FeatureColumn, ...]:
+    """Return a column for each handler, or for each node of one whose nodes differ."""
+    by_handler: dict[str, dict[str, list[RuntimeProfile]]] = {}
+    for profile in profiles:
+        key = msgspec.json.encode(_states(profile)).decode()
+        by_handler.setdefault(profile.spec.handler, {}).setdefault(key, []).append(profile)
+    return tuple(
+        _column(handler, alike, is_alone=len(groups) == 1)
+        for handler, groups in sorted(by_handler.items())
+        for alike in groups.values()
+    )
+
+
+def rows(found: Sequence[FeatureColumn]) -> list[dict[str, str]]:
+    """Return the rows of the matrix: a feature, and its state under each column's title."""
+    return [
+        {"feature": name}
+        | {
+            column.title: column.features[name].state if name in column.features else UNKNOWN
+            for column in found
+        }
+        for name in FEATURES
+    ]
+
+
+def probed_here(layout: Layout) -> tuple[ProbedHandler, ...]:
+    """Return the results that this machine's node has kept, with the probes' output."""
+    return ProbeCache(results_directory(layout)).all()
+
+
+def _column(handler: str, alike: list[RuntimeProfile], *, is_alone: bool) -> FeatureColumn:
+    nodes = tuple(sorted(profile.spec.node_name for profile in alike))
+    status = alike[0].status
+    return FeatureColumn(
+        title=handler if is_alone else f"{handler} ({', '.join(nodes)})",
+        handler=handler,
+        nodes=nodes,
+        isolation=status.isolation,
+        kernel=status.kernel,
+        features={feature.name: feature for feature in status.features},
+    )
+
+
+def _states(profile: RuntimeProfile) -> list[tuple[str, str]]:
+    return sorted((feature.name, feature.state) for feature in profile.status.features)

@@ -1,0 +1,134 @@
+"""Cache of probe results, by fingerprint: a file for each in a directory of the node.
+
+A file that is damaged or of another format is ignored, and is replaced by the next result. Writes
+are atomic. What is cached are handlers that work; a broken one is probed again at each start.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from moorage.api.logs import Log
+from moorage.api.runtime_profiles import ProfileFeature
+from moorage.linux.atomic_file import replace_file
+from moorage.probing.fingerprint import Digests
+
+log = Log(__name__)
+
+_FORMAT = 1
+_SUFFIX = ".json"
+_DIGESTS = "programs.json"
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+_KEPT_FILES = 64
+# A result has some 20 outputs of a few kilobytes.
+_SIZE_LIMIT_BYTES = 4 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+class ProbeRecord(msgspec.Struct, frozen=True):
+    """Result of one probe, for people: how it ended, and what was printed."""
+
+    outcome: str
+    exit_code: int = -1
+    error: str = ""
+    output: str = ""
+
+
+class ProbedHandler(msgspec.Struct, frozen=True, kw_only=True):
+    """What the probes found of a working handler.
+
+    `kernel` is the version that a container sees, `isolation` a level or empty. `features` is empty
+    before the features were probed. `probed_at` is in the API's form. `program` and `digest` are of
+    the program that ran, empty where they are unknown.
+    """
+
+    kernel: str = ""
+    isolation: str = ""
+    features: tuple[ProfileFeature, ...] = ()
+    probed_at: str = ""
+    probes: dict[str, ProbeRecord] = {}
+    handler: str = ""
+    program: str = ""
+    digest: str = ""
+    format: int = _FORMAT
+
+
+class ProbeCache:
+    """A directory of results. Its methods block."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def load(self, fingerprint: str) -> ProbedHandler | None:
+        """Return the result of a fingerprint; None without one that can be read."""
+        probed = self._read(self._path(fingerprint), ProbedHandler)
+        return probed if probed is not None and probed.format == _FORMAT else None
+
+    def all(self) -> tuple[ProbedHandler, ...]:
+        """Return every result that can be read, the newest first."""
+        probed = []
+        for path in sorted(self._entries(), key=_modified_ns, reverse=True):
+            found = self.load(path.name.removesuffix(_SUFFIX))
+            if found is not None:
+                probed.append(found)
+        return tuple(probed)
+
+    def store(self, fingerprint: str, probed: ProbedHandler) -> None:
+        """Write a result; remove the oldest beyond 64. A failure is logged."""
+        self._write(self._path(fingerprint), msgspec.json.encode(probed))
+        self._trim()
+
+    def load_digests(self) -> Digests:
+        """Return the digests of programs that an earlier process stored."""
+        return Digests(self._read(self._directory / _DIGESTS, dict[str, str]))
+
+    def store_digests(self, digests: Digests) -> None:
+        """Write the digests of programs. A failure is logged."""
+        self._write(self._directory / _DIGESTS, msgspec.json.encode(digests.remembered))
+
+    def _path(self, fingerprint: str) -> Path:
+        return self._directory / f"{fingerprint}{_SUFFIX}"
+
+    def _read(self, path: Path, kind: type[T]) -> T | None:
+        try:
+            with path.open("rb") as file:
+                content = file.read(_SIZE_LIMIT_BYTES + 1)
+            return msgspec.json.decode(content, type=kind)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError, msgspec.ValidationError, ValueError) as error:
+            log.warning("results of probes cannot be read", file=path, reason=error)
+            return None
+
+    def _write(self, path: Path, content: bytes) -> None:
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            replace_file(path, content)
+        except OSError as error:
+            log.warning("results of probes cannot be kept", file=path, reason=error)
+
+    def _entries(self) -> list[Path]:
+        try:
+            return [
+                path
+                for path in self._directory.iterdir()
+                if _FINGERPRINT.fullmatch(path.name.removesuffix(_SUFFIX))
+            ]
+        except OSError:
+            return []
+
+    def _trim(self) -> None:
+        try:
+            for path in sorted(self._entries(), key=_modified_ns)[:-_KEPT_FILES]:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("old results of probes cannot be removed", reason=error)
+
+
+def _modified_ns(path: Path) -> int:
+    return path.stat().st_mtime_ns

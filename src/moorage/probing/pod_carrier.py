@@ -1,0 +1,409 @@
+"""Pod carrier: probes as ordinary pods of one node, through the API of any Kubernetes.
+
+Handlers are reached through RuntimeClasses of the carrier's own, since an existing class may add
+overhead or select nodes. Pods and classes carry a label by which leftovers are found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from moorage.api.errors import AlreadyExistsError, ExpiredError, NotFoundError, StatusError
+from moorage.api.pods import ContainerState, Pod
+from moorage.client import Client, PatchType
+from moorage.client.exec import exec_in
+from moorage.client.resources import EVENTS, NAMESPACES, PODS, RUNTIME_CLASSES
+from moorage.client.rest import UnreachableError
+from moorage.probing.carrier import (
+    OUTPUT_LIMIT_BYTES,
+    CarrierError,
+    Outcome,
+    ProbeContainer,
+    ProbeRefusedError,
+    ProbeResult,
+    RunningProbe,
+    shortened,
+)
+from moorage.probing.pod_manifest import (
+    CONTAINER_NAME,
+    PROBE_LABEL,
+    PodPlace,
+    limits,
+    not_expressible,
+    pod_manifest,
+)
+from moorage.probing.port_stream import PROTOCOL, read_port
+
+NAMESPACE = "moorage-probes"
+_END_DEADLINE_S = 30.0
+_LEAST_S = 0.1
+_REFUSALS = frozenset({"FailedCreatePodSandBox", "RuntimeHandlerUnknown"})
+"""Reasons of events by which an agent says that a sandbox cannot be made."""
+_NOT_REFUSED = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""Reasons of waiting containers that still come up."""
+_FAILED, _SUCCEEDED = "Failed", "Succeeded"
+
+
+class PodCarrier:
+    """Runs probes as pods. `ProbeCarrier` documents the methods.
+
+    `owner` is the value of the label by which leftovers are found, unique to a node. The namespace
+    is created if it does not exist.
+    """
+
+    def __init__(
+        self, client: Client, *, node: str, owner: str, namespace: str = NAMESPACE
+    ) -> None:
+        self._client = client
+        self._node = node
+        self._owner = owner
+        self._namespace = namespace
+        self._has_namespace = False
+        self._classes: set[str] = set()
+
+    async def run(
+        self, handler: str, container: ProbeContainer, *, deadline_s: float
+    ) -> ProbeResult:
+        started_s = time.monotonic()
+        try:
+            async with self.running(handler, container, deadline_s=deadline_s) as probe:
+                left_s = deadline_s - (time.monotonic() - started_s)
+                return await probe.ended(deadline_s=max(left_s, _LEAST_S))
+        except ProbeRefusedError as error:
+            return error.result
+
+    @asynccontextmanager
+    async def running(
+        self, handler: str, container: ProbeContainer, *, deadline_s: float
+    ) -> AsyncIterator[RunningProbe]:
+        async with AsyncExitStack() as stack:
+            try:
+                probe = await stack.enter_async_context(
+                    self._started(handler, container, deadline_s)
+                )
+            except (StatusError, UnreachableError) as error:
+                raise CarrierError(f"probe cannot be run: {error}") from error
+            yield probe
+
+    async def clean(self) -> int:
+        selector = f"{PROBE_LABEL}={self._owner}"
+        try:
+            pods = await self._client.list(PODS, self._namespace, label_selector=selector)
+            for pod in pods.items:
+                await self._delete(pod.metadata.name)
+            classes = await self._client.list(RUNTIME_CLASSES, label_selector=selector)
+            for found in classes.items:
+                with contextlib.suppress(NotFoundError):
+                    await self._client.delete(RUNTIME_CLASSES, found.metadata.name)
+        except (StatusError, UnreachableError) as error:
+            raise CarrierError(f"earlier probes cannot be removed: {error}") from error
+        self._classes.clear()
+        return len(pods.items)
+
+    @asynccontextmanager
+    async def _started(
+        self, handler: str, container: ProbeContainer, deadline_s: float
+    ) -> AsyncIterator[_PodProbe]:
+        """Create a pod and wait for its start; delete it on exit.
+
+        Raises ProbeRefusedError, StatusError, UnreachableError.
+        """
+        reason = not_expressible(container)
+        if reason:
+            raise ProbeRefusedError(ProbeResult(outcome=Outcome.UNSUPPORTED, error=reason))
+        started_s = time.monotonic()
+        place = PodPlace(
+            name=f"probe-{handler or 'default'}-{secrets.token_hex(4)}",
+            namespace=self._namespace,
+            owner=self._owner,
+            node=self._node,
+            class_name=await self._class_of(handler),
+        )
+        await self._ensure_namespace()
+        try:
+            pod = await self._create(pod_manifest(container, place))
+            probe = _PodProbe(self._client, pod, started_s)
+            try:
+                async with asyncio.timeout(deadline_s):
+                    await probe.wait_started()
+            except TimeoutError:
+                raise ProbeRefusedError(
+                    ProbeResult(
+                        outcome=Outcome.CUT_OFF,
+                        error=f"it was not started within {deadline_s:.0f} s",
+                        total_s=time.monotonic() - started_s,
+                    )
+                ) from None
+            yield probe
+        finally:
+            await asyncio.shield(self._delete(place.name))
+
+    async def _create(self, manifest: dict[str, object]) -> Pod:
+        """Create a pod. Raises ProbeRefusedError if the API refuses it."""
+        try:
+            return await self._client.create(PODS, manifest, self._namespace)
+        except StatusError as error:
+            raise ProbeRefusedError(
+                ProbeResult(
+                    outcome=Outcome.UNSUPPORTED,
+                    error=shortened(f"the API refuses the pod: {error}"),
+                )
+            ) from error
+
+    async def _delete(self, name: str) -> None:
+        with contextlib.suppress(NotFoundError):
+            await self._client.delete(PODS, name, self._namespace, grace_period_seconds=0)
+
+    async def _class_of(self, handler: str) -> str:
+        """Return the class of a handler, which is created if need be."""
+        if not handler:
+            return ""
+        name = f"moorage-probe-{handler}"
+        if name not in self._classes:
+            body = {
+                "metadata": {"name": name, "labels": {PROBE_LABEL: self._owner}},
+                "handler": handler,
+            }
+            with contextlib.suppress(AlreadyExistsError):
+                await self._client.create(RUNTIME_CLASSES, body)
+            self._classes.add(name)
+        return name
+
+    async def _ensure_namespace(self) -> None:
+        if self._has_namespace:
+            return
+        labels = {
+            f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("enforce", "warn")
+        }
+        with contextlib.suppress(AlreadyExistsError):
+            await self._client.create(
+                NAMESPACES, {"metadata": {"name": self._namespace, "labels": labels}}
+            )
+        self._has_namespace = True
+
+
+class _PodProbe:
+    """A pod whose container was started. `RunningProbe` documents the methods."""
+
+    cgroup = ""
+
+    def __init__(self, client: Client, pod: Pod, started_s: float) -> None:
+        self._client = client
+        self._pod = pod
+        self._name, self._namespace = pod.metadata.name, pod.metadata.namespace
+        self._since_s = started_s
+        self.start_s = 0.0
+
+    async def wait_started(self) -> None:
+        """Return when the container runs or has ended. Raises ProbeRefusedError."""
+        watching = asyncio.ensure_future(self._wait(_has_started))
+        refusal = asyncio.ensure_future(self._refusal())
+        try:
+            await asyncio.wait((watching, refusal), return_when=asyncio.FIRST_COMPLETED)
+            if refusal.done() and not watching.done():
+                raise self._refused(refusal.result())
+            pod = watching.result()
+        finally:
+            watching.cancel()
+            refusal.cancel()
+            await asyncio.gather(watching, refusal, return_exceptions=True)
+        self.start_s = time.monotonic() - self._since_s
+        state = _state(pod)
+        if state.running is None and state.terminated is None:
+            waiting = state.waiting
+            text = f"{waiting.reason}: {waiting.message}" if waiting else ""
+            raise self._refused(text or f"{pod.status.reason}: {pod.status.message}")
+
+    async def exec(self, command: Sequence[str], *, deadline_s: float) -> ProbeResult:
+        started_s = time.monotonic()
+        try:
+            async with asyncio.timeout(deadline_s):
+                result = await exec_in(self._client, self._namespace, self._name, command)
+        except TimeoutError:
+            return _cut_off(deadline_s, started_s)
+        except (StatusError, UnreachableError) as error:
+            return _refused(error, started_s)
+        output = (result.stdout + result.stderr)[:OUTPUT_LIMIT_BYTES]
+        return ProbeResult(
+            outcome=Outcome.REFUSED if result.error else Outcome.ENDED,
+            exit_code=result.exit_code,
+            output=output,
+            error=shortened(result.error),
+            total_s=time.monotonic() - started_s,
+        )
+
+    async def resize(self, *, cpu_millis: int, memory_bytes: int, deadline_s: float) -> ProbeResult:
+        started_s = time.monotonic()
+        stated = limits(cpu_millis, memory_bytes)
+        container = {
+            "name": CONTAINER_NAME,
+            "resources": {"limits": stated, "requests": stated},
+        }
+        try:
+            async with asyncio.timeout(deadline_s):
+                await self._client.patch(
+                    PODS,
+                    self._name,
+                    {"spec": {"containers": [container]}},
+                    self._namespace,
+                    kind=PatchType.STRATEGIC,
+                    subresource="resize",
+                )
+                await self._wait(lambda pod: _limits_in_force(pod) == stated)
+        except TimeoutError:
+            return _cut_off(deadline_s, started_s)
+        except (StatusError, UnreachableError) as error:
+            return _refused(error, started_s)
+        return ProbeResult(outcome=Outcome.ENDED, exit_code=0, total_s=time.monotonic() - started_s)
+
+    async def checkpoint(self, *, deadline_s: float) -> ProbeResult:
+        del deadline_s
+        return ProbeResult(
+            outcome=Outcome.UNSUPPORTED, error="pods are not checkpointed through the API"
+        )
+
+    async def fetch(self, port: int, *, deadline_s: float) -> ProbeResult:
+        started_s = time.monotonic()
+        path = f"{PODS.path(self._namespace, self._name, 'portforward')}?ports={port}"
+        try:
+            async with (
+                asyncio.timeout(deadline_s),
+                self._client.websocket(path, PROTOCOL) as websocket,
+            ):
+                data, error_text = await read_port(websocket)
+        except TimeoutError:
+            return _cut_off(deadline_s, started_s)
+        except (StatusError, UnreachableError) as error:
+            return _refused(error, started_s)
+        return ProbeResult(
+            outcome=Outcome.ENDED,
+            exit_code=0 if data else 1,
+            output=data,
+            error=shortened(error_text),
+            total_s=time.monotonic() - started_s,
+        )
+
+    async def ended(self, *, deadline_s: float) -> ProbeResult:
+        try:
+            async with asyncio.timeout(deadline_s):
+                pod = await self._wait(lambda pod: _state(pod).terminated is not None)
+        except TimeoutError:
+            return ProbeResult(
+                outcome=Outcome.CUT_OFF,
+                output=await self._output(),
+                error=f"it did not end within {deadline_s:.0f} s",
+                start_s=self.start_s,
+                total_s=time.monotonic() - self._since_s,
+            )
+        except (StatusError, UnreachableError) as error:
+            raise CarrierError(f"pod of a probe cannot be watched: {error}") from error
+        end = _state(pod).terminated
+        assert end is not None
+        return ProbeResult(
+            outcome=Outcome.ENDED,
+            exit_code=end.exit_code,
+            output=await self._output(),
+            error=shortened(end.message),
+            reason=end.reason,
+            start_s=self.start_s,
+            total_s=time.monotonic() - self._since_s,
+        )
+
+    async def _wait(self, is_reached: Callable[[Pod], bool]) -> Pod:
+        """Return the pod once it fulfils a condition, or will not start any more.
+
+        Raises StatusError, UnreachableError; NotFoundError if the pod is deleted.
+        """
+        pod = await self._client.get(PODS, self._name, self._namespace)
+        while not (is_reached(pod) or pod.status.phase in (_FAILED, _SUCCEEDED)):
+            with contextlib.suppress(ExpiredError):
+                async for event in self._client.watch(
+                    PODS,
+                    self._namespace,
+                    resource_version=pod.metadata.resource_version,
+                    field_selector=f"metadata.name={self._name}",
+                ):
+                    if event.object is not None:
+                        break
+            pod = await self._client.get(PODS, self._name, self._namespace)
+        return pod
+
+    async def _refusal(self) -> str:
+        """Return the message of the first event that says why there is no sandbox."""
+        selector = f"involvedObject.uid={self._pod.metadata.uid}"
+        while True:
+            found = await self._client.list(EVENTS, self._namespace, field_selector=selector)
+            for event in found.items:
+                if event.reason in _REFUSALS:
+                    return event.message
+            with contextlib.suppress(ExpiredError):
+                async for change in self._client.watch(
+                    EVENTS,
+                    self._namespace,
+                    resource_version=found.metadata.resource_version,
+                    field_selector=selector,
+                ):
+                    if change.object is not None:
+                        break
+
+    async def _output(self) -> str:
+        path = PODS.path(self._namespace, self._name, "log")
+        query = {"container": CONTAINER_NAME, "limitBytes": str(OUTPUT_LIMIT_BYTES)}
+        try:
+            body = await self._client.request("GET", path, query=query, accept="*/*")
+        except (StatusError, UnreachableError) as error:
+            raise CarrierError(f"log of a probe cannot be read: {error}") from error
+        return body.decode(errors="replace")
+
+    def _refused(self, why: str) -> ProbeRefusedError:
+        return ProbeRefusedError(
+            ProbeResult(
+                outcome=Outcome.REFUSED,
+                error=shortened(why),
+                total_s=time.monotonic() - self._since_s,
+            )
+        )
+
+
+def _state(pod: Pod) -> ContainerState:
+    """Return the state of the probe's container; an empty one before it is reported."""
+    for status in pod.status.container_statuses:
+        if status.name == CONTAINER_NAME:
+            return status.state
+    return ContainerState()
+
+
+def _has_started(pod: Pod) -> bool:
+    """Return whether the container was started, or will not be."""
+    state = _state(pod)
+    if state.running is not None or state.terminated is not None:
+        return True
+    return state.waiting is not None and state.waiting.reason not in _NOT_REFUSED
+
+
+def _limits_in_force(pod: Pod) -> dict[str, str]:
+    for status in pod.status.container_statuses:
+        if status.name == CONTAINER_NAME and status.resources is not None:
+            return dict(status.resources.limits)
+    return {}
+
+
+def _cut_off(deadline_s: float, started_s: float) -> ProbeResult:
+    return ProbeResult(
+        outcome=Outcome.CUT_OFF,
+        error=f"it did not end within {deadline_s:.0f} s",
+        total_s=time.monotonic() - started_s,
+    )
+
+
+def _refused(error: Exception, started_s: float) -> ProbeResult:
+    return ProbeResult(
+        outcome=Outcome.REFUSED,
+        error=shortened(str(error)),
+        total_s=time.monotonic() - started_s,
+    )

@@ -1,0 +1,136 @@
+"""Pod of a probe, as a manifest for any Kubernetes.
+
+Pure. What a pod cannot express (devices, a limit of processes) is named instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from moorage.probing.carrier import ProbeContainer
+
+CONTAINER_NAME = "probe"
+PROBE_LABEL = "runtime.moorage.dev/probe"
+_TOLERATE_ALL = {"operator": "Exists"}
+
+
+class PodPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a probe's pod runs: its name, namespace and node, and the class of its handler.
+
+    `class_name` is empty for the node's default handler.
+    """
+
+    name: str
+    namespace: str
+    owner: str
+    node: str
+    class_name: str
+
+
+def not_expressible(probe: ProbeContainer) -> str:
+    """Return what of a probe no pod can ask for; empty if it can be run."""
+    if probe.devices:
+        return "a pod cannot name devices of its node"
+    if probe.pids_limit:
+        return "a pod cannot limit its processes"
+    return ""
+
+
+def pod_manifest(probe: ProbeContainer, place: PodPlace) -> dict[str, Any]:
+    """Return the pod of a probe. It needs no service account and tolerates every taint."""
+    spec: dict[str, Any] = {
+        # By name rather than by the scheduler: a probe is of one node, whatever is free there.
+        "nodeName": place.node,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "tolerations": [_TOLERATE_ALL],
+        "hostNetwork": probe.uses_host_network,
+        "hostPID": probe.uses_host_pid,
+        "hostIPC": probe.uses_host_ipc,
+        "containers": [_container(probe)],
+        "volumes": [
+            {"name": f"host-{number}", "hostPath": {"path": mount.host_path, "type": "Directory"}}
+            for number, mount in enumerate(probe.mounts)
+        ],
+    }
+    if place.class_name:
+        spec["runtimeClassName"] = place.class_name
+    if probe.shares_processes:
+        spec["shareProcessNamespace"] = True
+    if probe.has_user_namespace:
+        spec["hostUsers"] = False
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": place.name,
+            "namespace": place.namespace,
+            "labels": {PROBE_LABEL: place.owner},
+        },
+        "spec": spec,
+    }
+
+
+def limits(cpu_millis: int, memory_bytes: int) -> dict[str, str]:
+    """Return limits as quantities; 0 stands for none."""
+    values = {}
+    if cpu_millis:
+        values["cpu"] = f"{cpu_millis}m"
+    if memory_bytes:
+        values["memory"] = str(memory_bytes)
+    return values
+
+
+def _container(probe: ProbeContainer) -> dict[str, Any]:
+    return {
+        "name": CONTAINER_NAME,
+        "image": probe.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": list(probe.command),
+        "tty": probe.has_terminal,
+        "stdin": probe.has_terminal,
+        "resources": _resources(probe),
+        # A resize must not restart the container.
+        "resizePolicy": [
+            {"resourceName": name, "restartPolicy": "NotRequired"} for name in ("cpu", "memory")
+        ],
+        "securityContext": _security(probe),
+        "volumeMounts": [
+            {
+                "name": f"host-{number}",
+                "mountPath": mount.path,
+                "readOnly": True,
+                **({"recursiveReadOnly": "Enabled"} if mount.is_recursive else {}),
+                **({"mountPropagation": "HostToContainer"} if mount.sees_later_mounts else {}),
+            }
+            for number, mount in enumerate(probe.mounts)
+        ],
+    }
+
+
+def _resources(probe: ProbeContainer) -> dict[str, Any]:
+    stated = limits(probe.cpu_millis, probe.memory_bytes)
+    return {"limits": stated} if stated else {}
+
+
+def _security(probe: ProbeContainer) -> dict[str, Any]:
+    context: dict[str, Any] = {
+        "privileged": probe.is_privileged,
+        "readOnlyRootFilesystem": probe.has_read_only_root,
+        "seccompProfile": {"type": probe.seccomp.value},
+        "capabilities": {
+            "add": list(probe.capabilities),
+            "drop": list(probe.dropped_capabilities),
+        },
+    }
+    if probe.forbids_new_privileges:
+        context["allowPrivilegeEscalation"] = False
+    if probe.has_apparmor:
+        context["appArmorProfile"] = {"type": "RuntimeDefault"}
+    if probe.selinux_level:
+        context["seLinuxOptions"] = {"level": probe.selinux_level}
+    return context

@@ -1,0 +1,188 @@
+"""Publication of handler states as data: what to write on a node and in a profile.
+
+Pure. A handler that works has the node label `runtime.moorage.dev/HANDLER=true`, and one for each
+feature of its pods; system calls and capabilities are in the profile alone, since hundreds of
+labels would go out with every change of the node. A handler that does not work, or did not, has the
+condition `HANDLER.runtime.moorage.dev/Working`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from moorage.api.meta import Condition
+from moorage.api.nodes import NodeCondition
+from moorage.api.runtime_group import GROUP, feature_label, handler_label
+from moorage.api.runtime_profiles import (
+    SUPPORTED,
+    WORKING,
+    RuntimeProfile,
+    RuntimeProfileStatus,
+)
+from moorage.probing.states import HandlerState, Working
+from moorage.runtimeclass.features import FEATURES, FeatureArea
+
+FAILED_REASON = "RuntimeHandlerFailed"
+WORKS_REASON = "RuntimeHandlerWorks"
+_PROBE_SUCCEEDED, _PROBE_FAILED = "ProbeSucceeded", "ProbeFailed"
+_TRUE = "true"
+_UNLABELLED_AREAS = frozenset({FeatureArea.SYSTEM_CALLS, FeatureArea.CAPABILITIES})
+_CONDITION_SUFFIX = f".{GROUP}/{WORKING}"
+_MESSAGE_LIMIT = 1024
+
+
+def condition_type(handler: str) -> str:
+    """Return the type of the node condition that says whether a handler works."""
+    return f"{handler}{_CONDITION_SUFFIX}"
+
+
+def labels_of(states: Mapping[str, HandlerState]) -> dict[str, str]:
+    """Return the node labels that states give."""
+    labels = {}
+    for name, state in states.items():
+        if not state.is_working:
+            continue
+        labels[handler_label(name)] = _TRUE
+        for feature in state.probed.features if state.probed else ():
+            known = FEATURES.get(feature.name)
+            if known and known.area not in _UNLABELLED_AREAS and feature.state == SUPPORTED:
+                labels[feature_label(name, feature.name)] = _TRUE
+    return labels
+
+
+def label_changes(
+    present: Mapping[str, str], states: Mapping[str, HandlerState]
+) -> dict[str, str | None]:
+    """Return the merge patch of a node's labels; empty where nothing is to be written.
+
+    A handler without a verdict keeps the labels that it has.
+    """
+    wanted = labels_of(states)
+    pending = {name for name, state in states.items() if state.working is Working.PENDING}
+    unprobed = {name for name, state in states.items() if state.lacks_features}
+    changes: dict[str, str | None] = {
+        key: value for key, value in wanted.items() if present.get(key) != value
+    }
+    for key in present:
+        handler, feature = _parsed_label(key)
+        if not handler or key in wanted or handler in pending:
+            continue
+        if feature and handler in unprobed:
+            continue
+        changes[key] = None
+    return changes
+
+
+def _parsed_label(key: str) -> tuple[str, str]:
+    """Return handler and feature of a label, empty for one that is not of a handler."""
+    prefix, _, name = key.partition("/")
+    if prefix == GROUP:
+        # Other labels of the group are written by other controllers, with other names.
+        return (name, "") if name not in _OTHER_LABELS else ("", "")
+    handler = prefix.removesuffix(f".{GROUP}")
+    return (handler, name) if handler != prefix else ("", "")
+
+
+_OTHER_LABELS = frozenset({"managed", "isolation", "node", "probe", "default-class"})
+"""Names of labels of the group that are not of handlers."""
+
+
+def condition_changes(
+    present: Iterable[NodeCondition], states: Mapping[str, HandlerState], stamp: str
+) -> list[dict[str, Any]]:
+    """Return the strategic merge patch of a node's conditions; empty without a change."""
+    before = {condition.type: condition for condition in present}
+    changes: list[dict[str, Any]] = []
+    for name, state in states.items():
+        type_ = condition_type(name)
+        earlier = before.get(type_)
+        if state.working is Working.PENDING or (state.is_working and earlier is None):
+            continue
+        status, reason, message = _condition_of(state)
+        if earlier is not None and (earlier.status, earlier.reason, earlier.message) == (
+            status,
+            reason,
+            message,
+        ):
+            continue
+        is_same = earlier is not None and earlier.status == status
+        changes.append(
+            {
+                "type": type_,
+                "status": status,
+                "reason": reason,
+                "message": message,
+                "lastHeartbeatTime": stamp,
+                "lastTransitionTime": earlier.last_transition_time
+                if earlier is not None and is_same
+                else stamp,
+            }
+        )
+    known = {condition_type(name) for name in states}
+    changes += [
+        {"type": type_, "$patch": "delete"}
+        for type_ in before
+        if type_.endswith(_CONDITION_SUFFIX) and type_ not in known
+    ]
+    return changes
+
+
+def _condition_of(state: HandlerState) -> tuple[str, str, str]:
+    if state.is_working:
+        return "True", _PROBE_SUCCEEDED, "a probe container ran"
+    return "False", _PROBE_FAILED, f"{state.reason}; {state.remedy}"[:_MESSAGE_LIMIT]
+
+
+def profile_status(
+    state: HandlerState, before: RuntimeProfileStatus, host_kernel: str, stamp: str
+) -> RuntimeProfileStatus:
+    """Return the status of a profile. The last known features of a broken handler go."""
+    status, reason, message = _condition_of(state)
+    earlier = next((found for found in before.conditions if found.type == WORKING), None)
+    is_same = earlier is not None and earlier.status == status
+    condition = Condition(
+        type=WORKING,
+        status=status,
+        reason=reason,
+        message=message,
+        last_transition_time=earlier.last_transition_time if earlier and is_same else stamp,
+    )
+    probed = state.probed
+    program = msgspec.structs.replace(state.handler.program, digest=state.digest)
+    return RuntimeProfileStatus(
+        engine=state.engine,
+        program=program,
+        kernel=probed.kernel if probed else "",
+        host_kernel=host_kernel,
+        isolation=probed.isolation if probed else "",
+        probed_at=probed.probed_at if probed else stamp,
+        features=probed.features if probed else (),
+        conditions=(condition,),
+    )
+
+
+def profile_body(present: RuntimeProfile, status: RuntimeProfileStatus) -> dict[str, Any]:
+    """Return a profile with another status, for an update of the present one."""
+    written: dict[str, Any] = msgspec.to_builtins(status)
+    # Its zero value is Unknown, which the definition requires to be spelled.
+    written["features"] = [
+        {"name": feature.name, "state": feature.state, "message": feature.message}
+        for feature in status.features
+    ]
+    return {
+        "metadata": msgspec.to_builtins(present.metadata),
+        "spec": msgspec.to_builtins(present.spec),
+        "status": written,
+    }
+
+
+def same_status(before: RuntimeProfileStatus, after: RuntimeProfileStatus) -> bool:
+    """Return whether two statuses differ in nothing but the times of their probes."""
+    if not before.conditions:
+        return False
+    return msgspec.structs.replace(before, probed_at=None) == msgspec.structs.replace(
+        after, probed_at=None
+    )

@@ -1,0 +1,56 @@
+"""States of a node's handlers, as far as probes have found them."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+
+import msgspec
+
+from moorage.api.runtime_profiles import RuntimeProgram
+from moorage.probing.cache import ProbedHandler
+
+
+class Working(enum.Enum):
+    """Whether a handler works. PENDING: it has not been probed yet."""
+
+    PENDING = "pending"
+    YES = "yes"
+    NO = "no"
+
+
+class KnownHandler(msgspec.Struct, frozen=True, kw_only=True):
+    """A handler that an engine lists.
+
+    `definition` is what defines it, without its name; `programs` are the files that it runs.
+    `is_default` is of the handler that pods without a class get. `file` is its file, for people.
+    """
+
+    name: str
+    definition: str = ""
+    programs: tuple[Path, ...] = ()
+    program: RuntimeProgram = RuntimeProgram()
+    file: str = ""
+    is_default: bool = False
+
+
+class HandlerState(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a handler. `reason` and `remedy` are of one that does not work."""
+
+    handler: KnownHandler
+    engine: str = ""
+    fingerprint: str = ""
+    digest: str = ""
+    working: Working = Working.PENDING
+    reason: str = ""
+    remedy: str = ""
+    probed: ProbedHandler | None = None
+
+    @property
+    def is_working(self) -> bool:
+        return self.working is Working.YES
+
+    @property
+    def lacks_features(self) -> bool:
+        """Whether the handler works and its features were not probed yet."""
+        return self.is_working and not (self.probed and self.probed.features)
