@@ -25,8 +25,19 @@ async def test_definitions_are_served_once_installed_and_refuse_what_has_no_mean
     async with running_cluster(tmp_path) as cluster:
         client = cluster.client
         await install_definitions(client)
-        await install_definitions(client)
         stored = await client.list(CUSTOM_RESOURCE_DEFINITIONS)
+        await install_definitions(client)
+        again = await client.list(CUSTOM_RESOURCE_DEFINITIONS)
+        assert again.items == stored.items, "nothing is written where nothing has changed"
+        name = stored.items[0].metadata.name
+        await client.patch(
+            CUSTOM_RESOURCE_DEFINITIONS,
+            name,
+            {"metadata": {"annotations": {"runtime.moorage.dev/definition": "of another version"}}},
+        )
+        await install_definitions(client)
+        corrected = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+        assert corrected.metadata.annotations == stored.items[0].metadata.annotations
         assert {item.metadata.name for item in stored.items} == {
             definition["metadata"]["name"] for definition in definitions()
         }
