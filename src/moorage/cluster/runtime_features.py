@@ -5,11 +5,17 @@ Handlers of nodes that agree share a column; others have one for each node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from moorage.api.runtime_profiles import UNKNOWN, ProfileFeature, RuntimeProfile
+from moorage.api.runtime_profiles import (
+    SUPPORTED,
+    UNKNOWN,
+    UNSUPPORTED,
+    ProfileFeature,
+    RuntimeProfile,
+)
 from moorage.cluster.handler_discovery import results_directory
 from moorage.cluster.layout import Layout
 from moorage.probing.cache import ProbeCache, ProbedHandler
@@ -50,6 +56,14 @@ def rows(found: Sequence[FeatureColumn]) -> list[dict[str, str]]:
         }
         for name in FEATURES
     ]
+
+
+_WORDS = {SUPPORTED: "yes", UNSUPPORTED: "no", UNKNOWN: "unknown"}
+
+
+def short(row: Mapping[str, str]) -> dict[str, str]:
+    """Return a row with the words of a table for people: yes, no, unknown."""
+    return {key: _WORDS.get(value, value) for key, value in row.items()}
 
 
 def probed_here(layout: Layout) -> tuple[ProbedHandler, ...]:

@@ -11,16 +11,26 @@ from typing import Any
 import pytest
 
 from moorage import client
+from moorage.api.runtime_profiles import (
+    SUPPORTED,
+    UNSUPPORTED,
+    ProfileFeature,
+    RuntimeProfile,
+    RuntimeProfileSpec,
+    RuntimeProfileStatus,
+)
 from moorage.cli.commands import demo
 from moorage.cluster import creation, machine, teardown
 from moorage.cluster import start as starting
 from moorage.cluster.choices import Choices
 from moorage.cluster.demo import DemoError, DemoRow
+from moorage.cluster.demo_runtimes import FoundClass, RuntimesShown
 from moorage.cluster.errors import StartError
 from moorage.cluster.layout import Layout
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import Settings, save
 from moorage.handlers import Handler
+from moorage.runtimeclass.features import FEATURES
 from tests.cli.moor import moor
 from tests.cluster.test_settings import SETTINGS
 
@@ -99,6 +109,31 @@ class Stage:
         self.steps.append(("clear", settings.cluster_id, self.root.is_dir()))
 
 
+def _profile(handler: str, statx: str) -> RuntimeProfile:
+    features = [ProfileFeature(name=name, state=SUPPORTED) for name in FEATURES]
+    position = list(FEATURES).index("syscall-statx")
+    features[position] = ProfileFeature(name="syscall-statx", state=statx)
+    return RuntimeProfile(
+        spec=RuntimeProfileSpec(node_name="n1", handler=handler),
+        status=RuntimeProfileStatus(features=tuple(features)),
+    )
+
+
+async def _shown_runtimes(_client: object, report: Callable[[str], None]) -> RuntimesShown:
+    report("found")
+    return RuntimesShown(
+        classes=(FoundClass("gvisor", "runsc", "user-space-kernel"),),
+        refusal="below the floor",
+        fitted_class="gvisor",
+        fitted_reason="the cheapest",
+    )
+
+
+async def _read_features(_client: object, within_s: float) -> tuple[RuntimeProfile, ...]:
+    assert within_s > 0
+    return (_profile("crun", SUPPORTED), _profile("runsc", UNSUPPORTED))
+
+
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     stage = Stage()
@@ -110,6 +145,8 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     monkeypatch.setattr(client, "load_kubeconfig", lambda path: path)
     monkeypatch.setattr(client, "Client", lambda *_, **__: Api())
     monkeypatch.setattr(demo, "Demo", stage.demo)
+    monkeypatch.setattr(demo, "show_runtimes", _shown_runtimes)
+    monkeypatch.setattr(demo, "read_features", _read_features)
     levels: list[str] = []
     monkeypatch.setattr(demo, "configure", levels.append)
     # Not root's, whose parent directory is /var/lib.
@@ -129,15 +166,19 @@ def test_the_whole_path_ends_with_a_table_and_why_some_do_not_run(stage: Stage) 
     answer = moor("demo")
     assert (answer.status, answer.err) == (0, "")
     assert stage.steps == STEPS
-    steps, table, refused = answer.out.split("\n\n")
+    steps, table, features, refused = answer.out.split("\n\n")
     assert [line.split("s  ", 1)[1] for line in steps.splitlines()] == [
-        "starting a cluster", "cluster ready", "shown", "stopped the cluster",
+        "starting a cluster", "cluster ready", "found", "shown", "stopped the cluster",
     ]  # fmt: skip
     assert all(0 <= float(line.split()[0]) < 60 for line in steps.splitlines())
     assert table.splitlines()[:3] == [
         "POD   STATUS    CLASS    HANDLER   NODE   IP         KERNEL   INSIDE   START",
         "a     Running   gvisor   runsc     n1     10.0.0.2   4.4      gVisor   1.23 s",
         "b     Refused   (none)   kata      -      -          -        -        -",
+    ]
+    assert features.splitlines()[:2] == [
+        "FEATURE         CRUN   RUNSC",
+        "syscall-statx   yes    no",
     ]
     assert refused.splitlines() == [
         "kata: no such handler", "  no KVM → turn it on", "none: unknown", "runc: too old",
@@ -146,9 +187,17 @@ def test_the_whole_path_ends_with_a_table_and_why_some_do_not_run(stage: Stage) 
 
 def test_a_document_is_all_that_is_printed(stage: Stage) -> None:
     answer = moor("demo", "--install", "-o", "json")
-    rows = json.loads(answer.out)
+    document = json.loads(answer.out)
+    rows = document["pods"]
     assert [row["pod"] for row in rows] == list("abcde")
     assert rows[0]["start_s"] == 1.234
+    assert document["classes"] == [
+        {"name": "gvisor", "handler": "runsc", "isolation": "user-space-kernel"}
+    ]
+    assert document["refusal"] == "below the floor"
+    assert document["fitted"] == {"class": "gvisor", "reason": "the cheapest"}
+    statx = next(row for row in document["features"] if row["feature"] == "syscall-statx")
+    assert statx == {"feature": "syscall-statx", "crun": "Supported", "runsc": "Unsupported"}
     assert stage.steps[0] == ("prepare", True)
 
 

@@ -33,7 +33,10 @@ def test_the_demo_twice_in_a_row(tmp_path: Path) -> None:
     before = host_resources()
     for _ in range(2):
         done = demo(tmp_path, "-o", "json")
-        rows = {row["pod"]: row for row in json.loads(done.stdout)}
+        document = json.loads(done.stdout)
+        rows = {row["pod"]: row for row in document["pods"]}
+        levels = {found["handler"]: found["isolation"] for found in document["classes"]}
+        assert levels["crun"] == levels["runc"] == "shared-kernel"
         assert {"crun-limited", "native-app", "metered-app", "no-class", "kata-app"} <= set(rows)
         for name, runtime in (("crun-limited", "crun"), ("native-app", "runc")):
             assert rows[name]["status"] == "Running"
@@ -42,6 +45,9 @@ def test_the_demo_twice_in_a_row(tmp_path: Path) -> None:
         sandboxed = [row for row in rows.values() if row["runtime_class"] == "sandboxed"]
         assert len(sandboxed) == 2
         if shutil.which("runsc"):
+            assert levels["gvisor"] == "user-space-kernel"
+            assert "user-space-kernel" in document["refusal"]
+            assert document["fitted"]["class"] == "gvisor"
             for row in sandboxed:
                 assert (row["status"], row["inside"]) == ("Running", "gVisor")
                 assert row["kernel"] not in ("", os.uname().release)

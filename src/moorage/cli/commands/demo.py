@@ -12,17 +12,23 @@ from functools import partial
 from pathlib import Path
 
 import click
+import msgspec
 
 from moorage.api.logs import configure
+from moorage.api.runtime_profiles import SUPPORTED, RuntimeProfile
 from moorage.cli.interruption import Interruptions, interruptible
 from moorage.cli.output import dim, output_option, show, show_document
 from moorage.cluster import Choices, Cluster
 from moorage.cluster.demo import Demo, DemoRow, find_examples
+from moorage.cluster.demo_runtimes import RuntimesShown, read_features, show_runtimes
 from moorage.cluster.manifests import Manifest, read_manifests
+from moorage.cluster.runtime_features import columns, rows, short
 from moorage.handlers import Handler
 
 _COLUMNS = ("pod", "status", "class", "handler", "node", "ip", "kernel", "inside", "start")
 _READY_S = 120.0
+_FEATURES_S = 15.0
+"""How long the demo waits for the probes of features, which began when the node was ready."""
 
 
 @click.command("demo")
@@ -43,8 +49,8 @@ def command(examples: Path | None, *, install: bool, output: str) -> None:
         checking = cluster.check_host(is_installing=install, report=partial(click.echo, err=True))
         handlers = interruptions.run(checking).handlers
         cluster.create()
-        rows = interruptions.run(_run(cluster, report, manifests, interruptions))
-    _print(rows, handlers, output)
+        shown = interruptions.run(_run(cluster, report, manifests, interruptions))
+    _print(shown, handlers, output)
 
 
 @contextmanager
@@ -62,7 +68,7 @@ def _directory(interruptions: Interruptions) -> Iterator[Cluster]:
 
 async def _run(
     cluster: Cluster, report: _Reporter, manifests: list[Manifest], interruptions: Interruptions
-) -> list[DemoRow]:
+) -> _Shown:
     """Start the cluster, run the demo on it, stop it. Raises ClusterError, StatusError."""
     # Teardown logs what it cannot remove from the host.
     configure("warning")
@@ -72,11 +78,21 @@ async def _run(
             report("cluster ready")
             try:
                 async with cluster.client("moor-demo") as client:
-                    return await Demo(client, manifests, report).run()
+                    runtimes = await show_runtimes(client, report)
+                    rows = await Demo(client, manifests, report).run()
+                    return _Shown(runtimes, rows, await read_features(client, _FEATURES_S))
             finally:
                 interruptions.hold_off()
     finally:
         report("stopped the cluster")
+
+
+class _Shown(msgspec.Struct, frozen=True):
+    """What is printed at the end: classes found, pods, and what handlers were found to support."""
+
+    runtimes: RuntimesShown
+    rows: list[DemoRow]
+    profiles: tuple[RuntimeProfile, ...]
 
 
 class _Reporter:
@@ -91,9 +107,21 @@ class _Reporter:
             click.echo(f"{dim(f'{time.monotonic() - self._began:6.2f} s')}  {sentence}")
 
 
-def _print(rows: list[DemoRow], handlers: tuple[Handler, ...], output: str) -> None:
+def _print(shown: _Shown, handlers: tuple[Handler, ...], output: str) -> None:
     if output != "table":
-        show_document([asdict(row) for row in rows], output)
+        show_document(
+            {
+                "classes": msgspec.to_builtins(shown.runtimes.classes),
+                "refusal": shown.runtimes.refusal,
+                "fitted": {
+                    "class": shown.runtimes.fitted_class,
+                    "reason": shown.runtimes.fitted_reason,
+                },
+                "pods": [asdict(row) for row in shown.rows],
+                "features": rows(columns(shown.profiles)),
+            },
+            output,
+        )
         return
     click.echo()
     show(
@@ -103,15 +131,28 @@ def _print(rows: list[DemoRow], handlers: tuple[Handler, ...], output: str) -> N
                 "class": row.runtime_class or "(none)",
                 "start": f"{row.start_s:.2f} s" if row.start_s is not None else None,
             }
-            for row in rows
+            for row in shown.rows
         ],
         _COLUMNS,
         output,
     )
     click.echo()
+    _print_features(shown.profiles)
     by_name = {handler.handler: handler for handler in handlers}
-    for refused in sorted({(row.handler, row.reason) for row in rows if row.reason}):
+    for refused in sorted({(row.handler, row.reason) for row in shown.rows if row.reason}):
         handler = by_name.get(refused[0])
         click.echo(f"{refused[0]}: {refused[1]}")
         if handler is not None and not handler.available:
             click.echo(f"  {handler.reason} → {handler.remedy}")
+
+
+def _print_features(profiles: tuple[RuntimeProfile, ...]) -> None:
+    """Print the features that not every handler has."""
+    found = columns(profiles)
+    if not found:
+        click.echo("no handler has been probed in this time: see `moor runtimes features`\n")
+        return
+    titles = tuple(column.title for column in found)
+    matrix = [row for row in rows(found) if {row[title] for title in titles} != {SUPPORTED}]
+    show([short(row) for row in matrix], ("feature", *titles), "table")
+    click.echo(f"{len(matrix)} of {len(rows(found))} features; `moor runtimes features` has all\n")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import msgspec
 
 from moorage.api.errors import NotFoundError
-from moorage.api.runtime_profiles import SUPPORTED, UNKNOWN, UNSUPPORTED, RuntimeProfile
+from moorage.api.runtime_profiles import RuntimeProfile
 from moorage.cli.errors import CliError
 from moorage.cli.handlers import HandlersInUse, handlers_in_use
 from moorage.cli.options import cluster_of, data_dir_option
@@ -19,7 +19,7 @@ from moorage.client.resources import RUNTIME_PROFILES
 from moorage.cluster import Cluster
 from moorage.cluster.layout import Layout
 from moorage.cluster.machine import inspect_machine
-from moorage.cluster.runtime_features import FeatureColumn, columns, probed_here, rows
+from moorage.cluster.runtime_features import FeatureColumn, columns, probed_here, rows, short
 from moorage.cluster.settings import load
 from moorage.handlers import Handler
 from moorage.probing.cache import ProbedHandler
@@ -74,7 +74,7 @@ def features(data_dir: Path, *, shows_evidence: bool, output: str) -> None:
     matrix = rows(found)
     notes = [_findings(found, row["feature"]) for row in matrix] if shows_evidence else ()
     titles = ("feature", *(column.title for column in found))
-    click.echo(table([_short(row) for row in matrix], titles, notes))
+    click.echo(table([short(row) for row in matrix], titles, notes))
     for name in ("isolation", "kernel"):
         values = (f"{column.title}: {getattr(column, name) or 'unknown'}" for column in found)
         click.echo(f"{name}  {'; '.join(values)}")
@@ -89,13 +89,6 @@ async def _profiles(cluster: Cluster) -> tuple[RuntimeProfile, ...]:
             return tuple((await client.list(RUNTIME_PROFILES)).items)
         except NotFoundError as error:
             raise CliError("the API does not serve RuntimeProfiles (yet)") from error
-
-
-_WORDS = {SUPPORTED: "yes", UNSUPPORTED: "no", UNKNOWN: "unknown"}
-
-
-def _short(row: Mapping[str, str]) -> dict[str, str]:
-    return {key: _WORDS.get(value, value) for key, value in row.items()}
 
 
 def _findings(found: Sequence[FeatureColumn], feature: str) -> list[str]:
