@@ -82,7 +82,7 @@ BROKEN = StoreBrokenError("the disk is full")
 def damage(registry: Registry, key: str) -> int:
     """Make a present object unreadable; its revision."""
     table = registry.objects._cache._table(key)
-    item = table.items.pop(key)
+    item = registry.objects._cache._items.pop(key)
     table.keys.remove(key)
     table.damaged[key] = Damage(key, item.revision)
     return item.revision

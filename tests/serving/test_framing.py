@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from itertools import pairwise
 from unittest.mock import Mock
 
@@ -48,7 +49,8 @@ def _after(*pieces: bytes) -> Framing:
         ((b"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n",), False, None),
         ((b"CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n",), False, None),
         ((b"PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",), False, None),
-        ((b"PUT / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",), False, None),
+        ((b"PUT / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",), False, None),
+        ((b"PUT / HTTP/1.1\r\nA: b\n\rB: c\r\n\r\n",), False, None),
         ((b"PUT / HTTP/1.1\r\nContent-Length: +1\r\n\r\na",), False, None),
         ((b"PUT / HTTP/1.1\r\nContent-Length : 1\r\n\r\na",), False, None),
     ],
@@ -61,7 +63,9 @@ def test_bytes_that_end_with_a_whole_request(
 
 
 _FIELDS = st.sampled_from([
-    b"Host: x", b"Content-Length: 3", b"content-length: 0", b"Content-Length: 3, 3",
+    b"Host: x", b"Content-Length: 3", b"Content-Length: 5", b"Content-Length: 27",
+    b"Transfer-Encoding: gzip", b"Upgrade: x\r\nConnection: upgrade",
+    b"content-length: 0", b"Content-Length: 3, 3",
     b"Content-Length:3\t", b"Content-Length : 3", b" folded", b"A: b\nContent-Length: 3",
     b"Transfer-Encoding: chunked", b"Expect: 100-continue", b"X: \r", b"A: content-length: 3",
     b"Connection: keep-alive", b"",
@@ -78,14 +82,23 @@ _REQUESTS = st.builds(
 )
 
 
-@given(st.lists(_REQUESTS, min_size=1, max_size=3), st.lists(st.integers(0, 400), max_size=3))
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    made = asyncio.new_event_loop()
+    yield made
+    made.close()
+
+
+@given(
+    requests=st.lists(_REQUESTS, min_size=1, max_size=3),
+    cuts=st.lists(st.integers(0, 400), max_size=3),
+)
 def test_a_request_after_which_another_follows_has_ended_for_the_parser_too(
-    requests: list[bytes], cuts: list[int]
+    loop: asyncio.AbstractEventLoop, requests: list[bytes], cuts: list[int]
 ) -> None:
     data = b"".join(requests)
     places = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
     framing = Framing()
-    loop = asyncio.new_event_loop()
     parser = HttpRequestParser(Mock(), loop, 2**16, max_msg_queue_size=100)
     try:
         for start, end in pairwise(places):
@@ -97,5 +110,3 @@ def test_a_request_after_which_another_follows_has_ended_for_the_parser_too(
     except HttpProcessingError:
         # The connection is closed after the refusal.
         return
-    finally:
-        loop.close()

@@ -11,10 +11,10 @@ comes after the metadata.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from operator import attrgetter
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -152,7 +152,7 @@ class StoredFactory:
         start, mark = len(_VALUE_HEAD), ""
         if value.startswith(_MARK_HEAD):
             end = value.index(b'"', len(_MARK_HEAD))
-            mark = sys.intern(value[len(_MARK_HEAD) : end].decode())
+            mark = intern(value[len(_MARK_HEAD) : end].decode())
             start = end + len(_VALUE_HEAD) + 1
         tail = b'%b%d",%b' % (_HEAD, revision, value[start:])
         return Stored(key, revision, tail, labels, fields, mark)
@@ -195,12 +195,34 @@ class _HeadReader:
                 for step in path:
                     node = node.setdefault(step, {})
         self._decode = msgspec.json.Decoder(_struct(tree)).decode
-        self._labels = attrgetter(".".join(_members(tree, ("metadata", "labels"))))
-        self._getters = tuple(_getter(tree, field) for field in selectable)
+        fallbacks = [number for number, field in enumerate(selectable) if field.fallback]
+        paths = [
+            ("metadata", "labels"),
+            *(field.path for field in selectable),
+            *(selectable[number].fallback for number in fallbacks),
+        ]
+        self._members = [_members(tree, path) for path in paths]
+        self._get_all = attrgetter(*map(".".join, self._members), "f0")
+        self._defaults = [field.default for field in selectable]
+        self._defaults += [selectable[number].default for number in fallbacks]
+        self._fallbacks = [(n, len(selectable) + i) for i, n in enumerate(fallbacks)]
 
     def read(self, value: bytes) -> _Head:
+        """Return what the bytes of an object say. Hot path: every write, and each object's load."""
         head: Any = self._decode(value)
-        return self._labels(head) or _NO_LABELS, tuple(get(head) for get in self._getters)
+        try:
+            labels, *values, _ = self._get_all(head)
+        except AttributeError:
+            # An object on the way is null.
+            labels, *values = [_value_at(head, members) for members in self._members]
+        # Thousands of pods have the same phase, scheduler, account and node.
+        texts = [
+            intern(found) if type(found) is str else _text(found, default)
+            for found, default in zip(values, self._defaults, strict=True)
+        ]
+        for number, fallback in self._fallbacks:
+            texts[number] = texts[number] or texts[fallback]
+        return labels or _NO_LABELS, tuple(texts[: len(texts) - len(self._fallbacks)])
 
 
 @lru_cache(maxsize=128)
@@ -214,49 +236,29 @@ _Tree = dict[str, "_Tree"]
 
 def _struct(tree: _Tree) -> type[msgspec.Struct]:
     """Return a type whose members `f0`, `f1`, … stand for fields of any name."""
-    members = [
-        (f"f{index}", (_struct(below) if below else Any) | None, None)
-        for index, below in enumerate(tree.values())
-    ]
+    members = []
+    for index, below in enumerate(tree.values()):
+        # What is absent has all its fields absent.
+        inner = _struct(below) if below else None
+        members.append((f"f{index}", (inner or Any) | None, inner() if inner else None))
     rename = {f"f{index}": key for index, key in enumerate(tree)}
-    return msgspec.defstruct("Head", members, rename=rename, gc=False)
+    return msgspec.defstruct("Head", members, rename=rename, frozen=True, gc=False)
 
 
-def _getter(tree: _Tree, field: SelectableField) -> Callable[[Any], str]:
-    first = _text_at(tree, field.path, field.default)
-    if not field.fallback:
-        return first
-    second = _text_at(tree, field.fallback, field.default)
-    return lambda head: first(head) or second(head)
+def _text(value: Any, default: str) -> str:
+    if value is None:
+        return default
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return intern(str(value))
 
 
-def _text_at(tree: _Tree, path: tuple[str, ...], default: str) -> Callable[[Any], str]:
-    find = _getter_at(tree, path)
-
-    def get(head: Any) -> str:
-        value = find(head)
-        if value is None:
-            return default
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        # Thousands of pods have the same phase, scheduler, account and node.
-        return sys.intern(str(value))
-
-    return get
-
-
-def _getter_at(tree: _Tree, path: tuple[str, ...]) -> Callable[[Any], Any]:
-    members = _members(tree, path)
-
-    def get(head: Any) -> Any:
-        value = head
-        for member in members:
-            value = getattr(value, member)
-            if value is None:
-                return None
-        return value
-
-    return get
+def _value_at(head: Any, members: list[str]) -> Any:
+    for member in members:
+        head = getattr(head, member)
+        if head is None:
+            return None
+    return head
 
 
 def _members(tree: _Tree, path: tuple[str, ...]) -> list[str]:

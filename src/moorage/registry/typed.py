@@ -43,8 +43,7 @@ class TypedReader(Generic[T]):
         return None if item is None else self._typed(item)
 
     def all(self, namespace: str = "") -> Iterator[T]:
-        for item in self._cache.scan(self._kind.prefix(namespace)):
-            yield self._typed(item)
+        return map(self._typed, self._cache.scan(self._kind.prefix(namespace)))
 
     def _typed(self, item: Stored) -> T:
         known = self._decoded.get(item.key)

@@ -43,7 +43,7 @@ log = Log(__name__)
 class HttpConnection(RequestHandler):
     """A connection of `server`. `on_lost` is called once, when it is closed.
 
-    `at_once` is asked first for each request that arrives while no other is being answered. What it
+    `at_once` is asked first for each GET that arrives while no other is being answered. What it
     answers takes neither the parser nor a task; it must keep the connection open.
     """
 
@@ -120,8 +120,8 @@ class HttpConnection(RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Answer a request at once where possible, else parse it. Hot path: bench/requests.py."""
-        if self._at_once is not None:
-            if self._is_idle:
+        if self._at_once is not None and data:
+            if data.startswith(b"GET ") and self._is_idle():
                 answer = self._at_once(self, data)
                 if answer is not None:
                     cast(asyncio.Transport, self.transport).write(answer)
@@ -130,7 +130,6 @@ class HttpConnection(RequestHandler):
             self._framing.feed(data)
         super().data_received(data)
 
-    @property
     def _is_idle(self) -> bool:
         """Return whether the next bytes begin a request, and no answer is due or unread."""
         waiter, transport = self._waiter, self.transport

@@ -64,10 +64,9 @@ class CacheEvent(Generic[I]):
 class _Table(Generic[I]):
     """The items that share the first part of their keys."""
 
-    __slots__ = ("damaged", "events", "items", "keys", "sizes", "started", "watchers", "window")
+    __slots__ = ("damaged", "events", "keys", "sizes", "started", "watchers", "window")
 
     def __init__(self, started: int) -> None:
-        self.items: dict[str, I] = {}
         self.keys: list[str] = []
         self.damaged: dict[str, Damage] = {}
         self.events: deque[CacheEvent[I]] = deque()
@@ -111,6 +110,7 @@ class WatchCache(Generic[I]):
         self._store = store
         self._make = make
         self._budget = budget or QueueBudget()
+        self._items: dict[str, I] = {}
         self._tables: dict[str, _Table[I]] = {}
         self._window = 0
         self._floor = 0
@@ -139,7 +139,7 @@ class WatchCache(Generic[I]):
             table = self._table(damage.key)
             table.damaged[damage.key] = damage
             # An index can supply the damaged part of a row; the key counts as damaged anyway.
-            if table.items.pop(damage.key, None) is not None:
+            if self._items.pop(damage.key, None) is not None:
                 table.keys.remove(damage.key)
         store.listen(self._on_changes)
 
@@ -147,7 +147,7 @@ class WatchCache(Generic[I]):
         self._floor = self._revision = floor
         for entry in page.entries:
             table = self._table(entry.key)
-            table.items[entry.key] = self._make(entry.key, entry.revision, entry.value)
+            self._items[entry.key] = self._make(entry.key, entry.revision, entry.value)
             table.keys.append(entry.key)
         for damage in page.damage:
             self._table(damage.key).damaged[damage.key] = damage
@@ -168,8 +168,8 @@ class WatchCache(Generic[I]):
         return self._window
 
     def get(self, key: str) -> I | None:
-        table = self._tables.get(_table_name(key))
-        return table.items.get(key) if table else None
+        """Return the item of a key, None without one. Hot path: every read, ten of a write."""
+        return self._items.get(key)
 
     def damage(self, key: str) -> Damage | None:
         """Return the damage of a present key whose value cannot be read; None for other keys."""
@@ -186,10 +186,10 @@ class WatchCache(Generic[I]):
     def scan(self, prefix: str) -> list[I]:
         """Return the items under a prefix, in key order."""
         table = self._tables.get(_table_name(prefix))
-        if table is None:
+        if table is None or not table.keys:
             return []
         first, last = _bounds(table.keys, prefix)
-        items = table.items
+        items = self._items
         return [items[key] for key in table.keys[first:last]]
 
     def count(self, prefix: str) -> int:
@@ -263,18 +263,18 @@ class WatchCache(Generic[I]):
     def _apply(self, change: Change) -> None:
         table = self._table(change.key)
         key = change.key
-        before = table.items.get(key)
+        before = self._items.get(key)
         item = self._make(key, change.revision, change.value)
         if table.damaged:
             table.damaged.pop(key, None)
         if change.is_deletion:
             kind = DELETED
             if before is not None:
-                del table.items[key]
+                del self._items[key]
                 del table.keys[bisect_left(table.keys, key)]
         else:
             kind = MODIFIED if before is not None else ADDED
-            table.items[key] = item
+            self._items[key] = item
             if before is None:
                 insort(table.keys, key)
         event = CacheEvent(kind, change.revision, item, before)
