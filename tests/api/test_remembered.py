@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moorage.api import fields, labels, quantity
-from moorage.api.remembered import LONGEST_KEY, remembered
+from moorage.api.remembered import LONGEST_KEY, remembered, remembered_by_json
 from moorage.apiserver import negotiation, routing
 from moorage.registry.validation import metadata
 from moorage.scheduler import terms
@@ -48,3 +48,19 @@ def test_no_cache_that_requests_reach_keeps_a_long_key(function: Any, long: Any)
     before = function.cache_info().currsize
     function(*long)
     assert function.cache_info().currsize == before
+
+
+def test_equal_json_values_are_remembered_and_types_are_distinguished() -> None:
+    asked: list[Any] = []
+
+    @remembered_by_json(10)
+    def answer(value: Any) -> int:
+        asked.append(value)
+        return len(asked)
+
+    assert answer({"a": ["1"]}) == answer({"a": ["1"]}) == 1
+    assert answer({"a": [1]}) == 2
+    assert answer({"a": [True]}) == 3
+    long = {"a": "b" * LONGEST_KEY}
+    assert answer(long) != answer(long)
+    assert asked == [{"a": ["1"]}, {"a": [1]}, {"a": [True]}, long, long]

@@ -7,10 +7,11 @@ pod-level resources.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from moorage.api import quantity
+from moorage.api.remembered import remembered_by_json
 
 GUARANTEED = "Guaranteed"
 BURSTABLE = "Burstable"
@@ -25,10 +26,12 @@ def qos_class(spec: Mapping[str, Any]) -> str:
     if pod_level and (_counted(pod_level, "requests") or _counted(pod_level, "limits")):
         return _class_of([pod_level])
     containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
-    return _class_of(container.get("resources") or {} for container in containers)
+    return _class_of([container.get("resources") or {} for container in containers])
 
 
-def _class_of(resources: Iterable[Mapping[str, Any]]) -> str:
+@remembered_by_json(1024)
+def _class_of(resources: list[Mapping[str, Any]]) -> str:
+    """Return the class of containers with these resources. Hot path: pods of workloads."""
     is_any_set = False
     is_guaranteed = True
     for requirements in resources:

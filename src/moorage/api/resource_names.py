@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from moorage.api import names, quantity
 from moorage.api.errors import FieldError
 from moorage.api.quantity import Quantity
+from moorage.api.remembered import remembered_by_json
 
 HUGEPAGES_PREFIX = "hugepages-"
 _DEFAULT_DOMAIN = "kubernetes.io/"
@@ -130,6 +131,16 @@ def container_limits_errors(resources: Mapping[str, str], path: str) -> list[Fie
 
     `path` is the parent: errors refer to `PATH.limits[NAME]`, as upstream even for overhead.
     """
+    return [] if _are_valid_limits(resources) else _errors_of_limits(resources, path)
+
+
+@remembered_by_json(1024)
+def _are_valid_limits(resources: Mapping[str, str]) -> bool:
+    """Return whether limits have no errors. Hot path: a class's overhead, in each of its pods."""
+    return not _errors_of_limits(resources, "")
+
+
+def _errors_of_limits(resources: Mapping[str, str], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for name, text in resources.items():
         at = f"{path}.limits[{name}]"

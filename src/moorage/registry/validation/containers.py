@@ -12,6 +12,7 @@ from typing import Any
 
 from moorage.api import names, quantity
 from moorage.api.errors import FieldError
+from moorage.api.remembered import remembered_by_json
 from moorage.api.resource_names import (
     amount_errors,
     container_resource_name_errors,
@@ -575,6 +576,20 @@ def resource_errors(
 
     `name_errors` returns the errors of a resource name at a path.
     """
+    if name_errors is container_resource_name_errors and _are_valid(resources):
+        return []
+    return _errors_of_resources(resources, path, name_errors)
+
+
+@remembered_by_json(1024)
+def _are_valid(resources: Obj) -> bool:
+    """Return whether the resources of a container have no errors. Hot path: pods of workloads."""
+    return not _errors_of_resources(resources, "", container_resource_name_errors)
+
+
+def _errors_of_resources(
+    resources: Obj, path: str, name_errors: Callable[[str, str], list[FieldError]]
+) -> list[FieldError]:
     limits, requests = resources.get("limits", {}), resources.get("requests", {})
     errors: list[FieldError] = []
     for name, text in limits.items():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from moorage.api import names
 from moorage.api.errors import FieldError
+from moorage.api.remembered import remembered_by_json
 from moorage.registry.kind import Obj
 from moorage.registry.validation.metadata import label_errors
 
@@ -22,6 +23,16 @@ _WITH_VALUES = ("In", "NotIn")
 
 
 def toleration_errors(tolerations: list[Obj], path: str) -> list[FieldError]:
+    return [] if _are_valid(tolerations) else _errors_of_tolerations(tolerations, path)
+
+
+@remembered_by_json(1024)
+def _are_valid(tolerations: list[Obj]) -> bool:
+    """Return whether tolerations have no errors. Hot path: nearly all pods have the same."""
+    return not _errors_of_tolerations(tolerations, "")
+
+
+def _errors_of_tolerations(tolerations: list[Obj], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for index, toleration in enumerate(tolerations):
         errors += _toleration_errors(toleration, f"{path}[{index}]")
