@@ -51,4 +51,5 @@ def test_a_short_list_is_one_body(limit: int) -> None:
 
 def test_batches_are_about_the_limit() -> None:
     assert list(batched([b"aa", b"bb", b"c", b"dddd", b"e"], 3)) == [b"aa,bb", b"c,dddd", b"e"]
-    assert list(batched([])) == []
+    assert list(batched([b'a"', b'b"', b'c"'], 4, b'"')) == [b'"a","b"', b'"c"']
+    assert list(batched([], opening=b"{")) == []

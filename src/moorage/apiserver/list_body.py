@@ -55,18 +55,24 @@ class ListBody(msgspec.Struct):
         return b"".join(self.pieces())
 
 
-def batched(items: Iterable[bytes], limit: int = BATCH_BYTES) -> Iterator[bytes]:
-    """Join encoded items to batches, each of the limit or one item more."""
+def batched(
+    items: Iterable[bytes], limit: int = BATCH_BYTES, opening: bytes = b""
+) -> Iterator[bytes]:
+    """Join encoded items to batches, each of the limit or one item more.
+
+    `opening` is put before each item; so stored bytes are copied once, with all others.
+    """
+    separator = b"," + opening
     batch: list[bytes] = []
     size = 0
     for item in items:
-        batch.append(item)
+        batch.append(item if batch else opening + item)
         size += len(item)
         if size >= limit:
-            yield b",".join(batch)
+            yield separator.join(batch)
             batch, size = [], 0
     if batch:
-        yield b",".join(batch)
+        yield separator.join(batch)
 
 
 def _separated(head: bytes, batches: Iterator[bytes], end: bytes) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from operator import attrgetter
 
 import msgspec
 
@@ -27,6 +28,7 @@ class _MetadataOnly(msgspec.Struct):
 
 
 _metadata_decoder = msgspec.json.Decoder(_MetadataOnly)
+_tail = attrgetter("tail")
 _INCLUDE = {"": IncludeObject.METADATA, **{policy.value: policy for policy in IncludeObject}}
 
 
@@ -63,6 +65,7 @@ def list_body(
     """Return the JSON of a list. Hot path: a join of stored bytes."""
     metadata = list_metadata(listed)
     items: Iterable[bytes]
+    opening = b""
     if form.as_ == TABLE:
         head, items = _table_parts(codec, kind, served, listed, form, query, metadata)
     else:
@@ -73,11 +76,13 @@ def list_body(
             start = codec.prefix(kind.list_kind, served.api_version)
             if kind.is_custom:
                 items = (codec.encode(kind, served, item) for item in listed.items)
+            elif served.from_storage is None:
+                opening, items = b"{", map(_tail, listed.items)
             else:
                 items = codec.encode_items(served, listed.items)
         head = b'%b"metadata":%b,"items":[' % (start, msgspec.json.encode(metadata))
     held = sum([len(item.tail) for item in listed.items])
-    return ListBody(head, batched(items), held)
+    return ListBody(head, batched(items, opening=opening), held)
 
 
 async def protobuf_body(

@@ -130,6 +130,11 @@ class HttpConnection(RequestHandler):
             self._framing.feed(data)
         super().data_received(data)
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Resume reading, if it was paused: the library calls this for each body that is read."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
     def _is_idle(self) -> bool:
         """Return whether the next bytes begin a request, and no answer is due or unread."""
         waiter, transport = self._waiter, self.transport
