@@ -234,6 +234,7 @@ def _denied(deny: dict[str, Any]) -> tuple[list[str], bool]:
         raise _InexpressibleError("it forbids certain classes; list the allowed ones instead")
     value = condition.get("value")
     stated = [value] if isinstance(value, str) else value
+    stated = stated if isinstance(stated, list) else []
     names = list(texts(stated))
     if not names or any("{{" in name for name in names):
         raise _InexpressibleError("the classes it allows are no constants")
