@@ -243,7 +243,7 @@ def test_a_policy_of_the_cluster_becomes_ours_once(control_plane: RunningCluster
 
 
 def test_migrations_and_other_writers_at_once_lose_nothing(legacy: _Legacy) -> None:
-    arguments = {
+    arguments: dict[str, Any] = {
         "env": legacy.cluster.environment, "text": True,
         "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT,
     }  # fmt: skip

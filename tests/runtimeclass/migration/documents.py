@@ -192,7 +192,8 @@ def sound() -> st.SearchStrategy[dict[str, Any]]:
 def broken(draw: st.DrawFn) -> dict[str, Any]:
     """Documents with a value of any type in the place of one of theirs."""
     document = draw(st.one_of(sound(), st.sampled_from(_CONFIGURATIONS)))
-    return _broken(draw, document)
+    value: dict[str, Any] = _broken(draw, document)
+    return value
 
 
 def _broken(draw: st.DrawFn, value: Any) -> Any:

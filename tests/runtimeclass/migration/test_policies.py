@@ -75,8 +75,8 @@ def _binding(role: str, namespace: str = "") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("options", "spec"),
     [
-        ({"allowedRuntimeClassNames": ["a", "b"]}, {"allowedClasses": ["a", "b"]}),
-        ({"allowedRuntimeClassNames": []}, {"allowedClasses": []}),
+        ({"allowedRuntimeClassNames": ["a", "b"]}, {"allowedClasses": ["a", "b", "legacy"]}),
+        ({"allowedRuntimeClassNames": []}, {"allowedClasses": ["legacy"]}),
         (
             {"allowedRuntimeClassNames": ["*"], "defaultRuntimeClassName": "a"},
             {"defaultClassName": "a"},
@@ -106,7 +106,8 @@ def test_bindings_say_for_which_namespaces_a_policy_is() -> None:
         _binding("r", "x"),
         _binding("r", "y"),
     )
-    assert policies == {"x/p": {"allowedClasses": ["a"]}, "y/p": {"allowedClasses": ["a"]}}
+    rules = {"allowedClasses": ["a", "legacy"]}
+    assert policies == {"x/p": rules, "y/p": rules}
     assert not findings
 
 
@@ -115,7 +116,7 @@ def test_without_bindings_the_namespaces_are_to_be_labelled() -> None:
         _psp(allowedRuntimeClassNames=["a"]), _role("r", "p", verbs=["get"]), _binding("r")
     )
     selector = {"matchLabels": {"runtime.moorage.dev/policy": "p"}}
-    assert policies == {"/p": {"namespaceSelector": selector, "allowedClasses": ["a"]}}
+    assert policies == {"/p": {"namespaceSelector": selector, "allowedClasses": ["a", "legacy"]}}
     assert "label the namespaces runtime.moorage.dev/policy=p" in findings[0]
 
 
@@ -172,9 +173,9 @@ def _mutation(key: str, value: str = "gvisor") -> dict[str, Any]:
             },
             {"defaultClassName": "gvisor", "enforceDefault": True, "allowedClasses": ["gvisor"]},
         ),
-        (_pattern("a | b"), {"allowedClasses": ["a", "b"]}),
+        (_pattern("a | b"), {"allowedClasses": ["a", "b", "legacy"]}),
         (_pattern("a", "runtimeClassName"), {"allowedClasses": ["a"]}),
-        (_pattern("null", "X(runtimeClassName)"), {"allowedClasses": []}),
+        (_pattern("null", "X(runtimeClassName)"), {"allowedClasses": ["legacy"]}),
         (_pattern("kata-*"), {"minimumIsolation": "virtual-machine"}),
         (_pattern("gvisor* | kata-*"), {"minimumIsolation": "user-space-kernel"}),
         (
@@ -187,6 +188,10 @@ def _mutation(key: str, value: str = "gvisor") -> dict[str, Any]:
         ),
         (_deny("AnyNotIn", ["a", "b"]), {"allowedClasses": ["a", "b"]}),
         (_deny("NotEquals", "a"), {"allowedClasses": ["a"]}),
+        (
+            _deny("NotIn", ["a", ""], "request.object.spec.runtimeClassName || ''"),
+            {"allowedClasses": ["a", "legacy"]},
+        ),
         (
             _deny("NotIn", ["a"], "request.object.spec.runtimeClassName || ''"),
             {"allowedClasses": ["a"]},
@@ -283,12 +288,20 @@ def test_namespaces_of_kyverno_become_selectors() -> None:
 
 def test_rules_of_kyverno_for_the_same_pods_become_one_policy() -> None:
     policies, _ = _migrated(_kyverno(_mutation("+(runtimeClassName)", "a"), _pattern("a | b")))
-    assert policies == {"/p": {"defaultClassName": "a", "allowedClasses": ["a", "b"]}}
+    assert policies == {"/p": {"defaultClassName": "a", "allowedClasses": ["a", "b", "legacy"]}}
+
+
+def test_rules_of_kyverno_that_contradict_each_other_stay_two_policies() -> None:
+    policies, _ = _migrated(_kyverno(_mutation("+(runtimeClassName)", "a"), _pattern("b")))
+    assert policies == {
+        "/p-r0": {"defaultClassName": "a"},
+        "/p-r1": {"allowedClasses": ["b", "legacy"]},
+    }
 
 
 def test_a_namespaced_policy_of_kyverno_is_one_of_its_namespace() -> None:
     policies, _ = _migrated(_kyverno(_pattern("a"), kind="Policy"))
-    assert policies == {"team/p": {"allowedClasses": ["a"]}}
+    assert policies == {"team/p": {"allowedClasses": ["a", "legacy"]}}
 
 
 def test_a_policy_of_kyverno_about_other_things_is_left_alone() -> None:
@@ -416,6 +429,42 @@ def test_a_constraint_without_counterpart_is_named(spec: dict[str, Any], reason:
 def test_a_constraint_of_another_template_is_left_alone() -> None:
     constraint = _constraint(parameters={"allowedRuntimeClasses": ["a"]})
     assert _migrated(constraint) == ({}, [])
+
+
+# What the API would refuse.
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (
+            _psp(allowedRuntimeClassNames=["a"], defaultRuntimeClassName="b"),
+            "its default class 'b' is none of those that it allows",
+        ),
+        (_psp(allowedRuntimeClassNames=["A!"]), "the class 'A!': a lowercase RFC 1123 subdomain"),
+        (_psp(allowedRuntimeClassNames=[f"c{n}" for n in range(300)]), "more than 256 classes"),
+        (_assign(match={"namespaces": [f"n{n}" for n in range(70)]}), "more than 64 terms"),
+        (
+            _assign(match={"namespaceSelector": {"matchLabels": {"not a key": "x"}}}),
+            "has a key that is no label",
+        ),
+        (
+            _assign(match={"namespaceSelector": {"matchLabels": {"key": 5}}}),
+            "has a value for key that no label can have",
+        ),
+        (
+            _assign(match={"namespaceSelector": {"matchExpressions": [{"operator": "Gt"}]}}),
+            "an expression that is none",
+        ),
+    ],
+)
+def test_a_policy_that_the_api_would_refuse_is_not_made(
+    document: dict[str, Any], reason: str
+) -> None:
+    policies, findings = _migrated(document)
+    assert not policies
+    (problem,) = [text for text in findings if "valid RuntimePolicy" in text]
+    assert reason in problem
 
 
 # Patterns.

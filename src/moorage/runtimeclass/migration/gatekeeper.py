@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from moorage.runtimeclass.handler import LEGACY
 from moorage.runtimeclass.migration.findings import Outcome, note, refused
 from moorage.runtimeclass.migration.handler_files import table, text, texts
 from moorage.runtimeclass.migration.policies import (
@@ -131,7 +132,7 @@ def _constraint(
         raise _InexpressibleError(remark)
     read = (
         f"its parameter {lists[0]} was taken for the classes that it allows; the Rego of "
-        f"{template} was not read: compare them"
+        f"{template} was not read: compare them, and add {LEGACY} for pods without a class"
     )
     return rules, f"{read}; {remark}" if remark else read
 

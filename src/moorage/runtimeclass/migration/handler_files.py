@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from moorage.api.runtime_group import ISOLATION_LABEL
 from moorage.runtimeclass.migration.isolation_families import isolation_of
 
 SUFFIX = ".toml"
@@ -20,7 +21,6 @@ _RUNC_TYPES = frozenset({"io.containerd.runc.v1", "io.containerd.runc.v2"})
 _LINUX_V1 = "io.containerd.runtime.v1.linux"
 _RUNSC_TYPE = "io.containerd.runsc.v1"
 _RUNTIME_TYPE = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
-_ISOLATION_LABEL = "runtime.moorage.dev/isolation"
 
 
 class FormerHandler(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +119,7 @@ def class_object(name: str, handler: str, isolation: str = "") -> dict[str, Any]
     """Return a v1 RuntimeClass, with the isolation label unless the level is empty."""
     metadata: dict[str, Any] = {"name": name}
     if isolation:
-        metadata["labels"] = {_ISOLATION_LABEL: isolation}
+        metadata["labels"] = {ISOLATION_LABEL: isolation}
     return {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",

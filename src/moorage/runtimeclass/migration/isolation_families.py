@@ -8,32 +8,40 @@ from __future__ import annotations
 
 import re
 
-SHARED_KERNEL = "shared-kernel"
-USER_SPACE_KERNEL = "user-space-kernel"
-VIRTUAL_MACHINE = "virtual-machine"
-CONFIDENTIAL_VIRTUAL_MACHINE = "confidential-virtual-machine"
+from moorage.runtimeclass.isolation import Isolation
 
-LEVELS = (SHARED_KERNEL, USER_SPACE_KERNEL, VIRTUAL_MACHINE, CONFIDENTIAL_VIRTUAL_MACHINE)
-"""Levels from weak to strong."""
-
-_FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
+_FAMILIES: tuple[tuple[re.Pattern[str], Isolation], ...] = (
     (
         re.compile(r"(?:kata|containerd-shim-kata).*(?:-tdx|-snp|-sev|-se|-cca|-coco.*)(?:-v2)?"),
-        CONFIDENTIAL_VIRTUAL_MACHINE,
+        Isolation.CONFIDENTIAL_VIRTUAL_MACHINE,
     ),
-    (re.compile(r"kata(?:-.*)?|containerd-shim-kata.*|firecracker|krun|crun-vm"), VIRTUAL_MACHINE),
-    (re.compile(r"runhcs-wcow-hypervisor|hyperv"), VIRTUAL_MACHINE),
-    (re.compile(r"gvisor(?:-.*)?|runsc(?:-.*)?|containerd-shim-runsc.*"), USER_SPACE_KERNEL),
-    (re.compile(r"runc|crun|youki|nvidia(?:-.*)?|runhcs-wcow-process|native"), SHARED_KERNEL),
+    (
+        re.compile(r"kata(?:-.*)?|containerd-shim-kata.*|firecracker|krun|crun-vm"),
+        Isolation.VIRTUAL_MACHINE,
+    ),
+    (re.compile(r"runhcs-wcow-hypervisor|hyperv"), Isolation.VIRTUAL_MACHINE),
+    (
+        re.compile(r"gvisor(?:-.*)?|runsc(?:-.*)?|containerd-shim-runsc.*"),
+        Isolation.USER_SPACE_KERNEL,
+    ),
+    (
+        re.compile(r"runc|crun|youki|nvidia(?:-.*)?|runhcs-wcow-process|native"),
+        Isolation.SHARED_KERNEL,
+    ),
 )
 
 
 def isolation_of(name: str) -> str:
     """Return the level of a class, handler or program of this name, empty if it is unknown."""
-    return next((level for pattern, level in _FAMILIES if pattern.fullmatch(name)), "")
+    level = _level(name)
+    return level.label if level is not None else ""
 
 
 def weakest(names: list[str]) -> str:
     """Return the weakest level of these names, empty if one of them is unknown."""
-    levels = [isolation_of(name) for name in names]
-    return min(levels, key=LEVELS.index) if levels and all(levels) else ""
+    levels = [level for name in names if (level := _level(name)) is not None]
+    return min(levels).label if levels and len(levels) == len(names) else ""
+
+
+def _level(name: str) -> Isolation | None:
+    return next((level for pattern, level in _FAMILIES if pattern.fullmatch(name)), None)

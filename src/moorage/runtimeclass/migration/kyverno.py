@@ -106,10 +106,8 @@ def _effect(
         raise _InexpressibleError(
             "it only audits, and a RuntimePolicy refuses; make it enforce first"
         )
-    alternatives = _alternatives(validate)
-    if alternatives is None:
-        return PolicyRules(allowed=()), ""
-    rules, remark = allowed_rules(alternatives, known_classes)
+    alternatives, is_optional = _alternatives(validate)
+    rules, remark = allowed_rules(alternatives, known_classes, is_optional=is_optional)
     if rules is None:
         raise _InexpressibleError(remark)
     return rules, remark
@@ -176,22 +174,21 @@ def _key(key: str) -> tuple[str, str]:
     return (match["name"], match["anchor"]) if match else (key, "")
 
 
-def _alternatives(validate: dict[str, Any]) -> list[str] | None:
-    """Return the patterns that a validation allows; None when it allows no class at all."""
+def _alternatives(validate: dict[str, Any]) -> tuple[list[str], bool]:
+    """Return the patterns that a validation allows, and whether pods without a class pass."""
     if "deny" in validate:
         return _denied(table(validate.get("deny")))
     patterns = validate.get("anyPattern")
     if not isinstance(patterns, list):
         patterns = [validate.get("pattern")]
-    found: list[str] = []
+    alternatives: list[str] = []
+    is_optional = False
     for pattern in patterns:
         anchor, value = _pattern_of(pattern)
-        if anchor == "X":
-            if len(patterns) > 1:
-                raise _InexpressibleError("it allows pods without a class, or with certain ones")
-            return None
-        found += _split(value)
-    return found
+        is_optional = is_optional or bool(anchor)
+        if anchor != "X":
+            alternatives += _split(value)
+    return alternatives, is_optional
 
 
 def _pattern_of(pattern: Any) -> tuple[str, str]:
@@ -222,8 +219,11 @@ def _split(pattern: str) -> list[str]:
     return alternatives
 
 
-def _denied(deny: dict[str, Any]) -> list[str]:
-    """Return the classes that a denial leaves. Raises _InexpressibleError."""
+def _denied(deny: dict[str, Any]) -> tuple[list[str], bool]:
+    """Return the classes that a denial leaves, and whether it leaves pods without one.
+
+    Raises _InexpressibleError.
+    """
     conditions = list(_conditions(deny.get("conditions")))
     if len(conditions) != 1:
         raise _InexpressibleError("it denies by several conditions")
@@ -233,11 +233,12 @@ def _denied(deny: dict[str, Any]) -> list[str]:
     if text(condition.get("operator")) not in _ONLY_THESE:
         raise _InexpressibleError("it forbids certain classes; list the allowed ones instead")
     value = condition.get("value")
-    names = [value] if isinstance(value, str) else list(texts(value))
-    names = [name for name in names if name]
+    stated = [value] if isinstance(value, str) else value
+    stated = stated if isinstance(stated, list) else []
+    names = list(texts(stated))
     if not names or any("{{" in name for name in names):
         raise _InexpressibleError("the classes it allows are no constants")
-    return [part for name in names for part in _split(name)]
+    return [part for name in names for part in _split(name)], "" in stated
 
 
 # Where a rule applies.

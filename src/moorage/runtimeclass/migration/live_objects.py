@@ -27,6 +27,7 @@ from moorage.runtimeclass.migration.pod_annotations import (
     Meaning,
     migrate_annotations,
 )
+from moorage.runtimeclass.migration.policies import valid_only
 
 _POLICY_KINDS = ("RuntimePolicy", "ClusterRuntimePolicy")
 
@@ -86,6 +87,7 @@ def migrate_live_object(item: dict[str, Any], facts: LiveFacts) -> LiveOutcome:
         annotated = migrate_annotations(item, facts.options.class_names())
         done = annotated.outcome
         return LiveOutcome(done.operations, (), done.notes, annotated.meaning)
+    outcome = valid_only(outcome)
     new = [created for created in outcome.objects if _identity(created) not in facts.present]
     return LiveOutcome((), new, outcome.notes)
 

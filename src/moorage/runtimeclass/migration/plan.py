@@ -42,6 +42,7 @@ from moorage.runtimeclass.migration.pod_annotations import (
     Meaning,
     migrate_annotations,
 )
+from moorage.runtimeclass.migration.policies import valid_only
 from moorage.runtimeclass.migration.renames import RenameError, RenameTable, rename_table
 from moorage.runtimeclass.migration.toml_edits import edited_toml
 from moorage.runtimeclass.migration.yaml_edits import CannotEditError, edited
@@ -212,11 +213,11 @@ class _Planner:
         if alpha_classes.is_class(item):
             return alpha_classes.migrate_class(item, self._renames, self._options.default_handler)
         if pod_security_policies.is_policy(item):
-            return pod_security_policies.migrate_policy(item, self._bindings)
+            return valid_only(pod_security_policies.migrate_policy(item, self._bindings))
         if kyverno.is_policy(item):
-            return kyverno.migrate_policy(item, self._known_classes)
+            return valid_only(kyverno.migrate_policy(item, self._known_classes))
         if gatekeeper.is_policy(item):
-            return gatekeeper.migrate_policy(item, self._templates, self._known_classes)
+            return valid_only(gatekeeper.migrate_policy(item, self._templates, self._known_classes))
         if text(item.get("kind")) == "CustomResourceDefinition":
             return alpha_classes.migrate_definition(item)
         return self._migrate_workload(item)

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from moorage.api.runtime_group import GROUP
+from moorage.runtimeclass.handler import LEGACY
 from moorage.runtimeclass.migration.findings import Outcome, Severity, note, refused
 from moorage.runtimeclass.migration.handler_files import table, text, texts
 from moorage.runtimeclass.migration.policies import (
@@ -24,7 +26,7 @@ from moorage.runtimeclass.migration.policies import (
 KIND = "PodSecurityPolicy"
 _GROUPS = frozenset({"policy", "extensions", "*"})
 _RBAC = "rbac.authorization.k8s.io/"
-LABEL = "runtime.moorage.dev/policy"
+LABEL = f"{GROUP}/policy"
 """Label of namespaces for a policy whose bindings are unknown; its value is the policy's name."""
 
 
@@ -112,7 +114,12 @@ def migrate_policy(document: dict[str, Any], bindings: Bindings) -> Outcome:
 def _rules(options: dict[str, Any]) -> PolicyRules | None:
     allowed = texts(options.get("allowedRuntimeClassNames"))
     default = text(options.get("defaultRuntimeClassName"))
-    rules = PolicyRules(default=default, allowed=None if "*" in allowed else allowed)
+    if "*" in allowed:
+        rules = PolicyRules(default=default)
+    else:
+        # A pod could leave its class out, unless it then got the default.
+        without = () if default else (LEGACY,)
+        rules = PolicyRules(default=default, allowed=tuple(dict.fromkeys((*allowed, *without))))
     return rules if rules != PolicyRules() else None
 
 

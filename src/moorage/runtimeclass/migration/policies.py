@@ -11,15 +11,26 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.names import dns_subdomain_errors
+from moorage.api.names import (
+    dns_label_errors,
+    dns_subdomain_errors,
+    label_value_errors,
+    qualified_name_errors,
+)
+from moorage.api.runtime_group import API_VERSION, GROUP
+from moorage.runtimeclass.handler import LEGACY
+from moorage.runtimeclass.migration.findings import Outcome, refused
 from moorage.runtimeclass.migration.isolation_families import weakest
 
-API_VERSION = "runtime.moorage.dev/v1alpha1"
 CLUSTER_KIND = "ClusterRuntimePolicy"
 KIND = "RuntimePolicy"
-ORIGIN_ANNOTATION = "runtime.moorage.dev/migrated-from"
+ORIGIN_ANNOTATION = f"{GROUP}/migrated-from"
 """Annotation of a policy: which object it was made of."""
 
+_SHOWN = 80
+_MOST_CLASSES = 256
+_MOST_TERMS = 64
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
@@ -51,7 +62,10 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class PolicyRules(msgspec.Struct, frozen=True):
-    """Rules for classes; what is absent says nothing. Empty `allowed` allows none."""
+    """Rules for classes; what is absent says nothing.
+
+    `allowed` are the only classes that pods may have; `legacy` in it stands for none.
+    """
 
     default: str = ""
     is_enforced: bool = False
@@ -64,12 +78,18 @@ class PolicyRules(msgspec.Struct, frozen=True):
             mine, theirs = getattr(self, field), getattr(other, field)
             if mine != theirs and mine not in ("", None) and theirs not in ("", None):
                 return None
-        return PolicyRules(
+        together = PolicyRules(
             default=self.default or other.default,
             is_enforced=self.is_enforced or other.is_enforced,
             allowed=self.allowed if self.allowed is not None else other.allowed,
             minimum_isolation=self.minimum_isolation or other.minimum_isolation,
         )
+        return together if together.is_consistent else None
+
+    @property
+    def is_consistent(self) -> bool:
+        """Return whether the default is among the allowed classes."""
+        return not self.default or self.allowed is None or self.default in self.allowed
 
 
 def policy_object(name: str, scope: Scope, rules: PolicyRules, origin: str) -> dict[str, Any]:
@@ -92,6 +112,66 @@ def policy_object(name: str, scope: Scope, rules: PolicyRules, origin: str) -> d
     if rules.allowed is not None:
         spec["allowedClasses"] = list(rules.allowed)
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def valid_only(outcome: Outcome) -> Outcome:
+    """Return an outcome without policies that the API would refuse; each is a finding instead."""
+    problems = [_problem(policy) for policy in outcome.objects]
+    if not any(problems):
+        return outcome
+    return Outcome(
+        operations=outcome.operations,
+        objects=[
+            policy for policy, problem in zip(outcome.objects, problems, strict=True) if not problem
+        ],
+        notes=[
+            *outcome.notes,
+            *(refused(f"it would not be a valid RuntimePolicy: {p}") for p in problems if p),
+        ],
+    )
+
+
+def _problem(policy: dict[str, Any]) -> str:
+    """Return why the API would refuse a policy, empty if it would not.
+
+    Source: the definitions in `moorage.custom_resources`.
+    """
+    metadata, spec = policy["metadata"], policy["spec"]
+    if errors := dns_subdomain_errors(metadata["name"]):
+        return f"metadata.name: {errors[0]}"
+    if "namespace" in metadata and (errors := dns_label_errors(metadata["namespace"])):
+        return f"metadata.namespace: {errors[0]}"
+    default, allowed = spec.get("defaultClassName"), spec.get("allowedClasses")
+    for name in (*((default,) if default else ()), *(allowed or ())):
+        if errors := dns_subdomain_errors(name):
+            return f"the class {name[:_SHOWN]!r}: {errors[0]}"
+    if allowed is not None and len(allowed) > _MOST_CLASSES:
+        return f"it allows more than {_MOST_CLASSES} classes"
+    if default and allowed is not None and default not in allowed:
+        return f"its default class {default!r} is none of those that it allows"
+    return _selector_problem(spec.get("namespaceSelector") or {})
+
+
+def _selector_problem(selector: dict[str, Any]) -> str:
+    labels, expressions = selector.get("matchLabels", {}), selector.get("matchExpressions", [])
+    if not isinstance(labels, dict) or not isinstance(expressions, list):
+        return "namespaceSelector is no label selector"
+    pairs = [(key, [value]) for key, value in labels.items()]
+    for expression in expressions:
+        if not isinstance(expression, dict) or expression.get("operator") not in _OPERATORS:
+            return "namespaceSelector has an expression that is none"
+        values = expression.get("values") or []
+        if not isinstance(values, list) or bool(values) != ("In" in str(expression["operator"])):
+            return "namespaceSelector has an expression with wrong values"
+        pairs.append((expression.get("key"), values))
+    if max((len(pairs), *(len(values) for _, values in pairs))) > _MOST_TERMS:
+        return f"namespaceSelector has more than {_MOST_TERMS} terms or values"
+    for key, values in pairs:
+        if not isinstance(key, str) or qualified_name_errors(key):
+            return "namespaceSelector has a key that is no label"
+        if any(not isinstance(value, str) or label_value_errors(value) for value in values):
+            return f"namespaceSelector has a value for {key} that no label can have"
+    return ""
 
 
 def object_name(name: str) -> str:
@@ -129,23 +209,26 @@ def joined_objects(
 
 
 def allowed_rules(
-    alternatives: Sequence[str], known_classes: Sequence[str]
+    alternatives: Sequence[str], known_classes: Sequence[str], *, is_optional: bool = False
 ) -> tuple[PolicyRules | None, str]:
     """Return the rules that allow these classes, and what was decided on the way.
+
+    `is_optional` says that pods without a class are allowed too.
 
     Alternatives with `*` or `?` become a floor where the isolation of their families is known, else
     the known classes that they match. None with the reason where neither is possible.
     """
     patterns = [name for name in alternatives if "*" in name or "?" in name]
     exact = tuple(name for name in alternatives if name not in patterns)
+    without = (LEGACY,) if is_optional else ()
     if not patterns:
-        return PolicyRules(allowed=exact), ""
+        return PolicyRules(allowed=tuple(dict.fromkeys((*exact, *without)))), ""
     floor = weakest([name.replace("*", "").replace("?", "").strip("-.") for name in alternatives])
     if floor:
         listed = " | ".join(alternatives)
         return PolicyRules(minimum_isolation=floor), (
             f"the pattern {listed!r} became the floor {floor}, which allows every class of that "
-            "isolation or more"
+            "isolation or more, and no pod without a class"
         )
     matched = [name for name in known_classes if any(_matches(name, p) for p in patterns)]
     if not matched:
@@ -153,7 +236,7 @@ def allowed_rules(
             f"the pattern {patterns[0]!r} matches no class among the files, and its isolation is "
             "not known; write allowedClasses or minimumIsolation"
         )
-    allowed = tuple(dict.fromkeys((*exact, *matched)))
+    allowed = tuple(dict.fromkeys((*exact, *matched, *without)))
     return PolicyRules(allowed=allowed), (
         f"the pattern {patterns[0]!r} became the classes it matches now: {', '.join(matched)}"
     )
