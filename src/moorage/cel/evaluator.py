@@ -42,6 +42,12 @@ from moorage.linux.child import Child
 DEADLINE_S = 2.0
 """How long one request may take in the worker."""
 
+_DEFINITION_S = 30.0
+"""How long the rules of a definition or policy may take when it is written.
+
+Definitions have schemas of several megabytes, and those who write them administer the cluster.
+"""
+
 _START_S = 30.0
 _LONG_S = 0.25
 """How long a request may compute before its rules count as slow."""
@@ -165,18 +171,20 @@ class _Lane:
 
     async def ask(self, request: Request, authorize: Authorize) -> Answer:
         """Ask the worker, in one's turn; one that does not answer is killed. Raises LimitError."""
+        is_definition = isinstance(request, CheckSchema | CheckPolicy | CheckTypes)
+        deadline_s = max(self._deadline_s, _DEFINITION_S) if is_definition else self._deadline_s
         is_answered = False
         try:
             if self._worker is None:
                 self._worker = _Worker()
                 async with asyncio.timeout(_START_S):
                     await self._worker.be_ready()
-            async with asyncio.timeout(self._deadline_s):
+            async with asyncio.timeout(deadline_s):
                 answer = await self._worker.ask(request, authorize)
             is_answered = True
             return answer
         except TimeoutError as error:
-            raise LimitError(f"the rules took longer than {self._deadline_s:g} s") from error
+            raise LimitError(f"the rules took longer than {deadline_s:g} s") from error
         except (OSError, EOFError) as error:
             raise LimitError("the rules needed more memory than they may") from error
         finally:
