@@ -64,6 +64,21 @@ async def test_a_rule_of_another_version_that_does_not_compile(evaluator: Evalua
     assert violation.detail.startswith("rule compile error: ERROR: <input>:1:7: undeclared")
 
 
+async def test_definitions_may_take_longer_than_the_rules_of_an_object() -> None:
+    wide = {
+        "type": "object",
+        "properties": {f"f{index}": {"type": "string"} for index in range(2000)},
+    }
+    rule = {"x-kubernetes-validations": [{"rule": "self.f0 != 'x'"}]}
+    large = {"type": "object", "properties": {f"o{index}": {**wide, **rule} for index in range(4)}}
+    async with Evaluator(deadline_s=0.01) as evaluator:
+        assert await evaluator.schema_problems(large) == []
+    async with Evaluator(deadline_s=0.1) as evaluator:
+        new = {f"o{index}": {"f0": "a"} for index in range(4)}
+        for _ in range(2):
+            assert await evaluator.violations("large", large, new, None) == []
+
+
 # Texts of one character cost nothing in lists, but take their time.
 SLOW = schema(f"{ALL}(a, {ALL}(b, !self.split('').isSorted()))")
 SLOW_TEXT = {"text": "ab" * 25_000}

@@ -402,12 +402,13 @@ async def test_controllers_and_scheduler_have_a_client_each(
     # The controllers' port is 0 as after an earlier version's start, so it is not served.
     assert served == [(10259, "scheduler-server.crt", "moorage-scheduler")]
     credentials = Credentials(layout)
-    assert steps[:3] == [
+    assert steps[:4] == [
         (credentials.controllers.certificate.name, "moorage-controllers"),
         (credentials.scheduler.certificate.name, "moorage-scheduler"),
+        (credentials.admin.certificate.name, "moorage-runtimes"),
         "ready",
     ]
-    (_, first, options), (_, second, scheduling) = steps[3:]
+    (_, first, options), (_, second, scheduling) = steps[4:]
     assert (first, second) == ("moorage-controllers", "moorage-scheduler")
     assert options.cluster_ca == credentials.authority.certificate.name
     assert scheduling.filters_by_handler is False

@@ -49,9 +49,10 @@ def claim(**more: Any) -> tuple[Any, Any]:
 
 async def test_a_claim_that_waits_for_it_gets_a_volume_and_is_not_bound(world: World) -> None:
     async with provisioning(world, claim()) as client:
-        volume = client.find(PERSISTENT_VOLUMES, "pvc-uid-data")
+        (volume,) = client.all(PERSISTENT_VOLUMES)
+        assert volume["metadata"]["name"] == "pvc-uid-data"
         assert volume["spec"]["claimRef"]["uid"] == "uid-data"
-        assert "volumeName" not in client.find(PERSISTENT_VOLUME_CLAIMS, "data")["spec"]
+        assert "volumeName" not in client.all(PERSISTENT_VOLUME_CLAIMS)[0]["spec"]
         assert [reason for _, _, reason, _ in client.events] == ["ProvisioningSucceeded"]
 
 
@@ -73,7 +74,7 @@ async def test_other_claims_are_left_alone(world: World, waiting: tuple[Any, Any
 
 async def test_a_claim_loses_a_node_that_is_gone(world: World) -> None:
     async with provisioning(world, claim(annotations={NAMED: OURS, SELECTED: "n9"})) as client:
-        annotations = client.find(PERSISTENT_VOLUME_CLAIMS, "data")["metadata"]["annotations"]
+        annotations = client.all(PERSISTENT_VOLUME_CLAIMS)[0]["metadata"]["annotations"]
         assert SELECTED not in annotations
         assert client.events[0][2] == "ProvisioningFailed"
 

@@ -166,12 +166,12 @@ class Handler:
             check_text(http)
             head = self._heads.of(http)
             user = self._user(http, head)
+            routed = _routed(http)
             if self._audit is not None:
-                audited = await self._received(self._audit, http, user, audit_id)
+                audited = await self._received(self._audit, http, user, audit_id, routed)
             if head.is_impersonating:
                 user = self._impersonated(http, user, audited)
             share = share_of(user)
-            routed = _routed(http)
             flow = self._seating.flow_of(user, routed[1], routed[0])
             if flow is not None:
                 lines = flow.lines
@@ -307,10 +307,15 @@ class Handler:
         return acting
 
     async def _received(
-        self, audit: AuditEvents, http: web.BaseRequest, user: User | None, audit_id: str
+        self,
+        audit: AuditEvents,
+        http: web.BaseRequest,
+        user: User | None,
+        audit_id: str,
+        routed: _Routed,
     ) -> AuditedRequest | None:
         """Record that a request was received. Raises InternalError if that is not possible."""
-        target, _, action, _ = _routed(http)
+        target, _, action, _ = routed
         try:
             return await audit.received(http, user, target, action, audit_id)
         except TimeoutError as error:
@@ -320,7 +325,7 @@ class Handler:
         self, audit: AuditEvents, http: web.BaseRequest, audit_id: str
     ) -> None:
         """Record a request whose credentials were refused."""
-        audited = await self._received(audit, http, None, audit_id)
+        audited = await self._received(audit, http, None, audit_id, _routed(http))
         if audited is not None:
             audited.failed_authentication(_attempted(http))
 

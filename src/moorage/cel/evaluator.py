@@ -28,6 +28,7 @@ from moorage.cel.messages import (
     CheckTypes,
     EvaluateMutation,
     EvaluatePolicy,
+    KeepSchema,
     Mutation,
     PolicyInput,
     PolicyResult,
@@ -41,6 +42,15 @@ from moorage.linux.child import Child
 
 DEADLINE_S = 2.0
 """How long one request may take in the worker."""
+
+_DEFINITION_S = 30.0
+"""How long the rules of a definition or policy may take to compile.
+
+Definitions have schemas of several megabytes, and those who write them administer the cluster.
+"""
+
+_COMPILATIONS = (CheckSchema, KeepSchema, CheckPolicy, CheckTypes)
+_ATTEMPTS = 4
 
 _START_S = 30.0
 _LONG_S = 0.25
@@ -165,18 +175,20 @@ class _Lane:
 
     async def ask(self, request: Request, authorize: Authorize) -> Answer:
         """Ask the worker, in one's turn; one that does not answer is killed. Raises LimitError."""
+        is_definition = isinstance(request, _COMPILATIONS)
+        deadline_s = max(self._deadline_s, _DEFINITION_S) if is_definition else self._deadline_s
         is_answered = False
         try:
             if self._worker is None:
                 self._worker = _Worker()
                 async with asyncio.timeout(_START_S):
                     await self._worker.be_ready()
-            async with asyncio.timeout(self._deadline_s):
+            async with asyncio.timeout(deadline_s):
                 answer = await self._worker.ask(request, authorize)
             is_answered = True
             return answer
         except TimeoutError as error:
-            raise LimitError(f"the rules took longer than {self._deadline_s:g} s") from error
+            raise LimitError(f"the rules took longer than {deadline_s:g} s") from error
         except (OSError, EOFError) as error:
             raise LimitError("the rules needed more memory than they may") from error
         finally:
@@ -231,12 +243,16 @@ class Evaluator:
 
         Raises LimitError and BusyError.
         """
-        for sent in (None, schema):
-            answer = await self._ask(CheckObject(key, sent, new, old), key=key)
+        for _ in range(_ATTEMPTS):
+            answer = await self._ask(CheckObject(key, new, old), key=key)
             violations = msgspec.msgpack.decode(answer, type=list[Violation] | None)
             if violations is not None:
                 return violations
-        raise AssertionError("the worker was sent the schema")
+            answer = await self._ask(KeepSchema(key, schema), key=key)
+            if problem := msgspec.msgpack.decode(answer, type=str):
+                return [Violation("", f"rule compile error: {problem}", value="object")]
+        # Each time another worker was asked: workers are lost, or rules have become slow.
+        raise BusyError("the CEL rules were not evaluated, please try again later")
 
     async def policy_problems(self, policy: dict[str, Any]) -> list[Problem]:
         """Compile the expressions of a policy. Raises LimitError and BusyError."""
@@ -340,7 +356,7 @@ class Evaluator:
             cpu_s = answer.cpu_s
             return bytes(answer.body)
         finally:
-            if key and cpu_s > _LONG_S:
+            if key and cpu_s > _LONG_S and not isinstance(request, _COMPILATIONS):
                 self._slow[key] = asyncio.get_running_loop().time() + _SLOW_S
                 self._slow.move_to_end(key)
                 if len(self._slow) > _MOST_SLOW:

@@ -41,14 +41,23 @@ class CheckSchema(msgspec.Struct, frozen=True, tag="check schema"):
     schema: dict[str, Any]
 
 
-class CheckObject(msgspec.Struct, frozen=True, tag="check object"):
-    """Evaluate the rules of a schema; answered by a list of violations.
+class KeepSchema(msgspec.Struct, frozen=True, tag="keep schema"):
+    """Compile and keep the rules of a schema that was checked, under a key.
 
-    `key` names the schema: a worker that has it needs no `schema`, one that does not answers None.
+    Answered by why they do not compile, empty if they do.
     """
 
     key: str
-    schema: dict[str, Any] | None
+    schema: dict[str, Any]
+
+
+class CheckObject(msgspec.Struct, frozen=True, tag="check object"):
+    """Evaluate the rules of a schema, which `key` names; answered by a list of violations.
+
+    A worker that does not have the schema answers None.
+    """
+
+    key: str
     new: dict[str, Any]
     old: dict[str, Any] | None
 
@@ -138,7 +147,15 @@ class EvaluateMutation(msgspec.Struct, frozen=True, tag="evaluate mutation"):
     index: int
 
 
-Request = CheckSchema | CheckObject | CheckPolicy | CheckTypes | EvaluatePolicy | EvaluateMutation
+Request = (
+    CheckSchema
+    | KeepSchema
+    | CheckObject
+    | CheckPolicy
+    | CheckTypes
+    | EvaluatePolicy
+    | EvaluateMutation
+)
 
 
 class Check(msgspec.Struct, frozen=True):

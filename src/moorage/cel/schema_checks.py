@@ -88,13 +88,14 @@ class _Place:
 
 def schema_problems(schema: Schema) -> list[Problem]:
     """Return what is wrong with the rules of a schema that is otherwise valid."""
-    checks = _Checks(schema)
+    checks = _Checks()
     return [*checks.problems(schema, schema, _Place()), *checks.total.problems()]
 
 
 class _Checks:
-    def __init__(self, schema: Schema) -> None:
-        self._typed = TypedSchema(schema)
+    def __init__(self) -> None:
+        self._typed: TypedSchema
+        """The types of the node whose rules are compiled: fewer than those of the whole schema."""
         self._environments: dict[str, Any] = {}
         self.total = _Total()
 
@@ -118,6 +119,8 @@ class _Checks:
         listed = rules.get("x-kubernetes-validations", ())
         if not listed:
             return
+        self._typed = TypedSchema(schema, is_resource=place.is_resource)
+        self._environments = {}
         declared = declare(schema, is_resource=place.is_resource)
         scope = scope_of(schema, is_resource=place.is_resource)
         for index, source in enumerate(listed):

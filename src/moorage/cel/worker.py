@@ -28,12 +28,12 @@ from moorage.cel.messages import (
     Decision,
     EvaluateMutation,
     EvaluatePolicy,
+    KeepSchema,
     Mutation,
     PolicyResult,
     Question,
     Request,
     Verdict,
-    Violation,
 )
 from moorage.cel.mutations import CompiledMutations
 from moorage.cel.policies import CompiledPolicy, policy_problems
@@ -93,10 +93,13 @@ class Service:
                 return policy_problems(request.policy)
             case CheckTypes():
                 return type_problems(request.policy, request.kind, request.params)
+            case KeepSchema():
+                return self._keep(request)
             case CheckObject():
-                if request.schema is None and not self._schemas.has(request.key):
+                if not self._schemas.has(request.key):
                     return None
-                return self._violations(request)
+                node = self._schemas.get(request.key, None)
+                return [] if node is None else violations_of(node, request.new, request.old)
             case EvaluatePolicy():
                 if request.policy is None and not self._policies.has(request.key):
                     return None
@@ -106,13 +109,13 @@ class Service:
                     return None
                 return self._mutation(request)
 
-    def _violations(self, request: CheckObject) -> list[Violation]:
+    def _keep(self, request: KeepSchema) -> str:
         try:
-            node = self._schemas.get(request.key, request.schema)
+            self._schemas.get(request.key, request.schema)
         except CompileError as error:
             # Stored by another version, which had a function more.
-            return [Violation("", f"rule compile error: {error}", value="object")]
-        return [] if node is None else violations_of(node, request.new, request.old)
+            return str(error)
+        return ""
 
     def _results(self, request: EvaluatePolicy) -> list[PolicyResult]:
         try:

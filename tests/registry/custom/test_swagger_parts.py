@@ -86,7 +86,7 @@ def test_different_definitions_get_names_of_their_own() -> None:
 
 
 def test_paths_that_are_there_stay() -> None:
-    own = {"paths": {f"{PLACE}/flunders": {}}, "definitions": {}}
+    own: dict[str, Any] = {"paths": {f"{PLACE}/flunders": {}}, "definitions": {}}
     found = joined(own, document(), document())
     assert list(found["paths"]) == ["/apis/wardle.example.com/"]
 

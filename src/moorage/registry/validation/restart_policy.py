@@ -1,7 +1,7 @@
 """Restart policies of containers, and the rules by which exit codes override them.
 
-The action RestartAllContainers is refused: no agent here carries it out. Source: KEP-5307; core
-validation `validateContainerRestartPolicy` of Kubernetes 1.36.
+The action RestartAllContainers (KEP-5532) is refused: no agent here carries it out. Source:
+KEP-5307; core validation `validateContainerRestartPolicy` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
