@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from moorage.api.clock import Clock, SystemClock
+from moorage.api.clock import Clock, SystemClock, sleep_unless_set
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.events import Event
 from moorage.api.pods import ContainerStateTerminated, Pod
@@ -250,11 +250,7 @@ class Trials:
             until_s = deadline_s if since_s is None else min(deadline_s, since_s + _GRACE_S)
             if now_s >= until_s:
                 return f"{_OBSTACLE}{why}" if why else "not over in time"
-            try:
-                async with asyncio.timeout(until_s - now_s):
-                    await course.changed.wait()
-            except TimeoutError:
-                continue
+            await sleep_unless_set(self._clock, until_s - now_s, course.changed)
         return ""
 
     def _obstacle(self, course: _Course) -> str:
