@@ -201,14 +201,16 @@ class ClassBench:
         started = await asyncio.gather(
             *(trials.start(trial) for _ in range(count)), return_exceptions=True
         )
-        pods = [pod for pod in started if isinstance(pod, str)]
+        names = [pod_name for pod_name in started if isinstance(pod_name, str)]
         for refused in started:
             if isinstance(refused, StatusError):
                 self._notes.failure(name, DENSITY, refused.message)
             elif isinstance(refused, BaseException):
                 raise refused
         deadline_s = begun_s + self._plan.timeout_s
-        answers = await asyncio.gather(*(trials.wait_running(pod, deadline_s) for pod in pods))
+        answers = await asyncio.gather(
+            *(trials.wait_running(pod_name, deadline_s) for pod_name in names)
+        )
         spent_s = _now_s() - begun_s
         running = [pod for why, pod in answers if not why and pod is not None]
         for why, _ in answers:
@@ -223,8 +225,8 @@ class ClassBench:
             if usage is None:
                 continue
             self._notes.sample(name, MEMORY, _mib(usage.memory_bytes))
-        for pod in pods:
-            await trials.remove(pod)
+        for pod_name in names:
+            await trials.remove(pod_name)
 
     def _check(self, result: TrialResult, metric: str) -> bool:
         """Note a failure of a trial; return whether it succeeded."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from moorage.api.clock import Clock, SystemClock
+from moorage.api.clock import Clock, SystemClock, sleep_unless_set
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.events import Event
 from moorage.api.pods import ContainerStateTerminated, Pod
@@ -126,7 +126,7 @@ class Trials:
             client, EVENTS, namespace=namespace, field_selector="type=Warning"
         )
         self._courses: dict[str, _Course] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._creations: set[asyncio.Task[Pod]] = set()
         self._handlers: dict[str, str] = {}
         self._removed = asyncio.Event()
@@ -205,8 +205,13 @@ class Trials:
         `deadline_s` is a time of the clock's monotonic seconds.
         """
         course = self._course(name)
-        why = await self._wait(course, deadline_s, lambda: course.running_s is not None)
-        return why, course.pod
+        why = await self._wait(
+            course, deadline_s, lambda: course.running_s is not None or course.ended_s is not None
+        )
+        if not why and course.running_s is None and course.pod is not None:
+            status = course.pod.status
+            why = status.message or status.reason or "the pod failed"
+        return why.removeprefix(_OBSTACLE), course.pod
 
     async def remove(self, name: str) -> None:
         """Remove the pod of a trial."""
@@ -232,7 +237,7 @@ class Trials:
             return FAILED, status.message or status.reason or "the pod failed"
         return FAILED, exit_words(ended)
 
-    async def _wait(self, course: _Course, deadline_s: float, condition: Any) -> str:
+    async def _wait(self, course: _Course, deadline_s: float, condition: Callable[[], bool]) -> str:
         """Block until the condition holds; return why it does not when it is hopeless."""
         since_s: float | None = None
         while not condition():
@@ -245,11 +250,7 @@ class Trials:
             until_s = deadline_s if since_s is None else min(deadline_s, since_s + _GRACE_S)
             if now_s >= until_s:
                 return f"{_OBSTACLE}{why}" if why else "not over in time"
-            try:
-                async with asyncio.timeout(until_s - now_s):
-                    await course.changed.wait()
-            except TimeoutError:
-                continue
+            await sleep_unless_set(self._clock, until_s - now_s, course.changed)
         return ""
 
     def _obstacle(self, course: _Course) -> str:
@@ -441,8 +442,8 @@ class Trials:
         if after is not None and after.involved_object.name in self._courses:
             self._courses[after.involved_object.name].changed.set()
 
-    def _start(self, work: Any) -> asyncio.Task[Any]:
-        task = asyncio.ensure_future(work)
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

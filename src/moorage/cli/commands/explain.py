@@ -73,7 +73,7 @@ def _show(answer: T, printed: Callable[[T], None], output: str) -> None:
     if output == "table":
         printed(answer)
     else:
-        show_document(asdict(answer), output)  # type: ignore[call-overload]
+        show_document(asdict(answer), output)
 
 
 async def _ask(cluster: Cluster, settings: Settings, namespace: str, name: str) -> PodExplanation:
