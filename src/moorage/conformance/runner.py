@@ -33,7 +33,7 @@ from moorage.runtimeclass.conformance.results import (
     annotation_patch,
     conforming,
     judge,
-    tested_digest,
+    digest_of_tested,
     untested,
 )
 
@@ -104,7 +104,7 @@ class ConformanceTest:
             runtime_class=options.runtime_class,
             handler=tested.handler,
             tested_at=format_time(self._clock.now()),
-            tested=tested_digest(tested, await read_profiles(self._client)),
+            tested=digest_of_tested(tested, await read_profiles(self._client)),
             standards=tuple(standard.name for standard in standards),
             conforms_to=conforming(standards, results),
             properties=tuple(results),
