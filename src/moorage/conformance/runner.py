@@ -32,8 +32,8 @@ from moorage.runtimeclass.conformance.results import (
     PropertyResult,
     annotation_patch,
     conforming,
-    judge,
     digest_of_tested,
+    judge,
     untested,
 )
 

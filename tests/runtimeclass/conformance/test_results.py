@@ -23,8 +23,8 @@ from moorage.runtimeclass.conformance import STANDARD_CLASSES, ClassResult, Prop
 from moorage.runtimeclass.conformance.results import (
     annotation_patch,
     conforming,
-    standing,
     digest_of_tested,
+    standing,
 )
 
 
