@@ -18,6 +18,7 @@ from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_profiles import RuntimeProfile
 from moorage.client import Client, PatchType
 from moorage.client.resources import NODES, RUNTIME_CLASSES, RUNTIME_PROFILES
+from moorage.conformance.errors import ConformanceError
 from moorage.conformance.probe_pods import PodRunner, ProbeRunner
 from moorage.runtimeclass.conformance.catalogue import (
     STANDARD_CLASSES,
@@ -36,10 +37,6 @@ from moorage.runtimeclass.conformance.results import (
     judge,
     untested,
 )
-
-
-class ConformanceError(Exception):
-    """A class cannot be tested; the text says why and what to do."""
 
 
 class ConformanceOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -81,8 +81,8 @@ def test_the_overhead_of_gvisor_is_its_kernel_and_is_written_as_a_new_class(
         is_same = again["proposal"]["pod_fixed"] == report["proposal"]["pod_fixed"]
         assert ("gvisor-v3" in names) is not is_same
     finally:
-        names = ("gvisor-v2", "gvisor-v3")
-        whole_cluster.kubectl("delete", "runtimeclass", *names, "--ignore-not-found")
+        versions = ("gvisor-v2", "gvisor-v3")
+        whole_cluster.kubectl("delete", "runtimeclass", *versions, "--ignore-not-found")
 
 
 async def test_from_elsewhere_the_nodes_statistics_are_read(
