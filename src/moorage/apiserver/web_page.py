@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -18,15 +19,16 @@ from moorage.api.meta import Object
 from moorage.apiserver.authorization import Authorizer, refusal
 from moorage.apiserver.handler import Foreign
 from moorage.apiserver.replies import TEXT, Reply
-from moorage.client.resources import Resource
 from moorage.registry.kind import Kind
 from moorage.registry.rbac import Action
 from moorage.registry.request import User
 from moorage.registry.resource_map import ResourceMap
 from moorage.registry.stored import Stored
 from moorage.storage import WatchCache
-from moorage.ui import Site
-from moorage.ui.site import HEADERS
+
+if TYPE_CHECKING:
+    from moorage.client.resources import Resource
+    from moorage.ui import Site
 
 T = TypeVar("T", bound=Object)
 
@@ -44,7 +46,6 @@ class WebPage:
         self._resource_map = resource_map
         self._cache = cache
         self._authorizer = authorizer
-        self._site = Site()
 
     def __call__(self, request: Foreign) -> Awaitable[Reply | web.StreamResponse] | None:
         path = request.target.path
@@ -59,7 +60,14 @@ class WebPage:
             # Relative, for those who come through a proxy.
             return Reply(b"", 301, TEXT, {"Location": f"{ROOT.removeprefix('/')}/"})
         page = await self._site.page(path, _OwnReader(self, user))
-        return Reply(page.body, 200, page.content_type, dict(HEADERS), is_compressible=True)
+        return Reply(page.body, 200, page.content_type, dict(page.headers), is_compressible=True)
+
+    @cached_property
+    def _site(self) -> Site:
+        # Imported at the first request: most servers never show the page.
+        from moorage.ui import Site
+
+        return Site()
 
     def kind_for(
         self, user: User, verb: str, resource: Resource[T], namespace: str, name: str = ""

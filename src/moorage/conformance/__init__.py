@@ -4,8 +4,8 @@ Works through the API server of any Kubernetes. What is tested is
 `moorage.runtimeclass.conformance`.
 """
 
+from moorage.conformance.errors import ConformanceError
 from moorage.conformance.runner import (
-    ConformanceError,
     ConformanceOptions,
     ConformanceTest,
     read_profiles,

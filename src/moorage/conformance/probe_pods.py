@@ -18,6 +18,7 @@ from moorage.api.pods import ContainerStateTerminated, Pod
 from moorage.api.runtime_group import GROUP
 from moorage.client import Client, Informer
 from moorage.client.resources import EVENTS, PODS
+from moorage.conformance.errors import ConformanceError
 from moorage.runtimeclass.conformance.outcomes import MOST_OUTPUT, Outcome
 from moorage.runtimeclass.conformance.properties import Probe
 
@@ -170,10 +171,16 @@ class PodRunner:
         return f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ""
 
     async def _delete_all(self) -> None:
-        async with asyncio.timeout(_DELETE_S):
-            await self._client.delete_collection(
-                PODS, self._namespace, label_selector=self._selector
-            )
+        try:
+            async with asyncio.timeout(_DELETE_S):
+                await self._client.delete_collection(
+                    PODS, self._namespace, label_selector=self._selector
+                )
+        except TimeoutError:
+            raise ConformanceError(
+                f"probe pods were not deleted within {_DELETE_S:g} s; delete pods with the label "
+                f"{self._selector}"
+            ) from None
 
     def _manifest(self, name: str, probe: Probe, image: str) -> Raw:
         container: Raw = {"name": "probe", "image": image, "imagePullPolicy": "IfNotPresent"}

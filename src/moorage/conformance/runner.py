@@ -18,6 +18,7 @@ from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_profiles import RuntimeProfile
 from moorage.client import Client, PatchType
 from moorage.client.resources import NODES, RUNTIME_CLASSES, RUNTIME_PROFILES
+from moorage.conformance.errors import ConformanceError
 from moorage.conformance.probe_pods import PodRunner, ProbeRunner
 from moorage.runtimeclass.conformance.catalogue import (
     STANDARD_CLASSES,
@@ -32,14 +33,10 @@ from moorage.runtimeclass.conformance.results import (
     PropertyResult,
     annotation_patch,
     conforming,
+    digest_of_tested,
     judge,
-    tested_digest,
     untested,
 )
-
-
-class ConformanceError(Exception):
-    """A class cannot be tested; the text says why and what to do."""
 
 
 class ConformanceOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +101,7 @@ class ConformanceTest:
             runtime_class=options.runtime_class,
             handler=tested.handler,
             tested_at=format_time(self._clock.now()),
-            tested=tested_digest(tested, await read_profiles(self._client)),
+            tested=digest_of_tested(tested, await read_profiles(self._client)),
             standards=tuple(standard.name for standard in standards),
             conforms_to=conforming(standards, results),
             properties=tuple(results),

@@ -13,6 +13,7 @@ from moorage.client.resources import RUNTIME_CLASSES
 from moorage.overhead.errors import MeasurementError
 from moorage.overhead.report import Report, mebibytes
 from moorage.runtimeclass.class_versions import (
+    VersionError,
     evidence_annotations,
     has_overhead,
     in_place_patch,
@@ -60,7 +61,12 @@ async def apply_report(client: Client, report: Report, *, in_place: bool) -> App
     evidence = evidence_annotations(evidence_of(report), report.measured_at)
     if in_place:
         return await _change(client, current, pod_fixed, evidence)
-    version = next_version(classes[newest], classes, pod_fixed, evidence)
+    try:
+        version = next_version(classes[newest], classes, pod_fixed, evidence)
+    except VersionError as error:
+        raise MeasurementError(
+            f"{error}; use --in-place, or a class with a shorter name"
+        ) from error
     await client.create(RUNTIME_CLASSES, version)
     return Applied(version["metadata"]["name"], is_changed=True)
 

@@ -68,8 +68,7 @@ Progress = Callable[[str], None]
 class Measurement:
     """One measurement of a handler through an API server.
 
-    `progress` receives a sentence for each pod. `sources` replaces the choice of a usage source,
-    for a node and a pod.
+    `progress` receives a sentence for each pod. `source` replaces the choice of a usage source.
     """
 
     def __init__(
@@ -344,12 +343,18 @@ class Measurement:
             raise
 
     async def _delete_all(self) -> None:
-        async with asyncio.timeout(_DELETE_S):
-            await self._client.delete_collection(
-                PODS, self._options.namespace, label_selector=self._selector
-            )
-            with contextlib.suppress(NotFoundError):
-                await self._client.delete(RUNTIME_CLASSES, self._class_name)
+        try:
+            async with asyncio.timeout(_DELETE_S):
+                await self._client.delete_collection(
+                    PODS, self._options.namespace, label_selector=self._selector
+                )
+                with contextlib.suppress(NotFoundError):
+                    await self._client.delete(RUNTIME_CLASSES, self._class_name)
+        except TimeoutError:
+            raise MeasurementError(
+                f"probe pods were not deleted within {_DELETE_S:g} s; delete pods and classes with "
+                f"the label {self._selector}"
+            ) from None
 
 
 async def delete_leftovers(client: Client, namespace: str, clock: Clock) -> None:

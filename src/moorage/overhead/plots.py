@@ -47,7 +47,8 @@ def terminal_plot(report: Report, width: int = 90, height: int = 20) -> str:
     if report.proposal is not None:
         plot.hline(report.proposal.memory.upper / MEBIBYTE)
     plot.ylim(0, _top(series, report))
-    text: str = plot.build()
+    # The theme still resets colours at the end of each line.
+    text: str = plot.uncolorize(plot.build())
     plot.clear_figure()
     return text
 

@@ -11,10 +11,10 @@ a Service.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,10 +32,8 @@ from moorage.client.resources import (
 from moorage.ui.objects import POD_ROWS
 from moorage.ui.pod_view import pod_view
 from moorage.ui.reader import Reader
+from moorage.ui.templates import Templates
 from moorage.ui.views import NO_CLASS, ClassView, class_of, class_rows, first_pods, overview
-
-if TYPE_CHECKING:
-    from moorage.ui.templates import Templates
 
 T = TypeVar("T", bound=Object)
 
@@ -55,10 +53,11 @@ HEADERS = {
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A page: its body and media type."""
+    """A page: its body, media type and further headers."""
 
     body: bytes
     content_type: str = HTML
+    headers: Mapping[str, str] = msgspec.field(default_factory=lambda: HEADERS)
 
 
 class Site:
@@ -123,9 +122,6 @@ class Site:
 
     @cached_property
     def _templates(self) -> Templates:
-        # Loaded at the first request: most servers never show the page.
-        from moorage.ui.templates import Templates
-
         return Templates()
 
     @cached_property

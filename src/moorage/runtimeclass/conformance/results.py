@@ -67,9 +67,9 @@ def judge(
     tested: Property, outcome: Outcome, node: NodeFacts, duration_s: float = 0.0
 ) -> PropertyResult:
     """Return the result of a property from its probe's outcome."""
-    is_untested = bool(outcome.error) and not tested.probe.may_fail
-    if is_untested:
-        verdict, evidence = Verdict.UNTESTED, outcome.error
+    has_answer = outcome.has_ended and not outcome.error
+    if not has_answer and not tested.probe.may_fail:
+        verdict, evidence = Verdict.UNTESTED, outcome.error or "it did not end"
     else:
         holds, evidence = tested.read(outcome, node)
         verdict = Verdict.PASSED if holds else Verdict.FAILED
@@ -105,7 +105,7 @@ def conforming(
     )
 
 
-def tested_digest(runtime_class: RuntimeClass, profiles: Iterable[RuntimeProfile]) -> str:
+def digest_of_tested(runtime_class: RuntimeClass, profiles: Iterable[RuntimeProfile]) -> str:
     """Return the digest of what a test of a class covers, `sha256:HEX`.
 
     Profiles of other handlers do not count. Nodes with the same program count once: a node that is
@@ -154,7 +154,7 @@ def standing(runtime_class: RuntimeClass, profiles: Iterable[RuntimeProfile]) ->
         handler=runtime_class.handler,
         conforms_to=tuple(name for name in names.split(",") if name),
         tested_at=annotations.get(CONFORMANCE_DATE_ANNOTATION, ""),
-        is_stale=bool(tested) and tested != tested_digest(runtime_class, profiles),
+        is_stale=bool(tested) and tested != digest_of_tested(runtime_class, profiles),
     )
 
 

@@ -1,0 +1,105 @@
+"""Results: which standards follow, what a class carries, and when that is stale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moorage.api.meta import ObjectMeta
+from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import (
+    CONFORMANCE_ANNOTATION,
+    CONFORMANCE_DATE_ANNOTATION,
+    CONFORMANCE_TESTED_ANNOTATION,
+)
+from moorage.api.runtime_profiles import (
+    RuntimeProfile,
+    RuntimeProfileSpec,
+    RuntimeProfileStatus,
+    RuntimeProgram,
+)
+from moorage.runtimeclass.conformance import STANDARD_CLASSES, ClassResult, PropertyResult, Verdict
+from moorage.runtimeclass.conformance.results import (
+    annotation_patch,
+    conforming,
+    digest_of_tested,
+    standing,
+)
+
+
+def profile(node: str, digest: str, handler: str = "h") -> RuntimeProfile:
+    program = RuntimeProgram(digest=digest) if digest else None
+    return RuntimeProfile(
+        spec=RuntimeProfileSpec(node_name=node, handler=handler),
+        status=RuntimeProfileStatus(program=program),
+    )
+
+
+def verdict(name: str, verdict: Verdict = Verdict.PASSED) -> PropertyResult:
+    return PropertyResult(name=name, claim="", verdict=verdict, evidence="")
+
+
+def result(*conforms_to: str, tested: str = "sha256:1") -> ClassResult:
+    return ClassResult(
+        runtime_class="box", handler="h", tested_at="2026-01-01T00:00:00Z", tested=tested,
+        standards=("native",), conforms_to=conforms_to, properties=(),
+    )  # fmt: skip
+
+
+BOX = RuntimeClass(metadata=ObjectMeta(name="box"), handler="h")
+
+
+def carrying(annotations: dict[str, Any]) -> RuntimeClass:
+    return RuntimeClass(metadata=ObjectMeta(name="box", annotations=annotations), handler="h")
+
+
+@pytest.mark.parametrize("spoiled", [None, Verdict.FAILED, Verdict.UNTESTED])
+def test_a_class_conforms_if_every_property_passed(spoiled: Verdict | None) -> None:
+    offline = STANDARD_CLASSES["offline"]
+    results = [verdict(name) for name in offline.properties]
+    if spoiled is not None:
+        results.append(verdict("no-network", spoiled))
+    assert conforming([offline], results) == (() if spoiled else ("offline",))
+
+
+def test_a_property_without_a_result_is_not_proved() -> None:
+    assert conforming([STANDARD_CLASSES["offline"]], [verdict("runs")]) == ()
+
+
+def test_a_class_carries_what_it_proved_its_date_and_digest() -> None:
+    assert annotation_patch(result("native", "offline"))["metadata"]["annotations"] == {
+        CONFORMANCE_ANNOTATION: "native,offline",
+        CONFORMANCE_DATE_ANNOTATION: "2026-01-01T00:00:00Z",
+        CONFORMANCE_TESTED_ANNOTATION: "sha256:1",
+    }
+
+
+def test_a_class_that_proves_nothing_loses_its_claim() -> None:
+    assert annotation_patch(result())["metadata"]["annotations"][CONFORMANCE_ANNOTATION] is None
+
+
+def test_a_result_is_stale_when_a_program_changed() -> None:
+    tested = digest_of_tested(BOX, [profile("n1", "sha256:a")])
+    carried = carrying(annotation_patch(result("native", tested=tested))["metadata"]["annotations"])
+    assert not standing(carried, [profile("n1", "sha256:a")]).is_stale
+    assert standing(carried, [profile("n1", "sha256:b")]).is_stale
+    assert standing(carried, [profile("n1", "sha256:a"), profile("n2", "sha256:b")]).is_stale
+    # Another node with the same program, and other handlers, change nothing.
+    same = [
+        profile("n2", "sha256:a"),
+        profile("n1", "sha256:a"),
+        profile("n1", "sha256:x", "other"),
+    ]
+    assert not standing(carried, same).is_stale
+    assert standing(carried, same).conforms_to == ("native",)
+
+
+def test_another_handler_is_another_digest() -> None:
+    other = RuntimeClass(metadata=ObjectMeta(name="box"), handler="other")
+    assert digest_of_tested(BOX, []) != digest_of_tested(other, [])
+
+
+def test_a_class_that_was_never_tested_is_not_stale() -> None:
+    untested = standing(BOX, [profile("n1", "")])
+    assert (untested.conforms_to, untested.tested_at, untested.is_stale) == ((), "", False)
