@@ -9,7 +9,7 @@ from moorage.cli.main import cli
 from tests.cli.moor import moor
 
 COMMANDS = (
-    "up", "down", "status", "logs", "kubeconfig", "explain", "check", "run", "top", "bench",
+    "up", "down", "status", "logs", "kubeconfig", "explain", "run", "top", "bench", "check",
     "runtimes", "rollout", "overhead", "conformance", "doctor", "migrate",
     "image", "engine", "scheduler", "controllers", "node", "backup", "restore", "demo",
     "completion",

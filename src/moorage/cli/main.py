@@ -22,7 +22,7 @@ _COMMANDS = {
     "run": ("run", "Run one command under several classes, and compare the results."),
     "top": ("top", "Watch pods, starts, overhead and failures of each class."),
     "bench": ("bench", "Measure what each class costs."),
-    "check": ("check", "Check what manifests ask of their classes, before they are applied."),
+    "check": ("check", "Check manifests against classes, profiles and policies."),
     "runtimes": ("runtimes", "List the runtime handlers of the engine or the machine."),
     "rollout": ("rollout", "Move workloads from one RuntimeClass to another, by waves."),
     "overhead": ("overhead", "Measure what the pods of a runtime handler cost."),
