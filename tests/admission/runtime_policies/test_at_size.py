@@ -15,8 +15,10 @@ from moorage.api.runtime_group import API_VERSION, feature_label
 from tests.running import RunningCluster, runtime_class, until
 
 _NODES = 100
-_HANDLERS = (("runc",), ("runc", "runsc"), ("runc", "runsc", "kata"), ("kata",))
-_LEVELS = {"runc": "shared-kernel", "runsc": "user-space-kernel", "kata": "virtual-machine"}
+_RUNC, _RUNSC, _KATA = _ALL = ("sim-runc", "sim-runsc", "sim-kata")
+_HANDLERS = ((_RUNC,), (_RUNC, _RUNSC), _ALL, (_KATA,))
+_LEVELS = {_RUNC: "shared-kernel", _RUNSC: "user-space-kernel", _KATA: "virtual-machine"}
+_CLASSES = {"size-native": _RUNC, "size-gvisor": _RUNSC, "size-kata": _KATA}
 _NAMESPACE = "at-size"
 
 
@@ -32,7 +34,7 @@ def _has_gpu(number: int) -> bool:
 def _node(number: int) -> dict[str, Any]:
     labels = {"at-size": "true"}
     if _has_gpu(number):
-        labels[feature_label("kata", "gpu")] = "true"
+        labels[feature_label(_KATA, "gpu")] = "true"
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -48,8 +50,8 @@ def _node(number: int) -> dict[str, Any]:
 
 def _profiles(number: int) -> Iterator[dict[str, Any]]:
     for handler in _handlers(number):
-        has_gpu = handler == "kata" and _has_gpu(number)
-        features = {"terminal": True, "host-network": handler == "runc", "gpu": has_gpu}
+        has_gpu = handler == _KATA and _has_gpu(number)
+        features = {"terminal": True, "host-network": handler == _RUNC, "gpu": has_gpu}
         yield {
             "apiVersion": API_VERSION,
             "kind": "RuntimeProfile",
@@ -87,7 +89,7 @@ def _listed(objects: list[dict[str, Any]]) -> str:
 @pytest.fixture(scope="module")
 def cluster(control_plane: RunningCluster) -> Iterator[RunningCluster]:
     kubectl = control_plane.kubectl
-    plurals = ("runtimeprofiles", "runtimeclassquotas", "clusterruntimepolicies")
+    plurals = ("runtimeprofiles", "runtimeclassquotas", "runtimepolicies")
     for plural in plurals:
         name = f"crd/{plural}.runtime.moorage.dev"
         until(lambda: _is_there(control_plane, name), f"{name} exists")  # noqa: B023
@@ -95,12 +97,20 @@ def cluster(control_plane: RunningCluster) -> Iterator[RunningCluster]:
     nodes = [_node(number) for number in range(_NODES)]
     profiles = [profile for number in range(_NODES) for profile in _profiles(number)]
     classes = [
-        runtime_class("size-native", "runc"),
-        runtime_class("size-gvisor", "runsc", overhead={"podFixed": {"memory": "32Mi"}}),
-        runtime_class("size-kata", "kata", overhead={"podFixed": {"memory": "160Mi"}}),
+        runtime_class("size-native", _RUNC),
+        runtime_class("size-gvisor", _RUNSC, overhead={"podFixed": {"memory": "32Mi"}}),
+        runtime_class("size-kata", _KATA, overhead={"podFixed": {"memory": "160Mi"}}),
     ]
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}}
+    # Handlers that work get classes of their own name too: pods of the test get none of these.
+    policy = {
+        "apiVersion": API_VERSION,
+        "kind": "RuntimePolicy",
+        "metadata": {"name": "own", "namespace": _NAMESPACE},
+        "spec": {"allowedClasses": list(_CLASSES)},
+    }
     control_plane.apply(namespace, *classes)
+    control_plane.apply(policy)
     everything = _listed([*nodes, *profiles])
     kubectl("create", "-f", "-", stdin=everything)
     kubectl(
@@ -114,6 +124,7 @@ def cluster(control_plane: RunningCluster) -> Iterator[RunningCluster]:
         kubectl("delete", "pods", "--all", "-n", _NAMESPACE, "--force", "--grace-period=0")
         rest = _listed([*classes, namespace, *nodes, *profiles])
         kubectl("delete", "-f", "-", "--ignore-not-found", "--wait=false", stdin=rest)
+        kubectl("delete", "runtimeclass", *_ALL, "--ignore-not-found")
 
 
 def _is_there(cluster: RunningCluster, name: str) -> bool:
@@ -153,8 +164,7 @@ def test_pods_are_fitted_and_placed_where_their_class_works(cluster: RunningClus
         number = int(item["spec"]["nodeName"].removeprefix("size-"))
         name = item["spec"]["runtimeClassName"]
         assert name == _CASES[case][2]
-        handler = {"size-native": "runc", "size-gvisor": "runsc", "size-kata": "kata"}[name]
-        assert handler in _handlers(number), item["metadata"]["name"]
+        assert _CLASSES[name] in _handlers(number)
         assert case != "gpu" or _has_gpu(number)
         assert case != "large" or number % 10 == 7
         assert item["metadata"]["annotations"]["runtime.moorage.dev/class-choice"] == "fitted"
