@@ -2,8 +2,9 @@
 
 Each line is the best of some rounds, in microseconds a pod (or a watcher), on one core: decoding a
 request body, defaults, rules, field ownership, RuntimeClass admission with the resolution of its
-handler, encoding in JSON and protobuf, the fan-out of one change to many watchers, a container's
-`config.json`, and, as root, the overlay mount of a root file system with eight layers.
+handler, runtime policies where there are none, encoding in JSON and protobuf, the fan-out of one
+change to many watchers, a container's `config.json`, and, as root, the overlay mount of a root file
+system with eight layers.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Any
 
 import msgspec
 
+from moorage.admission.chain import CREATE
+from moorage.admission.runtime_policies import RuntimeFacts, RuntimePolicyAdmission
 from moorage.api.clock import SystemClock
 from moorage.api.runtime_classes import Overhead, RuntimeClass, Scheduling
 from moorage.cri import pb
@@ -36,12 +39,15 @@ from moorage.engine.oci import (
 )
 from moorage.linux.mounts import unmount
 from moorage.registry.codec import Codec, Media
+from moorage.registry.kinds import STORED_KINDS
 from moorage.registry.kinds.pod import POD
 from moorage.registry.kinds.pod.defaults import default_pod
 from moorage.registry.kinds.pod.validation import validate_pod
 from moorage.registry.ownership import Ownership
-from moorage.registry.request import Request, User
+from moorage.registry.request import Attributes, Request, User
+from moorage.registry.resource_map import ResourceMap
 from moorage.registry.schema import load_schema
+from moorage.registry.stored import Stored, StoredFactory
 from moorage.runtimeclass import PodFields, admit, resolve_handler
 from moorage.storage import SqliteStore, WatchCache
 
@@ -125,6 +131,26 @@ def class_steps() -> None:
     pod = PodFields(node_selector={"disk": "fast"})
     classes = {"sandboxed": CLASS}
     report("RuntimeClass: admit and resolve", best_us(lambda: _admitted(pod, classes)))
+
+
+async def policy_steps() -> None:
+    """Report what the plugin of runtime policies costs a pod where there is none to apply."""
+    with tempfile.TemporaryDirectory() as directory:
+        async with SqliteStore(Path(directory) / "policies.db") as store:
+            cache: WatchCache[Stored] = WatchCache(store, StoredFactory(STORED_KINDS))
+            await cache.load()
+            plugin = RuntimePolicyAdmission(RuntimeFacts(cache, ResourceMap(STORED_KINDS)))
+            pod = copy.deepcopy(POD_BODY)
+            attributes = Attributes(
+                request=Request(user=User(name="bench")), operation=CREATE, kind=POD,
+                served=POD.storage, namespace="default", name="web", obj=pod,
+            )  # fmt: skip
+
+            def step() -> None:
+                plugin.mutate(attributes)
+                plugin.validate(attributes)
+
+            report("runtime policies, with none to apply", best_us(step))
 
 
 def _admitted(pod: PodFields, classes: dict[str, RuntimeClass]) -> str:
@@ -219,6 +245,7 @@ def mount_us() -> float:
 def main() -> None:
     pod_steps()
     class_steps()
+    asyncio.run(policy_steps())
     report(f"a change to each of {WATCHERS} watchers", asyncio.run(fan_out_us()))
     report("a container's config.json", spec_us())
     if os.geteuid() == 0:

@@ -15,10 +15,9 @@ from msgspec.structs import replace
 from moorage.api.runtime_group import NEEDS_ANNOTATION, feature_label
 from moorage.runtimeclass.class_index import ClassIndex, Offer, Support
 from moorage.runtimeclass.demands import Demand
-from moorage.runtimeclass.fitting import fitting_classes
+from moorage.runtimeclass.fitting import fitting_classes, shown_classes
 from moorage.runtimeclass.requirements import Requirements
 
-_SHOWN = 5
 NEEDS_PATH = ("metadata", "annotations", NEEDS_ANNOTATION)
 
 
@@ -97,6 +96,4 @@ def _finding(offer: Offer, demand: Demand, support: Support, classes: Sequence[s
 def _remedy(classes: Sequence[str]) -> str:
     if not classes:
         return "no other class would do"
-    more = len(classes) - _SHOWN
-    shown = ", ".join(classes[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    return f"classes that would do: {shown}"
+    return f"classes that would do: {shown_classes(classes)}"

@@ -10,6 +10,7 @@ they have keep the pod off the others. Hot path: under 50 µs with 50 classes an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -18,6 +19,7 @@ from moorage.runtimeclass.needs import Needs
 from moorage.runtimeclass.requirements import Requirements, lacks, nodes_for, steering_labels
 
 _SHOWN_CLASSES = 20
+_ALTERNATIVES = 10
 
 
 class Fit(msgspec.Struct, frozen=True):
@@ -57,7 +59,14 @@ def fit(requirements: Requirements, index: ClassIndex) -> Fit:
 
 
 def fitting_classes(requirements: Requirements, index: ClassIndex) -> tuple[str, ...]:
-    """Return all classes that meet the requirements on some node, the cheapest first."""
-    return tuple(
+    """Return the cheapest classes that meet the requirements on some node, ten at most."""
+    fitting = (
         offer.name for offer in index.offers().values() if nodes_for(offer, requirements, index)
     )
+    return tuple(islice(fitting, _ALTERNATIVES))
+
+
+def shown_classes(classes: Sequence[str]) -> str:
+    """Return classes as messages show them: half of what `fitting_classes` returns."""
+    most = _ALTERNATIVES // 2
+    return ", ".join(classes[:most]) + (" and others" if len(classes) > most else "")

@@ -16,7 +16,7 @@ from moorage.runtimeclass.checking import Finding, findings
 from moorage.runtimeclass.class_choice import own_needs
 from moorage.runtimeclass.class_index import ClassIndex, Offer
 from moorage.runtimeclass.demands import Demand, demands
-from moorage.runtimeclass.fitting import fitting_classes
+from moorage.runtimeclass.fitting import fitting_classes, shown_classes
 from moorage.runtimeclass.handler import LEGACY, is_implicit
 from moorage.runtimeclass.isolation import Isolation
 from moorage.runtimeclass.needs import NO_NEEDS, NeedsError
@@ -25,7 +25,6 @@ from moorage.runtimeclass.requirements import Requirements, accepted_nodes
 
 CLASS_PATH = ("spec", "runtimeClassName")
 FLOOR, ALLOW_LIST, FEATURE = "floor", "allow-list", "feature"
-_SHOWN = 10
 
 Json = Mapping[str, Any]
 
@@ -111,9 +110,7 @@ def _passing(
 def _remedy(classes: tuple[str, ...]) -> str:
     if not classes:
         return "no class with a node would pass"
-    more = len(classes) - _SHOWN
-    shown = ", ".join(classes[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    return f"classes that would pass: {shown}"
+    return f"classes that would pass: {shown_classes(classes)}"
 
 
 def _feature_objections(
@@ -125,7 +122,9 @@ def _feature_objections(
         needs = own_needs(metadata.get("annotations") or {})
     except NeedsError as error:
         needs = NO_NEEDS
-        extra = (Objection(FEATURE, ("metadata", "annotations"), str(error), refuses=False),)
+        extra: tuple[Objection, ...] = (
+            Objection(FEATURE, ("metadata", "annotations"), str(error), refuses=False),
+        )
     else:
         extra = ()
     requirements = Requirements(accepted_nodes(spec, index, offer), demands(spec), needs, policy)

@@ -102,10 +102,14 @@ def nodes_for(offer: Offer, requirements: Requirements, index: ClassIndex) -> No
     nodes = offer.nodes & requirements.nodes
     for feature in needs.features:
         nodes &= offer.supported.get(feature, 0)
+    if not nodes:
+        return 0
     unsupported = offer.unsupported
     for demand in requirements.demands:
         if lacking := unsupported.get(demand.feature):
             nodes &= ~lacking
+            if not nodes:
+                return 0
     overhead = offer.overhead
     for resource, amount in requirements.requests.items():
         if not nodes:

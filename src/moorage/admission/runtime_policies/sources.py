@@ -141,6 +141,8 @@ class RuntimeFacts:
         self._dirty: set[str] | None = None
         self._rules: dict[str, NamespaceRules] = {}
         self._has_policies: bool | None = None
+        self._has_profiles: bool | None = None
+        self._profile_table = table_of(PROFILES)
         resource_map.listen(self._definitions_changed)
 
     def changed(self, changes: Iterable[Change]) -> None:
@@ -149,6 +151,8 @@ class RuntimeFacts:
             key = change.key
             if not key.startswith(self._watched):
                 continue
+            if key.startswith(self._profile_table):
+                self._has_profiles = None
             if key.startswith(self._policy_tables):
                 self._rules.clear()
                 self._has_policies = None
@@ -160,10 +164,9 @@ class RuntimeFacts:
     def _definitions_changed(self) -> None:
         """A kind is served that was not, or no more: read all again."""
         self._rules.clear()
-        self._has_policies = None
+        self._has_policies = self._has_profiles = None
         if self._dirty is not None:
-            table = table_of(PROFILES)
-            self._dirty.update(item.key for item in self._cache.scan(table))
+            self._dirty.update(item.key for item in self._cache.scan(self._profile_table))
 
     @property
     def has_policies(self) -> bool:
@@ -173,7 +176,9 @@ class RuntimeFacts:
 
     @property
     def has_profiles(self) -> bool:
-        return self._cache.count(table_of(PROFILES)) > 0
+        if self._has_profiles is None:
+            self._has_profiles = self._cache.count(self._profile_table) > 0
+        return self._has_profiles
 
     def index(self) -> ClassIndex:
         """Return the index as of now."""

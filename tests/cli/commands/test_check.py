@@ -1,0 +1,92 @@
+"""`moor check`: where facts come from, and its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.moor import moor
+
+_CLASS = "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: a}, handler: a}\n"
+_POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  runtimeClassName: a
+  hostNetwork: true
+  containers: []
+"""
+_PROFILE = """\
+apiVersion: runtime.moorage.dev/v1alpha1
+kind: RuntimeProfile
+metadata: {name: n.a}
+spec: {nodeName: n, handler: a}
+status:
+  conditions: [{type: Working, status: "True"}]
+  features: [{name: host-network, state: Unsupported}]
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "pod.yaml").write_text(_POD)
+    (tmp_path / "facts.yaml").write_text(f"{_CLASS}---\n{_PROFILE}")
+    (tmp_path / "empty.yaml").write_text("# nothing\n")
+    return tmp_path
+
+
+def test_a_warning_fails_only_a_strict_check(files: Path) -> None:
+    arguments = ("check", files / "pod.yaml", "--facts", files / "facts.yaml")
+    answer = moor(*arguments)
+    assert answer.status == 0
+    assert answer.out.startswith(
+        f"{files}/pod.yaml:6: warning: Pod default/p: spec.hostNetwork: class a lacks host-network"
+    )
+    assert moor(*arguments, "--strict").status == 1
+
+
+def test_what_would_be_refused_fails_the_check(files: Path) -> None:
+    answer = moor("check", files / "pod.yaml", "--facts", files / "empty.yaml", "-o", "json")
+    assert answer.status == 1
+    (result,) = json.loads(answer.out)["results"]
+    assert (result["rule"], result["line"]) == ("class-missing", 5)
+
+
+def test_directories_are_read_and_their_classes_are_known(files: Path) -> None:
+    answer = moor("check", files, "--facts", files / "empty.yaml", "-n", "team", "-o", "sarif")
+    assert answer.status == 0
+    (run,) = json.loads(answer.out)["runs"]
+    assert [result["ruleId"] for result in run["results"]] == ["feature"]
+    uri = run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri == f"file://{files}/pod.yaml"
+
+
+def test_files_that_cannot_be_read_are_results(files: Path) -> None:
+    (files / "bad.yaml").write_text("a: [")
+    (files / "latin.yaml").write_bytes(b"a: \xff")
+    names = [files / name for name in ("bad.yaml", "latin.yaml", "gone.yaml", "empty.yaml")]
+    answer = moor("check", *names, "--facts", files / "facts.yaml", "-o", "json")
+    assert answer.status == 1
+    results = json.loads(answer.out)["results"]
+    assert [Path(result["file"]).name for result in results] == [
+        "bad.yaml", "latin.yaml", "gone.yaml",
+    ]  # fmt: skip
+    assert {result["rule"] for result in results} == {"unreadable"}
+
+
+def test_facts_that_mean_nothing_are_named(files: Path) -> None:
+    (files / "bad.yaml").write_text("kind: RuntimeClass\nmetadata: {name: a}\nhandler: 7\n")
+    answer = moor("check", files / "pod.yaml", "--facts", files / "bad.yaml")
+    assert answer.status == 1
+    assert f"{files}/bad.yaml:1: RuntimeClass a: " in answer.err
+
+
+def test_without_facts_a_cluster_must_run(files: Path) -> None:
+    answer = moor("check", files / "pod.yaml", "--data-dir", files / "none")
+    assert answer.status == 3
+    two = ("--facts", files / "facts.yaml", "--context", "c")
+    assert moor("check", files / "pod.yaml", *two).status == 2
+    assert moor("check").status == 2
