@@ -82,6 +82,8 @@ class CriCarrier:
         self._cgroup_parent = cgroup_parent.rstrip("/")
         self._cgroups = cgroups if cgroup_parent else None
         self._images: set[str] = set()
+        # Handler → its sandboxes that cannot be removed, and why.
+        self._stuck: dict[str, dict[str, str]] = {}
 
     async def run(
         self, handler: str, container: ProbeContainer, *, deadline_s: float
@@ -118,10 +120,11 @@ class CriCarrier:
             )
         except CriError as error:
             raise CarrierError(f"probes cannot be listed: {error.sentence}") from error
+        self._stuck.clear()
         for sandbox in reply.items:
-            await self._remove(sandbox.id)
+            await self._remove_or_note(sandbox.id, sandbox.runtime_handler)
         await asyncio.to_thread(self._remove_files)
-        return len(reply.items)
+        return len(reply.items) - sum(map(len, self._stuck.values()))
 
     def _remove_files(self) -> None:
         shutil.rmtree(self._state, ignore_errors=True)
@@ -142,6 +145,7 @@ class CriCarrier:
     async def _started(self, handler: str, container: ProbeContainer) -> AsyncIterator[_CriProbe]:
         """Start a probe; remove it on exit. Raises ProbeRefusedError, CarrierError."""
         await self._require_image(container.image)
+        await self._require_removed(handler)
         started_s = time.monotonic()
         place = self._place(handler)
         sandbox_id = ""
@@ -165,7 +169,7 @@ class CriCarrier:
                 partial(self._limit_pod, container, place),
             )
         finally:
-            await asyncio.shield(self._end(place, sandbox_id))
+            await asyncio.shield(self._end(place, handler, sandbox_id))
 
     async def _require_image(self, image: str) -> None:
         """Raise CarrierError if the engine lacks an image: that says nothing about a handler."""
@@ -228,12 +232,12 @@ class CriCarrier:
         await self._cri.call(self._cri.runtime.StartContainer, start, timeout_s=None)
         return reply.container_id
 
-    async def _end(self, place: ProbePlace, sandbox_id: str) -> None:
+    async def _end(self, place: ProbePlace, handler: str, sandbox_id: str) -> None:
         try:
             async with asyncio.timeout(END_DEADLINE_S):
                 for found in [sandbox_id] if sandbox_id else await self._find(place):
-                    await self._remove(found)
-        except (CriError, CarrierError, TimeoutError) as error:
+                    await self._remove_or_note(found, handler)
+        except (CriError, TimeoutError) as error:
             log.warning("probe cannot be removed yet", probe=place.name, reason=str(error))
         if self._cgroups is not None:
             await asyncio.to_thread(self._remove_cgroup, place.cgroup_parent)
@@ -249,6 +253,30 @@ class CriCarrier:
         )
         return [item.id for item in reply.items if item.metadata.uid == place.uid]
 
+    async def _require_removed(self, handler: str) -> None:
+        """Raise ProbeRefusedError if a handler's earlier probe cannot be removed.
+
+        Otherwise a handler that cannot delete would leave one more each time.
+        """
+        for sandbox_id in self._stuck.pop(handler, ()):
+            await self._remove_or_note(sandbox_id, handler)
+        if stuck := self._stuck.get(handler):
+            why = next(iter(stuck.values()))
+            raise ProbeRefusedError(
+                ProbeResult(
+                    outcome=Outcome.REFUSED,
+                    error=shortened(f"an earlier probe cannot be removed: {why}"),
+                )
+            )
+
+    async def _remove_or_note(self, sandbox_id: str, handler: str) -> None:
+        """Remove a sandbox; note one that the engine cannot remove, which is retried later."""
+        try:
+            await self._remove(sandbox_id)
+        except CarrierError as error:
+            self._stuck.setdefault(handler, {})[sandbox_id] = str(error)
+            log.warning("probe cannot be removed yet", sandbox=sandbox_id, reason=error)
+
     async def _remove(self, sandbox_id: str) -> None:
         """Stop and remove a sandbox. Raises CarrierError."""
         stop = pb.StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
@@ -259,9 +287,7 @@ class CriCarrier:
             await self._cri.call(runtime.RemovePodSandbox, remove, timeout_s=END_DEADLINE_S)
         except CriError as error:
             if not error.is_not_found:
-                raise CarrierError(
-                    f"sandbox {sandbox_id} of a probe cannot be removed: {error.sentence}"
-                ) from error
+                raise CarrierError(error.sentence) from error
 
 
 class _CriProbe:
