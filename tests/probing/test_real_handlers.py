@@ -15,7 +15,7 @@ from moorage.cluster.handler_discovery import known_handlers
 from moorage.cluster.images import catalogue, write_archive
 from moorage.cri import CriClient, engine_pb, pb
 from moorage.linux.cgroups import current_cgroups
-from moorage.probing import CriCarrier, ProbeContainer
+from moorage.probing import CriCarrier, Outcome, ProbeContainer
 from moorage.probing.cache import ProbeCache
 from moorage.probing.discovery import HandlerDiscovery
 from moorage.probing.evidence import Evidence
@@ -23,6 +23,7 @@ from moorage.probing.host import read_host
 from moorage.probing.pod_cgroups import pod_cgroups_below
 from moorage.probing.running import run_plain, run_suite
 from moorage.probing.states import Working
+from moorage.probing.suite import PROBES
 from moorage.probing.verdicts import Finding, findings
 from tests.engine.whole.engines import RunningEngine, an_engine, skip_where_no_engine_runs
 from tests.running import BUSYBOX
@@ -67,10 +68,16 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
 
 
 @asynccontextmanager
-async def _carrier(engine: RunningEngine, state: Path) -> AsyncIterator[CriCarrier]:
+async def _carrier(
+    engine: RunningEngine, state: Path, owner: str = "tests"
+) -> AsyncIterator[CriCarrier]:
     async with CriClient(engine.endpoint) as cri:
         yield CriCarrier(
-            cri, owner="tests", state=state, cgroup_parent=_CGROUPS, cgroups=current_cgroups()
+            cri,
+            owner=owner,
+            state=state,
+            cgroup_parent=f"{_CGROUPS}-{owner}",
+            cgroups=current_cgroups(),
         )
 
 
@@ -126,15 +133,17 @@ async def _listed(cri: CriClient) -> engine_pb.Handlers:
 async def test_features_that_a_runtime_only_claims_are_disproved(
     engine: RunningEngine, tmp_path: Path
 ) -> None:
-    found = await _suite(engine, tmp_path, "lies")
-    assert found["exec"].state == "Supported"
-    assert found["recursive-read-only-mounts"].state == "Unsupported"
-    assert "writable" in found["recursive-read-only-mounts"].message
-    real = await _suite(engine, tmp_path, "crun")
-    differing = {
-        name for name in real if real[name].state != found[name].state and not real[name].is_passing
-    }
-    assert differing <= {"user-namespaces", "recursive-read-only-mounts", "cpu-limit"}
+    host, name = read_host(), "recursive-mount"
+    results = {}
+    async with _carrier(engine, tmp_path / "state") as carrier:
+        for handler in ("lies", "crun"):
+            container = PROBES[name].container(host)
+            results[handler] = await carrier.run(handler, container, deadline_s=30)
+    found = findings(Evidence(host, {name: results["lies"]}))["recursive-read-only-mounts"]
+    assert found.state == "Unsupported"
+    assert "writable" in found.message
+    # crun does not claim it, so the engine refuses.
+    assert results["crun"].outcome is Outcome.REFUSED
 
 
 @pytest.mark.skipif(shutil.which("runsc") is None, reason="runsc is not installed")
@@ -162,15 +171,14 @@ async def test_gvisor_of_2022_lacks_the_statx_of_newer_ls(
 async def test_what_a_killed_process_left_is_removed_by_the_next(
     engine: RunningEngine, tmp_path: Path
 ) -> None:
-    async with _carrier(engine, tmp_path / "state") as killed:
+    async with _carrier(engine, tmp_path / "state", "killed") as killed:
         sleeper = ProbeContainer(image=BUSYBOX, command=("sleep", "600"))
         # Entered and never left, as by SIGKILL.
         abandoned = killed.running("crun", sleeper, deadline_s=30)
         await abandoned.__aenter__()
-        async with _carrier(engine, tmp_path / "state") as carrier:
-            # What the broken handlers of other tests cannot delete stays, and is no obstacle.
+        async with _carrier(engine, tmp_path / "state", "killed") as carrier:
             assert await carrier.clean() == 1
             assert await carrier.clean() == 0
         assert not (tmp_path / "state").exists()
-        assert not pod_cgroups_below(current_cgroups(), _CGROUPS)
+        assert not pod_cgroups_below(current_cgroups(), f"{_CGROUPS}-killed")
         await abandoned.__aexit__(None, None, None)

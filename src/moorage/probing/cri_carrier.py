@@ -51,6 +51,8 @@ MEMORY_BYTES = 512 * 1024 * 1024
 PIDS = 1024
 END_DEADLINE_S = 30.0
 _LIST_TIMEOUT_S = 10.0
+# A runtime that hangs must not hold up the others for longer; what is left is tried again later.
+_CLEAN_DEADLINE_S = 5.0
 _FIRST_POLL_S, _LAST_POLL_S = 0.005, 0.1
 _LEAST_S = 0.1
 # The last range but one, which no pod has before 32,000 others run; what runs with these ids is the
@@ -121,8 +123,20 @@ class CriCarrier:
         except CriError as error:
             raise CarrierError(f"probes cannot be listed: {error.sentence}") from error
         self._stuck.clear()
-        for sandbox in reply.items:
-            await self._remove_or_note(sandbox.id, sandbox.runtime_handler)
+        removals = {
+            asyncio.ensure_future(
+                self._remove_or_note(sandbox.id, sandbox.runtime_handler)
+            ): sandbox
+            for sandbox in reply.items
+        }
+        if removals:
+            _, late = await asyncio.wait(removals, timeout=_CLEAN_DEADLINE_S)
+            for removal in late:
+                removal.cancel()
+                sandbox = removals[removal]
+                stuck = self._stuck.setdefault(sandbox.runtime_handler, {})
+                stuck[sandbox.id] = f"not within {_CLEAN_DEADLINE_S:.0f} s"
+            await asyncio.gather(*removals, return_exceptions=True)
         await asyncio.to_thread(self._remove_files)
         return len(reply.items) - sum(map(len, self._stuck.values()))
 

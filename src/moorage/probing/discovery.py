@@ -129,6 +129,8 @@ class HandlerDiscovery:
                 while True:
                     try:
                         if not is_clean:
+                            # What was probed before does not wait for what must be removed.
+                            await self._identify()
                             left = await self._carrier.clean()
                             is_clean = True
                             if left:
