@@ -146,6 +146,7 @@ class CriCarrier:
             return
         for path in pod_cgroups_below(self._cgroups, self._cgroup_parent):
             self._remove_cgroup(path)
+        self._remove_cgroup(self._cgroup_parent)
 
     def _remove_cgroup(self, path: str) -> None:
         if self._cgroups is None:
