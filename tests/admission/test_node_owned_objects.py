@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -171,3 +172,46 @@ def test_and_for_no_others(changes: dict[str, str], error: type[StatusError], me
 def test_a_request_is_not_changed_by_its_agent() -> None:
     message = refusal_of(POD_CERTIFICATE_REQUEST, certificate_request(), operation="UPDATE")
     assert message == "unexpected operation UPDATE"
+
+
+_MY_PROFILE = {
+    "metadata": {
+        "name": "n1.crun",
+        "ownerReferences": [{"kind": "Node", "name": "n1", "uid": "node-1"}],
+    },
+    "spec": {"nodeName": "n1", "handler": "crun"},
+}
+
+
+def _profile_write(profile: Obj, operation: str = "CREATE") -> Any:
+    """A write as the plugin sees it; the kind is a custom resource, which has no module."""
+    kind = SimpleNamespace(
+        resource="runtimeprofiles.runtime.moorage.dev",
+        plural="runtimeprofiles",
+        group="runtime.moorage.dev",
+    )
+    return SimpleNamespace(
+        kind=kind,
+        operation=operation,
+        obj=profile,
+        name=profile["metadata"]["name"],
+        request=SimpleNamespace(user=AGENT),
+    )
+
+
+def test_a_profile_is_of_the_agents_node_in_name_specification_and_owner() -> None:
+    PLUGIN.validate(_profile_write(_MY_PROFILE))
+    PLUGIN.validate(_profile_write(_MY_PROFILE, "UPDATE"))
+    other_spec = _MY_PROFILE | {"spec": {"nodeName": "n2", "handler": "crun"}}
+    other_name = _MY_PROFILE | {"metadata": {"name": "n2.crun"}}
+    other_owner = _MY_PROFILE | {
+        "metadata": {
+            "name": "n1.crun",
+            "ownerReferences": [{"kind": "Node", "name": "n1", "uid": "node-2"}],
+        }
+    }
+    for profile in (other_spec, other_name, other_owner):
+        with pytest.raises(ForbiddenError, match="can only"):
+            PLUGIN.validate(_profile_write(profile))
+    with pytest.raises(ForbiddenError, match="the name NODE"):
+        PLUGIN.validate(_profile_write(other_spec, "UPDATE"))

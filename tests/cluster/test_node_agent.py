@@ -30,6 +30,8 @@ from moorage.cluster.system_reserved import system_reserved
 from moorage.cri import CriError, engine_pb
 from moorage.node.agent import COMPONENT
 from moorage.node.images.verification import Verification
+from moorage.probing.cache import ProbedHandler
+from moorage.probing.states import HandlerState, KnownHandler, Working
 from tests.clocks import settle
 from tests.cluster.test_settings import SETTINGS
 from tests.linux.hosts import linux_host
@@ -122,26 +124,28 @@ async def test_handler_changes_are_reported_after_the_engine_was_away(
 
     monkeypatch.setattr(engine_handlers, "handler_events", news)
     monkeypatch.setattr(engine_handlers, "_RETRY_S", 0)
-    changed, about = asyncio.Event(), ObjectReference(kind="Node", name="n1")
+    about = ObjectReference(kind="Node", name="n1")
     recorder: Any = SimpleNamespace(record=lambda *arguments: recorded.append(arguments))
-    following = asyncio.ensure_future(
-        engine_handlers.follow_handlers(cri, changed, recorder, about)
-    )
+    noted: list[Any] = []
+
+    async def note(handlers: Any) -> None:
+        noted.append(handlers)
+
+    events = engine_handlers.NodeEvents(recorder, about)
+    following = asyncio.ensure_future(engine_handlers.follow_handlers(cri, events, note))
     await settle(100)
     following.cancel()
     assert compared == [(None, a), (a, b), (b, c)]
     assert recorded == [(about, "Normal", "R", name) for name in "abc"]
-    assert changed.is_set()
+    assert noted == [a, b, c]
 
 
 async def test_an_engine_that_does_not_announce_handlers_is_not_followed() -> None:
     refusal = CriError("WatchHandlers", grpc.StatusCode.UNIMPLEMENTED, "unknown service")
-    changed, about = asyncio.Event(), ObjectReference(kind="Node", name="n1")
     other: Any = Cri([refusal])
     none: Any = None
     async with asyncio.timeout(5):
-        await engine_handlers.follow_handlers(other, changed, none, about)
-    assert not changed.is_set()
+        await engine_handlers.follow_handlers(other, none, none)
 
 
 def a_node(status: str, *handlers: str) -> Node:
@@ -153,9 +157,9 @@ def a_node(status: str, *handlers: str) -> Node:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("has_classes", [True, False])
+@pytest.mark.parametrize("is_settled", [True, False])
 async def test_the_part_is_ready_once_the_node_and_its_classes_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_classes: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_settled: bool
 ) -> None:
     steps: list[Any] = []
     looks: list[Any] = []
@@ -173,16 +177,29 @@ async def test_the_part_is_ready_once_the_node_and_its_classes_are(
             finally:
                 steps.append("unfollowed")
 
-    async def create(_settings: Any, _credentials: Any, handlers: Any) -> None:
-        steps.append(("classes", set(handlers)))
+    async def prepare(_settings: Any, _credentials: Any, handlers: Any) -> None:
+        steps.append(("classes", handlers))
 
+    settled = asyncio.Event()
+    if is_settled:
+        settled.set()
+    states = {
+        "runc": HandlerState(
+            handler=KnownHandler(name="runc"),
+            working=Working.YES,
+            probed=ProbedHandler(isolation="shared-kernel"),
+        ),
+        "kata": HandlerState(handler=KnownHandler(name="kata"), working=Working.NO),
+    }
+    discovery = SimpleNamespace(wait_settled=settled.wait, states=states)
+    found: Any = SimpleNamespace(discovery=discovery)
+    monkeypatch.setattr(module, "_PROBE_PATIENCE_S", 0.01)
     monkeypatch.setattr(module, "Informer", Informer)
-    monkeypatch.setattr(module, "_create_classes", create)
+    monkeypatch.setattr(module, "_prepare_api", prepare)
     monkeypatch.setattr(module, "notify_ready", lambda: steps.append("ready"))
-    settings = msgspec.structs.replace(SETTINGS, gates={"RuntimeClass": has_classes})
     none: Any = None
     announcing = asyncio.ensure_future(
-        module._announce(none, settings, Credentials(Layout(tmp_path)))
+        module._announce(none, SETTINGS, Credentials(Layout(tmp_path)), found)
     )
     await settle()
     look = looks[0]
@@ -192,13 +209,25 @@ async def test_the_part_is_ready_once_the_node_and_its_classes_are(
     assert steps == [(NODES, "metadata.name=n1")]
     look(None, a_node("True", "", "runc"))
     await announcing
-    handlers = {"", "runc"} if has_classes else set()
-    assert steps[1:] == ["unfollowed", ("classes", handlers), "ready"]
+    assert steps[1:] == ["unfollowed", ("classes", {"runc": "shared-kernel"}), "ready"]
 
 
 @pytest.mark.parametrize("error", [None, StatusError("no"), UnreachableError("no")])
+@pytest.mark.parametrize(
+    ("changes", "created"),
+    [
+        ({}, ["classes", "storage"]),
+        ({"default_classes": False}, ["storage"]),
+        ({"gates": {"RuntimeClass": False}}, ["storage"]),
+        ({"without": ("controllers",)}, ["classes", "storage", "definitions"]),
+    ],
+)
 async def test_classes_are_made_by_the_administrator_as_far_as_that_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception | None,
+    changes: dict[str, Any],
+    created: list[str],
 ) -> None:
     asked: list[Any] = []
 
@@ -207,24 +236,25 @@ async def test_classes_are_made_by_the_administrator_as_far_as_that_works(
         asked.append(arguments)
         yield "admin"
 
-    async def create(client: str, handlers: Any) -> None:
-        asked.append((client, handlers))
-        if error is not None:
-            raise error
+    def step(name: str) -> Any:
+        async def call(*_: Any) -> None:
+            asked.append(name)
+            if error is not None:
+                raise error
+
+        return call
 
     monkeypatch.setattr(module, "connected", connected)
-
-    async def create_storage(client: str) -> None:
-        asked.append((client, "storage"))
-
-    monkeypatch.setattr(module, "create_default_classes", create)
-    monkeypatch.setattr(module, "create_storage_class", create_storage)
+    monkeypatch.setattr(module, "create_classes", step("classes"))
+    monkeypatch.setattr(module, "create_storage_class", step("storage"))
+    monkeypatch.setattr(module, "install_definitions", step("definitions"))
     credentials = Credentials(Layout(tmp_path))
-    await module._create_classes(SETTINGS, credentials, {"runc"})
+    settings = msgspec.structs.replace(SETTINGS, **changes)
+    await module._prepare_api(settings, credentials, {"runc": ""})
     assert asked == [
-        (SETTINGS, credentials, credentials.admin, "moorage-classes"), ("admin", {"runc"}),
-        *([] if error is not None else [("admin", "storage")]),
-    ]  # fmt: skip
+        (settings, credentials, credentials.admin, "moorage-classes"),
+        *(created if error is None else created[:1]),
+    ]
 
 
 @pytest.mark.parametrize("cri", ["", "unix:///other.sock"])
@@ -298,12 +328,29 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
         followed.append(arguments)
 
     monkeypatch.setattr(module, "follow_handlers", follow)
+    found: list[Any] = []
+
+    class Discovery:
+        run = step("discovery")
+
+        def __init__(self, *_: Any, handlers_changed: asyncio.Event, **more: Any) -> None:
+            assert (more["layout"], more["settings"]) == (layout, settings)
+            self.changed = handlers_changed
+            found.append(self)
+
+        async def note(self, handlers: Any) -> None:
+            raise AssertionError(handlers)
+
+        async def read(self, status: Any) -> None:
+            raise AssertionError(status)
+
+    monkeypatch.setattr(module, "NodeDiscovery", Discovery)
     layout, settings = Layout(tmp_path), msgspec.structs.replace(SETTINGS, cri=cri)
     await module.run(layout, settings)
     assert ran.is_set()
     client, name, store_of = passed["hold_to_store"]
     assert (client.endpoint, name, store_of) == ("moorage-node", "n1", layout)
-    announcer, announced, credentials = passed["_announce"]
+    announcer, announced, credentials, _ = passed["_announce"]
     assert (announcer, announced) == (client, settings)
     assert credentials.admin == Credentials(layout).admin
     settings_of, credentials_of, identity, _ = blocks["moorage-node"]
@@ -321,20 +368,20 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
         ["engine_changed", "machine", "read_handlers"],
     )
     before = [cri] if cri else [own, "_await_engine"]
-    between = [] if cri else [(COMPONENT, "n1")]
+    between = [(COMPONENT, "n1")]
     assert steps[: len(before) + 3 + len(between)] == [
         "descriptors", *before, "moorage-node", "hold_to_store", *between
     ]  # fmt: skip
     rest = steps[len(before) + 3 + len(between) :]
-    assert rest[0] == wanted
-    assert sorted(rest[1:]) == sorted(
-        ["_announce"] if cri else ["_announce", "follow_handlers", "records"]
+    assert wanted in rest
+    assert sorted(step for step in rest if step != wanted) == sorted(
+        ["_announce", "discovery", "records", *([] if cri else ["follow_handlers"])]
     )
     # As the kubelet's events: `kubectl describe node` selects them by the node's name as uid.
     about = ObjectReference(kind="Node", api_version="v1", name="n1", uid="n1")
-    assert [(engine, changed, node) for engine, changed, _, node in followed] == (
-        [] if cri else [(given["cri"], given["engine_changed"], about)]
+    assert [(engine, note) for engine, _, note in followed] == (
+        [] if cri else [(given["cri"], found[0].note)]
     )
-    assert (given["read_handlers"].func, given["read_handlers"].args) == (
-        engine_handlers.read_handlers, (given["cri"],)
-    )  # fmt: skip
+    assert [events._node for _, events, _ in followed] == ([] if cri else [about])
+    assert given["read_handlers"] == found[0].read
+    assert found[0].changed is given["engine_changed"]

@@ -157,7 +157,7 @@ def test_settings_of_an_earlier_version_have_the_defaults() -> None:
         "filters_by_handler": True,
         "registry_mirrors": {}, "log_level": "info", "seccomp_default": False,
         "pod_pids_limit": 4096, "image_verification": "NeverVerifyPreloadedImages",
-        "image_allowlist": (), "image_limit_bytes": 128 * 1024**3,
+        "image_allowlist": (), "image_limit_bytes": 128 * 1024**3, "default_classes": True,
     }  # fmt: skip
     assert (settings.DEFAULT_API_PORT, settings.DEFAULT_NODE_PORT) == (6443, 10250)
 

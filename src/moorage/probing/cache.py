@@ -43,8 +43,9 @@ class ProbedHandler(msgspec.Struct, frozen=True, kw_only=True):
     """What the probes found of a working handler.
 
     `kernel` is the version that a container sees, `isolation` a level or empty. `features` is empty
-    before the features were probed. `probed_at` is in the API's form. `program` and `digest` are of
-    the program that ran, empty where they are unknown.
+    before the features were probed; it is not final where something kept a probe from its finding,
+    such as a busy node, and a later process probes again. `probed_at` is in the API's form.
+    `program` and `digest` are of the program that ran, empty where they are unknown.
     """
 
     kernel: str = ""
@@ -52,6 +53,7 @@ class ProbedHandler(msgspec.Struct, frozen=True, kw_only=True):
     features: tuple[ProfileFeature, ...] = ()
     probed_at: str = ""
     probes: dict[str, ProbeRecord] = {}
+    is_final: bool = True
     handler: str = ""
     program: str = ""
     digest: str = ""

@@ -51,6 +51,8 @@ MEMORY_BYTES = 512 * 1024 * 1024
 PIDS = 1024
 END_DEADLINE_S = 30.0
 _LIST_TIMEOUT_S = 10.0
+# A runtime that hangs must not hold up the others for longer; what is left is tried again later.
+_CLEAN_DEADLINE_S = 5.0
 _FIRST_POLL_S, _LAST_POLL_S = 0.005, 0.1
 _LEAST_S = 0.1
 # The last range but one, which no pod has before 32,000 others run; what runs with these ids is the
@@ -82,6 +84,8 @@ class CriCarrier:
         self._cgroup_parent = cgroup_parent.rstrip("/")
         self._cgroups = cgroups if cgroup_parent else None
         self._images: set[str] = set()
+        # Handler → its sandboxes that cannot be removed, and why.
+        self._stuck: dict[str, dict[str, str]] = {}
 
     async def run(
         self, handler: str, container: ProbeContainer, *, deadline_s: float
@@ -118,10 +122,23 @@ class CriCarrier:
             )
         except CriError as error:
             raise CarrierError(f"probes cannot be listed: {error.sentence}") from error
-        for sandbox in reply.items:
-            await self._remove(sandbox.id)
+        self._stuck.clear()
+        removals = {
+            asyncio.ensure_future(
+                self._remove_or_note(sandbox.id, sandbox.runtime_handler)
+            ): sandbox
+            for sandbox in reply.items
+        }
+        if removals:
+            _, late = await asyncio.wait(removals, timeout=_CLEAN_DEADLINE_S)
+            for removal in late:
+                removal.cancel()
+                sandbox = removals[removal]
+                stuck = self._stuck.setdefault(sandbox.runtime_handler, {})
+                stuck[sandbox.id] = f"not within {_CLEAN_DEADLINE_S:.0f} s"
+            await asyncio.gather(*removals, return_exceptions=True)
         await asyncio.to_thread(self._remove_files)
-        return len(reply.items)
+        return len(reply.items) - sum(map(len, self._stuck.values()))
 
     def _remove_files(self) -> None:
         shutil.rmtree(self._state, ignore_errors=True)
@@ -129,6 +146,7 @@ class CriCarrier:
             return
         for path in pod_cgroups_below(self._cgroups, self._cgroup_parent):
             self._remove_cgroup(path)
+        self._remove_cgroup(self._cgroup_parent)
 
     def _remove_cgroup(self, path: str) -> None:
         if self._cgroups is None:
@@ -142,6 +160,7 @@ class CriCarrier:
     async def _started(self, handler: str, container: ProbeContainer) -> AsyncIterator[_CriProbe]:
         """Start a probe; remove it on exit. Raises ProbeRefusedError, CarrierError."""
         await self._require_image(container.image)
+        await self._require_removed(handler)
         started_s = time.monotonic()
         place = self._place(handler)
         sandbox_id = ""
@@ -165,7 +184,7 @@ class CriCarrier:
                 partial(self._limit_pod, container, place),
             )
         finally:
-            await asyncio.shield(self._end(place, sandbox_id))
+            await asyncio.shield(self._end(place, handler, sandbox_id))
 
     async def _require_image(self, image: str) -> None:
         """Raise CarrierError if the engine lacks an image: that says nothing about a handler."""
@@ -228,12 +247,12 @@ class CriCarrier:
         await self._cri.call(self._cri.runtime.StartContainer, start, timeout_s=None)
         return reply.container_id
 
-    async def _end(self, place: ProbePlace, sandbox_id: str) -> None:
+    async def _end(self, place: ProbePlace, handler: str, sandbox_id: str) -> None:
         try:
             async with asyncio.timeout(END_DEADLINE_S):
                 for found in [sandbox_id] if sandbox_id else await self._find(place):
-                    await self._remove(found)
-        except (CriError, CarrierError, TimeoutError) as error:
+                    await self._remove_or_note(found, handler)
+        except (CriError, TimeoutError) as error:
             log.warning("probe cannot be removed yet", probe=place.name, reason=str(error))
         if self._cgroups is not None:
             await asyncio.to_thread(self._remove_cgroup, place.cgroup_parent)
@@ -249,6 +268,30 @@ class CriCarrier:
         )
         return [item.id for item in reply.items if item.metadata.uid == place.uid]
 
+    async def _require_removed(self, handler: str) -> None:
+        """Raise ProbeRefusedError if a handler's earlier probe cannot be removed.
+
+        Otherwise a handler that cannot delete would leave one more each time.
+        """
+        for sandbox_id in self._stuck.pop(handler, ()):
+            await self._remove_or_note(sandbox_id, handler)
+        if stuck := self._stuck.get(handler):
+            why = next(iter(stuck.values()))
+            raise ProbeRefusedError(
+                ProbeResult(
+                    outcome=Outcome.REFUSED,
+                    error=shortened(f"an earlier probe cannot be removed: {why}"),
+                )
+            )
+
+    async def _remove_or_note(self, sandbox_id: str, handler: str) -> None:
+        """Remove a sandbox; note one that the engine cannot remove, which is retried later."""
+        try:
+            await self._remove(sandbox_id)
+        except CarrierError as error:
+            self._stuck.setdefault(handler, {})[sandbox_id] = str(error)
+            log.warning("probe cannot be removed yet", sandbox=sandbox_id, reason=error)
+
     async def _remove(self, sandbox_id: str) -> None:
         """Stop and remove a sandbox. Raises CarrierError."""
         stop = pb.StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
@@ -259,9 +302,7 @@ class CriCarrier:
             await self._cri.call(runtime.RemovePodSandbox, remove, timeout_s=END_DEADLINE_S)
         except CriError as error:
             if not error.is_not_found:
-                raise CarrierError(
-                    f"sandbox {sandbox_id} of a probe cannot be removed: {error.sentence}"
-                ) from error
+                raise CarrierError(error.sentence) from error
 
 
 class _CriProbe:

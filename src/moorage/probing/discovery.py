@@ -129,6 +129,8 @@ class HandlerDiscovery:
                 while True:
                     try:
                         if not is_clean:
+                            # What was probed before does not wait for what must be removed.
+                            await self._identify()
                             left = await self._carrier.clean()
                             is_clean = True
                             if left:
@@ -180,6 +182,8 @@ class HandlerDiscovery:
                 continue
             self._retries.pop(handler.name, None)
             probed = await asyncio.to_thread(self._cache.load, print_)
+            if probed is not None and not probed.is_final:
+                probed = msgspec.structs.replace(probed, features=())
             states[handler.name] = HandlerState(
                 handler=handler,
                 engine=engine,
@@ -271,8 +275,9 @@ class HandlerDiscovery:
             await asyncio.gather(probing, changing, return_exceptions=True)
         found = findings(evidence)
         probed = self._probed(state, evidence, profile_features(found))
-        if not any(finding.is_passing for finding in found.values()):
-            await asyncio.to_thread(self._cache.store, state.fingerprint, probed)
+        is_final = not any(finding.is_passing for finding in found.values())
+        probed = msgspec.structs.replace(probed, is_final=is_final)
+        await asyncio.to_thread(self._cache.store, state.fingerprint, probed)
         changed = dict(self._states)
         for other in self._states.values():
             if other.fingerprint == state.fingerprint and other.is_working:

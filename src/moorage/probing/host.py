@@ -33,6 +33,8 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
     shares_mounts: bool | None = None
 
 
+# Places in a line of mountinfo: the mount point, and the first optional field. Source: proc(5).
+_POINT, _OPTIONAL_FIELDS = 4, 6
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -53,6 +55,7 @@ def read_host() -> HostFacts:
         devices=tuple(
             path for path in (CHARACTER_DEVICE, *GPU_DEVICES, *BLOCK_DEVICES) if Path(path).exists()
         ),
+        shares_mounts=_shares_mounts("/dev"),
     )
 
 
@@ -71,10 +74,6 @@ def _shares_mounts(directory: str) -> bool | None:
         if len(fields) > _OPTIONAL_FIELDS and fields[_POINT] == directory:
             return any(field.startswith("shared:") for field in fields[_OPTIONAL_FIELDS:])
     return None
-
-
-# Places in a line of mountinfo: the mount point, and the first optional field. Source: proc(5).
-_POINT, _OPTIONAL_FIELDS = 4, 6
 
 
 def _text(path: str) -> str:

@@ -114,7 +114,7 @@ def _failure(probe: str, result: ProbeResult | None) -> Finding | None:
             why = stable_text(result.error)
             return unknown(f"the probe {probe} was cut off: {why}", is_passing=True)
         case Outcome.UNSUPPORTED:
-            return unknown(stable_text(result.error))
+            return unknown(stable_text(result.error) or "it cannot be tried from here")
     return None
 
 

@@ -457,6 +457,39 @@ def test_resource_slices(verb: str, name: str, selector: str, refusal: str) -> N
     assert reason == refusal
 
 
+OTHERS_PROFILE = "can only access RuntimeProfiles of the requesting node"
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "selector", "subresource", "refusal"),
+    [
+        ("create", "", "", "", ""),
+        ("get", "n1.crun", "", "", ""),
+        ("update", "n1.crun", "", "status", ""),
+        ("delete", "n1.crun", "", "", ""),
+        ("update", "n2.crun", "", "status", OTHERS_PROFILE),
+        ("patch", "a.n1.crun", "", "", OTHERS_PROFILE),
+        ("get", "n1", "", "", OTHERS_PROFILE),
+        ("list", "", "spec.nodeName=n1", "", ""),
+        ("watch", "", "spec.nodeName=n2", "",
+         "can only list/watch runtimeprofiles with nodeName field selector"),
+        ("list", "", "", "", "can only list/watch runtimeprofiles with nodeName field selector"),
+        ("deletecollection", "", "spec.nodeName=n1", "",
+         "only the following verbs are allowed for a RuntimeProfile: get, watch, list, create, "
+         "update, patch, delete"),
+        ("get", "n1.crun", "", "scale", "cannot authorize RuntimeProfile subresource scale"),
+    ],
+)  # fmt: skip
+def test_profiles_of_the_nodes_handlers(
+    verb: str, name: str, selector: str, subresource: str, refusal: str
+) -> None:
+    reason = decide(
+        verb, "runtimeprofiles", name=name, namespace="", group="runtime.moorage.dev",
+        selector=selector, subresource=subresource,
+    )  # fmt: skip
+    assert reason == refusal
+
+
 @pytest.mark.parametrize(
     ("verb", "name", "selector", "subresource", "refusal"),
     [

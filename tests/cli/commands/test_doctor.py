@@ -91,11 +91,13 @@ def test_problem_exits_with_status_4_and_prints_its_remedy_below(
     [
         ({"path": "/opt/runsc", "available": True}, False),
         ({"path": "/opt/runsc", "available": False}, True),
-        ({"path": GVISOR.path, "available": True}, True),
+        # Of the same program probes found none.
+        ({"path": GVISOR.path, "available": True}, False),
+        ({"path": GVISOR.path, "available": True, "defect": "also bad"}, False),
         ({"path": "/opt/runsc", "available": True, "defect": "also bad"}, False),
     ],
 )
-def test_a_defect_that_a_handler_file_avoids_is_none(
+def test_a_defect_is_that_of_the_handler_in_use(
     machine: Machine, tmp_path: Path, own: dict[str, Any], has_defect: bool
 ) -> None:
     machine.in_use = (Handler(handler="gvisor", runtime="runsc", version="2", **own),)

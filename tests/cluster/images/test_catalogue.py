@@ -15,6 +15,7 @@ from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN, PAUSE, Image, NoPaus
 from moorage.cluster.images.catalogue import Busybox, images_from
 from moorage.cluster.images.layer import Directory, File, HardLink
 from moorage.linux.program import Platform, Program
+from moorage.probing.programs import PROBE_IMAGE, program_files
 from tests.cluster.images.programs import PT_INTERP, elf
 
 module = sys.modules["moorage.cluster.images.catalogue"]
@@ -31,14 +32,15 @@ def paths(layer: bytes) -> set[str]:
         return set(archive.getnames())
 
 
-def test_both_programs_give_three_images_that_share_a_layer() -> None:
+def test_both_programs_give_four_images_that_share_a_layer() -> None:
     images_by_name = by_name(images_from(BOX, CATATONIT))
-    assert set(images_by_name) == {PAUSE, BUSYBOX, NGINX_STAND_IN}
+    assert set(images_by_name) == {PAUSE, BUSYBOX, NGINX_STAND_IN, PROBE_IMAGE}
     assert images_by_name[PAUSE].entrypoint == ("/pause", "-P")
     assert images_by_name[NGINX_STAND_IN].layers[0] is images_by_name[BUSYBOX].layers[0]
     assert {"bin/sh", "bin/httpd", "usr/bin/env", "tmp", "etc/passwd"} <= paths(
         images_by_name[BUSYBOX].layers[0]
     )
+    assert images_by_name[PROBE_IMAGE].layers[0] is images_by_name[BUSYBOX].layers[0]
     assert paths(images_by_name[NGINX_STAND_IN].layers[1]) >= {"usr/bin/serve", "www/index.html"}
 
 
@@ -151,6 +153,14 @@ def test_how_each_image_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
             environment=PATH,
             ports=("80/tcp",),
             description="busybox httpd with one page, standing in for nginx",
+        ),
+        Image(
+            name="moorage.local/probe:1",
+            platform=platform,
+            layers=(BASE, " ".join(sorted(program_files(platform.architecture))).encode()),
+            command=("sh",),
+            environment=PATH,
+            description="busybox, and the programs that probe runtime handlers",
         ),
     )
     assert images_from(BOX, CATATONIT) == (pause, *others)

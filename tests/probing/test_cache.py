@@ -1,0 +1,90 @@
+"""Cache of probe results: files that are damaged, old, or too many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moorage.api.runtime_profiles import ProfileFeature
+from moorage.probing.cache import ProbeCache, ProbedHandler, ProbeRecord
+from moorage.probing.fingerprint import Digests, fingerprint
+
+_PRINT = "a" * 64
+_PROBED = ProbedHandler(
+    kernel="6.1",
+    isolation="shared-kernel",
+    features=(ProfileFeature(name="exec", state="Supported", message="it printed"),),
+    probed_at="2026-01-01T00:00:00Z",
+    probes={"plain": ProbeRecord("ended", 0, "", "text")},
+)
+
+
+def test_a_result_is_found_again_and_no_other(tmp_path: Path) -> None:
+    ProbeCache(tmp_path / "results").store(_PRINT, _PROBED)
+    cache = ProbeCache(tmp_path / "results")
+    assert cache.load(_PRINT) == _PROBED
+    assert cache.load("b" * 64) is None
+    assert cache.all() == (_PROBED,)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 99}', b"\xff\xfe", b"null"])
+def test_a_damaged_file_is_ignored_and_replaced(tmp_path: Path, content: bytes) -> None:
+    cache = ProbeCache(tmp_path)
+    (tmp_path / f"{_PRINT}.json").write_bytes(content)
+    (tmp_path / "programs.json").write_bytes(content)
+    assert cache.load(_PRINT) is None
+    assert isinstance(cache.load_digests(), Digests)
+    cache.store(_PRINT, _PROBED)
+    assert cache.load(_PRINT) == _PROBED
+
+
+def test_a_file_that_is_cut_short_anywhere_is_ignored(tmp_path: Path) -> None:
+    cache = ProbeCache(tmp_path)
+    cache.store(_PRINT, _PROBED)
+    path = tmp_path / f"{_PRINT}.json"
+    whole = path.read_bytes()
+    for length in range(0, len(whole), 7):
+        path.write_bytes(whole[:length])
+        assert cache.load(_PRINT) is None
+
+
+def test_the_oldest_results_go(tmp_path: Path) -> None:
+    cache = ProbeCache(tmp_path)
+    for number in range(70):
+        cache.store(f"{number:064x}", _PROBED)
+    assert len(list(tmp_path.iterdir())) <= 64
+    assert cache.load(f"{69:064x}") is not None
+
+
+def test_a_directory_that_cannot_be_written_keeps_nothing_and_fails_nothing(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").write_text("")
+    cache = ProbeCache(tmp_path / "file" / "results")
+    cache.store(_PRINT, _PROBED)
+    assert cache.load(_PRINT) is None
+
+
+def test_a_program_is_read_once_for_each_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(b"one")
+    digests = Digests()
+    first = digests.of(program)
+    again = Digests(digests.remembered)
+    monkeypatch.setattr("moorage.probing.fingerprint._digest", lambda _: "read again")
+    assert again.of(program) == first
+    program.write_bytes(b"another")
+    assert again.of(program) == "read again"
+    assert digests.of(tmp_path / "none") == ""
+
+
+def test_a_fingerprint_depends_on_all_its_parts() -> None:
+    parts = {"definition": "d", "programs": ("p",), "engine": "e", "kernel": "k"}
+    base = fingerprint(**parts)  # type: ignore[arg-type]
+    assert base == fingerprint(**parts)  # type: ignore[arg-type]
+    for name in parts:
+        changed = parts | {name: ("other",) if name == "programs" else "other"}
+        assert fingerprint(**changed) != base  # type: ignore[arg-type]
