@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -141,7 +142,8 @@ def _seen(index: ClassIndex) -> dict[str, Any]:
 @given(st.lists(_EVENTS, max_size=30))
 def test_changes_one_by_one_give_the_index_of_what_is_left(events: list[Any]) -> None:
     """A node that flaps between features leaves no trace of what it was."""
-    index, present = ClassIndex(), {}
+    index = ClassIndex()
+    present: dict[str, Any] = {}
     for event in events:
         if isinstance(event, tuple):
             name = event[1]
@@ -165,7 +167,10 @@ def test_changes_one_by_one_give_the_index_of_what_is_left(events: list[Any]) ->
 
 def index_of_one(obj: Any) -> list[Any]:
     """The step that records an object."""
-    put = {"NodeFacts": ClassIndex.put_node, "RuntimeProfile": ClassIndex.put_profile}
+    put: dict[str, Callable[[ClassIndex, Any], None]] = {
+        "NodeFacts": ClassIndex.put_node,
+        "RuntimeProfile": ClassIndex.put_profile,
+    }
     step = put.get(type(obj).__name__, ClassIndex.put_class)
     return [lambda index: step(index, obj)]
 

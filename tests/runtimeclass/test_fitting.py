@@ -100,7 +100,7 @@ def test_many_classes_are_not_all_listed() -> None:
 
 
 def test_a_feature_of_some_nodes_needs_their_label() -> None:
-    things = [
+    things: list[Any] = [
         runtime_class("a"),
         node("n1", "a"),
         profile("n1", "a", lacks=["gpu"], has=["terminal"]),

@@ -41,7 +41,7 @@ def _check(manifest: Manifest, facts: Facts, default_namespace: str) -> Iterator
         return
     at = POD_PATHS[kind]
     meta = below(manifest.value, ("metadata",)) or {}
-    subject = {
+    subject: dict[str, Any] = {
         "file": manifest.file,
         "kind": str(kind),
         "namespace": str(meta.get("namespace") or default_namespace),

@@ -112,7 +112,7 @@ class Server:
         self, name: str, namespace: str = "default", *, token: str = "admin-token", **given: Any
     ) -> Answer:
         """Create a pod; `annotations` and `labels` are its metadata's, the rest its spec's."""
-        metadata = {
+        metadata: dict[str, Any] = {
             "name": name,
             **{key: given.pop(key) for key in ("annotations", "labels") if key in given},
         }

@@ -37,7 +37,7 @@ async def server(shared: Server) -> AsyncIterator[Server]:
     await shared.clear("default", "team", "kube-system")
 
 
-def annotations(pod: Any) -> dict[str, str]:
+def notes_of(pod: Any) -> dict[str, str]:
     return dict(pod["metadata"].get("annotations", {}))
 
 
@@ -46,8 +46,8 @@ async def test_a_pod_gets_the_cheapest_class_that_fits(server: Server) -> None:
     pod = answer.json
     assert pod["spec"]["runtimeClassName"] == "gvisor"
     assert pod["spec"]["overhead"] == {"memory": "32Mi"}
-    assert annotations(pod)[_CHOICE] == "fitted"
-    assert annotations(pod)[_REASON] == (
+    assert notes_of(pod)[_CHOICE] == "fitted"
+    assert notes_of(pod)[_REASON] == (
         "class gvisor is the cheapest that offers isolation=user-space-kernel, the needs of the pod"
     )
     other = await server.pod("q", annotations=needs("isolation=kernel gpu"))
@@ -71,18 +71,18 @@ async def test_an_explicit_class_stays_and_forged_choices_are_removed(server: Se
     forged = {_CHOICE: "fitted", _REASON: "because", "mine": "stays"}
     answer = await server.pod("p", runtimeClassName="runc", annotations=forged)
     assert answer.json["spec"]["runtimeClassName"] == "runc"
-    assert annotations(answer.json) == {"mine": "stays"}
+    assert notes_of(answer.json) == {"mine": "stays"}
     path = "/api/v1/namespaces/default/pods/p"
     patched = await server.patch(path, {"metadata": {"annotations": {_CHOICE: "default"}}})
-    assert annotations(patched.json) == {"mine": "stays"}
+    assert notes_of(patched.json) == {"mine": "stays"}
     patched = await server.patch(f"{path}/status", {"metadata": {"annotations": {_REASON: "x"}}})
-    assert annotations(patched.json) == {"mine": "stays"}
+    assert notes_of(patched.json) == {"mine": "stays"}
     fitted = await server.pod("q", annotations=needs("gpu") | forged)
-    assert annotations(fitted.json)[_REASON].startswith("class runc is the cheapest")
+    assert notes_of(fitted.json)[_REASON].startswith("class runc is the cheapest")
     gone = await server.patch(
         "/api/v1/namespaces/default/pods/q", {"metadata": {"annotations": {_CHOICE: None}}}
     )
-    assert annotations(gone.json)[_CHOICE] == "fitted"
+    assert notes_of(gone.json)[_CHOICE] == "fitted"
 
 
 async def test_a_default_class_with_opt_out_and_enforcement(server: Server) -> None:
@@ -91,8 +91,8 @@ async def test_a_default_class_with_opt_out_and_enforcement(server: Server) -> N
     await server.policy("own", defaultClassName="gvisor")
     pod = (await server.pod("b")).json
     assert pod["spec"]["runtimeClassName"] == "gvisor"
-    assert annotations(pod)[_CHOICE] == "default"
-    assert annotations(pod)[_REASON] == ("class gvisor is the default of RuntimePolicy default/own")
+    assert notes_of(pod)[_CHOICE] == "default"
+    assert notes_of(pod)[_REASON] == ("class gvisor is the default of RuntimePolicy default/own")
     opted = {"runtime.moorage.dev/default-class": "disabled"}
     assert "runtimeClassName" not in (await server.pod("c", labels=opted)).json["spec"]
     await server.policy("strict", "", defaultClassName="kata", enforceDefault=True)
@@ -189,7 +189,7 @@ async def test_templates_are_warned_of(server: Server) -> None:
 
 async def test_system_and_mirror_pods_are_exempt(server: Server) -> None:
     await server.policy("strict", "", minimumIsolation="virtual-machine", defaultClassName="kata")
-    system = {"hostNetwork": True, "priorityClassName": "system-node-critical"}
+    system: dict[str, Any] = {"hostNetwork": True, "priorityClassName": "system-node-critical"}
     pod = (await server.pod("cni", "kube-system", **system)).json
     assert "runtimeClassName" not in pod["spec"]
     # The annotation alone does not make a mirror.
@@ -208,7 +208,7 @@ async def test_needs_of_namespace_and_policies_count_too(server: Server) -> None
     await server.policy("gpus", "team", needs=["gpu"])
     pod = (await server.pod("q", "team")).json
     assert pod["spec"]["runtimeClassName"] == "kata"
-    assert annotations(pod)[_REASON].endswith("the needs of the namespace, RuntimePolicy team/gpus")
+    assert notes_of(pod)[_REASON].endswith("the needs of the namespace, RuntimePolicy team/gpus")
     bad = await server.pod("r", "team", annotations=needs("gpus"))
     assert "annotation runtime.moorage.dev/needs of the pod: unknown need 'gpus'" in bad.text
 
