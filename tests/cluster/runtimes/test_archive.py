@@ -7,6 +7,7 @@ import io
 import os
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,10 @@ from moorage.cluster.runtimes import RuntimeInstallationError
 from moorage.cluster.runtimes.archive import extract
 
 
-def _entry(name: str, content: bytes = b"", mode: int = 0o644, **fields: object) -> tuple:
+Item = tuple[tarfile.TarInfo, bytes]
+
+
+def _entry(name: str, content: bytes = b"", mode: int = 0o644, **fields: object) -> Item:
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = len(content), mode
     for field, value in fields.items():
@@ -24,9 +28,10 @@ def _entry(name: str, content: bytes = b"", mode: int = 0o644, **fields: object)
     return entry, content
 
 
-def _archive(path: Path, *entries: tuple) -> Path:
+def _archive(path: Path, *entries: Item) -> Path:
     suffix = path.suffix.removeprefix(".")
-    with tarfile.open(path, f"w:{suffix}" if suffix in ("gz", "xz", "bz2") else "w") as archive:
+    mode: Any = f"w:{suffix}" if suffix in ("gz", "xz", "bz2") else "w"
+    with tarfile.open(path, mode) as archive:
         for entry, content in entries:
             archive.addfile(entry, io.BytesIO(content))
     return path
@@ -75,7 +80,7 @@ _OUTSIDE = {
 
 @pytest.mark.parametrize("entries", _OUTSIDE.values(), ids=_OUTSIDE)
 def test_what_leads_out_or_is_no_plain_file_refuses_the_archive(
-    tmp_path: Path, entries: tuple
+    tmp_path: Path, entries: tuple[Item, ...]
 ) -> None:
     archive = _archive(tmp_path / "a.tar", *entries)
     with pytest.raises(RuntimeInstallationError, match="is refused"):
@@ -103,7 +108,9 @@ _paths = st.lists(_parts, min_size=1, max_size=5).map("/".join)
 
 
 @given(st.lists(st.tuples(_paths, st.none() | _paths), max_size=6))
-def test_no_archive_writes_outside(tmp_path_factory: pytest.TempPathFactory, names: list) -> None:
+def test_no_archive_writes_outside(
+    tmp_path_factory: pytest.TempPathFactory, names: list[tuple[str, str | None]]
+) -> None:
     place = tmp_path_factory.mktemp("archive")
     entries = [
         _entry(name, b"x") if link is None
