@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from moorage.cluster.runtimes import RuntimeInstallationError
 from moorage.cluster.runtimes.archive import extract
 
-
 Item = tuple[tarfile.TarInfo, bytes]
 
 
