@@ -69,7 +69,7 @@ def test_a_runtime_is_added_upgraded_and_removed_under_a_running_pod(
     assert whole_cluster.kubectl("exec", name, "--", "echo", "alive").stdout == "alive\n"
 
     removed = whole_cluster.moor("runtime", "remove", name)
-    assert "pods run under it" in removed.stderr
+    assert "sandboxes run under it" in removed.stderr
     assert whole_cluster.kubectl("exec", name, "--", "echo", "alive").stdout == "alive\n"
     whole_cluster.kubectl("delete", "pod", name)
     until(lambda: not _removed(whole_cluster, name).stderr, "its sandbox's end")

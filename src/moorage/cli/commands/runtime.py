@@ -72,7 +72,7 @@ def remove(name: str, data_dir: Path) -> None:
         click.echo(f"handler {name} removed")
         if not is_gone:
             click.echo(
-                f"pods run under it, so {installer.store / name} stays: remove it again later",
+                f"sandboxes run under it, so {installer.store / name} stays: remove it again later",
                 err=True,
             )
 
