@@ -13,7 +13,7 @@ import pytest
 
 from tests.running import BUSYBOX, RunningCluster, runtime_class, until
 
-pytestmark = [pytest.mark.runtime, pytest.mark.slow]
+pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(300)]
 
 _CRUN = shutil.which("crun")
 

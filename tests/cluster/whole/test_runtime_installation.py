@@ -14,7 +14,7 @@ import pytest
 
 from tests.running import RunningCluster, pod, runtime_class, until
 
-pytestmark = pytest.mark.runtime
+pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
