@@ -10,7 +10,7 @@ from tests.cli.moor import moor
 
 COMMANDS = (
     "up", "down", "status", "logs", "kubeconfig", "explain", "run", "top", "bench", "check",
-    "runtimes", "rollout", "overhead", "conformance", "doctor", "migrate",
+    "runtimes", "runtime", "rollout", "overhead", "conformance", "doctor", "migrate",
     "image", "engine", "scheduler", "controllers", "node", "backup", "restore", "demo",
     "completion",
 )  # fmt: skip

@@ -13,6 +13,7 @@ import pytest
 from moorage.api.errors import StatusError
 from moorage.api.runtime_group import API_VERSION
 from moorage.api.runtime_rollouts import RuntimeRollout
+from moorage.client import Resource
 from moorage.client.resources import (
     CRON_JOBS,
     DAEMON_SETS,
@@ -114,7 +115,7 @@ async def deployments_available(cluster: Cluster) -> None:
 
 def _is_available(deployment: Any) -> bool:
     is_paused = deployment.spec.paused
-    return is_paused or deployment.status.available_replicas == deployment.spec.replicas
+    return bool(is_paused) or bool(deployment.status.available_replicas == deployment.spec.replicas)
 
 
 def _is_everywhere(daemon_set: Any, number: int) -> bool:
@@ -138,14 +139,16 @@ async def rollout_when(
         return any(one.metadata.name == name and condition(one) for one in rollouts)
 
     found = await cluster.until(RUNTIME_ROLLOUTS, holds, within_s=_DEADLINE_S)
-    return next(one for one in found if one.metadata.name == name)
+    wanted: RuntimeRollout = next(one for one in found if one.metadata.name == name)
+    return wanted
 
 
 async def classes_of(cluster: Cluster) -> list[str]:
     client = cluster.client
-    classes = [
+    kinds: tuple[Resource[Any], ...] = (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS)
+    classes: list[str] = [
         one.spec.template["spec"]["runtimeClassName"]
-        for resource in (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS)
+        for resource in kinds
         for one in (await client.list(resource)).items
     ]
     return classes + [

@@ -24,6 +24,7 @@ _COMMANDS = {
     "bench": ("bench", "Measure what each class costs."),
     "check": ("check", "Check manifests against their classes, before they are applied."),
     "runtimes": ("runtimes", "List the runtime handlers of the engine or the machine."),
+    "runtime": ("runtime", "Add, upgrade and remove runtimes of the cluster's own engine."),
     "rollout": ("rollout", "Move workloads from one RuntimeClass to another, by waves."),
     "overhead": ("overhead", "Measure what the pods of a runtime handler cost."),
     "conformance": ("conformance", "Prove by pods what a class promises."),

@@ -33,6 +33,11 @@ class Layout(msgspec.Struct, frozen=True):
         return self.root / f"{part}.kubeconfig"
 
     @property
+    def runtimes(self) -> Path:
+        """Runtimes that `moor runtime` installed: NAME/VERSION."""
+        return self.root / "runtimes"
+
+    @property
     def front_proxy(self) -> Path:
         """The directory of the authority that extension servers trust."""
         return self.pki / "front-proxy"

@@ -7,6 +7,7 @@ otherwise the error says what to install by hand.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ INSTALL_DEADLINE_S = 3600.0
 
 # A new host often upgrades itself; without this, apt-get fails at once on dpkg's lock.
 _PATIENT = ("-o", "DPkg::Lock::Timeout=300")
+
+# Source: Debian Policy, section 5.6.1.
+_NAME = re.compile("[a-z0-9][a-z0-9+.-]{1,127}")
 
 log = Log(__name__)
 
@@ -86,6 +90,29 @@ async def install_packages(names: Iterable[str], host: Inventory) -> tuple[str, 
         listed = " ".join(required)
         raise InstallError(f"{error}; run `apt-get install {listed}` by hand") from error
     return packages
+
+
+async def install_package(name: str, host: Inventory) -> None:
+    """Install one package of any name with apt-get, or its newest version.
+
+    Raises InstallError for a name that is none, without apt-get or root, and if it fails.
+    """
+    if not _NAME.fullmatch(name):
+        raise InstallError(f"{name!r} is no name of a Debian package")
+    apt = shutil.which("apt-get", path=host.path)
+    if not host.system.is_debian_like or apt is None or not host.is_root:
+        raise InstallError(
+            f"package {name} is installed on Debian and Ubuntu only, by root: install what "
+            "corresponds to it, and give its program with --binary"
+        )
+    try:
+        try:
+            await _install(apt, (name,), host)
+        except CommandError:
+            await _update(apt, host)
+            await _install(apt, (name,), host)
+    except CommandError as error:
+        raise InstallError(f"{error}; run `apt-get install {name}` by hand") from error
 
 
 async def _install_what_there_is(
