@@ -10,7 +10,8 @@ from moorage.client import Client
 from moorage.client.config import load_kubeconfig
 from moorage.cri import CriClient
 from moorage.linux.cgroups import current_cgroups
-from moorage.probing import CriCarrier, PodCarrier
+from moorage.probing.cri_carrier import CriCarrier
+from moorage.probing.pod_carrier import PodCarrier
 from tests.running import RunningCluster
 
 OWNER = "tests"

@@ -15,8 +15,9 @@ from moorage.cluster.handler_discovery import known_handlers
 from moorage.cluster.images import catalogue, write_archive
 from moorage.cri import CriClient, engine_pb, pb
 from moorage.linux.cgroups import current_cgroups
-from moorage.probing import CriCarrier, Outcome, ProbeContainer
+from moorage.probing import Outcome, ProbeContainer
 from moorage.probing.cache import ProbeCache
+from moorage.probing.cri_carrier import CriCarrier
 from moorage.probing.discovery import HandlerDiscovery
 from moorage.probing.evidence import Evidence
 from moorage.probing.host import read_host

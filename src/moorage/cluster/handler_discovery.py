@@ -24,8 +24,8 @@ from moorage.cluster.settings import Settings
 from moorage.cri import CriClient, engine_pb, pb
 from moorage.handlers.definition import DefinitionError, ShimOptions, parse_definition
 from moorage.linux.cgroups import current_cgroups
-from moorage.probing import CriCarrier
 from moorage.probing.cache import ProbeCache
+from moorage.probing.cri_carrier import CriCarrier
 from moorage.probing.cri_configuration import probe_owner
 from moorage.probing.discovery import HandlerDiscovery
 from moorage.probing.host import HostFacts
@@ -64,7 +64,7 @@ class NodeDiscovery:
         )
         self.discovery = HandlerDiscovery(
             carrier,
-            ProbeCache(results_directory(layout)),
+            ProbeCache(layout.probe_results),
             host,
             clock,
             lists_unproven=not self._is_own_engine,
@@ -114,11 +114,6 @@ class NodeDiscovery:
                 ],
             )
         return self.discovery.reported(listed)
-
-
-def results_directory(layout: Layout) -> Path:
-    """Return where a node keeps the results of its probes."""
-    return layout.node / "probes" / "results"
 
 
 def known_handlers(handlers: engine_pb.Handlers) -> tuple[KnownHandler, ...]:

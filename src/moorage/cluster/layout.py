@@ -93,6 +93,11 @@ class Layout(msgspec.Struct, frozen=True):
         return self.node / "store"
 
     @property
+    def probe_results(self) -> Path:
+        """What the node's probes of its runtime handlers found."""
+        return self.node / "probes" / "results"
+
+    @property
     def pod_logs(self) -> Path:
         """Container logs."""
         return self.root / "pods"

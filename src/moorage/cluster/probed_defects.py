@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from moorage.api.runtime_profiles import UNSUPPORTED
-from moorage.cluster.handler_discovery import results_directory
 from moorage.cluster.layout import Layout
 from moorage.handlers.defects import GVISOR_REMEDY, Defect
 from moorage.probing.cache import ProbeCache, ProbedHandler
@@ -30,7 +29,7 @@ def probed_defect(layout: Layout, program: str) -> Defect | None:
 
     Blocks for some file reads.
     """
-    cache = ProbeCache(results_directory(layout))
+    cache = ProbeCache(layout.probe_results)
     digest = f"sha256:{cache.load_digests().of(Path(program))}"
     for probed in cache.all():
         if (probed.program, probed.digest) == (program, digest) and probed.features:

@@ -16,7 +16,6 @@ from moorage.api.runtime_profiles import (
     ProfileFeature,
     RuntimeProfile,
 )
-from moorage.cluster.handler_discovery import results_directory
 from moorage.cluster.layout import Layout
 from moorage.probing.cache import ProbeCache, ProbedHandler
 from moorage.runtimeclass.features import FEATURES
@@ -68,7 +67,7 @@ def short(row: Mapping[str, str]) -> dict[str, str]:
 
 def probed_here(layout: Layout) -> tuple[ProbedHandler, ...]:
     """Return the results that this machine's node has kept, with the probes' output."""
-    return ProbeCache(results_directory(layout)).all()
+    return ProbeCache(layout.probe_results).all()
 
 
 def _column(handler: str, alike: list[RuntimeProfile], *, is_alone: bool) -> FeatureColumn:

@@ -1,4 +1,7 @@
-"""Probing of runtime handlers: what works and what is supported, found by running containers."""
+"""Probing of runtime handlers: what works and what is supported, found by running containers.
+
+The carriers are in modules of their own: a program needs one of them.
+"""
 
 from moorage.probing.carrier import (
     CarrierError,
@@ -11,14 +14,10 @@ from moorage.probing.carrier import (
     RunningProbe,
     Seccomp,
 )
-from moorage.probing.cri_carrier import CriCarrier
-from moorage.probing.pod_carrier import PodCarrier
 
 __all__ = [
     "CarrierError",
-    "CriCarrier",
     "Outcome",
-    "PodCarrier",
     "ProbeCarrier",
     "ProbeContainer",
     "ProbeMount",

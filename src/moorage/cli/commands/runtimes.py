@@ -15,7 +15,6 @@ from moorage.cli.errors import CliError
 from moorage.cli.handlers import HandlersInUse, handlers_in_use
 from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cli.output import output_option, show, show_document, table
-from moorage.client.resources import RUNTIME_PROFILES
 from moorage.cluster import Cluster
 from moorage.cluster.layout import Layout
 from moorage.cluster.machine import inspect_machine
@@ -84,6 +83,9 @@ def features(data_dir: Path, *, shows_evidence: bool, output: str) -> None:
 
 
 async def _profiles(cluster: Cluster) -> tuple[RuntimeProfile, ...]:
+    # Imported here: `moor runtimes` alone asks the engine, not the API.
+    from moorage.client.resources import RUNTIME_PROFILES
+
     async with cluster.client() as client:
         try:
             return tuple((await client.list(RUNTIME_PROFILES)).items)
