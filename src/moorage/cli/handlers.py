@@ -48,7 +48,7 @@ async def handlers_in_use(layout: Layout, installed: Iterable[Handler]) -> Handl
     listed = await _list_handlers(layout)
     if listed is None:
         return HandlersInUse(plain)
-    own = tuple([_in_force(handler, layout) for handler in listed.handlers])
+    own = tuple([_in_force(handler) for handler in listed.handlers])
     names = {handler.handler for handler in own}
     others = tuple(handler for handler in plain if handler.handler not in names)
     return HandlersInUse((*own, *map(_undefined, others)), tuple(listed.complaints))
@@ -99,8 +99,8 @@ async def _list_handlers(layout: Layout) -> engine_pb.Handlers | None:
         return None
 
 
-def _in_force(handler: engine_pb.Handler, layout: Layout) -> Handler:
-    defect = probed_defect(layout, handler.program)
+def _in_force(handler: engine_pb.Handler) -> Handler:
+    defect = probed_defect(handler.program)
     if defect is None and handler.adapter == AdapterKind.RUNSC:
         defect = gvisor_defect(handler.version)
     return Handler(

@@ -19,7 +19,7 @@ from moorage.client import Client
 from moorage.cluster.engine.paths import cgroup_root
 from moorage.cluster.engine_handlers import NodeEvents, read_handlers
 from moorage.cluster.images.external import ImageUnavailableError, bring_image
-from moorage.cluster.layout import Layout
+from moorage.cluster.layout import PROBE_RESULTS, Layout
 from moorage.cluster.settings import Settings
 from moorage.cri import CriClient, engine_pb, pb
 from moorage.handlers.definition import DefinitionError, ShimOptions, parse_definition
@@ -64,7 +64,7 @@ class NodeDiscovery:
         )
         self.discovery = HandlerDiscovery(
             carrier,
-            ProbeCache(layout.probe_results),
+            ProbeCache(PROBE_RESULTS),
             host,
             clock,
             lists_unproven=not self._is_own_engine,

@@ -8,6 +8,8 @@ import msgspec
 
 SYSTEM_DATA_DIR = Path("/var/lib/moorage")
 RUN = Path("/run/moorage")
+PROBE_RESULTS = Path("/var/cache/moorage/probes")
+"""What probes of runtime handlers found on this machine, for all of its clusters."""
 """State that a reboot removes: a directory for each cluster, named by its ID."""
 ENGINE_SOCKET = "engine.sock"
 """The socket of the cluster's own engine, in its run directory."""
@@ -91,11 +93,6 @@ class Layout(msgspec.Struct, frozen=True):
     def node_store(self) -> Path:
         """The identity of the store whose pods run on the node."""
         return self.node / "store"
-
-    @property
-    def probe_results(self) -> Path:
-        """What the node's probes of its runtime handlers found."""
-        return self.node / "probes" / "results"
 
     @property
     def pod_logs(self) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from moorage.api.runtime_profiles import UNSUPPORTED
-from moorage.cluster.layout import Layout
+from moorage.cluster.layout import PROBE_RESULTS
 from moorage.handlers.defects import GVISOR_REMEDY, Defect
 from moorage.probing.cache import ProbeCache, ProbedHandler
 
@@ -24,12 +24,12 @@ _REMEDY = "use another runtime, or another version of this one, and another clas
 _GVISOR = "runsc"
 
 
-def probed_defect(layout: Layout, program: str) -> Defect | None:
+def probed_defect(program: str) -> Defect | None:
     """Return the defect that probes found of a program; None where it was not probed as it is.
 
     Blocks for some file reads.
     """
-    cache = ProbeCache(layout.probe_results)
+    cache = ProbeCache(PROBE_RESULTS)
     digest = f"sha256:{cache.load_digests().of(Path(program))}"
     for probed in cache.all():
         if (probed.program, probed.digest) == (program, digest) and probed.features:

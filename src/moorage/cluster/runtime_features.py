@@ -16,7 +16,7 @@ from moorage.api.runtime_profiles import (
     ProfileFeature,
     RuntimeProfile,
 )
-from moorage.cluster.layout import Layout
+from moorage.cluster.layout import PROBE_RESULTS
 from moorage.probing.cache import ProbeCache, ProbedHandler
 from moorage.runtimeclass.features import FEATURES
 
@@ -65,9 +65,14 @@ def short(row: Mapping[str, str]) -> dict[str, str]:
     return {key: _WORDS.get(value, value) for key, value in row.items()}
 
 
-def probed_here(layout: Layout) -> tuple[ProbedHandler, ...]:
-    """Return the results that this machine's node has kept, with the probes' output."""
-    return ProbeCache(layout.probe_results).all()
+def probed_here(handlers: Iterable[str]) -> tuple[ProbedHandler, ...]:
+    """Return the newest result of each handler on this machine, with the probes' output."""
+    wanted = set(handlers)
+    newest: dict[str, ProbedHandler] = {}
+    for probed in ProbeCache(PROBE_RESULTS).all():
+        if probed.handler in wanted:
+            newest.setdefault(probed.handler, probed)
+    return tuple(newest[handler] for handler in sorted(newest))
 
 
 def _column(handler: str, alike: list[RuntimeProfile], *, is_alone: bool) -> FeatureColumn:

@@ -78,7 +78,7 @@ def features(data_dir: Path, *, shows_evidence: bool, output: str) -> None:
         values = (f"{column.title}: {getattr(column, name) or 'unknown'}" for column in found)
         click.echo(f"{name}  {'; '.join(values)}")
     if shows_evidence:
-        for probed in probed_here(cluster.layout):
+        for probed in probed_here(column.handler for column in found):
             _print_probes(probed)
 
 
