@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
+from moorage.api.runtime_group import GROUP
 from moorage.client import resources
 from moorage.client.resources import PartialObject, Resource
 from moorage.registry.kinds import ALL_KINDS
 
 _DECLARED: list[Resource[Any]] = [
-    value for value in vars(resources).values() if isinstance(value, Resource)
+    value
+    for value in vars(resources).values()
+    # Those of our own group are custom resources: tests/custom_resources/test_definitions.py.
+    if isinstance(value, Resource) and value.group != GROUP
 ]
 _CUSTOM: Resource[PartialObject] = Resource("g.io", "v2", "things", "Thing", PartialObject)
 
