@@ -25,6 +25,7 @@ def test_paths_in_the_data_directory() -> None:
         "state": "/d/supervisor.json",
         "node": "/d/node",
         "node_store": "/d/node/store",
+        "runtimes": "/d/runtimes",
         "pod_logs": "/d/pods",
         "engine": "/d/engine",
         "engine_in_use": "/d/engine-in-use",

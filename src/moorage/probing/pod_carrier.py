@@ -13,11 +13,18 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from moorage.api.configuration import ServiceAccount
 from moorage.api.errors import AlreadyExistsError, ExpiredError, NotFoundError, StatusError
 from moorage.api.pods import ContainerState, Pod
-from moorage.client import Client, PatchType
+from moorage.client import Client, Informer, PatchType
 from moorage.client.exec import exec_in
-from moorage.client.resources import EVENTS, NAMESPACES, PODS, RUNTIME_CLASSES
+from moorage.client.resources import (
+    EVENTS,
+    NAMESPACES,
+    PODS,
+    RUNTIME_CLASSES,
+    SERVICE_ACCOUNTS,
+)
 from moorage.client.rest import UnreachableError
 from moorage.probing.carrier import (
     OUTPUT_LIMIT_BYTES,
@@ -40,6 +47,8 @@ from moorage.probing.pod_manifest import (
 from moorage.probing.port_stream import PROTOCOL, read_port
 
 NAMESPACE = "moorage-probes"
+_ACCOUNT = "default"
+_ACCOUNT_DEADLINE_S = 30.0
 _END_DEADLINE_S = 30.0
 _LEAST_S = 0.1
 _REFUSALS = frozenset({"FailedCreatePodSandBox", "RuntimeHandlerUnknown"})
@@ -184,7 +193,39 @@ class PodCarrier:
             await self._client.create(
                 NAMESPACES, {"metadata": {"name": self._namespace, "labels": labels}}
             )
+        await self._wait_account()
         self._has_namespace = True
+
+    async def _wait_account(self) -> None:
+        """Wait for the namespace's default account, without which pods are refused.
+
+        Raises CarrierError if no controller creates it.
+        """
+        created = asyncio.Event()
+
+        def changed(_: ServiceAccount | None, after: ServiceAccount | None) -> None:
+            if after is not None:
+                created.set()
+
+        accounts = Informer(
+            self._client,
+            SERVICE_ACCOUNTS,
+            namespace=self._namespace,
+            field_selector=f"metadata.name={_ACCOUNT}",
+        )
+        accounts.add_handler(changed)
+        following = asyncio.ensure_future(accounts.run())
+        try:
+            async with asyncio.timeout(_ACCOUNT_DEADLINE_S):
+                await created.wait()
+        except TimeoutError:
+            raise CarrierError(
+                f"namespace {self._namespace} has no service account {_ACCOUNT} after "
+                f"{_ACCOUNT_DEADLINE_S:.0f} s: does a controller manager run?"
+            ) from None
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
 
 
 class _PodProbe:

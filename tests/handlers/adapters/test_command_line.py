@@ -20,6 +20,7 @@ from tests.handlers.programs import program
         ("delete", "container does not exist", True),
         ("delete", "No such process", True),
         ("kill", "process is already stopped", True),
+        ("kill", "unable to signal init: os: process already finished", True),
         ("kill", "permission denied", False),
         ("delete", "device or resource busy", False),
         ("start", "executable not found", False),

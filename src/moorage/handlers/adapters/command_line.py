@@ -23,7 +23,10 @@ _MOST_PRINTED_BYTES = 64 * 1024
 # One line of logrus' text format, which runc also writes to standard error.
 _LOGGED_ERROR = re.compile(r'level=(?:fatal|error) msg="((?:[^"\\]|\\.)*)"')
 _SAYS_WHAT_IS_GONE = ("kill", "delete")
-_GONE = ("does not exist", "not running", "no such", "not found", "already stopped", "is stopped")
+_GONE = (
+    "does not exist", "not running", "no such", "not found", "already stopped", "is stopped",
+    "already finished",
+)  # fmt: skip
 
 Descriptors = tuple[int, int, int]
 """Standard input, output and error."""
