@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from moorage.probing.programs import PROBE_IMAGE
 from tests.running import (
     BUSYBOX,
     NGINX_STAND_IN,
@@ -43,7 +44,9 @@ def test_parts_start_without_complaints_twice(tmp_path: Path) -> None:
             for image in cluster.get("node", "n1")["status"]["images"]
             for name in image["names"]
         }
-        assert {BUSYBOX, NGINX_STAND_IN} == {name for name in images if "@" not in name}
+        assert {BUSYBOX, NGINX_STAND_IN, PROBE_IMAGE} == {
+            name for name in images if "@" not in name
+        }
         cluster.moor("down")
         cluster.moor("up", "--detach")
         assert not _complaints(cluster)
