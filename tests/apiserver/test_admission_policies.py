@@ -204,7 +204,9 @@ async def test_a_policy_that_never_ends_denies_and_holds_no_other_up(server: Run
     denied = await attacking
     assert denied.status in (201, 422)
     if denied.status == 422:
-        assert "the rules took longer than" in denied.text
+        # Its costs end it, or on a slow machine the time.
+        ends = ("actual cost limit exceeded", "the rules took longer than")
+        assert any(end in denied.text for end in ends)
     assert (await add(server, "quick", t="a")).status == 201
 
 

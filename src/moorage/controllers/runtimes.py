@@ -15,7 +15,6 @@ from moorage.api.errors import StatusError
 from moorage.api.logs import Log
 from moorage.client import Client, EventRecorder
 from moorage.client.backoff import Backoff
-from moorage.client.resources import RUNTIME_PROFILES
 from moorage.client.rest import UnreachableError
 from moorage.controllers.informers import Informers
 from moorage.controllers.options import ControllerOptions
@@ -25,8 +24,7 @@ from moorage.controllers.runtimeclasses import RuntimeClassController
 from moorage.controllers.runtimeclassquotas import RuntimeClassQuotaController
 from moorage.controllers.runtimerollouts import RuntimeRolloutController
 from moorage.controllers.runtimerollouts.controller import COMPONENT as ROLLOUT_COMPONENT
-from moorage.controllers.served import run_when_served
-from moorage.custom_resources import install_definitions
+from moorage.custom_resources import install_definitions, wait_installed
 
 log = Log(__name__)
 
@@ -66,11 +64,8 @@ class RuntimeControllers:
         """Install the definitions, or wait until another program has; then run until cancelled."""
         if self._installs:
             await self._install()
-            await self._run_all()
         else:
-            await run_when_served(self._client, RUNTIME_PROFILES, self._clock, self._run_all)
-
-    async def _run_all(self) -> None:
+            await wait_installed(self._client, self._clock)
         async with asyncio.TaskGroup() as tasks:
             for controller in self._controllers:
                 tasks.create_task(controller.run())

@@ -4,6 +4,6 @@ The same definitions serve `moor up` and any other Kubernetes. One YAML file for
 """
 
 from moorage.custom_resources.definitions import definitions
-from moorage.custom_resources.installation import install_definitions
+from moorage.custom_resources.installation import install_definitions, wait_installed
 
-__all__ = ["definitions", "install_definitions"]
+__all__ = ["definitions", "install_definitions", "wait_installed"]

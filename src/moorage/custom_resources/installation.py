@@ -6,16 +6,18 @@ A digest on each definition says that it is the present one, which costs a read 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 
 import msgspec
 
+from moorage.api.clock import Clock
 from moorage.api.conditions import is_true
 from moorage.api.errors import ExpiredError
 from moorage.api.meta import Condition, Object, ObjectMeta, Raw
 from moorage.api.runtime_group import GROUP
-from moorage.client import Client, PatchType, Resource
+from moorage.client import Client, Informer, PatchType, Resource
 from moorage.custom_resources.definitions import definitions
 
 _FIELD_MANAGER = "moorage"
@@ -54,6 +56,27 @@ async def install_definitions(client: Client) -> None:
     ]
     for definition in applied:
         await _wait_established(client, definition)
+
+
+async def wait_installed(client: Client, clock: Clock) -> None:
+    """Return once the server serves the kinds of all definitions, which another program applies."""
+    missing = {str(definition["metadata"]["name"]) for definition in definitions()}
+    complete = asyncio.Event()
+
+    def changed(_: object, after: CustomResourceDefinition | None) -> None:
+        if after is not None and is_established(after):
+            missing.discard(after.metadata.name)
+            if not missing:
+                complete.set()
+
+    informer = Informer(client, CUSTOM_RESOURCE_DEFINITIONS, label_selector=_OURS, clock=clock)
+    informer.add_handler(changed)
+    following = asyncio.ensure_future(informer.run())
+    try:
+        await complete.wait()
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
 
 
 async def _apply(
