@@ -24,7 +24,7 @@ from tests.running import (
 # A test run does the same each time; `make soak` lets Hypothesis look where it has not been, and
 # `make unit` takes fewer examples.
 # An example has no deadline: how long it takes depends on what else the machine does.
-settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("steady", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=20)
 settings.register_profile("random", deadline=None)
 settings.load_profile("random" if os.environ.get("MOORAGE_FUZZ") else "steady")

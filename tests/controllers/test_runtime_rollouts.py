@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,9 +30,8 @@ from tests.controllers.simulated_nodes import SimulatedNodes
 
 pytestmark = pytest.mark.slow
 
-# `make soak` has 100 nodes, of which DaemonSets have a pod each.
-_NODES = int(os.environ.get("MOORAGE_SIMULATED_NODES", "20"))
-_DEPLOYMENTS = 30 if _NODES >= 100 else 10
+_NODES = 100
+_DEPLOYMENTS = 30
 _DEADLINE_S = 60.0
 
 
