@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from moorage.api.clock import SystemClock
 from moorage.api.conditions import is_ready
 from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.api.meta import Raw
@@ -19,6 +20,7 @@ from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import (
     API_VERSION,
     CHOICE_REASON_ANNOTATION,
+    GROUP,
     ISOLATION_LABEL,
     MANAGED_LABEL,
     NEEDS_ANNOTATION,
@@ -34,6 +36,7 @@ from moorage.client.resources import (
 )
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.images.catalogue import BUSYBOX
+from moorage.custom_resources import wait_installed
 from moorage.runtimeclass.isolation import LEVELS
 
 _NAMESPACE = "default"
@@ -73,6 +76,7 @@ async def show_runtimes(client: Client, report: Report) -> RuntimesShown:
 
     Raises DemoRuntimesError, StatusError.
     """
+    await _wait_definitions(client)
     classes = await _find_classes(client)
     for found in classes:
         report(f"found handler {found.handler}: class {found.name}, {found.isolation}")
@@ -95,6 +99,17 @@ async def show_runtimes(client: Client, report: Report) -> RuntimesShown:
         fitted_class=pod.spec.runtime_class_name or "",
         fitted_reason=reason,
     )
+
+
+async def _wait_definitions(client: Client) -> None:
+    """Wait until the kinds of our own group are served: a new cluster is ready before."""
+    try:
+        async with asyncio.timeout(_FOUND_WITHIN_S):
+            await wait_installed(client, SystemClock())
+    except TimeoutError:
+        raise DemoRuntimesError(
+            f"the kinds of {GROUP} are not served after {_FOUND_WITHIN_S:g} s; see `moor logs`"
+        ) from None
 
 
 async def read_features(client: Client, within_s: float) -> tuple[RuntimeProfile, ...]:
