@@ -24,6 +24,8 @@ from moorage.controllers.runtimeclasses.creation import (
 from moorage.custom_resources import install_definitions
 from tests.controllers.cluster import Cluster, running_cluster
 
+pytestmark = pytest.mark.slow
+
 
 async def _classes(cluster: Cluster) -> dict[str, str]:
     listed = await cluster.client.list(RUNTIME_CLASSES)

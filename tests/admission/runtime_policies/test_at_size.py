@@ -14,6 +14,9 @@ import pytest
 from moorage.api.runtime_group import API_VERSION, feature_label
 from tests.running import RunningCluster, runtime_class, until
 
+pytestmark = pytest.mark.slow
+
+
 _NODES = 100
 _RUNC, _RUNSC, _KATA = _ALL = ("sim-runc", "sim-runsc", "sim-kata")
 _HANDLERS = ((_RUNC,), (_RUNC, _RUNSC), _ALL, (_KATA,))

@@ -16,6 +16,9 @@ from tests.admission.runtime_policies.cluster import (
     serving_policies,
 )
 
+pytestmark = pytest.mark.slow
+
+
 _PATH = "/apis/runtime.moorage.dev/v1alpha1/namespaces/default/runtimeclassquotas"
 
 

@@ -20,7 +20,7 @@ _CHOICE = "runtime.moorage.dev/class-choice"
 _REASON = "runtime.moorage.dev/class-choice-reason"
 
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
