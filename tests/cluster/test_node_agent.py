@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -167,9 +167,20 @@ async def test_the_part_is_ready_once_the_node_and_its_classes_are(
     class Informer:
         def __init__(self, _client: object, resource: Any, field_selector: str) -> None:
             steps.append((resource, field_selector))
+            self._objects: list[Any] = []
+
+        def __iter__(self) -> Iterator[Any]:
+            return iter(self._objects)
+
+        async def wait_synced(self) -> None:
+            """The list is empty at first."""
 
         def add_handler(self, look: Any) -> None:
-            looks.append(look)
+            def changed(before: Any, after: Any) -> None:
+                self._objects = [] if after is None else [after]
+                look(before, after)
+
+            looks.append(changed)
 
         async def run(self) -> None:
             try:

@@ -10,6 +10,7 @@ from moorage.client.queue import WorkQueue
 from moorage.client.recorder import EventRecorder
 from moorage.client.resources import Resource
 from moorage.client.rest import Client, PatchType, WatchEvent
+from moorage.client.waiting import wait_until
 
 __all__ = [
     "Client",
@@ -21,4 +22,5 @@ __all__ = [
     "WatchEvent",
     "WorkQueue",
     "load_kubeconfig",
+    "wait_until",
 ]

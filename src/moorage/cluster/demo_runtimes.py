@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -26,7 +26,7 @@ from moorage.api.runtime_group import (
     NEEDS_ANNOTATION,
 )
 from moorage.api.runtime_profiles import RuntimeProfile
-from moorage.client import Client, Informer
+from moorage.client import Client, Informer, wait_until
 from moorage.client.resources import (
     NODES,
     PODS,
@@ -115,20 +115,10 @@ async def _wait_definitions(client: Client) -> None:
 async def read_features(client: Client, within_s: float) -> tuple[RuntimeProfile, ...]:
     """Return the profiles that have features, after all have, or the time is over."""
     profiles = Informer(client, RUNTIME_PROFILES)
-    changed = asyncio.Event()
-    profiles.add_handler(lambda _before, _after: changed.set())
-    following = asyncio.ensure_future(profiles.run())
-    try:
+    # The others are still being probed then, and the caller says so.
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(within_s):
-            await profiles.wait_synced()
-            while not all(profile.status.features for profile in profiles):
-                changed.clear()
-                await changed.wait()
-    except TimeoutError:
-        pass  # The others are still being probed, and the caller says so.
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+            await wait_until(profiles, lambda found: all(one.status.features for one in found))
     return tuple(profile for profile in profiles if profile.status.features)
 
 
@@ -141,34 +131,28 @@ async def _find_classes(client: Client) -> tuple[FoundClass, ...]:
         for handler in node.status.runtime_handlers
         if handler.name
     }
-    found: dict[str, FoundClass] = {}
-    complete = asyncio.Event()
-
-    def changed(_: RuntimeClass | None, after: RuntimeClass | None) -> None:
-        if after is None or after.metadata.labels.get(MANAGED_LABEL) != "true":
-            return
-        if isolation := after.metadata.labels.get(ISOLATION_LABEL):
-            found[after.handler] = FoundClass(after.metadata.name, after.handler, isolation)
-        if found.keys() >= handlers:
-            complete.set()
-
     classes = Informer(client, RUNTIME_CLASSES)
-    classes.add_handler(changed)
-    following = asyncio.ensure_future(classes.run())
-    try:
+    # A handler that does not work has no class; the others are shown.
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_FOUND_WITHIN_S):
-            await complete.wait()
-    except TimeoutError:
-        # A handler that does not work has no class; the others are shown.
-        if not found:
-            raise DemoRuntimesError(
-                f"no class was made for the handlers {', '.join(sorted(handlers)) or '(none)'} "
-                f"within {_FOUND_WITHIN_S:g} s; `moor runtimes` says what is wrong with them"
-            ) from None
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+            await wait_until(classes, lambda listed: _found(listed).keys() >= handlers)
+    found = _found(classes)
+    if not found:
+        raise DemoRuntimesError(
+            f"no class was made for the handlers {', '.join(sorted(handlers)) or '(none)'} "
+            f"within {_FOUND_WITHIN_S:g} s; `moor runtimes` says what is wrong with them"
+        )
     return tuple(found[handler] for handler in sorted(found))
+
+
+def _found(classes: Iterable[RuntimeClass]) -> dict[str, FoundClass]:
+    """Return the managed classes whose isolation is known, by handler."""
+    return {
+        one.handler: FoundClass(one.metadata.name, one.handler, isolation)
+        for one in classes
+        if one.metadata.labels.get(MANAGED_LABEL) == "true"
+        and (isolation := one.metadata.labels.get(ISOLATION_LABEL))
+    }
 
 
 async def _refusal(client: Client, weakest: FoundClass) -> str:
@@ -187,25 +171,16 @@ async def _fitted(client: Client, isolation: str) -> Pod:
     created = await client.create(PODS, body, _NAMESPACE)
     if not created.spec.runtime_class_name:
         raise DemoRuntimesError(f"pod {_FITTED} got no class for isolation={isolation}")
-    ready = asyncio.Event()
-
-    def changed(_: Pod | None, after: Pod | None) -> None:
-        if after is not None and is_ready(after.status.conditions):
-            ready.set()
-
     pods = Informer(client, PODS, namespace=_NAMESPACE, field_selector=f"metadata.name={_FITTED}")
-    pods.add_handler(changed)
-    following = asyncio.ensure_future(pods.run())
     try:
         async with asyncio.timeout(_RUNNING_WITHIN_S):
-            await ready.wait()
+            await wait_until(
+                pods, lambda found: any(is_ready(one.status.conditions) for one in found)
+            )
     except TimeoutError:
         raise DemoRuntimesError(
             f"pod {_FITTED} is not ready after {_RUNNING_WITHIN_S:g} s"
         ) from None
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
     return created
 
 

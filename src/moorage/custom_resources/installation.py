@@ -6,7 +6,6 @@ A digest on each definition says that it is the present one, which costs a read 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 
@@ -17,7 +16,7 @@ from moorage.api.conditions import is_true
 from moorage.api.errors import ExpiredError
 from moorage.api.meta import Condition, Object, ObjectMeta, Raw
 from moorage.api.runtime_group import GROUP
-from moorage.client import Client, Informer, PatchType, Resource
+from moorage.client import Client, Informer, PatchType, Resource, wait_until
 from moorage.custom_resources.definitions import definitions
 
 _FIELD_MANAGER = "moorage"
@@ -60,23 +59,12 @@ async def install_definitions(client: Client) -> None:
 
 async def wait_installed(client: Client, clock: Clock) -> None:
     """Return once the server serves the kinds of all definitions, which another program applies."""
-    missing = {str(definition["metadata"]["name"]) for definition in definitions()}
-    complete = asyncio.Event()
-
-    def changed(_: object, after: CustomResourceDefinition | None) -> None:
-        if after is not None and is_established(after):
-            missing.discard(after.metadata.name)
-            if not missing:
-                complete.set()
-
+    names = {str(definition["metadata"]["name"]) for definition in definitions()}
     informer = Informer(client, CUSTOM_RESOURCE_DEFINITIONS, label_selector=_OURS, clock=clock)
-    informer.add_handler(changed)
-    following = asyncio.ensure_future(informer.run())
-    try:
-        await complete.wait()
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+    await wait_until(
+        informer,
+        lambda found: names <= {one.metadata.name for one in found if is_established(one)},
+    )
 
 
 async def _apply(

@@ -13,10 +13,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from moorage.api.configuration import ServiceAccount
 from moorage.api.errors import AlreadyExistsError, ExpiredError, NotFoundError, StatusError
 from moorage.api.pods import ContainerState, Pod
-from moorage.client import Client, Informer, PatchType
+from moorage.client import Client, Informer, PatchType, wait_until
 from moorage.client.exec import exec_in
 from moorage.client.resources import (
     EVENTS,
@@ -201,31 +200,20 @@ class PodCarrier:
 
         Raises CarrierError if no controller creates it.
         """
-        created = asyncio.Event()
-
-        def changed(_: ServiceAccount | None, after: ServiceAccount | None) -> None:
-            if after is not None:
-                created.set()
-
         accounts = Informer(
             self._client,
             SERVICE_ACCOUNTS,
             namespace=self._namespace,
             field_selector=f"metadata.name={_ACCOUNT}",
         )
-        accounts.add_handler(changed)
-        following = asyncio.ensure_future(accounts.run())
         try:
             async with asyncio.timeout(_ACCOUNT_DEADLINE_S):
-                await created.wait()
+                await wait_until(accounts, lambda found: len(found) > 0)
         except TimeoutError:
             raise CarrierError(
                 f"namespace {self._namespace} has no service account {_ACCOUNT} after "
                 f"{_ACCOUNT_DEADLINE_S:.0f} s: does a controller manager run?"
             ) from None
-        finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
 
 
 class _PodProbe:

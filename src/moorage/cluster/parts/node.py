@@ -12,9 +12,8 @@ from moorage.api.conditions import is_ready
 from moorage.api.errors import StatusError
 from moorage.api.host_ports import Listener
 from moorage.api.logs import Log
-from moorage.api.nodes import Node
 from moorage.api.references import ObjectReference
-from moorage.client import Client, EventRecorder, Informer
+from moorage.client import Client, EventRecorder, Informer, wait_until
 from moorage.client.resources import NODES
 from moorage.client.rest import UnreachableError
 from moorage.cluster.credentials import Credentials
@@ -201,21 +200,8 @@ async def _announce(
     client: Client, settings: Settings, credentials: Credentials, found: NodeDiscovery
 ) -> None:
     """Report readiness once the node is ready and each handler that works has its class."""
-    ready = asyncio.Event()
-
-    def on_node(before: Node | None, after: Node | None) -> None:
-        del before
-        if after is not None and is_ready(after.status.conditions):
-            ready.set()
-
     node = Informer(client, NODES, field_selector=f"metadata.name={settings.node_name}")
-    node.add_handler(on_node)
-    following = asyncio.ensure_future(node.run())
-    try:
-        await ready.wait()
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+    await wait_until(node, lambda found: any(is_ready(one.status.conditions) for one in found))
     try:
         async with asyncio.timeout(_PROBE_PATIENCE_S):
             await found.discovery.wait_settled()
