@@ -26,9 +26,6 @@ kubeconfig_option: Callable[..., Any] = click.option(
     required=True,
     help="Kubeconfig of the API server and of the user to be.",
 )
-context_option: Callable[..., Any] = click.option(
-    "--context", metavar="NAME", help="The kubeconfig's context; its current one by default."
-)
 log_level_option: Callable[..., Any] = click.option(
     "--log-level", type=click.Choice(LOG_LEVELS), default="info", show_default=True
 )

@@ -9,15 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from moorage.api.runtime_profiles import (
-    SUPPORTED,
-    UNKNOWN,
-    UNSUPPORTED,
-    ProfileFeature,
-    RuntimeProfile,
-)
+from moorage.api.runtime_profiles import UNKNOWN, ProfileFeature, RuntimeProfile
 from moorage.cluster.layout import PROBE_RESULTS
 from moorage.probing.cache import ProbeCache, ProbedHandler
+from moorage.runtimeclass.feature_findings import STATE_WORDS, alike
 from moorage.runtimeclass.features import FEATURES
 
 
@@ -34,14 +29,10 @@ class FeatureColumn(msgspec.Struct, frozen=True):
 
 def columns(profiles: Iterable[RuntimeProfile]) -> tuple[FeatureColumn, ...]:
     """Return a column for each handler, or for each node of one whose nodes differ."""
-    by_handler: dict[str, dict[str, list[RuntimeProfile]]] = {}
-    for profile in profiles:
-        key = msgspec.json.encode(_states(profile)).decode()
-        by_handler.setdefault(profile.spec.handler, {}).setdefault(key, []).append(profile)
     return tuple(
-        _column(handler, alike, is_alone=len(groups) == 1)
-        for handler, groups in sorted(by_handler.items())
-        for alike in groups.values()
+        _column(handler, group, is_alone=len(groups) == 1)
+        for handler, groups in alike(profiles).items()
+        for group in groups
     )
 
 
@@ -57,12 +48,9 @@ def rows(found: Sequence[FeatureColumn]) -> list[dict[str, str]]:
     ]
 
 
-_WORDS = {SUPPORTED: "yes", UNSUPPORTED: "no", UNKNOWN: "unknown"}
-
-
 def short(row: Mapping[str, str]) -> dict[str, str]:
     """Return a row with the words of a table for people: yes, no, unknown."""
-    return {key: _WORDS.get(value, value) for key, value in row.items()}
+    return {key: STATE_WORDS.get(value, value) for key, value in row.items()}
 
 
 def probed_here(handlers: Iterable[str]) -> tuple[ProbedHandler, ...]:
@@ -75,9 +63,9 @@ def probed_here(handlers: Iterable[str]) -> tuple[ProbedHandler, ...]:
     return tuple(newest[handler] for handler in sorted(newest))
 
 
-def _column(handler: str, alike: list[RuntimeProfile], *, is_alone: bool) -> FeatureColumn:
-    nodes = tuple(sorted(profile.spec.node_name for profile in alike))
-    status = alike[0].status
+def _column(handler: str, group: list[RuntimeProfile], *, is_alone: bool) -> FeatureColumn:
+    nodes = tuple(sorted(profile.spec.node_name for profile in group))
+    status = group[0].status
     return FeatureColumn(
         title=handler if is_alone else f"{handler} ({', '.join(nodes)})",
         handler=handler,
@@ -86,7 +74,3 @@ def _column(handler: str, alike: list[RuntimeProfile], *, is_alone: bool) -> Fea
         kernel=status.kernel,
         features={feature.name: feature for feature in status.features},
     )
-
-
-def _states(profile: RuntimeProfile) -> list[tuple[str, str]]:
-    return sorted((feature.name, feature.state) for feature in profile.status.features)

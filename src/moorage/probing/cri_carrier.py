@@ -30,6 +30,7 @@ from moorage.probing.carrier import (
     ProbeRefusedError,
     ProbeResult,
     RunningProbe,
+    run_to_end,
     shortened,
 )
 from moorage.probing.cri_configuration import (
@@ -54,7 +55,6 @@ _LIST_TIMEOUT_S = 10.0
 # A runtime that hangs must not hold up the others for longer; what is left is tried again later.
 _CLEAN_DEADLINE_S = 5.0
 _FIRST_POLL_S, _LAST_POLL_S = 0.005, 0.1
-_LEAST_S = 0.1
 # The last range but one, which no pod has before 32,000 others run; what runs with these ids is the
 # probes' own program.
 _FIRST_ID = 2**31 - 2 * 65536
@@ -90,13 +90,7 @@ class CriCarrier:
     async def run(
         self, handler: str, container: ProbeContainer, *, deadline_s: float
     ) -> ProbeResult:
-        started_s = time.monotonic()
-        try:
-            async with self.running(handler, container, deadline_s=deadline_s) as probe:
-                left_s = deadline_s - (time.monotonic() - started_s)
-                return await probe.ended(deadline_s=max(left_s, _LEAST_S))
-        except ProbeRefusedError as error:
-            return error.result
+        return await run_to_end(self, handler, container, deadline_s=deadline_s)
 
     @asynccontextmanager
     async def running(

@@ -33,6 +33,7 @@ from moorage.probing.carrier import (
     ProbeRefusedError,
     ProbeResult,
     RunningProbe,
+    run_to_end,
     shortened,
 )
 from moorage.probing.pod_manifest import (
@@ -49,7 +50,6 @@ NAMESPACE = "moorage-probes"
 _ACCOUNT = "default"
 _ACCOUNT_DEADLINE_S = 30.0
 _END_DEADLINE_S = 30.0
-_LEAST_S = 0.1
 _REFUSALS = frozenset({"FailedCreatePodSandBox", "RuntimeHandlerUnknown"})
 """Reasons of events by which an agent says that a sandbox cannot be made."""
 _NOT_REFUSED = frozenset({"", "ContainerCreating", "PodInitializing"})
@@ -77,13 +77,7 @@ class PodCarrier:
     async def run(
         self, handler: str, container: ProbeContainer, *, deadline_s: float
     ) -> ProbeResult:
-        started_s = time.monotonic()
-        try:
-            async with self.running(handler, container, deadline_s=deadline_s) as probe:
-                left_s = deadline_s - (time.monotonic() - started_s)
-                return await probe.ended(deadline_s=max(left_s, _LEAST_S))
-        except ProbeRefusedError as error:
-            return error.result
+        return await run_to_end(self, handler, container, deadline_s=deadline_s)
 
     @asynccontextmanager
     async def running(

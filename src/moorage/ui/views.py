@@ -11,14 +11,8 @@ from moorage.api.conditions import is_true
 from moorage.api.nodes import Node
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED_LABEL
-from moorage.api.runtime_profiles import (
-    SUPPORTED,
-    UNKNOWN,
-    UNSUPPORTED,
-    WORKING,
-    ProfileFeature,
-    RuntimeProfile,
-)
+from moorage.api.runtime_profiles import WORKING, ProfileFeature, RuntimeProfile
+from moorage.runtimeclass.feature_findings import alike
 from moorage.runtimeclass.features import FEATURES, Feature, FeatureArea
 from moorage.runtimeclass.handler import is_implicit
 from moorage.ui.objects import PodRow
@@ -231,12 +225,8 @@ def _handler_cell(node: Node, handler: str, profile: RuntimeProfile | None) -> H
 
 def _distinct(profiles: Sequence[RuntimeProfile]) -> tuple[RuntimeProfile, ...]:
     """Return one profile of each handler and finding: nodes that agree share a column."""
-    seen: dict[object, RuntimeProfile] = {}
-    for profile in profiles:
-        if profile.status.features:
-            states = tuple((each.name, each.state) for each in profile.status.features)
-            seen.setdefault((profile.spec.handler, states), profile)
-    return tuple(seen.values())
+    probed = (profile for profile in profiles if profile.status.features)
+    return tuple(group[0] for groups in alike(probed).values() for group in groups)
 
 
 def _sections(columns: Sequence[RuntimeProfile]) -> tuple[FeatureSection, ...]:
@@ -254,7 +244,3 @@ def _sections(columns: Sequence[RuntimeProfile]) -> tuple[FeatureSection, ...]:
         if rows:
             sections.append(FeatureSection(area, rows))
     return tuple(sections)
-
-
-STATES = {SUPPORTED: "yes", UNSUPPORTED: "no", UNKNOWN: "unknown"}
-"""State of a feature → the word in its cell."""

@@ -19,20 +19,9 @@ from moorage.api.errors import InvalidError
 from moorage.registry.kind import Obj
 from moorage.registry.request import Attributes
 from moorage.registry.stored import Stored
+from moorage.runtimeclass.workloads import TEMPLATES, template_of
 
 _NAMESPACES, _PODS = "namespaces", "pods"
-_TEMPLATES: dict[str, tuple[str, ...]] = {
-    "replicationcontrollers": ("spec", "template"),
-    "podtemplates": ("template",),
-    "replicasets.apps": ("spec", "template"),
-    "deployments.apps": ("spec", "template"),
-    "statefulsets.apps": ("spec", "template"),
-    "daemonsets.apps": ("spec", "template"),
-    "jobs.batch": ("spec", "template"),
-    "cronjobs.batch": ("spec", "jobTemplate", "spec", "template"),
-}
-"""Resource → where its pod template is."""
-
 _ENFORCED = "pod-security.kubernetes.io/enforce-policy"
 _VIOLATED = "pod-security.kubernetes.io/audit-violations"
 _EXEMPT = "pod-security.kubernetes.io/exempt"
@@ -53,7 +42,7 @@ class PodSecurity:
 
     name = "PodSecurity"
     scope = Scope.of(
-        [_NAMESPACES, _PODS, *_TEMPLATES], [CREATE, UPDATE], ["", "ephemeralcontainers", "resize"]
+        [_NAMESPACES, _PODS, *TEMPLATES], [CREATE, UPDATE], ["", "ephemeralcontainers", "resize"]
     )
     mutate = None
 
@@ -137,9 +126,8 @@ class PodSecurity:
         _warn(attributes, policy.warn, metadata, spec)
 
     def _check_template(self, attributes: Attributes, policy: Policy) -> None:
-        template = attributes.obj
-        for field in _TEMPLATES[attributes.kind.resource]:
-            template = (template or {}).get(field)
+        assert attributes.obj is not None
+        template = template_of(attributes.kind.resource, attributes.obj)
         if not template or "spec" not in template:
             return
         if self._is_exempt(template["spec"]):

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from moorage.api.host_ports import Listener
+from moorage.cli.connection import context_option
 from moorage.cli.daemon import (
-    context_option,
     kubeconfig_option,
     log_level_option,
     read_config,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from moorage.cli.connection import context_option
 from moorage.cli.daemon import (
-    context_option,
     kubeconfig_option,
     log_level_option,
     read_config,

@@ -33,22 +33,23 @@ async def run(layout: Layout, settings: Settings) -> None:
     """
     credentials = Credentials(layout)
     parts = {
-        CONTROLLERS: (credentials.controllers, "moorage-controllers", _start_controllers),
-        SCHEDULER: (credentials.scheduler, "moorage-scheduler", _start_scheduler),
+        CONTROLLERS: (credentials.controllers, "moorage-controllers"),
+        SCHEDULER: (credentials.scheduler, "moorage-scheduler"),
     }
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         clients = {
             name: await stack.enter_async_context(connected(settings, credentials, identity, agent))
-            for name, (identity, agent, _) in parts.items()
+            for name, (identity, agent) in parts.items()
             if name not in settings.without
         }
         # The controllers of our own group define its kinds, which a controller manager may not.
         admin = await stack.enter_async_context(
             connected(settings, credentials, credentials.admin, "moorage-runtimes")
         )
-        for name, client in clients.items():
-            _, _, start = parts[name]
-            start(tasks, client, credentials, settings, admin)
+        if CONTROLLERS in clients:
+            _start_controllers(tasks, clients[CONTROLLERS], credentials, settings, admin)
+        if SCHEDULER in clients:
+            _start_scheduler(tasks, clients[SCHEDULER], credentials, settings)
         if settings.has_provisioner_alone:
             client = await stack.enter_async_context(
                 connected(settings, credentials, credentials.controllers, "moorage-provisioner")
@@ -96,7 +97,6 @@ def _start_scheduler(
     client: Client,
     credentials: Credentials,
     settings: Settings,
-    _admin: Client,
 ) -> None:
     options = SchedulerOptions(filters_by_handler=settings.filters_by_handler)
     metrics = SchedulerMetrics(options.name)

@@ -9,13 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.runtimeclass.migration.changes import Path
+from moorage.runtimeclass.workloads import POD_PATHS
 
 _TEMPLATE: Path = ("spec", "template")
-_TEMPLATES: dict[str, Path] = {
-    "Pod": (),
-    "PodTemplate": ("template",),
-    "CronJob": ("spec", "jobTemplate", "spec", "template"),
-}
 
 
 def template_path(document: dict[str, Any]) -> Path | None:
@@ -23,7 +19,7 @@ def template_path(document: dict[str, Any]) -> Path | None:
     kind = document.get("kind")
     if kind in ("Pod", "PodTemplate") and document.get("apiVersion") != "v1":
         return None
-    path = _TEMPLATES.get(kind, _TEMPLATE) if isinstance(kind, str) else _TEMPLATE
+    path = POD_PATHS.get(kind, _TEMPLATE) if isinstance(kind, str) else _TEMPLATE
     template: Any = document
     for step in path:
         if not isinstance(template, dict):

@@ -6,7 +6,8 @@ from typing import Any
 
 import jinja2
 
-from moorage.ui.views import MOST_PODS, NO_CLASS, STATES
+from moorage.runtimeclass.feature_findings import STATE_WORDS
+from moorage.ui.views import MOST_PODS, NO_CLASS
 
 
 class Templates:
@@ -22,7 +23,7 @@ class Templates:
             auto_reload=False,
         )
         self._environment.globals.update(
-            no_class=NO_CLASS, most_pods=MOST_PODS, states=STATES, milliseconds=milliseconds
+            no_class=NO_CLASS, most_pods=MOST_PODS, states=STATE_WORDS, milliseconds=milliseconds
         )
 
     def render(self, name: str, **values: Any) -> bytes:
