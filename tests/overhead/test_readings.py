@@ -60,6 +60,8 @@ def test_a_summary_gives_the_pods_figures_and_the_sum_of_its_containers() -> Non
 
 def test_a_summary_without_figures_is_a_reading_of_nothing() -> None:
     assert reading_of(PodFigures(), 3.0) == Reading(at_s=3.0)
+    # Go writes an empty list as null.
+    assert reading_of(PodFigures(containers=None), 3.0) == Reading(at_s=3.0)
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,10 @@ class SummaryError(ValueError):
 
 
 class CpuFigures(Object, frozen=True):
-    """CPU time of a pod or container; None where it was not measured."""
+    """CPU time and rate of a pod or container; None where it was not measured."""
 
     time: str | None = None
+    usage_nano_cores: int | None = None
     usage_core_nano_seconds: int | None = None
 
 
@@ -51,13 +52,20 @@ class PodFigures(Object, frozen=True):
     """Figures of a pod: `cpu` and `memory` are those of its cgroup, sandbox included."""
 
     pod_ref: PodReference = PodReference()
-    containers: tuple[ContainerFigures, ...] = ()
+    containers: tuple[ContainerFigures, ...] | None = ()
     cpu: CpuFigures | None = None
     memory: MemoryFigures | None = None
 
 
-class _Summary(Object, frozen=True):
-    pods: tuple[PodFigures, ...] = ()
+class NodeSummary(Object, frozen=True):
+    """The part of a summary that is read. Go writes an empty list as null."""
+
+    pods: tuple[PodFigures, ...] | None = ()
+
+
+async def read_summary_body(client: Client, node: str) -> bytes:
+    """Return a node's summary as JSON. Raises StatusError, UnreachableError."""
+    return await client.request("GET", _PATH.format(quote(node, safe="")))
 
 
 async def read_node_summary(client: Client, node: str) -> dict[str, PodFigures]:
@@ -65,9 +73,9 @@ async def read_node_summary(client: Client, node: str) -> dict[str, PodFigures]:
 
     Raises StatusError, UnreachableError, and SummaryError for an answer that is none.
     """
-    body = await client.request("GET", _PATH.format(quote(node, safe="")))
+    body = await read_summary_body(client, node)
     try:
-        summary = msgspec.json.decode(body, type=_Summary)
+        summary = msgspec.json.decode(body, type=NodeSummary)
     except ValueError as error:
         raise SummaryError(f"node {node}: its summary cannot be read: {error}") from error
-    return {pod.pod_ref.uid: pod for pod in summary.pods}
+    return {pod.pod_ref.uid: pod for pod in summary.pods or ()}

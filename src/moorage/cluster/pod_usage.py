@@ -15,6 +15,7 @@ import msgspec
 from moorage.api.errors import StatusError
 from moorage.api.quantity import parse as parse_quantity
 from moorage.client import Client
+from moorage.client.node_summary import NodeSummary, PodFigures, read_summary_body
 from moorage.client.rest import UnreachableError
 
 _METRICS = "/apis/metrics.k8s.io/v1beta1"
@@ -38,32 +39,9 @@ class PodUsage(msgspec.Struct, frozen=True, kw_only=True):
     overhead_memory_bytes: int | None = None
 
 
-class _Cpu(msgspec.Struct, rename="camel"):
-    usage_nano_cores: int | None = None
-    usage_core_nano_seconds: int | None = None
-
-
-class _Memory(msgspec.Struct, rename="camel"):
-    working_set_bytes: int | None = None
-
-
-class _Stats(msgspec.Struct, rename="camel"):
-    cpu: _Cpu | None = None
-    memory: _Memory | None = None
-
-
 class _Ref(msgspec.Struct):
     name: str = ""
     namespace: str = ""
-
-
-class _Pod(_Stats, rename="camel"):
-    pod_ref: _Ref = msgspec.field(default_factory=_Ref)
-    containers: list[_Stats] | None = None
-
-
-class _Summary(msgspec.Struct):
-    pods: list[_Pod] | None = None
 
 
 class _Usage(msgspec.Struct):
@@ -97,8 +75,7 @@ async def read_usage(
     async def read(node: str) -> dict[str, PodUsage] | None:
         async with slots:
             try:
-                body = await client.request("GET", f"/api/v1/nodes/{node}/proxy/stats/summary")
-                return summary_usage(body)
+                return summary_usage(await read_summary_body(client, node))
             except (StatusError, UnreachableError, msgspec.DecodeError):
                 return None
 
@@ -111,12 +88,12 @@ async def read_usage(
 
 def summary_usage(body: bytes) -> dict[str, PodUsage]:
     """Return the usage by `namespace/name` of a node's summary. Raises msgspec.DecodeError."""
-    summary = msgspec.json.decode(body, type=_Summary)
+    summary = msgspec.json.decode(body, type=NodeSummary)
     return {f"{pod.pod_ref.namespace}/{pod.pod_ref.name}": _of(pod) for pod in summary.pods or ()}
 
 
-def _of(pod: _Pod) -> PodUsage:
-    containers = pod.containers or []
+def _of(pod: PodFigures) -> PodUsage:
+    containers = pod.containers or ()
     memory = pod.memory.working_set_bytes if pod.memory is not None else None
     rate = pod.cpu.usage_nano_cores if pod.cpu is not None else None
     inner_memory = sum((one.memory and one.memory.working_set_bytes) or 0 for one in containers)

@@ -79,7 +79,7 @@ class SummarySource:
 def reading_of(figures: PodFigures, now_s: float) -> Reading:
     """Return the reading of a summary's figures, at the time that they name."""
     cpu, memory = figures.cpu, figures.memory
-    containers = [one.memory.working_set_bytes for one in figures.containers if one.memory]
+    containers = [one.memory.working_set_bytes for one in figures.containers or () if one.memory]
     known = [size for size in containers if size is not None]
     stamp = cpu.time if cpu is not None else None
     return Reading(

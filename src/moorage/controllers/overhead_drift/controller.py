@@ -206,7 +206,8 @@ def _cost(figures: PodFigures | None) -> PodCost | None:
 
 def _sizes(figures: PodFigures) -> Iterable[int | None]:
     return [
-        None if one.memory is None else one.memory.working_set_bytes for one in figures.containers
+        None if one.memory is None else one.memory.working_set_bytes
+        for one in figures.containers or ()
     ]
 
 
