@@ -81,6 +81,11 @@ def test_what_fits_is_created_and_applied(control_plane: RunningCluster, group: 
     body = boat(group, {"sails": [{"name": "jib", "state": "Set"}], "length": 9.5})
     assert "created" in control_plane.kubectl("apply", "-f", "-", stdin=body).stdout
     assert "unchanged" in control_plane.kubectl("apply", "-f", "-", stdin=body).stdout
+    changed = boat(group, {"sails": [{"name": "jib", "state": "Reefed"}], "length": 9.5})
+    # 1 means that there are differences.
+    control_plane.kubectl("diff", "-f", "-", stdin=changed, fails=True)
+    assert "configured" in control_plane.kubectl("apply", "-f", "-", stdin=changed).stdout
+    assert control_plane.get(f"boats.{group}", "b")["spec"]["sails"][0]["state"] == "Reefed"
     control_plane.kubectl("delete", f"boats.{group}", "b")
 
 

@@ -34,6 +34,11 @@ _REFERENCE = re.compile(rb'"#/components/schemas/([^"]+)"')
 _SCALE = "io.k8s.api.autoscaling.v1.Scale"
 
 
+# Part of each hash: raised when the same definitions are written otherwise, since clients keep a
+# document for as long as its hash stays.
+_FORM = "2"
+
+
 class CustomDocument:
     """The document of one group and version: written when first asked for, and kept compressed."""
 
@@ -87,7 +92,7 @@ class CustomDocuments:
 
         `others` are the hashes of what else is in it.
         """
-        parts = [*([own.hash] if own else []), *others]
+        parts = [_FORM, *([own.hash] if own else []), *others]
         parts += [f"{item.type}@{item.definition.revision}" for item in versions]
         return hashlib.sha512("\n".join(parts).encode()).hexdigest().upper()
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from moorage.registry.openapi.operations import PATCH_TYPES, Operation, Parameter
+from moorage.registry.openapi.operations import Operation, Parameter
 
 JSON = "application/json"
-_BODY_TYPES = (JSON, "application/yaml", "application/vnd.kubernetes.protobuf")
 
 
 def paths_v3(operations: Iterable[Operation]) -> dict[str, Any]:
@@ -24,10 +23,9 @@ def paths_v3(operations: Iterable[Operation]) -> dict[str, Any]:
             },
         }
         if operation.body:
-            types = PATCH_TYPES if operation.method == "patch" else _BODY_TYPES
             schema = {"$ref": f"#/components/schemas/{operation.body}"}
             written["requestBody"] = {
-                "content": {type_: {"schema": schema} for type_ in types},
+                "content": {type_: {"schema": schema} for type_ in operation.consumes},
                 "required": operation.method != "delete",
             }
         paths.setdefault(operation.path, {})[operation.method] = written
@@ -93,7 +91,7 @@ def paths_v2(operations: Iterable[Operation]) -> dict[str, Any]:
         )
         paths.setdefault(operation.path, {})[operation.method] = {
             **_common(operation),
-            "consumes": list(PATCH_TYPES if operation.method == "patch" else _BODY_TYPES),
+            "consumes": list(operation.consumes),
             "produces": [JSON, "application/yaml"],
             "schemes": ["https"],
             "parameters": parameters,

@@ -11,12 +11,14 @@ import msgspec
 
 from moorage.registry.kind import Kind, Served, Subresource
 
-PATCH_TYPES = (
+BODY_TYPES = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+_CUSTOM_PATCH_TYPES = (
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
 )
+# kubectl chooses its patch by this list: a custom resource has no strategic merge.
+_PATCH_TYPES = (*_CUSTOM_PATCH_TYPES, "application/strategic-merge-patch+json")
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _ACTIONS = {
     "get": ("get", "read"),
@@ -103,7 +105,10 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One method of one path. `body` and `answer` are full type names, empty for none or text."""
+    """One method of one path. `body` and `answer` are full type names, empty for none or text.
+
+    `consumes` are the media types of the body.
+    """
 
     path: str
     method: str
@@ -116,6 +121,13 @@ class Operation(msgspec.Struct, frozen=True):
     parameters: tuple[Parameter, ...]
     body: str
     answer: str
+    consumes: tuple[str, ...]
+
+
+def _consumed(kind: Kind, verb: str) -> tuple[str, ...]:
+    if verb != "patch":
+        return BODY_TYPES
+    return _CUSTOM_PATCH_TYPES if kind.is_custom else _PATCH_TYPES
 
 
 def operations(kind: Kind, served: Served) -> Iterator[Operation]:
@@ -157,6 +169,7 @@ def _own(
         parameters=(*_places(path), *_parameters(*_OF_VERB[verb], "pretty")),
         body=body,
         answer=f"{served.type}List" if verb == "list" else answer,
+        consumes=_consumed(kind, verb),
     )
 
 
@@ -180,6 +193,7 @@ def _partial(
         parameters=(*_places(path), *_parameters(*options)),
         body=body,
         answer=type_,
+        consumes=_consumed(kind, verb),
     )
 
 
