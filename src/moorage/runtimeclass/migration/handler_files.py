@@ -96,22 +96,22 @@ def handler_file(handler: FormerHandler, origin: str) -> str:
     """Return the text of a handler's file; `origin` names the configuration it comes from."""
     lines = [
         f"# From {origin}.",
-        f"adapter = {_toml(handler.adapter)}",
-        f"binary = {_toml(handler.binary)}",
+        f"adapter = {toml_value(handler.adapter)}",
+        f"binary = {toml_value(handler.binary)}",
     ]
     if handler.annotations:
-        lines.append(f"annotations = {_toml(handler.annotations)}")
+        lines.append(f"annotations = {toml_value(handler.annotations)}")
     if handler.container_annotations:
-        lines.append(f"container_annotations = {_toml(handler.container_annotations)}")
+        lines.append(f"container_annotations = {toml_value(handler.container_annotations)}")
     if handler.snapshotter:
-        lines.append(f"snapshotter = {_toml(handler.snapshotter)}")
+        lines.append(f"snapshotter = {toml_value(handler.snapshotter)}")
     if handler.privileged_without_host_devices:
         lines.append("privileged_without_host_devices = true")
     if handler.is_default:
         lines.append("default = true")
     if handler.options:
         lines += ["", "[options]"]
-        lines += [f"{key} = {_toml(value)}" for key, value in handler.options.items()]
+        lines += [f"{key} = {toml_value(value)}" for key, value in handler.options.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -147,12 +147,13 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """Return a text, boolean, number or list of them in TOML's form."""
     if isinstance(value, str):
         # JSON's escapes are TOML's too, but for DEL.
         return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Sequence):
-        return f"[{', '.join(_toml(item) for item in value)}]"
+        return f"[{', '.join(toml_value(item) for item in value)}]"
     return str(value)
