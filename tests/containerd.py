@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -26,13 +27,20 @@ from moorage.cluster.network import PodNetwork, forget
 from moorage.cluster.network.conflist import write_conflist
 from moorage.cri import CriClient, CriError, pb
 from moorage.handlers import discover
+from moorage.linux.process import state
 from moorage.linux.process_tree import descendants
 from tests.containerd_configuration import NATIVE, OVERLAYFS, Configuration, write_configuration
 from tests.containerd_configuration.discovery import find_containerd, under_containerd
 from tests.containerd_configuration.tables import default_handler, runtime_tables
+from tests.peers import required_peer
 from tests.running import until
 
 _NEEDED = ("containerd", "ctr", "containerd-shim-runc-v2")
+_PEERS = {
+    "containerd": "containerd-2",
+    "ctr": "ctr-2",
+    "containerd-shim-runc-v2": "containerd-shim-runc-v2",
+}
 _NAMESPACE = "k8s.io"
 _END_S = 20.0
 _SUBNET = IPv4Network("198.18.77.0/24")
@@ -46,8 +54,68 @@ def skip_without_containerd() -> None:
 
 
 @contextmanager
+def newer_containerd() -> Iterator[Path]:
+    """A directory with the programs of a containerd 2.x; the test is skipped without them."""
+    with tempfile.TemporaryDirectory(prefix="moor-ctd2-") as directory:
+        for name, built in _PEERS.items():
+            (Path(directory) / name).symlink_to(required_peer(built))
+        yield Path(directory)
+
+
+@dataclass(frozen=True)
+class StartedContainerd:
+    """A running containerd: its files and its log are below `root`."""
+
+    root: Path
+    path: str
+    """The search path, on which its programs are."""
+
+    @property
+    def endpoint(self) -> str:
+        return f"unix://{self.root}/c.sock"
+
+    @property
+    def main(self) -> Path:
+        """Its configuration."""
+        return self.root / "config.toml"
+
+    @property
+    def restart_command(self) -> str:
+        """What restarts it, as a service manager would: its shims go on."""
+        return f"{self.root}/restart"
+
+    def start(self) -> None:
+        """Start it in the background; its process ID is in a file."""
+        subprocess.run([self.root / "start"], check=True)
+
+    def pid(self) -> int:
+        return int((self.root / "pid").read_text())
+
+    def write_scripts(self) -> None:
+        start = (
+            f"#!/bin/sh\nexport PATH={self.path}\n"
+            f"setsid containerd --config {self.main} >>{self.root}/log 2>&1 </dev/null &\n"
+            f"echo $! >{self.root}/pid\n"
+        )
+        restart = (
+            f"#!/bin/sh\npid=$(cat {self.root}/pid)\nkill $pid 2>/dev/null\n"
+            f"while kill -0 $pid 2>/dev/null; do sleep 0.05; done\nexec {self.root}/start\n"
+        )
+        for name, text in {"start": start, "restart": restart}.items():
+            (self.root / name).write_text(text)
+            (self.root / name).chmod(0o755)
+
+
+@contextmanager
 def running_containerd() -> Iterator[str]:
     """The endpoint of a containerd with the catalogue's images and a network of its own."""
+    with started_containerd() as containerd:
+        yield containerd.endpoint
+
+
+@contextmanager
+def started_containerd(programs: Path | None = None) -> Iterator[StartedContainerd]:
+    """The same, which can be restarted; its programs are in a directory, or on PATH."""
     # Short: the kernel takes no socket path over 107 bytes.
     root = Path(tempfile.mkdtemp(prefix="moor-ctd-"))
     mark = secrets.token_hex(4)
@@ -59,31 +127,30 @@ def running_containerd() -> Iterator[str]:
     )
     try:
         host = asyncio.run(gather(root))
-        (root / "config.toml").write_text(asyncio.run(_configuration(root, host)))
+        path = host.path if programs is None else f"{programs}:{host.path}"
+        containerd = StartedContainerd(root, path)
+        containerd.main.write_text(asyncio.run(_configuration(root, host, path)))
         (root / "cni").mkdir()
         (root / "cni" / "10-test.conflist").write_text(write_conflist(network, None))
-        with (root / "log").open("wb") as log:
-            process = subprocess.Popen(
-                ["containerd", "--config", root / "config.toml"], stdout=log, stderr=log
-            )
+        containerd.write_scripts()
+        containerd.start()
         socket = root / "c.sock"
-        endpoint = f"unix://{socket}"
         try:
-            until(lambda: _answers(endpoint), f"containerd, see {root}/log")
-            _import_images(root, host, socket)
-            yield endpoint
-            asyncio.run(_remove_sandboxes(endpoint))
+            until(lambda: _answers(containerd.endpoint), f"containerd, see {root}/log")
+            _import_images(root, host, socket, path)
+            yield containerd
+            asyncio.run(_remove_sandboxes(containerd.endpoint))
         finally:
-            _end(process, socket)
+            _end(containerd.pid(), socket)
     finally:
         remove_directory(root)
         subprocess.run(["ip", "link", "delete", network.bridge], capture_output=True, check=False)
         forget(network)
 
 
-async def _configuration(root: Path, host: Inventory) -> str:
+async def _configuration(root: Path, host: Inventory, path: str) -> str:
     """Its text, with the handlers that this machine has under containerd."""
-    containerd = await find_containerd(host.path)
+    containerd = await find_containerd(path)
     assert containerd is not None
     handlers = under_containerd(await discover(host.machine, path=host.path), containerd)
     assert host.cni.directory is not None
@@ -109,17 +176,22 @@ def _answers(endpoint: str) -> bool:
                 reply = await cri.call(cri.runtime.Status, pb.StatusRequest(), timeout_s=2)
             except CriError:
                 return False
-            return all(condition.status for condition in reply.status.conditions)
+            # containerd 2 has a third one, which is false where it warns of something.
+            return {"RuntimeReady", "NetworkReady"} <= {
+                condition.type for condition in reply.status.conditions if condition.status
+            }
 
     return asyncio.run(ask())
 
 
-def _import_images(root: Path, host: Inventory, socket: Path) -> None:
+def _import_images(root: Path, host: Inventory, socket: Path, search_path: str) -> None:
     tools = host.tools
     paths = [tools[name].path if name in tools else None for name in ("busybox", "catatonit")]
     archive = root / "images.tar"
     archive.write_bytes(write_archive(asyncio.run(catalogue(*paths))))
-    ctr = ["ctr", "--address", str(socket), "--namespace", _NAMESPACE]
+    program = shutil.which("ctr", path=search_path)
+    assert program is not None
+    ctr = [program, "--address", str(socket), "--namespace", _NAMESPACE]
     snapshotter = OVERLAYFS if host.disk.overlay else NATIVE
     subprocess.run(
         [*ctr, "images", "import", "--snapshotter", snapshotter, archive],
@@ -147,19 +219,22 @@ async def _remove_sandboxes(endpoint: str) -> None:
             await cri.call(cri.runtime.RemovePodSandbox, remove)
 
 
-def _end(process: subprocess.Popen[bytes], socket: Path) -> None:
+def _end(pid: int, socket: Path) -> None:
     """End it, and what its shims hold if it could not end them itself."""
-    process.terminate()
+    _kill(pid, signal.SIGTERM)
     try:
-        process.wait(_END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    for pid in descendants(_shims(socket)):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+        until(lambda: not Path(f"/proc/{pid}").exists() or state(pid) == "Z", "its end", _END_S)
+    except AssertionError:
+        _kill(pid, signal.SIGKILL)
+    for descendant in descendants(_shims(socket)):
+        _kill(descendant, signal.SIGKILL)
+
+
+def _kill(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
 
 
 def _shims(socket: Path) -> list[int]:

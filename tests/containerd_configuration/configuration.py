@@ -103,7 +103,7 @@ def write_configuration(configuration: Configuration, containerd: Version) -> st
     """
     _check(configuration)
     version = configuration_version(containerd)
-    plugins = _version_2(configuration) if version == 2 else _version_3(configuration)
+    plugins = _version_2(configuration) if version == 2 else _version_3(configuration, containerd)
     return write_toml(
         {
             "version": version,
@@ -154,13 +154,16 @@ def _version_2(configuration: Configuration) -> Table:
     }
 
 
-def _version_3(configuration: Configuration) -> Table:
+def _version_3(configuration: Configuration, containerd: Version) -> Table:
+    networks = _networks(configuration)
+    if not containerd.is_before((2, 2)):
+        networks["bin_dirs"] = [str(networks.pop("bin_dir"))]
     return {
         "io.containerd.grpc.v1.cri": _streaming(configuration),
         _V3_RUNTIME: {
             **_sandboxes(configuration),
             # Without it every sandbox runs a plugin for one system call.
-            "cni": {**_networks(configuration), "use_internal_loopback": True},
+            "cni": {**networks, "use_internal_loopback": True},
             "containerd": _handlers(configuration),
         },
         _V3_IMAGES: {

@@ -50,7 +50,7 @@ def write_durably(path: Path, content: bytes) -> None:
     Blocks. Raises OSError.
     """
     replace_file(path, content, is_synced=True)
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
 def rename_durably(source: Path, target: Path) -> None:
@@ -59,10 +59,11 @@ def rename_durably(source: Path, target: Path) -> None:
     Raises OSError.
     """
     source.rename(target)
-    _sync_directory(target.parent)
+    sync_directory(target.parent)
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Sync the names in a directory to the disk. Blocks. Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -68,7 +68,9 @@ def test_a_runtime_is_added_upgraded_and_removed_under_a_running_pod(
     assert _container(whole_cluster, name) == before
     assert whole_cluster.kubectl("exec", name, "--", "echo", "alive").stdout == "alive\n"
 
-    removed = whole_cluster.moor("runtime", "remove", name)
+    refused = whole_cluster.moor("runtime", "remove", name, status=1)
+    assert f"pods run under handler {name}: default/{name}" in refused.stderr
+    removed = whole_cluster.moor("runtime", "remove", name, "--force")
     assert "sandboxes run under it" in removed.stderr
     assert whole_cluster.kubectl("exec", name, "--", "echo", "alive").stdout == "alive\n"
     whole_cluster.kubectl("delete", "pod", name)

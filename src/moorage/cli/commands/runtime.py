@@ -1,21 +1,20 @@
-"""Command group `moor runtime`: installs runtimes into the cluster's own engine."""
+"""Command group `moor runtime`: installs runtimes into a node's engine, ours or another's."""
 
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from moorage.cli.errors import CliError
-from moorage.cli.options import cluster_of, data_dir_option, pairs
-from moorage.cluster.engine.paths import engine_paths
+from moorage.cli.options import cluster_of, data_dir_option, pairs, socket_path
 from moorage.cluster.host import gather
 from moorage.cluster.packages import install_package
 from moorage.cluster.runtimes import Installer, Request, Source
-from moorage.cri import CriClient
+from moorage.cluster.runtimes.target import find_target, installer_of
 
 _name = click.argument("name")
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True)
@@ -23,7 +22,22 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=Tru
 
 @click.group("runtime")
 def command() -> None:
-    """Add, upgrade and remove runtimes of the cluster's own engine; pods that run go on."""
+    """Add, upgrade and remove runtimes of this machine's engine; pods that run go on.
+
+    The engine is the cluster's. Without a cluster, it is the containerd or CRI-O of this machine,
+    which is reloaded or restarted; containers outlive that.
+    """
+
+
+def _engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    command = click.option(
+        "--restart-command",
+        metavar="COMMAND",
+        help="Restarts an engine that is no systemd service.",
+    )(command)
+    return click.option("--cri", metavar="ENDPOINT", help="Another engine: unix:///path/to.sock.")(
+        data_dir_option(command)
+    )
 
 
 def _source_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,29 +60,36 @@ def _source_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @command.command("add")
 @_name
 @_source_options
-@data_dir_option
-def add(name: str, data_dir: Path, **source: Any) -> None:
+@_engine_options
+def add(
+    name: str, data_dir: Path, cri: str | None, restart_command: str | None, **source: Any
+) -> None:
     """Add a handler, proven by a sandbox; undone if that fails."""
-    _install(name, data_dir, is_upgrade=False, **source)
+    _install(name, data_dir, cri, restart_command, is_upgrade=False, **source)
 
 
 @command.command("upgrade")
 @_name
 @_source_options
-@data_dir_option
-def upgrade(name: str, data_dir: Path, **source: Any) -> None:
+@_engine_options
+def upgrade(
+    name: str, data_dir: Path, cri: str | None, restart_command: str | None, **source: Any
+) -> None:
     """Give a handler another version; pods that run keep the one that they have."""
-    _install(name, data_dir, is_upgrade=True, **source)
+    _install(name, data_dir, cri, restart_command, is_upgrade=True, **source)
 
 
 @command.command("remove")
 @_name
-@data_dir_option
-def remove(name: str, data_dir: Path) -> None:
-    """Remove a handler; its versions stay while pods run under it."""
+@_engine_options
+@click.option("--force", is_flag=True, help="Although pods run under it; they go on.")
+def remove(
+    name: str, data_dir: Path, cri: str | None, restart_command: str | None, *, force: bool
+) -> None:
+    """Remove a handler that no pod runs under; its versions stay while sandboxes are left."""
 
     async def work(installer: Installer) -> None:
-        is_gone = await installer.remove(name)
+        is_gone = await installer.remove(name, even_if_used=force)
         click.echo(f"handler {name} removed")
         if not is_gone:
             click.echo(
@@ -76,10 +97,18 @@ def remove(name: str, data_dir: Path) -> None:
                 err=True,
             )
 
-    _run(data_dir, work)
+    _run(data_dir, cri, restart_command, work)
 
 
-def _install(name: str, data_dir: Path, *, is_upgrade: bool, **source: Any) -> None:
+def _install(
+    name: str,
+    data_dir: Path,
+    cri: str | None,
+    restart_command: str | None,
+    *,
+    is_upgrade: bool,
+    **source: Any,
+) -> None:
     request = _request(name, **source)
 
     async def work(installer: Installer) -> None:
@@ -89,7 +118,7 @@ def _install(name: str, data_dir: Path, *, is_upgrade: bool, **source: Any) -> N
         past = "upgraded" if is_upgrade else "added"
         click.echo(f"handler {name} {past}: version {plan.version}, {plan.program}")
 
-    _run(data_dir, work)
+    _run(data_dir, cri, restart_command, work)
 
 
 def _request(
@@ -128,18 +157,22 @@ def _request(
     )
 
 
-def _run(data_dir: Path, work: Callable[[Installer], Awaitable[None]]) -> None:
-    cluster = cluster_of(data_dir)
-    settings = cluster.running_settings()
-    if settings.cri or not settings.has_node:
-        raise CliError(
-            "runtimes are added to the cluster's own engine only: for another engine, write its "
-            "configuration by hand"
-        )
-    paths = engine_paths(cluster.layout, settings)
+def _run(
+    data_dir: Path,
+    cri: str | None,
+    restart_command: str | None,
+    work: Callable[[Installer], Awaitable[None]],
+) -> None:
+    if cri is not None:
+        socket_path("--cri", cri)
+    target = find_target(cluster_of(data_dir), cri or "")
+    restart = shlex.split(restart_command or "")
+
+    def report(sentence: str) -> None:
+        click.echo(sentence, err=True)
 
     async def connected() -> None:
-        async with CriClient(paths.endpoint) as cri:
-            await work(Installer(cri, cluster.layout.runtimes, paths.data / "handlers.d"))
+        async with installer_of(target, restart_command=restart, report=report) as installer:
+            await work(installer)
 
     asyncio.run(connected())

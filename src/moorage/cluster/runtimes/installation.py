@@ -1,43 +1,59 @@
-"""Installation of runtimes into a cluster's own engine: store, handler file, proof, or undo.
+"""Installation of runtimes on a node: version, files, proof, or everything as before.
 
-The engine takes a handler file over at once and touches no pod that runs, so nothing is restarted.
-If the handler does not come up or its proof fails, file and directory are as before.
+journal ─▶ store/NAME/VERSION ─▶ files ─▶ engine ─▶ proof ─▶ journal cleared
+                                      └─ any failure: files, engine and directory as before
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.cluster.images import BUSYBOX
-from moorage.cluster.runtimes.archive import digest_of, extract
-from moorage.cluster.runtimes.errors import RuntimeInstallationError
-from moorage.cluster.runtimes.plan import (
-    Plan,
-    Request,
-    Source,
-    check_request,
-    plan_installation,
-)
-from moorage.cluster.runtimes.proof import prove
-from moorage.cri import CriClient, CriError, engine_pb, pb
-from moorage.linux.atomic_file import replace_file
-from moorage.linux.trust import distrust
+import msgspec
 
-_TAKEN_OVER_S = 30.0
+from moorage.api.logs import Log
+from moorage.cluster.locks import exclusive_async
+from moorage.cluster.runtimes.engine import ManagedEngine, sandboxes_of
+from moorage.cluster.runtimes.engines import FileChange
+from moorage.cluster.runtimes.errors import RuntimeInstallationError
+from moorage.cluster.runtimes.journal import (
+    Entry,
+    Journal,
+    Stage,
+    restore_changes,
+    write_changes,
+)
+from moorage.cluster.runtimes.plan import Plan, Request, check_request, plan_installation
+from moorage.cluster.runtimes.versions import (
+    Versions,
+    check_new,
+    check_program,
+    measure,
+    remove_version,
+    store_version,
+)
+from moorage.cri import CriError
+
+_LOCK = ".lock"
+
+log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Installer:
-    """Installs into `store` and `handlers`, directories of an engine that `cri` reaches."""
+    """Installs into `store` and an engine; `handlers` is a directory of handler files, or none.
 
-    cri: CriClient
+    `report` is called with a sentence about an interrupted change that was undone.
+    """
+
+    engine: ManagedEngine
     store: Path
     handlers: Path
+    report: Callable[[str], None]
 
     async def install(self, request: Request, *, is_upgrade: bool) -> Plan:
         """Install a handler, or another version of one. Returns what was done.
@@ -45,122 +61,153 @@ class Installer:
         Raises RuntimeInstallationError, with everything as before.
         """
         check_request(request)
-        file = self.handlers / f"{request.handler}.toml"
-        if file.exists() != is_upgrade:
-            verb = "upgrade" if not is_upgrade else "add"
-            state = "is there already" if not is_upgrade else "does not exist"
-            raise RuntimeInstallationError(
-                f"handler {request.handler} {state} ({file}): use `moor runtime {verb}`"
+        async with self._exclusive():
+            is_there = request.handler in await self.engine.written()
+            if is_there != is_upgrade:
+                verb = "upgrade" if is_there else "add"
+                state = "is there already" if is_there else "does not exist"
+                raise RuntimeInstallationError(
+                    f"handler {request.handler} {state}: use `moor runtime {verb}`"
+                )
+            digest = await asyncio.to_thread(measure, request)
+            plan = plan_installation(request, digest, self.store, self.handlers)
+            is_new = check_new(request, plan)
+            entry = Entry(
+                handler=plan.handler,
+                verb="upgrade" if is_upgrade else "add",
+                stage=Stage.STORING,
+                directory=str(plan.directory) if is_new else "",
+                offered=await self.engine.offered(),
+                restart=self.engine.restart,
             )
-        digest = await asyncio.to_thread(_measure, request)
-        plan = plan_installation(request, digest, self.store, self.handlers)
-        is_new = await asyncio.to_thread(_store, request, plan)
-        before = file.read_bytes() if is_upgrade else None
-        try:
-            _check_program(plan.program)
-            replace_file(file, plan.definition, mode=0o644, is_synced=True)
-            await self._prove(plan)
-        except BaseException:
-            if before is not None:
-                replace_file(file, before, mode=0o644, is_synced=True)
-            else:
-                file.unlink(missing_ok=True)
-            if is_new and plan.directory is not None:
-                shutil.rmtree(plan.directory)
-            raise
-        return plan
+            async with self._undone_on_failure(entry) as steps:
+                await asyncio.to_thread(store_version, request, plan)
+                await asyncio.to_thread(check_program, plan.program)
+                await steps.write(await self.engine.addition(plan))
+                await self.engine.take_over(plan)
+            await self._keep_versions(plan)
+            return plan
 
-    async def _prove(self, plan: Plan) -> None:
-        problem = await self._wait_available(plan)
-        problem = problem or await prove(self.cri, plan.handler, BUSYBOX)
-        if problem:
-            raise RuntimeInstallationError(
-                f"handler {plan.handler} does not work: {problem}; nothing was changed"
-            )
+    async def remove(self, handler: str, *, even_if_used: bool = False) -> bool:
+        """Remove a handler, and its stored versions unless sandboxes are left under it.
 
-    async def _wait_available(self, plan: Plan) -> str:
-        """Wait until the engine offers the handler with the program; return why it does not."""
-        problem = "the engine does not take its file over"
-        request = engine_pb.WatchHandlersRequest()
-        try:
-            async with asyncio.timeout(_TAKEN_OVER_S):
-                async for listed in self.cri.stream(self.cri.engine.WatchHandlers, request):
-                    for handler in listed.handlers:
-                        if handler.name == plan.handler and handler.program == str(plan.program):
-                            if handler.is_available:
-                                return ""
-                            problem = handler.reason
-        except TimeoutError:
-            return problem
-        except CriError as error:
-            return error.sentence
-        return "the engine ended"
-
-    async def remove(self, handler: str) -> bool:
-        """Remove a handler, and its stored versions unless sandboxes still run under it.
-
-        Returns whether the versions are gone. Raises RuntimeInstallationError if there is none.
+        Returns whether the versions are gone. Raises RuntimeInstallationError if there is none, if
+        pods run under it and it is not `even_if_used`, and if the engine does not work without it.
         """
-        file = self.handlers / f"{handler}.toml"
-        versions = self.store / handler
-        if not file.exists() and not versions.exists():
-            raise RuntimeInstallationError(f"there is no handler {handler} ({file})")
-        file.unlink(missing_ok=True)
-        sandboxes = await self.cri.call(self.cri.runtime.ListPodSandbox, pb.ListPodSandboxRequest())
-        if any(sandbox.runtime_handler == handler for sandbox in sandboxes.items):
-            return False
-        if versions.exists():
-            await asyncio.to_thread(shutil.rmtree, versions)
-        return True
+        async with self._exclusive():
+            versions = Versions(self.store, handler)
+            is_written = handler in await self.engine.written()
+            changes = await self.engine.removal(handler) if is_written else ()
+            if not is_written and not versions.directory.exists():
+                raise RuntimeInstallationError(
+                    f"there is no handler {handler} that `moor runtime` wrote"
+                )
+            pods = [
+                sandbox.name
+                for sandbox in await sandboxes_of(self.engine.cri, handler)
+                if sandbox.is_running_pod
+            ]
+            if pods and is_written and not even_if_used:
+                raise RuntimeInstallationError(
+                    f"pods run under handler {handler}: {', '.join(sorted(pods))}; remove them "
+                    "first, or give --force, with which they go on"
+                )
+            if is_written:
+                entry = Entry(
+                    handler=handler,
+                    verb="remove",
+                    stage=Stage.STORING,
+                    offered=await self.engine.offered(),
+                    restart=self.engine.restart,
+                )
+                async with self._undone_on_failure(entry) as steps:
+                    await steps.write(changes)
+                    await self.engine.drop(handler)
+            if await sandboxes_of(self.engine.cri, handler):
+                return False
+            await asyncio.to_thread(versions.remove_all)
+            return True
+
+    async def recover(self) -> None:
+        """Undo a change that was interrupted, if there is one. Raises RuntimeInstallationError."""
+        async with self._exclusive():
+            return
+
+    @asynccontextmanager
+    async def _exclusive(self) -> AsyncIterator[None]:
+        """Hold the right to change runtimes, with no interrupted change left."""
+        await asyncio.to_thread(self.store.mkdir, mode=0o755, parents=True, exist_ok=True)
+        async with exclusive_async(self.store / _LOCK):
+            journal = Journal(self.store)
+            entry = await asyncio.to_thread(journal.read)
+            if entry is not None:
+                await _undo(self.engine, journal, entry)
+                self.report(
+                    f"an interrupted `moor runtime {entry.verb} {entry.handler}` was undone"
+                )
+            yield
+
+    def _undone_on_failure(self, entry: Entry) -> _Steps:
+        return _Steps(self.engine, Journal(self.store), entry)
+
+    async def _keep_versions(self, plan: Plan) -> None:
+        """Record what was replaced, and remove what no pod needs any more."""
+        if plan.directory is None:
+            return
+        versions = Versions(self.store, plan.handler)
+        current = plan.directory.name
+        await asyncio.to_thread(versions.note_replaced, current, time.time_ns())
+        try:
+            sandboxes = await sandboxes_of(self.engine.cri, plan.handler)
+        except CriError as error:
+            log.warning("versions are not cleared yet", handler=plan.handler, reason=error)
+            return
+        began_ns = [sandbox.created_ns for sandbox in sandboxes]
+        await asyncio.to_thread(versions.remove_unused, began_ns)
 
 
-def _measure(request: Request) -> str:
-    """Return the digest of binary or archive, checked and from a trusted file."""
-    if request.source is Source.PACKAGE:
-        return ""
-    path = Path(request.origin)
-    if not path.is_file():
-        raise RuntimeInstallationError(f"{path} is no file")
-    problem = distrust(path)
-    if problem is not None:
-        raise RuntimeInstallationError(f"{request.source} is not trusted: {problem}")
-    digest = digest_of(path)
-    if request.digest and digest != request.digest:
-        raise RuntimeInstallationError(
-            f"{path} has the SHA-256 digest {digest}, not {request.digest}"
-        )
-    return digest
+class _Steps:
+    """A change under way: recorded before each step, and undone if one fails."""
 
+    def __init__(self, engine: ManagedEngine, journal: Journal, entry: Entry) -> None:
+        self._engine = engine
+        self._journal = journal
+        self._entry = entry
 
-def _store(request: Request, plan: Plan) -> bool:
-    """Store a version, and return whether it is new: the same content is kept as it is."""
-    if plan.directory is None:
-        return False
-    plan.directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    if plan.directory.exists():
-        if request.version:
+    async def __aenter__(self) -> _Steps:
+        await asyncio.to_thread(self._journal.write, self._entry)
+        return self
+
+    async def write(self, changes: tuple[FileChange, ...]) -> None:
+        """Write files, after which the engine may use them."""
+        self._entry = msgspec.structs.replace(self._entry, stage=Stage.WRITING, changes=changes)
+        await asyncio.to_thread(self._journal.write, self._entry)
+        await asyncio.to_thread(write_changes, changes)
+        self._entry = msgspec.structs.replace(self._entry, stage=Stage.USED)
+        await asyncio.to_thread(self._journal.write, self._entry)
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        del trace
+        if error is None:
+            await asyncio.to_thread(self._journal.clear)
+            return
+        try:
+            # Also of a cancelled task: the engine must not stay between two configurations.
+            await _undo(self._engine, self._journal, self._entry)
+        except (RuntimeInstallationError, CriError, OSError) as failure:
             raise RuntimeInstallationError(
-                f"version {plan.version} of {plan.handler} is there already: give another --version"
-            )
-        return False
-    scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=plan.directory.parent))
-    try:
-        content = scratch / "content"
-        if request.source is Source.ARCHIVE:
-            extract(Path(request.origin), content)
-        else:
-            content.mkdir(mode=0o755)
-            shutil.copyfile(request.origin, content / plan.program.name)
-            (content / plan.program.name).chmod(0o755)
-        content.rename(plan.directory)
-    finally:
-        shutil.rmtree(scratch)
-    return True
+                f"{error}; and this could not be undone: {failure}; the next `moor runtime` tries "
+                "again"
+            ) from error
+        if isinstance(error, RuntimeInstallationError):
+            raise RuntimeInstallationError(f"{error}; everything is as before") from error
 
 
-def _check_program(program: Path) -> None:
-    problem = distrust(program)
-    if problem is not None:
-        raise RuntimeInstallationError(f"the runtime is not trusted: {problem}")
-    if not program.is_file() or not os.access(program, os.X_OK):
-        raise RuntimeInstallationError(f"{program} is not an executable file")
+async def _undo(engine: ManagedEngine, journal: Journal, entry: Entry) -> None:
+    """Undo a change. Raises RuntimeInstallationError, CriError, OSError; the record stays then."""
+    await asyncio.to_thread(restore_changes, entry.changes)
+    if entry.stage is not Stage.STORING:
+        await engine.take_back(entry.offered, entry.restart)
+    if entry.directory:
+        await asyncio.to_thread(remove_version, Path(entry.directory))
+    await asyncio.to_thread(journal.clear)

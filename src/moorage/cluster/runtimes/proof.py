@@ -1,78 +1,42 @@
-"""Proof that a handler works: a sandbox with one container that ends well, through the CRI."""
+"""Proof that a handler works: the first container of the probes, through the CRI of any engine."""
 
 from __future__ import annotations
 
 import asyncio
-import uuid
+from pathlib import Path
 
-from moorage.cri import CriClient, CriError, pb
+from moorage.cri import CriClient
+from moorage.probing.carrier import CarrierError, Outcome
+from moorage.probing.cri_carrier import CriCarrier
+from moorage.probing.host import HostFacts, read_host
+from moorage.probing.running import run_plain
 
-_STEP_S = 60.0
-_LOOK_S = 0.1
-_COMMAND = ("true",)
-
-
-async def prove(cri: CriClient, handler: str, image: str) -> str:
-    """Run `true` under a handler; return why that failed, empty if it did not.
-
-    The sandbox is removed in any case. It has no labels of a pod, so node agents leave it alone.
-    """
-    name = f"proof-{uuid.uuid4().hex[:12]}"
-    config = pb.PodSandboxConfig(
-        metadata=pb.PodSandboxMetadata(name=name, namespace="moorage-proof", uid=name),
-        hostname=name,
-        linux=pb.LinuxPodSandboxConfig(),
-    )
-    request = pb.RunPodSandboxRequest(config=config, runtime_handler=handler)
-    try:
-        answer = await cri.call(cri.runtime.RunPodSandbox, request, timeout_s=_STEP_S)
-    except CriError as error:
-        return f"its sandbox does not start: {error.sentence}"
-    try:
-        async with asyncio.timeout(_STEP_S):
-            return await _run(cri, answer.pod_sandbox_id, config, image)
-    except CriError as error:
-        return f"its container does not run: {error.sentence}"
-    except TimeoutError:
-        return f"its container does not end within {_STEP_S:g} s"
-    finally:
-        await _remove(cri, answer.pod_sandbox_id)
+_DEADLINE_S = 60.0
+_OWNER = "moor-runtime"
 
 
-async def _run(cri: CriClient, sandbox: str, config: pb.PodSandboxConfig, image: str) -> str:
-    container = pb.ContainerConfig(
-        metadata=pb.ContainerMetadata(name="proof"),
-        image=pb.ImageSpec(image=image),
-        command=_COMMAND,
-        linux=pb.LinuxContainerConfig(),
-    )
-    request = pb.CreateContainerRequest(
-        pod_sandbox_id=sandbox, config=container, sandbox_config=config
-    )
-    created = await cri.call(cri.runtime.CreateContainer, request, timeout_s=_STEP_S)
-    id_ = created.container_id
-    await cri.call(
-        cri.runtime.StartContainer, pb.StartContainerRequest(container_id=id_), timeout_s=_STEP_S
-    )
-    while True:
-        # Not every engine streams events, and the container ends in milliseconds.
-        answer = await cri.call(
-            cri.runtime.ContainerStatus, pb.ContainerStatusRequest(container_id=id_)
-        )
-        if answer.status.state == pb.CONTAINER_EXITED:
-            code = answer.status.exit_code
+class Proof:
+    """Runs a container under a handler. `state` is a directory for its log."""
+
+    def __init__(self, cri: CriClient, state: Path) -> None:
+        self._carrier = CriCarrier(cri, owner=_OWNER, state=state)
+        self._host: HostFacts | None = None
+
+    async def find_problem(self, handler: str) -> str:
+        """Return why a container does not run under a handler, empty if it does.
+
+        The sandbox is removed in any case, and those of a run that was killed are too.
+        """
+        if self._host is None:
+            self._host = await asyncio.to_thread(read_host)
+        try:
+            await self._carrier.clean()
+            result = await run_plain(self._carrier, handler, self._host, deadline_s=_DEADLINE_S)
+        except CarrierError as error:
+            return str(error)
+        if result.outcome is Outcome.REFUSED:
+            return f"its sandbox does not start: {result.error}"
+        if result.outcome is Outcome.ENDED:
+            code = result.exit_code
             return f"its container ended with status {code}" if code else ""
-        await asyncio.sleep(_LOOK_S)
-
-
-async def _remove(cri: CriClient, sandbox: str) -> None:
-    await cri.call(
-        cri.runtime.StopPodSandbox,
-        pb.StopPodSandboxRequest(pod_sandbox_id=sandbox),
-        timeout_s=_STEP_S,
-    )
-    await cri.call(
-        cri.runtime.RemovePodSandbox,
-        pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox),
-        timeout_s=_STEP_S,
-    )
+        return f"its container: {result.error}"

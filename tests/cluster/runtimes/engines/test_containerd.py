@@ -209,7 +209,7 @@ def test_an_upgrade_replaces_the_handler_alone() -> None:
 @pytest.mark.parametrize(
     ("version", "files", "problem"),
     [
-        ("3.0.0", {"main": LATEST}, "has a configuration that is not known"),
+        ("3.0.0", {"main": LATEST}, "is not known here"),
         ("1.6.20", {"main": b"[plugins.cri]\n"}, "its format is version 1"),
         ("2.4.2", {"main": b"[plugins.cri]\n"}, "its format is version 1"),
         ("1.6.20", {"main": b"version = 3\n"}, "its format is version 3"),
@@ -309,7 +309,9 @@ def _dumped(program: str, configuration: ContainerdConfiguration, root: Path) ->
     for file in configuration.files:
         path = root / file.path.relative_to("/")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(file.content.replace(b"/etc/containerd", f"{root}/etc/containerd".encode()))
+        path.write_bytes(
+            file.content.replace(b"/etc/containerd", f"{root}/etc/containerd".encode())
+        )
     done = subprocess.run(
         [program, "--config", str(root / MAIN.relative_to("/")), "config", "dump"],
         capture_output=True, text=True, check=True,

@@ -16,7 +16,9 @@ from moorage.handlers import HandlerDefinition, parse_definition
 from moorage.runtimeclass.migration.crio import crio_handlers
 
 DIRECTORY = Path("/etc/crio/crio.conf.d")
-MAIN = b'[crio.runtime]\ndefault_runtime = "crun"\n[crio.runtime.runtimes.crun]\nruntime_path = "/a"\n'
+MAIN = (
+    b'[crio.runtime]\ndefault_runtime = "crun"\n[crio.runtime.runtimes.crun]\nruntime_path = "/a"\n'
+)
 EMPTY = CrioConfiguration(
     directory=DIRECTORY,
     files=(EngineFile(Path("/etc/crio/crio.conf"), MAIN),),
@@ -28,9 +30,7 @@ def _definition(name: str, text: str = 'adapter = "oci"') -> HandlerDefinition:
     return parse_definition(Path(f"{name}.toml"), f'binary = "/opt/{name}"\n{text}\n'.encode())
 
 
-def _after(
-    configuration: CrioConfiguration, *steps: HandlerDefinition | str
-) -> CrioConfiguration:
+def _after(configuration: CrioConfiguration, *steps: HandlerDefinition | str) -> CrioConfiguration:
     for step in steps:
         changes = (
             configuration.without_handler(step)
@@ -84,7 +84,10 @@ def test_all_files_come_back_whatever_the_order(names: list[str], random: object
         (_definition("crun"), "`moor runtime` did not write it"),
         (_definition("runc"), "`moor runtime` did not write it"),
         (_definition("m", 'adapter = "oci"\n[options]\nno_new_keyring = true'), "no_new_keyring"),
-        (_definition("m", 'adapter = "runsc"\n[options]\nplatform = "kvm"'), "CRI-O has no platform"),
+        (
+            _definition("m", 'adapter = "runsc"\n[options]\nplatform = "kvm"'),
+            "CRI-O has no platform",
+        ),
         (_definition("m", 'adapter = "oci"\nsnapshotter = "stargz"'), "CRI-O has no snapshotter"),
     ],
 )
@@ -106,5 +109,7 @@ def test_handlers_of_others_are_neither_changed_nor_removed() -> None:
     with pytest.raises(RuntimeInstallationError, match="another file has a table"):
         shadowed.without_handler("m")
     broken = EngineFile(DIRECTORY / "00.conf", b"[crio")
-    with pytest.raises(RuntimeInstallationError, match=r"00\.conf cannot be changed: it is not TOML"):
+    with pytest.raises(
+        RuntimeInstallationError, match=r"00\.conf cannot be changed: it is not TOML"
+    ):
         msgspec.structs.replace(EMPTY, files=(broken,)).with_handler(_definition("m"), "/opt/m")

@@ -65,6 +65,4 @@ def present(contents: Mapping[Path, bytes | None]) -> tuple[EngineFile, ...]:
 
 def unreadable(path: Path, why: str) -> RuntimeInstallationError:
     """Return the error for a file that cannot be read as its engine reads it."""
-    return RuntimeInstallationError(
-        f"configuration {path} cannot be changed: {why}; nothing was changed"
-    )
+    return RuntimeInstallationError(f"configuration {path} cannot be changed: {why}")

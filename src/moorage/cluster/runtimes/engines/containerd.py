@@ -61,8 +61,8 @@ class ContainerdConfiguration(msgspec.Struct, frozen=True, dict=True, kw_only=Tr
         match = _GENERATION.match(self.version)
         if match is None or match["major"] not in ("1", "2"):
             raise RuntimeInstallationError(
-                f"containerd {self.version} has a configuration that is not known here: 1.x and "
-                "2.x have; nothing was changed"
+                f"the configuration of containerd {self.version} is not known here; those of 1.x "
+                "and 2.x are"
             )
         return match["major"] == "2"
 
@@ -151,7 +151,8 @@ class ContainerdConfiguration(msgspec.Struct, frozen=True, dict=True, kw_only=Tr
     def _importing(self) -> tuple[FileChange, ...]:
         """Return the change that has the main file import the drop-ins, none if it does."""
         before = self._content(self.main)
-        file = EngineFile(self.main, f"{_CREATED}version = 3\n".encode() if before is None else before)
+        created = f"{_CREATED}version = 3\n".encode()
+        file = EngineFile(self.main, created if before is None else before)
         imports = file.document.get("imports", [])
         if not isinstance(imports, list):
             raise unreadable(self.main, "its `imports` are not a list")

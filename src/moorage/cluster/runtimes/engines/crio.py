@@ -22,6 +22,7 @@ from moorage.runtimeclass.migration.handler_files import table as as_table
 # After the files of packages, which begin with 10 and 50; the last one of a handler counts.
 _PREFIX = "90-moorage-"
 _SUFFIX = ".conf"
+_CREATED = "# Written by `moor runtime`, which removes it too.\n"
 _KEYS = ("crio", "runtime", "runtimes")
 
 
@@ -58,7 +59,7 @@ class CrioConfiguration(msgspec.Struct, frozen=True, kw_only=True):
                 "another name"
             )
         table = crio_table(definition, program)
-        text = f"# Written by `moor runtime`, which removes it too.\n{write_table((*_KEYS, name), table)}"
+        text = f"{_CREATED}{write_table((*_KEYS, name), table)}"
         path = self._drop_in(name)
         changes = (FileChange(path, self._content(path), text.encode()),)
         self._check(changes, {**before, name: table})

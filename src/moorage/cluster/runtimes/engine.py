@@ -1,0 +1,82 @@
+"""Engine of a node, as the installation of runtimes sees it: one seam for ours and others'."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from moorage.cluster.runtimes.engines import FileChange
+from moorage.cluster.runtimes.plan import Plan
+from moorage.cri import CriClient, CriError, pb
+from moorage.probing.cri_configuration import PROBE_LABEL
+
+
+class ManagedEngine(Protocol):
+    """An engine whose handlers are changed by changes of files.
+
+    All methods raise RuntimeInstallationError, CriError, OSError.
+    """
+
+    cri: CriClient
+
+    @property
+    def restart(self) -> tuple[str, ...]:
+        """Return the command that restarts the engine; empty if none is needed, or known."""
+
+    async def written(self) -> frozenset[str]:
+        """Return the handlers that `moor runtime` wrote."""
+
+    async def offered(self) -> tuple[str, ...]:
+        """Return the handlers that the engine has."""
+
+    async def addition(self, plan: Plan) -> tuple[FileChange, ...]:
+        """Return the changes of files that add or replace a handler."""
+
+    async def removal(self, handler: str) -> tuple[FileChange, ...]:
+        """Return the changes of files that remove a handler."""
+
+    async def take_over(self, plan: Plan) -> None:
+        """Have the engine use changed files, and prove that the handler and all others work."""
+
+    async def drop(self, handler: str) -> None:
+        """Have the engine use files without a handler; pods go on."""
+
+    async def take_back(self, offered: Sequence[str], restart: Sequence[str]) -> None:
+        """Have the engine use restored files, whatever it uses now, and prove that it does.
+
+        `offered` are the handlers that it had with them.
+        """
+
+
+class Sandbox:
+    """A sandbox of a handler: whether it is a pod's, and when it began."""
+
+    def __init__(self, sandbox: pb.PodSandbox) -> None:
+        self.name = f"{sandbox.metadata.namespace}/{sandbox.metadata.name}"
+        self.created_ns = sandbox.created_at
+        self.is_running_pod = (
+            PROBE_LABEL not in sandbox.labels and sandbox.state == pb.SANDBOX_READY
+        )
+
+
+async def sandboxes_of(cri: CriClient, handler: str) -> list[Sandbox]:
+    """Return the sandboxes of a handler, those of probes too. Raises CriError."""
+    listed = await cri.call(cri.runtime.ListPodSandbox, pb.ListPodSandboxRequest())
+    found = []
+    for sandbox in listed.items:
+        name = sandbox.runtime_handler
+        if not name:
+            # CRI-O lists sandboxes without it.
+            try:
+                reply = await cri.call(
+                    cri.runtime.PodSandboxStatus,
+                    pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox.id),
+                )
+            except CriError as error:
+                if not error.is_not_found:
+                    raise
+                continue
+            name = reply.status.runtime_handler
+        if name == handler:
+            found.append(Sandbox(sandbox))
+    return found

@@ -1,0 +1,92 @@
+"""Target of an installation: the engine that a cluster uses, or the one of this machine.
+
+A cluster's own engine, then the engine that it was started with (`--cri`), then the only engine
+whose usual socket is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from moorage.cluster.cluster import Cluster
+from moorage.cluster.engine.paths import engine_paths
+from moorage.cluster.images.external import ImageUnavailableError, bring_image
+from moorage.cluster.layout import Layout
+from moorage.cluster.runtimes.errors import RuntimeInstallationError
+from moorage.cluster.runtimes.installation import Installer
+from moorage.cluster.runtimes.other_engine import OtherEngine
+from moorage.cluster.runtimes.own_engine import OwnEngine
+from moorage.cluster.runtimes.proof import Proof
+from moorage.cri import CriClient
+
+USUAL_SOCKETS = (
+    Path("/run/containerd/containerd.sock"),
+    Path("/run/crio/crio.sock"),
+    Path("/var/run/crio/crio.sock"),
+)
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """An engine by its endpoint; `handlers` is the directory of our own engine's handler files."""
+
+    endpoint: str
+    layout: Layout
+    handlers: Path | None = None
+
+
+def find_target(cluster: Cluster, endpoint: str, sockets: Sequence[Path] = USUAL_SOCKETS) -> Target:
+    """Return the engine that is meant. `endpoint` is the user's choice, empty without one.
+
+    Raises RuntimeInstallationError if there is none, or several; NotRunningError.
+    """
+    if endpoint:
+        return Target(endpoint=endpoint, layout=cluster.layout)
+    if cluster.find_settings() is not None:
+        settings = cluster.running_settings()
+        if settings.cri:
+            return Target(endpoint=settings.cri, layout=cluster.layout)
+        if not settings.has_node:
+            raise RuntimeInstallationError(
+                "the cluster has no node on this machine: name its engine with --cri"
+            )
+        paths = engine_paths(cluster.layout, settings)
+        handlers = paths.data / "handlers.d"
+        return Target(endpoint=paths.endpoint, layout=cluster.layout, handlers=handlers)
+    present = {path.resolve() for path in sockets if path.is_socket()}
+    if len(present) != 1:
+        listed = ", ".join(map(str, sorted(present))) or "no engine's socket is here"
+        raise RuntimeInstallationError(
+            f"there is no cluster in {cluster.directory}, and it is not clear which engine is "
+            f"meant ({listed}): name it with --cri unix:///path"
+        )
+    return Target(endpoint=f"unix://{present.pop()}", layout=cluster.layout)
+
+
+@asynccontextmanager
+async def installer_of(
+    target: Target, *, restart_command: Sequence[str], report: Callable[[str], None]
+) -> AsyncIterator[Installer]:
+    """Connect to an engine, with the image that proves handlers, and yield its installer.
+
+    Raises RuntimeInstallationError.
+    """
+    store = target.layout.runtimes
+    async with CriClient(target.endpoint) as cri:
+        proof = Proof(cri, store / ".proof")
+        if target.handlers is not None:
+            own = OwnEngine(cri, target.handlers, proof)
+            yield Installer(own, store, target.handlers, report)
+            return
+        engine = OtherEngine(cri, proof, restart_command=restart_command)
+        # The directory names files in errors only: another engine has its own.
+        installer = Installer(engine, store, store, report)
+        await installer.recover()
+        try:
+            await bring_image(cri, target.layout)
+        except ImageUnavailableError as error:
+            raise RuntimeInstallationError(str(error)) from error
+        yield installer
