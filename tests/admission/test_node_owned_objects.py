@@ -215,3 +215,71 @@ def test_a_profile_is_of_the_agents_node_in_name_specification_and_owner() -> No
             PLUGIN.validate(_profile_write(profile))
     with pytest.raises(ForbiddenError, match="the name NODE"):
         PLUGIN.validate(_profile_write(other_spec, "UPDATE"))
+
+
+def _installation(*entries: Obj, **status: Any) -> Obj:
+    return {
+        "metadata": {"name": "i", "resourceVersion": "1"},
+        "spec": {"handler": "h"},
+        "status": {"nodes": list(entries), **status},
+    }
+
+
+def _installation_write(
+    before: Obj, after: Obj, *, operation: str = "UPDATE", subresource: str = "status"
+) -> Any:
+    kind = SimpleNamespace(
+        resource="runtimeinstallations.runtime.moorage.dev",
+        plural="runtimeinstallations",
+        group="runtime.moorage.dev",
+    )
+    return SimpleNamespace(
+        kind=kind,
+        operation=operation,
+        subresource=subresource,
+        obj=after,
+        old=before,
+        name="i",
+        request=SimpleNamespace(user=AGENT),
+    )
+
+
+_OTHER = {"name": "n2", "phase": "Installed"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (_installation(_OTHER), _installation(_OTHER, {"name": "n1", "phase": "Installed"})),
+        (_installation({"name": "n1", "phase": "Failed"}, _OTHER), _installation(_OTHER)),
+        ({"metadata": {}, "status": {}}, {"metadata": {}, "status": {"nodes": [{"name": "n1"}]}}),
+    ],
+)
+def test_an_agent_writes_its_own_entry_of_an_installation(before: Obj, after: Obj) -> None:
+    after["metadata"] = {**after["metadata"], "resourceVersion": "2", "managedFields": [{}]}
+    PLUGIN.validate(_installation_write(before, after))
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        _installation(),
+        _installation({"name": "n2", "phase": "Failed"}),
+        _installation(_OTHER, {"name": "n3"}),
+        _installation(_OTHER, allowed=["n1"]),
+        _installation(_OTHER) | {"spec": {"handler": "g"}},
+        _installation(_OTHER) | {"metadata": {"name": "i", "finalizers": ["x"]}},
+    ],
+)
+def test_an_agent_writes_nothing_else_of_an_installation(after: Obj) -> None:
+    with pytest.raises(ForbiddenError, match="can only write its own entry"):
+        PLUGIN.validate(_installation_write(_installation(_OTHER), after))
+
+
+def test_an_agent_does_not_touch_an_installation_itself() -> None:
+    for operation, subresource in (("CREATE", ""), ("UPDATE", ""), ("DELETE", "")):
+        write = _installation_write(
+            _installation(), _installation(), operation=operation, subresource=subresource
+        )
+        with pytest.raises(ForbiddenError, match="may only update the status"):
+            PLUGIN.validate(write)

@@ -42,3 +42,20 @@ async def test_it_runs_once_the_server_has_the_kind() -> None:
     clock.advance(1)
     await waiting
     assert runs == ["runs"]
+
+
+async def test_it_asks_again_soon_after_the_start() -> None:
+    clock = FakeClock()
+    client: Any = MemoryClient(clock)
+    client.answers[DOCUMENT] = NotFoundError("no such version")
+    runs: list[str] = []
+
+    async def run() -> None:
+        runs.append("runs")
+
+    waiting = asyncio.ensure_future(run_when_served(client, CLUSTER_TRUST_BUNDLES, clock, run))
+    await settle()
+    client.answers[DOCUMENT] = serving("clustertrustbundles")
+    clock.advance(1.2)
+    await waiting
+    assert runs == ["runs"]

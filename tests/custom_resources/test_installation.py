@@ -10,13 +10,18 @@ from moorage.api.errors import InvalidError, StatusError
 from moorage.api.meta import Raw
 from moorage.api.runtime_group import API_VERSION
 from moorage.client import Client
-from moorage.client.resources import CLUSTER_RUNTIME_POLICIES, RUNTIME_PROFILES
+from moorage.client.resources import (
+    CLUSTER_RUNTIME_POLICIES,
+    RUNTIME_INSTALLATIONS,
+    RUNTIME_PROFILES,
+)
 from moorage.custom_resources import definitions, install_definitions
 from moorage.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
 from tests.controllers.cluster import running_cluster
 
 _POLICY = {"apiVersion": API_VERSION, "kind": "ClusterRuntimePolicy"}
 _PROFILE = {"apiVersion": API_VERSION, "kind": "RuntimeProfile"}
+_INSTALLATION = {"apiVersion": API_VERSION, "kind": "RuntimeInstallation"}
 
 
 async def test_definitions_are_served_once_installed_and_refuse_what_has_no_meaning(
@@ -42,6 +47,7 @@ async def test_definitions_are_served_once_installed_and_refuse_what_has_no_mean
             definition["metadata"]["name"] for definition in definitions()
         }
         await _check_profiles(client)
+        await _check_installations(client)
         for name, (spec, complaint) in _BAD_POLICIES.items():
             body = _POLICY | {"metadata": {"name": name}, "spec": spec}
             with pytest.raises(InvalidError, match=complaint):
@@ -68,3 +74,49 @@ async def _check_profiles(client: Client) -> None:
         await client.patch(RUNTIME_PROFILES, profile.metadata.name, {"spec": {"handler": "kata"}})
     selected = await client.list(RUNTIME_PROFILES, field_selector="spec.nodeName=n1.example")
     assert [item.metadata.name for item in selected.items] == ["n1.example.gvisor"]
+
+
+_BAD_INSTALLATIONS: dict[str, tuple[Raw, str]] = {
+    "handler": ({"handler": "No"}, r"spec\.handler"),
+    "sources": ({"sources": []}, r"spec\.sources"),
+    "none": (
+        {"sources": [{"architecture": "amd64"}]},
+        "one of path, url and package is required",
+    ),
+    "both": (
+        {"sources": [{"architecture": "amd64", "path": "/a", "package": "bb"}]},
+        "one of path, url and package is required",
+    ),
+    "digest": (
+        {"sources": [{"architecture": "amd64", "path": "/a"}]},
+        "sha256 is required for a file and an address",
+    ),
+    "program": (
+        {"sources": [{"architecture": "amd64", "package": "runc", "program": "runc"}]},
+        "program is the absolute path of a package's runtime",
+    ),
+    "zero": ({"maxUnavailable": 0}, r"spec\.maxUnavailable"),
+    "percent": ({"maxUnavailable": "0%"}, r"spec\.maxUnavailable"),
+    "scheme": (
+        {"sources": [{"architecture": "a", "url": "file:///x", "sha256": "a" * 64}]},
+        r"spec\.sources\[0\]\.url",
+    ),
+    "policy": ({"removalPolicy": "Keep"}, "Unsupported value"),
+}
+
+
+async def _check_installations(client: Client) -> None:
+    spec: Raw = {
+        "handler": "crun-2",
+        "sources": [{"architecture": "amd64", "path": "/x", "sha256": "a" * 64}],
+    }
+    for name, (changes, complaint) in _BAD_INSTALLATIONS.items():
+        body = _INSTALLATION | {"metadata": {"name": name}, "spec": spec | changes}
+        with pytest.raises(InvalidError, match=complaint):
+            await client.create(RUNTIME_INSTALLATIONS, body)
+    made = await client.create(
+        RUNTIME_INSTALLATIONS, _INSTALLATION | {"metadata": {"name": "good"}, "spec": spec}
+    )
+    assert (made.spec.max_unavailable, made.spec.removal_policy) == (1, "Remove")
+    with pytest.raises(InvalidError, match="handler cannot be changed"):
+        await client.patch(RUNTIME_INSTALLATIONS, "good", {"spec": {"handler": "other"}})

@@ -41,6 +41,7 @@ class NodeOwnedObjects:
             "persistentvolumeclaims",
             "podcertificaterequests.certificates.k8s.io",
             "runtimeprofiles.runtime.moorage.dev",
+            "runtimeinstallations.runtime.moorage.dev",
         ],
         [CREATE, UPDATE, DELETE],
         ["", "status"],
@@ -63,6 +64,7 @@ class NodeOwnedObjects:
             "persistentvolumeclaims": _check_claim_status,
             "podcertificaterequests.certificates.k8s.io": self._check_certificate_request,
             "runtimeprofiles.runtime.moorage.dev": self._check_profile,
+            "runtimeinstallations.runtime.moorage.dev": _check_installation,
         }
 
     def _check(self, attributes: Attributes) -> None:
@@ -189,6 +191,27 @@ def _check_claim_status(attributes: Attributes, node_name: str) -> None:
             f'node "{node_name}" is not allowed to update fields other than status.quantity and '
             "status.conditions",
         )
+
+
+def _check_installation(attributes: Attributes, node_name: str) -> None:
+    """Require that a status differs in the node's own entry alone."""
+    if attributes.subresource != "status" or attributes.operation != UPDATE:
+        raise refused(attributes, "may only update the status of RuntimeInstallations")
+    if _without_entry(attributes.obj, node_name) != _without_entry(attributes.old, node_name):
+        raise refused(
+            attributes,
+            f'node "{node_name}" can only write its own entry in status.nodes of '
+            "RuntimeInstallations",
+        )
+
+
+def _without_entry(installation: Obj | None, node_name: str) -> Obj:
+    """Return an installation without what a node may write, and what the server writes."""
+    installation = installation or {}
+    meta = {k: v for k, v in installation.get("metadata", {}).items() if k not in _SYSTEM_METADATA}
+    status = dict(installation.get("status", {}))
+    nodes = [entry for entry in status.pop("nodes", []) if entry.get("name") != node_name]
+    return {**installation, "metadata": meta, "status": status, "nodes": nodes}
 
 
 def _rest(claim: Obj | None) -> Obj:

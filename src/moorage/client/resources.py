@@ -27,6 +27,7 @@ from moorage.api.quotas import ResourceQuota
 from moorage.api.rbac import ClusterRole
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import GROUP, VERSION
+from moorage.api.runtime_installations import RuntimeInstallation
 from moorage.api.runtime_policies import ClusterRuntimePolicy, RuntimePolicy
 from moorage.api.runtime_profiles import RuntimeProfile
 from moorage.api.runtime_quotas import RuntimeClassQuota
@@ -159,6 +160,10 @@ VALIDATING_ADMISSION_POLICIES = Resource(
 RUNTIME_PROFILES = Resource(
     GROUP, VERSION, "runtimeprofiles", "RuntimeProfile", RuntimeProfile, is_namespaced=False
 )
+RUNTIME_INSTALLATIONS = Resource(
+    GROUP, VERSION, "runtimeinstallations", "RuntimeInstallation", RuntimeInstallation,
+    is_namespaced=False,
+)  # fmt: skip
 RUNTIME_POLICIES = Resource(GROUP, VERSION, "runtimepolicies", "RuntimePolicy", RuntimePolicy)
 CLUSTER_RUNTIME_POLICIES = Resource(
     GROUP, VERSION, "clusterruntimepolicies", "ClusterRuntimePolicy", ClusterRuntimePolicy,

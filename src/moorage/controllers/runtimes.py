@@ -22,6 +22,8 @@ from moorage.controllers.overhead_drift import OverheadDriftController, Overhead
 from moorage.controllers.overhead_drift.controller import COMPONENT as DRIFT_COMPONENT
 from moorage.controllers.runtimeclasses import RuntimeClassController
 from moorage.controllers.runtimeclassquotas import RuntimeClassQuotaController
+from moorage.controllers.runtimeinstallations import RuntimeInstallationController
+from moorage.controllers.runtimeinstallations.controller import COMPONENT as INSTALLATION_COMPONENT
 from moorage.controllers.runtimerollouts import RuntimeRolloutController
 from moorage.controllers.runtimerollouts.controller import COMPONENT as ROLLOUT_COMPONENT
 from moorage.custom_resources import install_definitions, wait_installed
@@ -53,6 +55,9 @@ class RuntimeControllers:
         self._controllers: list[_Controller] = [
             RuntimeClassQuotaController(client, informers, clock),
             RuntimeRolloutController(client, informers, recorder(ROLLOUT_COMPONENT), clock),
+            RuntimeInstallationController(
+                client, informers, recorder(INSTALLATION_COMPONENT), clock
+            ),
             OverheadDriftController(
                 client, informers, recorder(DRIFT_COMPONENT), clock, metrics=overhead_metrics
             ),

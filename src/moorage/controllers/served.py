@@ -13,10 +13,11 @@ from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.client import Client, Resource
+from moorage.client.backoff import Backoff
 from moorage.client.discovery import read_version
 from moorage.client.rest import UnreachableError
 
-_AGAIN_S = 60.0
+_FIRST_S, _AGAIN_S = 1.0, 60.0
 _RETRY_S = 1.0
 
 log = Log(__name__)
@@ -25,13 +26,17 @@ log = Log(__name__)
 async def run_when_served(
     client: Client, resource: Resource[Any], clock: Clock, run: Callable[[], Awaitable[None]]
 ) -> None:
-    """Run a controller once the server serves the resource; ask each minute until then."""
-    is_known = False
+    """Run a controller once the server serves the resource.
+
+    Until then it asks often at first, since definitions are installed at the start of a cluster,
+    and each minute later.
+    """
+    is_known, backoff = False, Backoff(_FIRST_S, _AGAIN_S)
     while not await _is_served(client, resource, clock):
         if not is_known:
             log.info("server lacks a kind", resource=resource.plural, version=resource.api_version)
             is_known = True
-        await clock.sleep(_AGAIN_S)
+        await clock.sleep(backoff.next_s())
     await run()
 
 

@@ -490,6 +490,34 @@ def test_profiles_of_the_nodes_handlers(
     assert reason == refusal
 
 
+READ_ALONE = "can only read RuntimeInstallations, and patch their status"
+
+
+@pytest.mark.parametrize(
+    ("verb", "subresource", "refusal"),
+    [
+        ("get", "", ""),
+        ("list", "", ""),
+        ("watch", "", ""),
+        ("patch", "status", ""),
+        ("update", "status", "can only patch the status"),
+        ("get", "scale", "cannot authorize RuntimeInstallation subresource scale"),
+        *(
+            (verb, "", READ_ALONE)
+            for verb in ("create", "update", "patch", "delete", "deletecollection")
+        ),
+    ],
+)
+def test_installations_are_read_and_their_status_is_patched(
+    verb: str, subresource: str, refusal: str
+) -> None:
+    reason = decide(
+        verb, "runtimeinstallations", name="i", namespace="", group="runtime.moorage.dev",
+        subresource=subresource,
+    )  # fmt: skip
+    assert reason == refusal
+
+
 @pytest.mark.parametrize(
     ("verb", "name", "selector", "subresource", "refusal"),
     [

@@ -90,6 +90,7 @@ class NodeAuthorizer:
             (_DEVICES, "resourceslices"): self._decide_slice,
             (_CERTIFICATES, "podcertificaterequests"): self._decide_certificate,
             (RUNTIME_GROUP, "runtimeprofiles"): _decide_profile,
+            (RUNTIME_GROUP, "runtimeinstallations"): _decide_installation,
         }
 
     def decide(
@@ -307,6 +308,18 @@ def _decide_profile(node_name: str, action: Action, selector: FieldSelector) -> 
                 "only the following verbs are allowed for a RuntimeProfile: get, watch, list, "
                 "create, update, patch, delete"
             )
+
+
+def _decide_installation(node_name: str, action: Action, selector: FieldSelector) -> str:
+    """Allow to read installations, and the status, of which NodeRestriction checks the content."""
+    del node_name, selector
+    if action.subresource == "status":
+        return _ALLOWED if action.verb == "patch" else "can only patch the status"
+    if action.subresource:
+        return f"cannot authorize RuntimeInstallation subresource {action.subresource}"
+    if action.verb in _READ:
+        return _ALLOWED
+    return "can only read RuntimeInstallations, and patch their status"
 
 
 def _only_get(action: Action) -> str:

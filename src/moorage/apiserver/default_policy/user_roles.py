@@ -113,7 +113,7 @@ USER_ROLES: dict[str, list[Obj]] = {
     # The page shows what its user may read, no more.
     "moorage:runtimeclass-viewer": [
         rule("node.k8s.io", "runtimeclasses", READ),
-        rule(GROUP, "clusterruntimepolicies runtimeprofiles", READ),
+        rule(GROUP, "clusterruntimepolicies runtimeinstallations runtimeprofiles", READ),
         path_rule("/ui /ui/*"),
     ],
 }  # fmt: skip

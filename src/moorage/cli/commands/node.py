@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from functools import partial
 from pathlib import Path
 
@@ -73,6 +74,12 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     metavar="HOST:PORT",
     help="The API server in the pods' environment, where nothing routes the service's address.",
 )
+@click.option(
+    "--restart-command",
+    default="",
+    metavar="COMMAND",
+    help="Restarts an engine that is no systemd service, for RuntimeInstallations.",
+)
 @log_level_option
 def command(
     *,
@@ -92,6 +99,7 @@ def command(
     cluster_dns: tuple[str, ...],
     cluster_domain: str,
     pod_api_server: str | None,
+    restart_command: str,
     log_level: str,
 ) -> None:
     """Run the node agent alone, in the foreground, for any Kubernetes API server.
@@ -140,7 +148,11 @@ def command(
         options.check()
     except OptionsError as error:
         raise click.UsageError(str(error)) from error
-    run_until_stopped(partial(part.run, config, cri, layout.root, options, host), log_level)
+    restart = shlex.split(restart_command)
+    run_until_stopped(
+        partial(part.run, config, cri, layout.root, options, host, restart_command=restart),
+        log_level,
+    )
 
 
 def _environment(api_server: str | None) -> dict[str, str]:

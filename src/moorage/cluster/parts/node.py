@@ -6,15 +6,17 @@ import asyncio
 import socket
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
+from moorage.api.clock import SystemClock
 from moorage.api.conditions import is_ready
 from moorage.api.errors import StatusError
 from moorage.api.host_ports import Listener
 from moorage.api.logs import Log
 from moorage.api.references import ObjectReference
 from moorage.client import Client, EventRecorder, Informer, wait_until
-from moorage.client.resources import NODES
+from moorage.client.resources import NODES, RUNTIME_INSTALLATIONS
 from moorage.client.rest import UnreachableError
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine.paths import cgroup_root, engine_paths
@@ -25,10 +27,13 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
 from moorage.cluster.parts.connection import connected
 from moorage.cluster.readiness import notify_ready
+from moorage.cluster.runtimes.following import InstallationFollower
+from moorage.cluster.runtimes.target import installer_of, node_target
 from moorage.cluster.settings import CONTROLLERS, Settings
 from moorage.cluster.storage_class import create_storage_class
 from moorage.cluster.system_reserved import system_reserved
 from moorage.controllers.runtimeclasses import create_classes
+from moorage.controllers.served import run_when_served
 from moorage.cri import CriClient
 from moorage.custom_resources import install_definitions
 from moorage.linux.atomic_file import write_durably
@@ -83,6 +88,21 @@ async def run(layout: Layout, settings: Settings) -> None:
         tasks.create_task(found.run())
         if not settings.cri:
             tasks.create_task(follow_handlers(cri, events, found.note))
+        follower = InstallationFollower(
+            client,
+            settings.node_name,
+            layout.runtimes,
+            partial(
+                installer_of,
+                node_target(layout, settings),
+                restart_command=(),
+                report=log.warning,
+            ),
+            recorder,
+        )
+        tasks.create_task(
+            run_when_served(client, RUNTIME_INSTALLATIONS, SystemClock(), follower.run)
+        )
         tasks.create_task(_announce(client, settings, credentials, found))
         await run_node(
             client,

@@ -13,6 +13,8 @@ from moorage.cluster.runtimes.proof import Proof
 from moorage.cri import CriClient, CriError, engine_pb
 
 _TAKEN_OVER_S = 30.0
+# A handler that the engine found not to work may still come up, but not for long.
+_HOPE_S = 5.0
 _MARK = b"# Written by `moor runtime`"
 
 
@@ -80,13 +82,14 @@ class OwnEngine:
         problem = "the engine does not take its file over"
         request = engine_pb.WatchHandlersRequest()
         try:
-            async with asyncio.timeout(_TAKEN_OVER_S):
+            async with asyncio.timeout(_TAKEN_OVER_S) as limit:
                 async for listed in self.cri.stream(self.cri.engine.WatchHandlers, request):
                     for handler in listed.handlers:
                         if handler.name == plan.handler and handler.program == str(plan.program):
                             if handler.is_available:
                                 return ""
                             problem = handler.reason
+                            limit.reschedule(asyncio.get_running_loop().time() + _HOPE_S)
         except TimeoutError:
             return problem
         except CriError as error:

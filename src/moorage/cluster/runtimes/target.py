@@ -21,6 +21,7 @@ from moorage.cluster.runtimes.installation import Installer
 from moorage.cluster.runtimes.other_engine import OtherEngine
 from moorage.cluster.runtimes.own_engine import OwnEngine
 from moorage.cluster.runtimes.proof import Proof
+from moorage.cluster.settings import Settings
 from moorage.cri import CriClient
 
 USUAL_SOCKETS = (
@@ -47,15 +48,11 @@ def find_target(cluster: Cluster, endpoint: str, sockets: Sequence[Path] = USUAL
         return Target(endpoint=endpoint, layout=cluster.layout)
     if cluster.find_settings() is not None:
         settings = cluster.running_settings()
-        if settings.cri:
-            return Target(endpoint=settings.cri, layout=cluster.layout)
-        if not settings.has_node:
+        if not settings.cri and not settings.has_node:
             raise RuntimeInstallationError(
                 "the cluster has no node on this machine: name its engine with --cri"
             )
-        paths = engine_paths(cluster.layout, settings)
-        handlers = paths.data / "handlers.d"
-        return Target(endpoint=paths.endpoint, layout=cluster.layout, handlers=handlers)
+        return node_target(cluster.layout, settings)
     present = {path.resolve() for path in sockets if path.is_socket()}
     if len(present) != 1:
         listed = ", ".join(map(str, sorted(present))) or "no engine's socket is here"
@@ -64,6 +61,14 @@ def find_target(cluster: Cluster, endpoint: str, sockets: Sequence[Path] = USUAL
             f"meant ({listed}): name it with --cri unix:///path"
         )
     return Target(endpoint=f"unix://{present.pop()}", layout=cluster.layout)
+
+
+def node_target(layout: Layout, settings: Settings) -> Target:
+    """Return the engine of a cluster's node."""
+    if settings.cri:
+        return Target(endpoint=settings.cri, layout=layout)
+    paths = engine_paths(layout, settings)
+    return Target(endpoint=paths.endpoint, layout=layout, handlers=paths.data / "handlers.d")
 
 
 @asynccontextmanager

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from moorage.api.clock import SystemClock
+from moorage.api.logs import Log
 from moorage.api.references import ObjectReference
 from moorage.client import ClientConfig, EventRecorder
+from moorage.client.resources import RUNTIME_INSTALLATIONS
 from moorage.cluster.engine_handlers import NodeEvents, follow_handlers, read_handlers
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.layout import Layout
 from moorage.cluster.parts.node import OtherStoreError, hold_to_store
+from moorage.cluster.runtimes.following import InstallationFollower
+from moorage.cluster.runtimes.target import Target, installer_of
 from moorage.cluster.standalone.connection import connected_to
+from moorage.controllers.served import run_when_served
 from moorage.cri import CriClient, engine_pb
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.host import Host
 from moorage.node.agent import COMPONENT, run_node
 from moorage.node.machine.machine import this_machine
 from moorage.node.options import NodeOptions
+
+log = Log(__name__)
 
 
 class ForeignPodsError(ClusterError):
@@ -33,8 +41,12 @@ async def run(
     options: NodeOptions,
     host: Host,
     ready: Callable[[], None],
+    *,
+    restart_command: Sequence[str] = (),
 ) -> None:
     """Run until cancelled, which leaves the pods running; call `ready` with the API reached.
+
+    `restart_command` restarts an engine that is no systemd service, for RuntimeInstallations.
 
     Raises ApiUnusableError, ForeignPodsError; OSError if the agent's port is in use.
     """
@@ -55,6 +67,21 @@ async def run(
         tasks.create_task(recorder.run())
         tasks.create_task(
             follow_handlers(cri, NodeEvents(recorder, node), partial(_notify, changed))
+        )
+        follower = InstallationFollower(
+            client,
+            options.name,
+            Layout(data_dir).runtimes,
+            partial(
+                installer_of,
+                Target(endpoint=endpoint, layout=Layout(data_dir)),
+                restart_command=restart_command,
+                report=log.warning,
+            ),
+            recorder,
+        )
+        tasks.create_task(
+            run_when_served(client, RUNTIME_INSTALLATIONS, SystemClock(), follower.run)
         )
         ready()
         await run_node(

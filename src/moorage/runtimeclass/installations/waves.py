@@ -1,0 +1,187 @@
+"""Waves of an installation: which nodes may change now, and the status that says how far it is.
+
+Pure. A node keeps its place until it is done, so nodes that fail or vanish in the middle of their
+change use up `maxUnavailable`, and a version that does not work stops there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from moorage.api.clock import format_time
+from moorage.api.meta import Condition
+from moorage.api.runtime_installations import (
+    DEGRADED,
+    FAILED,
+    INSTALLED,
+    PROGRESSING,
+    READY,
+    NodeInstallation,
+    RuntimeInstallation,
+    RuntimeInstallationStatus,
+)
+from moorage.runtimeclass.installations.node_step import NodeFacts, is_selected, source_of
+
+PATIENCE = timedelta(minutes=5)
+"""How long a deletion waits for a node that is not ready."""
+_NAMED = 10
+
+
+class TargetNode(msgspec.Struct, frozen=True):
+    """A node of the cluster; `unready_since` is None for one that is ready."""
+
+    facts: NodeFacts
+    unready_since: datetime | None = None
+
+
+class InstallationPlan(msgspec.Struct, frozen=True):
+    """The status to write, without `nodes`, which are the nodes' own.
+
+    `is_done`: an object that is being deleted waits for nothing more. `due`: when to look again.
+    """
+
+    status: RuntimeInstallationStatus
+    is_done: bool = False
+    due: datetime | None = None
+
+
+def plan_waves(
+    installation: RuntimeInstallation, nodes: Sequence[TargetNode], now: datetime
+) -> InstallationPlan:
+    """Return which nodes may change now, and how far the installation is."""
+    spec, meta, before = installation.spec, installation.metadata, installation.status
+    entries = {entry.name: entry for entry in before.nodes}
+    known = {node.facts.name: node for node in nodes}
+    is_ending = meta.deletion_timestamp is not None
+    selected = [node for node in nodes if not is_ending and is_selected(spec, node.facts.labels)]
+    unsupported = [
+        node.facts.name for node in selected if source_of(spec, node.facts.architecture) is None
+    ]
+    names = {node.facts.name for node in selected}
+    arriving = [
+        name
+        for name in sorted(names - set(unsupported))
+        if not _is_installed(entries.get(name), meta.generation)
+    ]
+    leaving = sorted(name for name in entries if name in known and name not in names)
+    changing = [*arriving, *leaving]
+    limit = _limit(spec.max_unavailable, len(selected) + len(leaving))
+    allowed = [name for name in before.allowed if name in changing]
+    free = [name for name in changing if name not in allowed and known[name].unready_since is None]
+    allowed += free[: max(0, limit - len(allowed))]
+    failed = sorted({*unsupported, *(name for name in changing if _has_failed(entries.get(name)))})
+    status = RuntimeInstallationStatus(
+        observed_generation=meta.generation,
+        desired=len(selected),
+        installed=len(selected) - len(arriving) - len(unsupported),
+        failed=len(failed),
+        allowed=tuple(allowed),
+        nodes=before.nodes,
+    )
+    conditions = _conditions(installation, status, changing, failed, unsupported, entries)
+    status = msgspec.structs.replace(
+        status, conditions=_stamped(conditions, before.conditions, meta.generation, now)
+    )
+    if not is_ending:
+        return InstallationPlan(status)
+    waited, due = _waited_for(leaving, known, now)
+    return InstallationPlan(status, is_done=not waited, due=due)
+
+
+def _limit(most: int | str, total: int) -> int:
+    """Return how many nodes may change; a percentage is rounded up, and at least one may."""
+    if isinstance(most, int):
+        return max(1, most)
+    return max(1, -(-int(most.removesuffix("%")) * total // 100))
+
+
+def _is_installed(entry: NodeInstallation | None, generation: int) -> bool:
+    return (
+        entry is not None and entry.phase == INSTALLED and entry.observed_generation == generation
+    )
+
+
+def _has_failed(entry: NodeInstallation | None) -> bool:
+    return entry is not None and entry.phase == FAILED
+
+
+def _waited_for(
+    leaving: Sequence[str], known: Mapping[str, TargetNode], now: datetime
+) -> tuple[list[str], datetime | None]:
+    """Return the nodes that a deletion waits for, and when it stops waiting for the next one."""
+    waited, dues = [], []
+    for name in leaving:
+        since = known[name].unready_since
+        if since is None:
+            waited.append(name)
+        elif since + PATIENCE > now:
+            waited.append(name)
+            dues.append(since + PATIENCE)
+    return waited, min(dues, default=None)
+
+
+def _conditions(
+    installation: RuntimeInstallation,
+    status: RuntimeInstallationStatus,
+    changing: Sequence[str],
+    failed: Sequence[str],
+    unsupported: Sequence[str],
+    entries: Mapping[str, NodeInstallation],
+) -> dict[str, tuple[bool, str, str]]:
+    """Return whether each condition holds, with its reason and message."""
+    handler = installation.spec.handler
+    counted = f"{status.installed} of {status.desired} nodes have handler {handler}"
+    is_ready = not changing and not unsupported
+    left = [name for name in changing if name not in failed]
+    said = [f"{name}: {_why(name, unsupported, entries)}" for name in failed[:_NAMED]]
+    if len(failed) > _NAMED:
+        said.append(f"and {len(failed) - _NAMED} more")
+    return {
+        READY: (is_ready, "Installed" if is_ready else "NotInstalled", counted),
+        PROGRESSING: (
+            bool(left),
+            "NodesChange" if left else "NothingLeft",
+            f"{len(left)} nodes change or wait" if left else counted,
+        ),
+        DEGRADED: (bool(failed), "NodesFailed" if failed else "NoFailure", _sentence(said)),
+    }
+
+
+def _why(name: str, unsupported: Sequence[str], entries: Mapping[str, NodeInstallation]) -> str:
+    if name in unsupported:
+        return "there is no source for its architecture"
+    return entries[name].message
+
+
+def _stamped(
+    conditions: Mapping[str, tuple[bool, str, str]],
+    before: Sequence[Condition],
+    generation: int,
+    now: datetime,
+) -> tuple[Condition, ...]:
+    earlier = {condition.type: condition for condition in before}
+    stamped = []
+    for type_, (holds, reason, message) in conditions.items():
+        status = "True" if holds else "False"
+        former = earlier.get(type_)
+        is_same = former is not None and former.status == status
+        stamped.append(
+            Condition(
+                type=type_,
+                status=status,
+                observed_generation=generation,
+                reason=reason,
+                message=message,
+                last_transition_time=former.last_transition_time
+                if former is not None and is_same
+                else format_time(now),
+            )
+        )
+    return tuple(stamped)
+
+
+def _sentence(said: Sequence[str]) -> str:
+    return "; ".join(said) or "no node failed"
