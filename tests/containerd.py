@@ -136,10 +136,10 @@ def started_containerd(programs: Path | None = None) -> Iterator[StartedContaine
         containerd.start()
         socket = root / "c.sock"
         try:
-            until(lambda: _answers(containerd.endpoint), f"containerd, see {root}/log")
+            until(lambda: answers(containerd.endpoint), f"containerd, see {root}/log")
             _import_images(root, host, socket, path)
             yield containerd
-            asyncio.run(_remove_sandboxes(containerd.endpoint))
+            asyncio.run(remove_sandboxes(containerd.endpoint))
         finally:
             _end(containerd.pid(), socket)
     finally:
@@ -169,7 +169,9 @@ async def _configuration(root: Path, host: Inventory, path: str) -> str:
     return write_configuration(configuration, containerd.version)
 
 
-def _answers(endpoint: str) -> bool:
+def answers(endpoint: str) -> bool:
+    """Whether an engine is ready, its network too."""
+
     async def ask() -> bool:
         async with CriClient(endpoint) as cri:
             try:
@@ -209,7 +211,8 @@ def _has_pause(endpoint: str) -> bool:
     return asyncio.run(ask())
 
 
-async def _remove_sandboxes(endpoint: str) -> None:
+async def remove_sandboxes(endpoint: str) -> None:
+    """Stop and remove all that an engine has."""
     async with CriClient(endpoint) as cri:
         listed = await cri.call(cri.runtime.ListPodSandbox, pb.ListPodSandboxRequest())
         for sandbox in listed.items:

@@ -20,6 +20,7 @@ from moorage.linux.command import CommandError, must_run
 from moorage.probing.programs import PROBE_IMAGE
 
 _DEADLINE_S = 120.0
+_USUAL_STORAGE = Path("/var/lib/containers/storage")
 
 
 class ImageUnavailableError(Exception):
@@ -47,22 +48,36 @@ async def bring_image(cri: CriClient, layout: Layout) -> None:
     if status.image.id == image.id:
         return
     archive = layout.images / "probe.tar"
+    socket = cri.endpoint.removeprefix("unix://")
     try:
+        storage = await _storage(cri) if version.runtime_name == "cri-o" else ""
         await asyncio.to_thread(_write, archive, image)
-        command = _import(version.runtime_name, cri.endpoint.removeprefix("unix://"), archive)
+        command = _import(version.runtime_name, socket, archive, storage)
         await must_run(command, deadline_s=_DEADLINE_S)
-    except (CommandError, OSError, TimeoutError) as error:
+    except (CommandError, CriError, OSError, TimeoutError) as error:
         raise ImageUnavailableError(str(error)) from error
     finally:
         await asyncio.to_thread(archive.unlink, missing_ok=True)
 
 
-def _import(engine: str, socket: str, archive: Path) -> list[str]:
+async def _storage(cri: CriClient) -> str:
+    """Return CRI-O's storage as containers-storage(5) spells it; empty for the usual one.
+
+    It reports `ROOT/DRIVER-images`. Raises CriError.
+    """
+    info = await cri.call(cri.images.ImageFsInfo, pb.ImageFsInfoRequest())
+    path = Path(next((one.fs_id.mountpoint for one in info.image_filesystems), ""))
+    driver = path.name.removesuffix("-images")
+    is_usual = path.parent == _USUAL_STORAGE or driver == path.name
+    return "" if is_usual else f"[{driver}@{path.parent}]"
+
+
+def _import(engine: str, socket: str, archive: Path, storage: str) -> list[str]:
     if engine == "containerd" and shutil.which("ctr"):
         return ["ctr", "--address", socket, "--namespace", "k8s.io", "images", "import",
                 str(archive)]  # fmt: skip
     if engine == "cri-o" and shutil.which("skopeo"):
-        source, target = f"oci-archive:{archive}", f"containers-storage:{PROBE_IMAGE}"
+        source, target = f"oci-archive:{archive}", f"containers-storage:{storage}{PROBE_IMAGE}"
         return ["skopeo", "copy", "--quiet", source, target]
     raise ImageUnavailableError(f"no program here imports images into {engine}")
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
+
 from moorage.cluster.runtimes.engines import FileChange
 from moorage.cluster.runtimes.plan import Plan
 from moorage.cri import CriClient, CriError, pb
 from moorage.probing.cri_configuration import PROBE_LABEL
+
+_CRIO_HANDLER = "io.kubernetes.cri-o.RuntimeHandler"
 
 
 class ManagedEngine(Protocol):
@@ -59,24 +63,41 @@ class Sandbox:
         )
 
 
+class _Spec(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] = {}
+
+
+class _Info(msgspec.Struct, frozen=True):
+    spec: _Spec = msgspec.field(default=_Spec(), name="runtimeSpec")
+
+
 async def sandboxes_of(cri: CriClient, handler: str) -> list[Sandbox]:
     """Return the sandboxes of a handler, those of probes too. Raises CriError."""
     listed = await cri.call(cri.runtime.ListPodSandbox, pb.ListPodSandboxRequest())
     found = []
     for sandbox in listed.items:
-        name = sandbox.runtime_handler
-        if not name:
-            # CRI-O lists sandboxes without it.
-            try:
-                reply = await cri.call(
-                    cri.runtime.PodSandboxStatus,
-                    pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox.id),
-                )
-            except CriError as error:
-                if not error.is_not_found:
-                    raise
-                continue
-            name = reply.status.runtime_handler
+        name = sandbox.runtime_handler or await _reported_handler(cri, sandbox.id)
         if name == handler:
             found.append(Sandbox(sandbox))
     return found
+
+
+async def _reported_handler(cri: CriClient, sandbox: str) -> str:
+    """Return the handler in a sandbox's verbose status, where CRI-O has it alone. Raises CriError.
+
+    Empty for the default handler, and for a sandbox that is gone.
+    """
+    request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox, verbose=True)
+    try:
+        reply = await cri.call(cri.runtime.PodSandboxStatus, request)
+    except CriError as error:
+        if error.is_not_found:
+            return ""
+        raise
+    if reply.status.runtime_handler:
+        return reply.status.runtime_handler
+    try:
+        info = msgspec.json.decode(reply.info.get("info", "{}"), type=_Info)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return ""
+    return info.spec.annotations.get(_CRIO_HANDLER, "")

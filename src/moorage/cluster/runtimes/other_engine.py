@@ -92,7 +92,11 @@ class OtherEngine:
             problem = await self._proof.find_problem(plan.handler)
             # CRI-O lists a handler after a reload that it may refuse until it is restarted.
             if problem and not self.restart:
-                raise RuntimeInstallationError(f"handler {plan.handler} does not work: {problem}")
+                raise RuntimeInstallationError(
+                    f"handler {plan.handler} does not work after a reload: {problem}; CRI-O may "
+                    "have to be restarted for it, and is no systemd service here: give the command "
+                    "that restarts it with --restart-command"
+                )
             if not problem:
                 await self._check_running(running)
                 return
