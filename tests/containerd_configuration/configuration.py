@@ -155,7 +155,7 @@ def _version_2(configuration: Configuration) -> Table:
 
 
 def _version_3(configuration: Configuration, containerd: Version) -> Table:
-    networks = _networks(configuration)
+    networks = dict(_networks(configuration))
     if not containerd.is_before((2, 2)):
         networks["bin_dirs"] = [str(networks.pop("bin_dir"))]
     return {

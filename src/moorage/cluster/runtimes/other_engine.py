@@ -88,7 +88,10 @@ class OtherEngine:
     async def take_over(self, plan: Plan) -> None:
         before, running = await self.offered(), await running_processes(self.cri)
         wanted = {*before, plan.handler}
-        if self._name == CRIO and await self._reload(wanted):
+        # A reload changes the list alone for a handler that CRI-O had when it started: containers
+        # would go on with the former program, and prove that.
+        is_new = plan.handler not in before
+        if self._name == CRIO and is_new and await self._reload(wanted):
             problem = await self._proof.find_problem(plan.handler)
             # CRI-O lists a handler after a reload that it may refuse until it is restarted.
             if problem and not self.restart:
