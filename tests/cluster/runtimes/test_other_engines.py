@@ -31,7 +31,8 @@ _DEADLINE_S = 180.0
 class Engine(Protocol):
     """What both engines of the tests have."""
 
-    root: Path
+    @property
+    def root(self) -> Path: ...
 
     @property
     def endpoint(self) -> str: ...

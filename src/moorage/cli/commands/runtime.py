@@ -30,14 +30,18 @@ def command() -> None:
 
 
 def _engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    command = click.option(
-        "--restart-command",
-        metavar="COMMAND",
-        help="Restarts an engine that is no systemd service.",
-    )(command)
-    return click.option("--cri", metavar="ENDPOINT", help="Another engine: unix:///path/to.sock.")(
-        data_dir_option(command)
+    options: tuple[Callable[..., Callable[..., Any]], ...] = (
+        data_dir_option,
+        click.option("--cri", metavar="ENDPOINT", help="Another engine: unix:///path/to.sock."),
+        click.option(
+            "--restart-command",
+            metavar="COMMAND",
+            help="Restarts an engine that is no systemd service.",
+        ),
     )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def _source_options(command: Callable[..., Any]) -> Callable[..., Any]:
