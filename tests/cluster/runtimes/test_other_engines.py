@@ -112,7 +112,8 @@ def _run_pod(engine: Engine, handler: str = "") -> str:
         container = pb.ContainerConfig(
             metadata=pb.ContainerMetadata(name="app"),
             image=pb.ImageSpec(image=BUSYBOX),
-            command=["sleep", "3600"],
+            # It ends at once: CRI-O gives a sandbox's containers as long as the call may take.
+            command=["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.2; done"],
             log_path="app.log",
             linux=pb.LinuxContainerConfig(
                 security_context=pb.LinuxContainerSecurityContext(namespace_options=namespaces)

@@ -1,0 +1,98 @@
+"""Downloads count with their digest alone, and are bounded."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from moorage.cluster.runtimes import RuntimeInstallationError
+from moorage.cluster.runtimes.downloads import download, name_of
+
+CONTENT = b"a runtime" * 1000
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+async def address() -> AsyncIterator[str]:
+    async def file(_: web.Request) -> web.Response:
+        return web.Response(body=CONTENT)
+
+    async def cut(request: web.Request) -> web.StreamResponse:
+        reply = web.StreamResponse(headers={"Content-Length": str(len(CONTENT))})
+        await reply.prepare(request)
+        await reply.write(CONTENT[:10])
+        assert request.transport is not None
+        request.transport.close()
+        return reply
+
+    async def around(_: web.Request) -> web.Response:
+        raise web.HTTPFound("/around")
+
+    application = web.Application()
+    application.router.add_get("/file.tar.gz", file)
+    application.router.add_get("/cut", cut)
+    application.router.add_get("/around", around)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    yield f"http://{host}:{port}"
+    await runner.cleanup()
+
+
+async def test_a_file_with_its_digest_is_kept_and_not_fetched_again(
+    address: str, tmp_path: Path
+) -> None:
+    path = await download(f"{address}/file.tar.gz?x=1", DIGEST, tmp_path)
+    assert path == tmp_path / DIGEST / "file.tar.gz"
+    assert path.read_bytes() == CONTENT
+    assert await download("http://127.0.0.1:1/file.tar.gz", DIGEST, tmp_path) == path
+
+
+@pytest.mark.parametrize(
+    ("path", "digest", "most", "problem"),
+    [
+        ("/file.tar.gz", "0" * 64, 10**6, f"has the SHA-256 digest {DIGEST}, not 000"),
+        ("/file.tar.gz", DIGEST, 8999, "has more than 8999 bytes"),
+        ("/none", DIGEST, 10**6, "answered 404 Not Found"),
+        ("/cut", DIGEST, 10**6, "cannot be fetched"),
+        ("/around", DIGEST, 10**6, "cannot be fetched"),
+    ],
+)
+async def test_nothing_is_left_of_what_is_refused(
+    address: str, tmp_path: Path, path: str, digest: str, most: int, problem: str
+) -> None:
+    with pytest.raises(RuntimeInstallationError, match=problem):
+        await download(f"{address}{path}", digest, tmp_path, most_bytes=most)
+    assert not _files(tmp_path)
+
+
+def _files(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()]
+
+
+async def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeInstallationError, match=r"127\.0\.0\.1:1/x cannot be"):
+        await download("http://127.0.0.1:1/x", DIGEST, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://example.org/a/runsc-1.2.tar.xz", "runsc-1.2.tar.xz"),
+        ("https://example.org/a/runsc?x=/y", "runsc"),
+        ("https://example.org", "runtime"),
+        ("https://example.org/", "runtime"),
+        ("https://example.org/%2e%2e", "runtime"),
+        ("https://example.org/.hidden", "runtime"),
+        ("https://example.org/a%2Fb", "b"),
+        ("https://example.org/" + "a" * 200, "runtime"),
+    ],
+)
+def test_a_name_is_never_a_way_out(url: str, name: str) -> None:
+    assert name_of(url) == name
