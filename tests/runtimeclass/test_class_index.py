@@ -78,6 +78,23 @@ def test_isolation_is_the_weakest_of_label_and_probes(
     assert offer_of(index).isolation is level
 
 
+@pytest.mark.parametrize(
+    ("probed", "level"),
+    [((), None), (("virtual-machine",), None),
+     (("virtual-machine", "user-space-kernel"), Isolation.USER_SPACE_KERNEL)],
+)  # fmt: skip
+def test_the_label_of_a_managed_class_is_not_believed_since_nodes_led_to_it(
+    probed: tuple[str, ...], level: Isolation | None
+) -> None:
+    index = index_of(
+        runtime_class("a", isolation="confidential-vm", is_managed=True),
+        node("n0", "a"),
+        node("n1", "a"),
+        *(profile(f"n{number}", "a", isolation=text) for number, text in enumerate(probed)),
+    )
+    assert offer_of(index).isolation is level
+
+
 def test_the_cheapest_class_comes_first() -> None:
     index = index_of(
         runtime_class("vm", isolation="virtual-machine"),

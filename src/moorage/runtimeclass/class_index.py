@@ -19,7 +19,7 @@ import msgspec
 from moorage.api.conditions import is_true
 from moorage.api.quantity import parse
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import CHECK_ANNOTATION, ISOLATION_LABEL
+from moorage.api.runtime_group import CHECK_ANNOTATION, ISOLATION_LABEL, MANAGED, MANAGED_LABEL
 from moorage.api.runtime_profiles import (
     SUPPORTED,
     UNSUPPORTED,
@@ -219,7 +219,7 @@ class ClassIndex:
         return Offer(
             name=meta.name,
             handler=runtime_class.handler,
-            isolation=_isolation(meta.labels.get(ISOLATION_LABEL), handler, nodes),
+            isolation=_isolation(_stated(meta.labels), handler, nodes),
             check=meta.annotations.get(CHECK_ANNOTATION, ""),
             overhead={name: parse(text).nano for name, text in overhead.items()},
             selector=selector,
@@ -229,14 +229,23 @@ class ClassIndex:
         )
 
 
-def _isolation(label: str | None, handler: _Handler, nodes: NodeSet) -> Isolation | None:
+def _stated(labels: Mapping[str, str]) -> Isolation | None:
+    """Return the level that an administrator states.
+
+    That of a managed class is what nodes said of themselves once: only their profiles count.
+    """
+    if labels.get(MANAGED_LABEL) == MANAGED:
+        return None
+    return LEVELS.get(labels.get(ISOLATION_LABEL, ""))
+
+
+def _isolation(stated: Isolation | None, handler: _Handler, nodes: NodeSet) -> Isolation | None:
     """Return the level that a class has for sure: the weakest of its label and all probes.
 
     A label alone is believed, since only administrators write classes, but not against a probe.
     Without a label, every node must have been probed.
     """
     levels = [level for level, found in handler.isolation.items() if found & nodes]
-    stated = LEVELS.get(label or "")
     if stated is not None:
         return min((stated, *levels))
     probed = 0
