@@ -26,14 +26,20 @@ class FakeReader:
         self._objects = objects
         self.forbidden: set[str] = set()
 
-    async def list(self, resource: Resource[Any], namespace: str | None = None) -> list[Any]:
+    async def list(
+        self, resource: Resource[Any], namespace: str | None = None, *, field_selector: str = ""
+    ) -> list[Any]:
         del namespace
         if resource.plural in self.forbidden:
             raise ForbiddenError(f"cannot list {resource.plural}")
         if resource.plural not in self._objects:
             raise NotFoundError("no such resource")
-        return [msgspec.convert(msgspec.to_builtins(each), resource.type)
-                for each in self._objects[resource.plural]]  # fmt: skip
+        found = [msgspec.convert(msgspec.to_builtins(each), resource.type)
+                 for each in self._objects[resource.plural]]  # fmt: skip
+        if field_selector:
+            uid = field_selector.removeprefix("involvedObject.uid=")
+            found = [each for each in found if each.involved_object.uid == uid]
+        return found
 
     async def get(self, resource: Resource[Any], name: str, namespace: str | None = None) -> Any:
         for each in await self.list(resource, namespace):
