@@ -76,7 +76,7 @@ def test_the_wheel_has_the_examples_and_what_is_generated(wheel: Path) -> None:
 
 
 @pytest.fixture
-def control_plane(moor: Path, tmp_path: Path) -> Iterator[Path]:
+def started(moor: Path, tmp_path: Path) -> Iterator[Path]:
     """The data directory of a control plane that the wheel runs."""
     data = tmp_path / "data"
     _run(moor, "up", "--detach", "--no-node", "--data-dir", data, cwd=tmp_path)
@@ -86,10 +86,8 @@ def control_plane(moor: Path, tmp_path: Path) -> Iterator[Path]:
         _run(moor, "down", "--delete-data", "--data-dir", data, cwd=tmp_path)
 
 
-def test_a_control_plane_starts_from_the_wheel(
-    moor: Path, control_plane: Path, tmp_path: Path
-) -> None:
-    answer = _run(moor, "status", "-o", "json", "--data-dir", control_plane, cwd=tmp_path)
+def test_a_control_plane_starts_from_the_wheel(moor: Path, started: Path, tmp_path: Path) -> None:
+    answer = _run(moor, "status", "-o", "json", "--data-dir", started, cwd=tmp_path)
     parts = {row["part"]: row["state"] for row in json.loads(answer)}
     assert parts == {"supervisor": "ready", "apiserver": "ready", "controllers": "ready"}
 
