@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.runtimeclass.class_index import ClassIndex, Offer, Support
+from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.isolation import Isolation
+from moorage.runtimeclass.offer import Offer, Support
 from tests.runtimeclass.indexes import index_of, node, profile, runtime_class
 
 

@@ -11,7 +11,6 @@ a thousand.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 
 import msgspec
@@ -28,15 +27,8 @@ from moorage.api.runtime_profiles import (
 )
 from moorage.runtimeclass.isolation import LEVELS, Isolation
 from moorage.runtimeclass.node_sets import NodeFacts, Nodes, NodeSet, without
-
-
-class Support(enum.Enum):
-    """Which of the nodes that a class can use have a feature, as far as probes found."""
-
-    EVERYWHERE = "all nodes"
-    SOMEWHERE = "some nodes"
-    NOWHERE = "no node"
-    UNKNOWN = "unknown"
+from moorage.runtimeclass.offer import Offer
+from moorage.runtimeclass.shortlist import Shortlist
 
 
 class _Handler(msgspec.Struct):
@@ -75,43 +67,6 @@ class _Profile(msgspec.Struct, frozen=True):
         )
 
 
-class Offer(msgspec.Struct, frozen=True):
-    """What a class offers: its isolation, None while unknown, its cost, and the nodes it can use.
-
-    `overhead` is in billionths by resource; `nodes` those that match the class's selector, have
-    its handler and where no probe found it broken.
-    """
-
-    name: str
-    handler: str
-    isolation: Isolation | None
-    check: str
-    overhead: Mapping[str, int]
-    selector: Mapping[str, str]
-    nodes: NodeSet
-    supported: Mapping[str, NodeSet]
-    unsupported: Mapping[str, NodeSet]
-
-    @property
-    def cost(self) -> tuple[int, int, int, str]:
-        """Return what classes are ordered by: isolation, overhead in memory, in CPU, the name.
-
-        Strong isolation costs more than weak one, whatever its overhead says; unknown isolation
-        comes last.
-        """
-        level = max(Isolation) + 1 if self.isolation is None else self.isolation
-        return level, self.overhead.get("memory", 0), self.overhead.get("cpu", 0), self.name
-
-    def support(self, feature: str, among: NodeSet = -1) -> Support:
-        """Return which nodes have a feature, of those that the class can use and a set has."""
-        nodes = self.nodes & among
-        supporting = self.supported.get(feature, 0) & nodes
-        if supporting:
-            return Support.EVERYWHERE if supporting == nodes else Support.SOMEWHERE
-        lacking = self.unsupported.get(feature, 0) & nodes
-        return Support.NOWHERE if nodes and lacking == nodes else Support.UNKNOWN
-
-
 class ClassIndex:
     """Classes, nodes and profiles of a cluster. `version` counts the changes."""
 
@@ -122,6 +77,7 @@ class ClassIndex:
         self._handlers: dict[str, _Handler] = {}
         self._changes = 0
         self._offers: dict[str, Offer] = {}
+        self._shortlist = Shortlist(())
         self._offers_at = -1
 
     @property
@@ -201,11 +157,17 @@ class ClassIndex:
         """Return the offers by name, the cheapest first (`Offer.cost`)."""
         return self._current()
 
+    def shortlist(self) -> Shortlist:
+        """Return the sets of the present offers."""
+        self._current()
+        return self._shortlist
+
     def _current(self) -> dict[str, Offer]:
         if self._offers_at != self.version:
             offers = [self._offer(runtime_class) for runtime_class in self._classes.values()]
             offers.sort(key=lambda offer: offer.cost)
             self._offers = {offer.name: offer for offer in offers}
+            self._shortlist = Shortlist(offers)
             self._offers_at = self.version
         return self._offers
 

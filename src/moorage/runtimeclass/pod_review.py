@@ -14,12 +14,13 @@ import msgspec
 from moorage.api.runtime_policies import ENFORCE, OFF
 from moorage.runtimeclass.checking import Finding, findings
 from moorage.runtimeclass.class_choice import own_needs
-from moorage.runtimeclass.class_index import ClassIndex, Offer
+from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.demands import Demand, demands
 from moorage.runtimeclass.fitting import fitting_classes, shown_classes
 from moorage.runtimeclass.handler import LEGACY, is_implicit
 from moorage.runtimeclass.isolation import Isolation
 from moorage.runtimeclass.needs import NO_NEEDS, NeedsError
+from moorage.runtimeclass.offer import Offer
 from moorage.runtimeclass.policies import EffectivePolicy
 from moorage.runtimeclass.requirements import Requirements, accepted_nodes
 
