@@ -192,7 +192,7 @@ async def test_a_class_follows_the_profiles_of_its_handler(tmp_path: Path) -> No
             assert list(await _classes(cluster)) == ["other"]
             # Neither what a Node does not report, nor what no Node stands behind, gets a class.
             await _write_profile(client, "a", "forged", "virtual-machine", works=True)
-            await _write_profile(client, "nobody", "ghost", "virtual-machine", works=True)
+            await _write_profile(client, "gone", "ghost", "virtual-machine", works=True)
             await _write_node(client, "old")
             await _write_profile(client, "old", "kata-old", "", works=True)
             await _until_isolation(client, "kata-old", "")

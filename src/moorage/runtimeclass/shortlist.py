@@ -2,7 +2,7 @@
 
 Classes are bits, the cheapest the lowest, so that what rules out most of fifty classes costs a few
 intersections. Each set is made when it is first asked for: a node that flaps between features makes
-no work for those that nobody needs. Hot path: bench/fitting.py.
+no work for those that no pod needs. Hot path: bench/fitting.py.
 """
 
 from __future__ import annotations
