@@ -34,6 +34,7 @@ _COMMANDS = {
     "engine": ("engine", "Run the container engine alone, for any kubelet."),
     "scheduler": ("scheduler", "Run the scheduler alone, for any Kubernetes API server."),
     "controllers": ("controllers", "Run the controllers alone, for any Kubernetes API server."),
+    "webhook": ("webhook", "Run the admission webhook alone, for any Kubernetes API server."),
     "node": ("node", "Run the node agent alone, for any Kubernetes API server."),
     "backup": ("backup", "Write a backup of the cluster, running or not, to a file."),
     "restore": ("restore", "Put a backup in the place of a stopped cluster."),

@@ -160,6 +160,24 @@ class Client:
         Raises ExpiredError when that revision is compacted between two pages.
         """
         items: list[T] = []
+        metadata = ListMeta()
+        pages = self.pages(
+            resource, namespace, label_selector=label_selector, field_selector=field_selector
+        )
+        async for page in pages:
+            items += page.items
+            metadata = page.metadata
+        return ObjectList(items, metadata)
+
+    async def pages(
+        self,
+        resource: Resource[T],
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> AsyncIterator[ObjectList[T]]:
+        """Yield every matching object in pages of one revision. Raises as `list`."""
         token = ""
         while True:
             body = await self.request(
@@ -174,10 +192,11 @@ class Client:
                 accept=_accept(resource, is_list=True),
             )
             page = _decoded(_list_decoder, body)
-            items += [self._decode(resource, raw) for raw in page.items or ()]
+            items = [self._decode(resource, raw) for raw in page.items or ()]
+            yield ObjectList(items, page.metadata)
             token = page.metadata.continue_
             if not token:
-                return ObjectList(items, page.metadata)
+                return
 
     async def create(
         self,

@@ -16,7 +16,7 @@ import msgspec
 
 from moorage.admission.chain import CREATE, UPDATE, Scope
 from moorage.admission.refusal import refused
-from moorage.admission.runtime_policies.sources import NamespaceRules, RuntimeFacts
+from moorage.admission.runtime_policies.facts import Facts, NamespaceRules
 from moorage.api.runtime_group import CHOICE_ANNOTATION, CHOICE_REASON_ANNOTATION, NEEDS_ANNOTATION
 from moorage.registry.kind import Obj
 from moorage.registry.request import Attributes
@@ -42,7 +42,7 @@ class RuntimePolicyAdmission:
     name = "RuntimePolicy"
     scope = Scope.of([_PODS, *TEMPLATES], [CREATE, UPDATE], ["", _EPHEMERAL, _STATUS])
 
-    def __init__(self, facts: RuntimeFacts) -> None:
+    def __init__(self, facts: Facts) -> None:
         self._facts = facts
 
     def mutate(self, attributes: Attributes) -> None:
@@ -136,7 +136,7 @@ class RuntimePolicyAdmission:
             attributes.request.warn(text)
 
 
-def _template_warnings(pod: Obj, rules: NamespaceRules, facts: RuntimeFacts) -> Iterable[str]:
+def _template_warnings(pod: Obj, rules: NamespaceRules, facts: Facts) -> Iterable[str]:
     index = facts.index()
     try:
         choice = choose_class(pod["metadata"], pod["spec"], rules.annotations, rules.policy, index)

@@ -6,11 +6,12 @@ second costs a set insertion, and a server without policies and profiles nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from moorage.admission.runtime_policies.facts import NamespaceRules
 from moorage.api.errors import StatusError
 from moorage.api.logs import Log
 from moorage.api.meta import Object
@@ -26,7 +27,7 @@ from moorage.registry.resource_map import ResourceMap
 from moorage.registry.stored import Stored
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.node_sets import NodeFacts
-from moorage.runtimeclass.policies import EffectivePolicy, effective_policy
+from moorage.runtimeclass.policies import effective_policy
 from moorage.storage import Change, WatchCache
 
 T = TypeVar("T", bound=Object)
@@ -108,13 +109,6 @@ class _Namespace(Object, frozen=True):
 class _Labelled(Object, frozen=True):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-
-
-class NamespaceRules(msgspec.Struct, frozen=True):
-    """The policy of a namespace, and its annotations."""
-
-    policy: EffectivePolicy = EffectivePolicy()
-    annotations: Mapping[str, str] = {}
 
 
 _NO_RULES = NamespaceRules()
