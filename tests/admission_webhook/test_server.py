@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import re
 import shutil
 import ssl
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import yaml
 
 from moorage.admission.configuration import AdmissionOptions
 from moorage.admission_webhook import InformedFacts, Reviewer, WebhookOptions, serve_webhook
@@ -21,12 +23,14 @@ from moorage.admission_webhook.server import _Certificate
 from moorage.api.clock import SystemClock
 from moorage.client import Client, ClientConfig
 from moorage.cluster.certificates import Authority, Subject
-from moorage.custom_resources import install_definitions
+from moorage.custom_resources import install_definitions, wait_installed
 from tests.apiserver.server import Running, serving
 from tests.apiserver.webhook_server import MUTATING, VALIDATING
 
 pytestmark = pytest.mark.slow
 
+REPOSITORY = Path(__file__).parents[2]
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 PODS = "/api/v1/namespaces/default/pods"
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 PROFILES = "/apis/runtime.moorage.dev/v1alpha1/runtimeprofiles"
@@ -75,17 +79,35 @@ async def server(tmp_path: Path) -> AsyncIterator[Running]:
         yield running
 
 
-@pytest.fixture
-async def client(server: Running) -> AsyncIterator[Client]:
-    pair = server.authority.issue("admin", Subject("kubernetes-admin", "system:masters"))
+def _client(server: Running, subject: Subject) -> Client:
+    pair = server.authority.issue(subject.name, subject)
     config = ClientConfig(
         server=server.url,
         ca=server.authority.pair.certificate.read_bytes(),
         certificate=pair.certificate.read_bytes(),
         key=pair.key.read_bytes(),
     )
-    async with Client(config, user_agent="test") as connected:
-        yield connected
+    return Client(config, user_agent="test")
+
+
+async def _grant_documented_rights(server: Running) -> None:
+    """Give the webhook's user the role of its page, and no other."""
+    text = (REPOSITORY / "docs/how-to/parts-of-kubernetes.md").read_text()
+    documents = [
+        document
+        for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+        for document in yaml.safe_load_all(block)
+    ]
+    (role,) = (one for one in documents if one["metadata"]["name"] == "moorage-webhook")
+    assert (await server.ask("POST", f"{RBAC}/clusterroles", role)).status == 201
+    binding = {
+        "metadata": {"name": "moorage-webhook"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                    "name": "moorage-webhook"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User",
+                      "name": "moorage-webhook"}],
+    }  # fmt: skip
+    assert (await server.ask("POST", f"{RBAC}/clusterrolebindings", binding)).status == 201
 
 
 @contextlib.asynccontextmanager
@@ -109,16 +131,22 @@ async def running_webhook(webhook: Webhook, facts: Any) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-async def webhook(server: Running, client: Client) -> AsyncIterator[Webhook]:
-    await install_definitions(client)
-    facts = InformedFacts(client, SystemClock())
-    following = asyncio.create_task(facts.run())
-    await facts.wait_synced()
+async def webhook(server: Running) -> AsyncIterator[Webhook]:
+    async with _client(server, Subject("kubernetes-admin", "system:masters")) as admin:
+        await install_definitions(admin)
+    await _grant_documented_rights(server)
     webhook = Webhook(server.authority)
-    async with running_webhook(webhook, facts):
-        yield webhook
-    following.cancel()
-    await asyncio.gather(following, return_exceptions=True)
+    clock = SystemClock()
+    async with _client(server, Subject("moorage-webhook")) as client:
+        await client.request("GET", "/readyz")
+        await wait_installed(client, clock)
+        facts = InformedFacts(client, clock)
+        following = asyncio.create_task(facts.run())
+        await facts.wait_synced()
+        async with running_webhook(webhook, facts):
+            yield webhook
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
 
 
 def pod(name: str, annotations: Json | None = None, **spec: Any) -> Json:
