@@ -12,7 +12,7 @@ import pytest
 from moorage.apiserver.authorization.authorizer import Authorizer, Decision
 from moorage.apiserver.web_page import WebPage, _OwnReader
 from moorage.client.resources import PODS as POD_RESOURCE
-from moorage.registry.kinds.pod.__init__ import POD
+from moorage.registry.kinds.pod import POD
 from moorage.registry.request import User
 from moorage.registry.resource_map import ResourceMap
 from moorage.registry.stored import StoredFactory

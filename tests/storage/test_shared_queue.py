@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.storage import shared_queue
 from moorage.storage.queue_budget import QueueBudget
 from moorage.storage.shared_queue import SharedQueue
 from moorage.storage.watcher import Watcher, WatcherOverflowError
@@ -150,7 +149,7 @@ async def test_readers_are_woken_together_and_then_after_a_pause(
     now_s = 100.0
     planned: list[tuple[float, Any]] = []
     loop = asyncio.get_running_loop()
-    monkeypatch.setattr(shared_queue.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr("moorage.storage.shared_queue.time.monotonic", lambda: now_s)
     monkeypatch.setattr(loop, "call_later", lambda delay_s, call: planned.append((delay_s, call)))
     budget = QueueBudget(10_000, 10_000)
     queue = queue_of(budget)
