@@ -98,16 +98,9 @@ async def _grant_documented_rights(server: Running) -> None:
         for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
         for document in yaml.safe_load_all(block)
     ]
-    (role,) = (one for one in documents if one["metadata"]["name"] == "moorage-webhook")
-    assert (await server.ask("POST", f"{RBAC}/clusterroles", role)).status == 201
-    binding = {
-        "metadata": {"name": "moorage-webhook"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
-                    "name": "moorage-webhook"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User",
-                      "name": "moorage-webhook"}],
-    }  # fmt: skip
-    assert (await server.ask("POST", f"{RBAC}/clusterrolebindings", binding)).status == 201
+    granted = [one for one in documents if one["metadata"]["name"] == "moorage-webhook"]
+    for one, plural in zip(granted, ("clusterroles", "clusterrolebindings"), strict=True):
+        assert (await server.ask("POST", f"{RBAC}/{plural}", one)).status == 201
 
 
 @contextlib.asynccontextmanager
