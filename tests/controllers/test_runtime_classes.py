@@ -15,14 +15,16 @@ from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED_LABEL
 from moorage.client import Client
 from moorage.client.resources import CONFIG_MAPS, NODES, RUNTIME_CLASSES, RUNTIME_PROFILES
 from moorage.controllers.informers import Informers
-from moorage.controllers.runtimeclasses import RuntimeClassController, create_classes, creation
+from moorage.controllers.runtimeclasses import RuntimeClassController
 from moorage.controllers.runtimeclasses.controller import weakest
-from moorage.controllers.runtimeclasses.creation import (
+from moorage.custom_resources import install_definitions
+from moorage.probing import default_classes
+from moorage.probing.default_classes import (
     RECORD,
     RECORD_NAMESPACE,
     complete_class,
+    create_classes,
 )
-from moorage.custom_resources import install_definitions
 from tests.controllers.cluster import Cluster, running_cluster
 
 pytestmark = pytest.mark.slow
@@ -85,7 +87,7 @@ async def test_a_handler_whose_name_no_class_can_have_is_left_out(tmp_path: Path
 async def test_no_more_handlers_get_classes_than_the_record_can_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(creation, "MOST_CLASSES", 3)
+    monkeypatch.setattr(default_classes, "MOST_CLASSES", 3)
     async with running_cluster(tmp_path) as cluster:
         assert await create_classes(cluster.client, dict.fromkeys("ab", "")) == ("a", "b")
         assert await create_classes(cluster.client, dict.fromkeys("abcdef", "")) == ("c",)
@@ -101,7 +103,7 @@ async def test_a_record_that_others_change_all_the_time_is_an_error(
         tries.append(frozenset(names))
         raise ConflictError("another was faster")
 
-    monkeypatch.setattr(creation, "_write_record", lose)
+    monkeypatch.setattr(default_classes, "_write_record", lose)
     async with running_cluster(tmp_path) as cluster:
         with pytest.raises(ConflictError, match="changes all the time"):
             await create_classes(cluster.client, dict.fromkeys(["runc"], ""))

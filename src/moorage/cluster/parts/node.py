@@ -28,7 +28,6 @@ from moorage.cluster.readiness import notify_ready
 from moorage.cluster.settings import CONTROLLERS, Settings
 from moorage.cluster.storage_class import create_storage_class
 from moorage.cluster.system_reserved import system_reserved
-from moorage.controllers.runtimeclasses import create_classes
 from moorage.cri import CriClient
 from moorage.custom_resources import install_definitions
 from moorage.linux.atomic_file import write_durably
@@ -38,6 +37,7 @@ from moorage.node.agent import COMPONENT, run_node
 from moorage.node.images.verification import Verification
 from moorage.node.machine.machine import this_machine
 from moorage.node.options import NodeOptions, ServerOptions
+from moorage.probing.default_classes import create_classes
 from moorage.probing.host import read_host as read_host_facts
 
 _ENGINE_PATIENCE_S = 5.0

@@ -21,7 +21,7 @@ from moorage.client import Client, Informer, WorkQueue
 from moorage.client.resources import RUNTIME_PROFILES
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import Node
-from moorage.controllers.runtimeclasses.creation import complete_class, create_classes
+from moorage.probing.default_classes import complete_class, create_classes
 from moorage.runtimeclass.isolation import LEVELS
 
 _HANDLER, _NODE = "handler", "node"
