@@ -392,7 +392,7 @@ def _pod(name: str, annotations: dict[str, str]) -> dict[str, Any]:
 
 
 def _class_of(cluster: RunningCluster, name: str, annotations: dict[str, str]) -> str | None:
-    """Create a pod anew, and return the class that it got."""
+    """Create a pod again, and return the class that it got."""
     cluster.kubectl("delete", "pod", name, "--ignore-not-found", "--force")
     done = subprocess.run(
         ["kubectl", "create", "-f", "-"], input=json.dumps(_pod(name, annotations)), text=True,
