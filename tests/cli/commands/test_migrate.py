@@ -84,7 +84,7 @@ def test_a_control_character_in_a_name_does_not_reach_the_terminal(file: Path) -
         (["a.yaml", "--class", "x=y"], "'x' is none of untrusted, os-container, unikernel, hyperv"),
         (["a.yaml", "--class", "untrusted=A"], "--class untrusted=A: a lowercase"),
         (["a.yaml", "--default-handler", "a.b"], "--default-handler a.b: "),
-        (["--live", "--kubeconfig", "none"], "none: "),
+        (["--live", "--kubeconfig", "none"], "does not exist"),
     ],
 )
 def test_wrong_usage_has_status_2(file: Path, arguments: list[str], reason: str) -> None:

@@ -10,10 +10,10 @@ import click
 import msgspec
 
 from moorage.api.logs import configure
-from moorage.cli.connection import connection, context_option, kubeconfig_option
+from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
-from moorage.cli.options import data_dir_option
+from moorage.cli.options import OutputFile
 from moorage.cli.output import dim, output_option, show, show_document
 from moorage.client import Client, ClientConfig
 from moorage.cluster.class_bench import (
@@ -61,13 +61,11 @@ def command() -> None:
     metavar="SECONDS", help="Longest time of each pod.",
 )  # fmt: skip
 @click.option(
-    "--samples", type=click.Path(path_type=Path, dir_okay=False),
+    "--samples", type=OutputFile(),
     help="Write every sample to this file, as JSON.",
 )  # fmt: skip
 @click.option("--namespace", "-n", default="default", show_default=True)
-@kubeconfig_option
-@context_option
-@data_dir_option
+@connection_options
 @output_option
 def classes_command(
     *,
@@ -79,9 +77,7 @@ def classes_command(
     timeout_s: float,
     samples: Path | None,
     namespace: str,
-    kubeconfig: Path | None,
-    context: str | None,
-    data_dir: Path,
+    target: Target,
     output: str,
 ) -> None:
     """Run the same work under every class, and print the medians.
@@ -89,7 +85,7 @@ def classes_command(
     Start latency, throughput of system calls, files and network, density, memory, overhead and
     failures. The pods are removed, also after Ctrl-C.
     """
-    config = connection(data_dir, kubeconfig, context)
+    config = target.config()
     configure("error")
     names = tuple(dict.fromkeys(name.strip() for name in classes.split(","))) if classes else ()
     if classes is not None and not all(names or ("",)):

@@ -23,11 +23,8 @@ from moorage.checks import (
     report,
 )
 from moorage.checks.check import is_workload
+from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
-from moorage.cli.options import cluster_of, data_dir_option
-from moorage.client import Client, load_kubeconfig
-from moorage.client.rest import UnreachableError
-from moorage.cluster import Cluster
 
 _STANDARD_INPUT = "-"
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -43,8 +40,6 @@ _MOST_BYTES = 64 * 1024 * 1024
     help="Classes, nodes, profiles, policies and namespaces, as `kubectl get -o yaml` prints them; "
     "no cluster is asked then.",
 )
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of the cluster.")
-@click.option("--context", help="Context of the kubeconfig; by default its current one.")
 @click.option(
     "--namespace",
     "-n",
@@ -61,17 +56,15 @@ _MOST_BYTES = 64 * 1024 * 1024
     help="Output format.",
 )
 @click.option("--strict", is_flag=True, help="Let warnings fail the check too.")
-@data_dir_option
+@connection_options
 def command(
     *,
     files: tuple[str, ...],
     facts: tuple[str, ...],
-    kubeconfig: Path | None,
-    context: str | None,
     namespace: str,
     output: str,
     strict: bool,
-    data_dir: Path,
+    target: Target,
 ) -> None:
     """Check what pods ask of their classes, before they are created.
 
@@ -84,7 +77,7 @@ def command(
     Exit status: 0 nothing would be refused · 1 something would be, or could not be read
     """
     manifests, results = _read(files)
-    known = _facts(facts, kubeconfig, context, data_dir)
+    known = _facts(facts, target)
     for manifest in manifests:
         _add(known, manifest)
     known.complete_nodes()
@@ -131,17 +124,14 @@ def _text(name: str) -> str:
     return content.decode()
 
 
-def _facts(
-    files: tuple[str, ...], kubeconfig: Path | None, context: str | None, data_dir: Path
-) -> Facts:
+def _facts(files: tuple[str, ...], target: Target) -> Facts:
     if files:
-        if kubeconfig is not None or context is not None:
-            raise click.UsageError("--facts takes no cluster: leave out --kubeconfig and --context")
+        context = click.get_current_context()
+        for name in ("kubeconfig", "context"):
+            if context.params.get(name) is not None:
+                raise click.UsageError(f"--facts takes no cluster: leave out --{name}")
         return _facts_of_files(files)
-    cluster = cluster_of(data_dir)
-    if kubeconfig is None and context is None:
-        cluster.running_settings()
-    found, missing = asyncio.run(_ask(cluster, kubeconfig, context))
+    found, missing = asyncio.run(_ask(target))
     for sentence in missing:
         click.echo(f"moor: {sentence}", err=True)
     return found
@@ -166,12 +156,6 @@ def _add(facts: Facts, manifest: Manifest) -> None:
         raise CliError(f"{manifest.file}:{manifest.line()}: {error}") from error
 
 
-async def _ask(
-    cluster: Cluster, kubeconfig: Path | None, context: str | None
-) -> tuple[Facts, list[str]]:
-    config = load_kubeconfig(kubeconfig or cluster.kubeconfig, context)
-    try:
-        async with Client(config, user_agent="moor-check") as client:
-            return await facts_of_cluster(client)
-    except UnreachableError as error:
-        raise CliError(str(error)) from error
+async def _ask(target: Target) -> tuple[Facts, list[str]]:
+    async with target.client("moor-check") as client:
+        return await facts_of_cluster(client)

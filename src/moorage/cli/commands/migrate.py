@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import click
 
 from moorage.api.names import dns_label_errors, dns_subdomain_errors
+from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import is_expected, sentence_of
 from moorage.cli.options import pairs
 from moorage.cli.output import has_colour
@@ -61,12 +61,7 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
     help="Handler for alpha classes that name none.",
 )
 @click.option("--live", is_flag=True, help="Migrate the objects of a cluster, instead of files.")
-@click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Kubeconfig for --live; by default KUBECONFIG, or ~/.kube/config.",
-)
-@click.option("--context", metavar="NAME", help="The kubeconfig's context, for --live.")
+@connection_options
 def command(
     *,
     paths: tuple[Path, ...],
@@ -76,8 +71,7 @@ def command(
     classes: tuple[str, ...],
     default_handler: str,
     live: bool,
-    kubeconfig: Path | None,
-    context: str | None,
+    target: Target,
 ) -> None:
     """Migrate files or a cluster from former ways to choose a pod's runtime.
 
@@ -94,11 +88,12 @@ def command(
         raise click.UsageError("--live takes no PATH")
     if not live and not paths:
         raise click.UsageError("name files or directories, - for standard input, or --live")
-    if not live and (kubeconfig or context):
+    given = click.get_current_context().params
+    if not live and (given.get("kubeconfig") or given.get("context")):
         raise click.UsageError("--kubeconfig and --context go with --live")
     try:
         if live:
-            has_changes, findings = _migrate_live(options, kubeconfig, context, write=write)
+            has_changes, findings = _migrate_live(options, target, write=write)
         else:
             has_changes, findings = _migrate_files(paths, out, options, write=write)
     except Exception as error:
@@ -148,27 +143,20 @@ def _migrate_files(
 
 
 def _migrate_live(
-    options: Options, kubeconfig: Path | None, context: str | None, *, write: bool
+    options: Options, target: Target, *, write: bool
 ) -> tuple[bool, tuple[Finding, ...]]:
     # Imported here: files are migrated without a client.
     import asyncio
 
-    from moorage.client import load_kubeconfig
     from moorage.cluster.migration.live import migrate_live
 
-    config = load_kubeconfig(kubeconfig or _users_kubeconfig(), context)
-    result = asyncio.run(migrate_live(config, options, is_writing=write))
+    result = asyncio.run(migrate_live(target.config(), options, is_writing=write))
     if write:
         for place in result.written:
             click.echo(f"{place} migrated")
     else:
         _print_diffs(iter(result.diffs))
     return bool(result.diffs), result.findings
-
-
-def _users_kubeconfig() -> Path:
-    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    return Path(named) if named else Path.home() / ".kube" / "config"
 
 
 def _print_diffs(diffs: Iterator[str]) -> None:
