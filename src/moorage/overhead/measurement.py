@@ -27,7 +27,7 @@ from moorage.client import Client, Informer
 from moorage.client.resources import EVENTS, PODS, RUNTIME_CLASSES
 from moorage.client.rest import UnreachableError
 from moorage.linux.cgroups import current_cgroups
-from moorage.overhead.classes import find_class
+from moorage.overhead.classes import check_handler, find_class
 from moorage.overhead.errors import MeasurementError
 from moorage.overhead.options import MeasureOptions, Shape
 from moorage.overhead.probe_pods import (
@@ -101,9 +101,10 @@ class Measurement:
     async def run(self) -> Report:
         """Measure and return the report; its proposal is None when no pod gave a sample.
 
-        Raises MeasurementError when there is no such class, StatusError when the API refuses, and
-        UnreachableError.
+        Raises MeasurementError when there is no such handler or class, StatusError when the API
+        refuses, and UnreachableError.
         """
+        await check_handler(self._client, self._options)
         real = await find_class(self._client, self._options)
         await delete_leftovers(self._client, self._options.namespace, self._clock)
         self._pods.add_handler(lambda _before, _after: self._changed.set())

@@ -25,6 +25,7 @@ from moorage.cluster.class_bench import (
     table_columns,
 )
 from moorage.cluster.class_workloads import IMAGE, METRICS
+from moorage.cluster.known_classes import check_classes
 from moorage.cluster.side_by_side import class_names
 
 _UNITS = {metric.name: metric.unit for metric in METRICS}
@@ -83,7 +84,8 @@ def classes_command(
     """Run the same work under every class, and print the medians.
 
     Start latency, throughput of system calls, files and network, density, memory, overhead and
-    failures. The pods are removed, also after Ctrl-C.
+    failures. The pods are removed, also after Ctrl-C. Exit status 1 if a class could not be
+    measured at all.
     """
     config = target.config()
     configure("error")
@@ -106,6 +108,9 @@ def classes_command(
         _print(summaries, measured)
     else:
         show_document(document, output)
+    unmeasured = [summary.runtime_class for summary in summaries if not summary.medians]
+    if unmeasured:
+        raise CliError(f"nothing could be measured under {', '.join(unmeasured)}")
 
 
 async def _measure(
@@ -116,6 +121,7 @@ async def _measure(
             plan = replace(plan, classes=tuple(await class_names(client)))
         if not plan.classes:
             raise CliError("the cluster has no RuntimeClass: name one with --class, `-` for none")
+        await check_classes(client, plan.classes)
         bench = ClassBench(client, namespace, plan, lambda text: click.echo(dim(text), err=True))
         return plan, await bench.run()
 

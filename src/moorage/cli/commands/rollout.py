@@ -13,7 +13,7 @@ import msgspec
 from moorage.api.durations import parse_duration
 from moorage.api.labels import parse as parse_selector
 from moorage.api.meta import Raw
-from moorage.api.runtime_rollouts import DONE, RuntimeRollout
+from moorage.api.runtime_rollouts import DONE, ROLLED_BACK, RuntimeRollout
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.output import output_option, show, show_document
@@ -53,6 +53,7 @@ def command() -> None:
 @click.option("--paused", is_flag=True, help="Create it paused: nothing moves before a resume.")
 @_watch
 @connection_options
+@output_option
 def start(
     *,
     from_: str,
@@ -60,6 +61,7 @@ def start(
     name: str | None,
     is_watching: bool,
     target: Target,
+    output: str,
     **options: Any,
 ) -> None:
     """Start a rollout: a canary first, then waves, each when all before it is ready."""
@@ -67,9 +69,7 @@ def start(
 
     async def begin(client: Client) -> None:
         made = await rollouts.start(client, name or rollouts.default_name(from_, to), spec)
-        click.echo(f"rollout {made.metadata.name} started")
-        if is_watching:
-            await _follow(client, made.metadata.name, "table")
+        await _report(client, made, "started", output, is_watching=is_watching)
 
     _run(begin, target)
 
@@ -137,20 +137,16 @@ def resume(name: str | None, target: Target) -> None:
 @_name
 @_watch
 @connection_options
-def back(
-    name: str | None,
-    target: Target,
-    *,
-    is_watching: bool,
-) -> None:
+@output_option
+def back(name: str | None, target: Target, *, is_watching: bool, output: str) -> None:
     """Give every workload that was moved its class back."""
 
     async def change(client: Client) -> None:
         chosen = (await rollouts.find(client, name)).metadata.name
-        await rollouts.roll_back(client, chosen)
-        click.echo(f"rollout {chosen} goes back")
-        if is_watching:
-            await _follow(client, chosen, "table", wanted="RolledBack")
+        changed = await rollouts.roll_back(client, chosen)
+        await _report(
+            client, changed, "goes back", output, is_watching=is_watching, wanted=ROLLED_BACK
+        )
 
     _run(change, target)
 
@@ -189,6 +185,25 @@ def _changing(
         click.echo(f"rollout {chosen} {past}")
 
     return work
+
+
+async def _report(
+    client: Client,
+    rollout: RuntimeRollout,
+    past: str,
+    output: str,
+    *,
+    is_watching: bool,
+    wanted: str = DONE,
+) -> None:
+    """Print what was done to a rollout, and follow it if that is wanted. Raises like `_follow`."""
+    name = rollout.metadata.name
+    if output == "table":
+        click.echo(f"rollout {name} {past}")
+    elif not is_watching:
+        show_document(document_of(rollout), output)
+    if is_watching:
+        await _follow(client, name, output, wanted=wanted)
 
 
 async def _follow(client: Client, name: str, output: str, wanted: str = DONE) -> None:
