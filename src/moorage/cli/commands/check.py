@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from moorage.api.errors import FieldError
 from moorage.checks import (
     ERROR,
     FORMATS,
@@ -23,6 +24,7 @@ from moorage.checks import (
     report,
 )
 from moorage.checks.check import is_workload
+from moorage.checks.own_objects import is_own, path_of
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 
@@ -71,20 +73,53 @@ def command(
     Reads Pods, Deployments, StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers, Jobs,
     CronJobs, PodTemplates and Lists of FILEs, of the YAML and JSON files in them if they are
     directories, or of standard input (-). Classes, profiles and policies are those of the cluster,
-    of --facts, and of the FILEs themselves.
+    of --facts, and of the FILEs themselves. Objects of our own group in FILEs are checked by the
+    definitions of their kinds.
 
     \b
     Exit status: 0 nothing would be refused · 1 something would be, or could not be read
     """
     manifests, results = _read(files)
     known = _facts(facts, target)
-    for manifest in manifests:
+    own = [one for one in manifests if is_own(one.value)]
+    valid = [one for one in manifests if not is_own(one.value)]
+    for manifest, errors in zip(own, _errors(own), strict=True):
+        results += [_invalid(manifest, error, namespace) for error in errors]
+        valid += [] if errors else [manifest]
+    for manifest in valid:
         _add(known, manifest)
     known.complete_nodes()
     results += check_manifests(manifests, known, namespace)
     click.echo(report(results, output, checked=sum(map(is_workload, manifests))))
     if any(result.level == ERROR or strict for result in results):
         sys.exit(1)
+
+
+def _errors(own: list[Manifest]) -> list[list[FieldError]]:
+    """Return the errors of each object of our group."""
+    if not own:
+        return []
+    # Imported here: rules need a process of their own, and most manifests have none.
+    from moorage.cluster.own_objects import own_object_errors
+
+    return asyncio.run(own_object_errors([one.value for one in own]))
+
+
+def _invalid(manifest: Manifest, error: FieldError, namespace: str) -> Result:
+    """Return the result of an object that its kind's definition does not allow."""
+    value = manifest.value
+    meta = value.get("metadata") if isinstance(value.get("metadata"), dict) else {}
+    return Result(
+        file=manifest.file,
+        line=manifest.line(path_of(error)),
+        rule="invalid",
+        level=ERROR,
+        message=error.text,
+        kind=str(value.get("kind", "")),
+        namespace=str((meta or {}).get("namespace") or namespace),
+        name=str((meta or {}).get("name", "")),
+        field=error.field,
+    )
 
 
 def _read(names: Iterable[str]) -> tuple[list[Manifest], list[Result]]:
