@@ -26,7 +26,10 @@ QUOTA = {"className": "crun", "hard": {"pods": 3}}
         (an_object("RuntimeClassQuota", className="A B", hard={"pods": 3}), ["spec.className"]),
         (an_object("RuntimeClassQuota", className="a", hard={"pods": "1.5"}), ["spec.hard.pods"]),
         (an_object("RuntimeClassQuota", className="a", hard={"pods": -1}), ["spec.hard.pods"]),
-        (an_object("RuntimeClassQuota", className="a", hard={"gpus": 1}), ["spec.hard.gpus"]),
+        (
+            an_object("RuntimeClassQuota", className="a", hard={"pods": 1, "gpus": 1}),
+            ["spec.hard.gpus"],
+        ),
         (an_object("RuntimeRollout", **{"from": "a", "to": "b"}), []),
         (an_object("RuntimeRollout", **{"from": "a", "to": "B_"}), ["spec.to"]),
         (an_object("RuntimeRollout", **{"from": "a", "to": "a"}), ["spec"]),
