@@ -71,8 +71,8 @@ async def run(layout: Layout, settings: Settings) -> None:
 async def _wait_own_kinds(client: Client) -> None:
     """Wait until the API server serves the kinds of our own group, which the controllers install.
 
-    So that whoever waits for the cluster finds them. One that cannot install them is ready all the
-    same, after a while: it goes on trying.
+    So that a caller that waits for the cluster finds them. If they cannot be installed, returns
+    after a while all the same: the installation is tried again.
     """
     try:
         async with asyncio.timeout(_OWN_KINDS_S):
