@@ -173,7 +173,7 @@ async def test_a_client_must_be_open() -> None:
 
 
 async def test_a_server_that_is_not_there_is_named_with_the_reason() -> None:
-    async with Client(ClientConfig(server="http://127.0.0.1:1")) as client:
+    async with Client(ClientConfig(server="http://127.0.0.1:1"), user_agent="t") as client:
         with pytest.raises(UnreachableError) as caught:
             await client.get(NODES, "a")
     assert str(caught.value) == "cannot connect to 127.0.0.1:1: Connection refused"
