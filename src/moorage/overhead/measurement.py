@@ -19,7 +19,6 @@ import msgspec
 
 from moorage.api.clock import Clock, format_time, parse_time
 from moorage.api.errors import NotFoundError, StatusError
-from moorage.api.events import Event
 from moorage.api.meta import Raw
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
@@ -50,6 +49,7 @@ from moorage.overhead.readings import (
     peak_memory_bytes,
 )
 from moorage.overhead.report import ProbePod, Report, shortened
+from moorage.probing.pod_obstacles import obstacles
 from moorage.runtimeclass.overhead_estimates import (
     Activity,
     NoSamplesError,
@@ -252,24 +252,7 @@ class Measurement:
 
     def _why(self, name: str) -> str:
         pod = self._pods.get(name, self._options.namespace)
-        reasons = []
-        if pod is not None:
-            reasons += [
-                condition.message
-                for condition in pod.status.conditions
-                if condition.type == "PodScheduled" and condition.status == "False"
-            ]
-            reasons += [
-                f"{state.reason}: {state.message}".removesuffix(": ")
-                for status in pod.status.container_statuses
-                if (state := status.state.waiting or status.state.terminated) is not None
-                and state.reason not in ("", "ContainerCreating")
-            ]
-        warnings = [event for event in self._events if _is_warning_of(event, name)]
-        if warnings:
-            last = max(warnings, key=lambda event: event.last_timestamp or "")
-            reasons.append(f"{last.reason}: {last.message}")
-        return f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ""
+        return obstacles(name, pod, self._events)
 
     async def _read(self, probe: ProbePod, pod: Pod) -> ProbePod:
         """Return the probe with its readings. Raises MeasurementError, StatusError."""
@@ -424,10 +407,6 @@ def _cycle_cpu_us(readings: list[Reading], cycles: list[int | None]) -> float | 
 
 def _has_restarted(pod: Pod) -> bool:
     return any(status.restart_count for status in pod.status.container_statuses)
-
-
-def _is_warning_of(event: Event, name: str) -> bool:
-    return event.type == "Warning" and event.involved_object.name == name
 
 
 def _replaced(probe: ProbePod, **values: object) -> ProbePod:
