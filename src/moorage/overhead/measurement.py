@@ -19,6 +19,7 @@ import msgspec
 
 from moorage.api.clock import Clock, format_time, parse_time
 from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.events import Event
 from moorage.api.meta import Raw
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
