@@ -83,6 +83,15 @@ def test_a_pod_is_named_in_each_way_that_kubectl_takes(
     assert asked == [("moorage", "default", "a")]
 
 
+def test_kind_and_name_may_be_two_words(asked: list[tuple[str, str, str]], tmp_path: Path) -> None:
+    layout = cluster(tmp_path)
+    with locked(layout):
+        assert moor("explain", "pod", "a", "--data-dir", layout.root).status == 0
+        assert asked == [("moorage", "default", "a")]
+        for words in (("pod/a", "b"), ("service", "a")):
+            assert moor("explain", *words, "--data-dir", layout.root).status == 2
+
+
 @pytest.mark.parametrize("target", ["service/a", "pod/", "deployment/", "/a", ""])
 def test_a_target_that_is_no_pod_and_no_workload_is_a_usage_error(
     asked: list[tuple[str, str, str]], tmp_path: Path, target: str

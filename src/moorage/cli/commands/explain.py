@@ -36,6 +36,7 @@ _KINDS = ("pod", "pods", "po")
 
 @click.command("explain")
 @click.argument("subject", metavar="KIND/NAME", shell_complete=complete_pods)
+@click.argument("after", metavar="", required=False)
 @click.option(
     "--namespace",
     "-n",
@@ -45,17 +46,22 @@ _KINDS = ("pod", "pods", "po")
 )
 @connection_options
 @output_option
-def command(subject: str, namespace: str, target: Target, *, output: str) -> None:
+def command(
+    subject: str, after: str | None, namespace: str, target: Target, *, output: str
+) -> None:
     """Explain why a pod or a workload is as it is, or why it does not run.
 
-    KIND is pod, deployment, replicaset, replicationcontroller, statefulset, daemonset, job or
-    cronjob. Prints its class and handler, the objections of the nodes, its containers or its pods
+    KIND NAME does as well. KIND is pod, deployment, replicaset, replicationcontroller,
+    statefulset, daemonset, job or cronjob. Prints its class and handler, the objections of the nodes, its containers or its pods
     by state, exits, slow starts and refused probes, and its events.
     """
+    if after is not None and "/" not in subject:
+        # As kubectl takes it too: KIND NAME.
+        subject, after = f"{subject}/{after}", None
     kind, slash, name = subject.partition("/")
     if not slash:
         kind, name = _KINDS[0], subject
-    if (kind not in _KINDS and kind not in WORKLOADS) or not name:
+    if (kind not in _KINDS and kind not in WORKLOADS) or not name or after is not None:
         raise click.UsageError(
             f"pods and workloads can be explained: pod/NAME, deployment/NAME, not {subject!r}"
         )
