@@ -52,8 +52,9 @@ def command(
     """Explain why a pod or a workload is as it is, or why it does not run.
 
     KIND NAME does as well. KIND is pod, deployment, replicaset, replicationcontroller,
-    statefulset, daemonset, job or cronjob. Prints its class and handler, the objections of the nodes, its containers or its pods
-    by state, exits, slow starts and refused probes, and its events.
+    statefulset, daemonset, job or cronjob. Prints its class and handler, the objections of the
+    nodes, its containers or its pods by state, exits, slow starts and refused probes, and its
+    events.
     """
     if after is not None and "/" not in subject:
         # As kubectl takes it too: KIND NAME.
