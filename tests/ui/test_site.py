@@ -174,6 +174,7 @@ async def test_a_pod_is_shown_without_the_rights_for_its_class_and_events(
     reader.forbidden = {RUNTIME_CLASSES.plural, EVENTS.plural}
     text = (await Site().page("/namespaces/default/pods/p", reader)).body.decode()
     assert "You may not read events, runtimeclasses" in text
+    assert "There are no events" not in text
 
 
 async def test_the_style_sheet_is_the_only_other_file() -> None:
