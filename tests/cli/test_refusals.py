@@ -22,7 +22,6 @@ def known(control_plane: RunningCluster) -> Iterator[str]:
     "arguments",
     [
         ("bench", "classes", "--class", "nix"),
-        ("run", "--class", "nix", "busybox"),
         ("rollout", "start", "--from", "nix", "--to", "refusals-known"),
         ("rollout", "start", "--from", "refusals-known", "--to", "nix"),
     ],

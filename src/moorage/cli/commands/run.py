@@ -17,7 +17,6 @@ from moorage.cli.interruption import interruptible
 from moorage.cli.options import pairs
 from moorage.cli.output import dim, output_option, show, show_document
 from moorage.client import Client, ClientConfig
-from moorage.cluster.known_classes import check_classes
 from moorage.cluster.side_by_side import Comparison, class_names, run_side_by_side
 from moorage.cluster.start_words import duration_words
 from moorage.cluster.trials import Trial, TrialResult
@@ -91,7 +90,6 @@ async def _run(
         names = await class_names(client) if classes is None else _names(classes)
         if not names:
             raise CliError("the cluster has no RuntimeClass: name one with --class, `-` for none")
-        await check_classes(client, names)
         return await run_side_by_side(client, namespace, trial, names, **how)
 
 
