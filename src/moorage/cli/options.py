@@ -55,7 +55,8 @@ class OutputFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Return the path. Fails with UsageError."""
-        path = Path(super().convert(value, param, ctx))
+        path = super().convert(value, param, ctx)
+        assert isinstance(path, Path)
         if not path.parent.is_dir():
             self.fail(f"directory {path.parent} does not exist", param, ctx)
         if not os.access(path.parent, os.W_OK):

@@ -55,11 +55,11 @@ def unreachable(error: Exception) -> UnreachableError:
     is_tls = isinstance(error, aiohttp.ClientSSLError)
     if is_tls or not isinstance(error, aiohttp.ClientConnectorError):
         return UnreachableError(str(error) or type(error).__name__)
-    cause = error.os_error
-    # Negative ones are of the resolution of names.
-    has_errno = cause.errno is not None and cause.errno > 0
-    why = os.strerror(cause.errno) if has_errno else cause.strerror or str(cause)
-    return UnreachableError(f"cannot connect to {error.host}:{error.port}: {why}")
+    cause, why = error.os_error, error.os_error.strerror
+    # Negative numbers are of the resolution of names, and have their text.
+    if cause.errno is not None and cause.errno > 0:
+        why = os.strerror(cause.errno)
+    return UnreachableError(f"cannot connect to {error.host}:{error.port}: {why or cause}")
 
 
 class PatchType(Enum):
