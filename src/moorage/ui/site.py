@@ -95,6 +95,8 @@ class Site:
         pods = [pod for pod in await lists.read(POD_ROWS) if class_of(pod) == name]
         nodes, profiles = await lists.read(NODES), await lists.read(RUNTIME_PROFILES)
         rows = class_rows(classes, nodes, profiles, pods)
+        if not rows and RUNTIME_CLASSES.plural in lists.missing:
+            raise ForbiddenError("you may not list runtimeclasses")
         if not rows:
             raise NotFoundError.of(RUNTIME_CLASSES.plural, name, group=RUNTIME_CLASSES.group)
         view = ClassView(rows[0], first_pods(pods))

@@ -90,3 +90,49 @@ def test_without_facts_a_cluster_must_run(files: Path) -> None:
     two = ("--facts", files / "facts.yaml", "--context", "c")
     assert moor("check", files / "pod.yaml", *two).status == 2
     assert moor("check").status == 2
+
+
+_POLICY = """\
+apiVersion: runtime.moorage.dev/v1alpha1
+kind: ClusterRuntimePolicy
+metadata: {name: floor}
+spec:
+  minimumIsolation: very-strong
+  allowed: [a]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("", "", {(5, "spec.minimumIsolation"), (6, "spec.allowed")}),
+        ("minimumIsolation: very-strong\n  allowed: [a]", "checks: {a: Sometimes}",
+         {(5, "spec.checks.a")}),
+        ("minimumIsolation: very-strong\n  allowed: [a]", "enforceDefault: true", {(4, "spec")}),
+        ("minimumIsolation: very-strong\n  allowed: [a]", "needs: much", {(5, "spec.needs")}),
+        ("ClusterRuntimePolicy", "ClusterPolicy", {(2, "kind")}),
+        ("v1alpha1", "v1", {(2, "kind")}),
+    ],
+)  # fmt: skip
+def test_objects_of_our_own_group_are_checked_by_their_definitions(
+    tmp_path: Path, old: str, new: str, expected: set[tuple[int, str]]
+) -> None:
+    (tmp_path / "policy.yaml").write_text(_POLICY.replace(old, new) if old else _POLICY)
+    (tmp_path / "facts.yaml").write_text(_CLASS)
+    answer = moor(
+        "check", tmp_path / "policy.yaml", "--facts", tmp_path / "facts.yaml", "-o", "json"
+    )
+    assert answer.status == 1
+    results = json.loads(answer.out)["results"]
+    assert {(result["line"], result["field"]) for result in results} == expected
+    assert {result["rule"] for result in results} == {"invalid"}
+
+
+def test_a_good_policy_is_no_error_and_counts(files: Path) -> None:
+    policy = _POLICY.replace("very-strong", "virtual-machine").replace("  allowed: [a]\n", "")
+    (files / "policy.yaml").write_text(policy)
+    answer = moor(
+        "check", files / "policy.yaml", files / "pod.yaml", "--facts", files / "facts.yaml",
+        "-o", "json",
+    )  # fmt: skip
+    assert [one["rule"] for one in json.loads(answer.out)["results"]] == ["floor", "feature"]

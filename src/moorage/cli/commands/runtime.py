@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from moorage.cli.errors import CliError
 from moorage.cli.options import cluster_of, data_dir_option, pairs
+from moorage.cli.output import output_option, show_document
 from moorage.cluster.engine.paths import engine_paths
 from moorage.cluster.host import gather
 from moorage.cluster.packages import install_package
 from moorage.cluster.runtimes import Installer, Request, Source
+from moorage.cluster.runtimes.removal import consequence, orphaned_classes
 from moorage.cri import CriClient
 
 _name = click.argument("name")
@@ -47,6 +50,7 @@ def _source_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_name
 @_source_options
 @data_dir_option
+@output_option
 def add(name: str, data_dir: Path, **source: Any) -> None:
     """Add a handler, proven by a sandbox; undone if that fails."""
     _install(name, data_dir, is_upgrade=False, **source)
@@ -56,6 +60,7 @@ def add(name: str, data_dir: Path, **source: Any) -> None:
 @_name
 @_source_options
 @data_dir_option
+@output_option
 def upgrade(name: str, data_dir: Path, **source: Any) -> None:
     """Give a handler another version; pods that run keep the one that they have."""
     _install(name, data_dir, is_upgrade=True, **source)
@@ -64,12 +69,21 @@ def upgrade(name: str, data_dir: Path, **source: Any) -> None:
 @command.command("remove")
 @_name
 @data_dir_option
-def remove(name: str, data_dir: Path) -> None:
-    """Remove a handler; its versions stay while pods run under it."""
+@output_option
+def remove(name: str, data_dir: Path, output: str) -> None:
+    """Remove a handler that was added; its versions stay while pods run under it."""
 
     async def work(installer: Installer) -> None:
         is_gone = await installer.remove(name)
+        async with cluster_of(data_dir).client("moor-runtime") as client:
+            classes = await orphaned_classes(client, name)
+        if output != "table":
+            left = msgspec.to_builtins(classes)
+            show_document({"handler": name, "versions_left": not is_gone, "classes": left}, output)
+            return
         click.echo(f"handler {name} removed")
+        if classes:
+            click.echo(consequence(classes), err=True)
         if not is_gone:
             click.echo(
                 f"sandboxes run under it, so {installer.store / name} stays: remove it again later",
@@ -79,13 +93,17 @@ def remove(name: str, data_dir: Path) -> None:
     _run(data_dir, work)
 
 
-def _install(name: str, data_dir: Path, *, is_upgrade: bool, **source: Any) -> None:
+def _install(name: str, data_dir: Path, output: str, *, is_upgrade: bool, **source: Any) -> None:
     request = _request(name, **source)
 
     async def work(installer: Installer) -> None:
         if request.source is Source.PACKAGE:
             await install_package(request.origin, await gather(data_dir))
         plan = await installer.install(request, is_upgrade=is_upgrade)
+        if output != "table":
+            document = {"handler": name, "version": plan.version, "program": str(plan.program)}
+            show_document(document | {"file": str(plan.file)}, output)
+            return
         past = "upgraded" if is_upgrade else "added"
         click.echo(f"handler {name} {past}: version {plan.version}, {plan.program}")
 

@@ -24,6 +24,7 @@ from moorage.cluster.runtimes.plan import (
     plan_installation,
 )
 from moorage.cluster.runtimes.proof import prove
+from moorage.cluster.runtimes.removal import check_removal
 from moorage.cri import CriClient, CriError, engine_pb, pb
 from moorage.linux.atomic_file import replace_file
 from moorage.linux.trust import distrust
@@ -96,15 +97,26 @@ class Installer:
             return error.sentence
         return "the engine ended"
 
-    async def remove(self, handler: str) -> bool:
-        """Remove a handler, and its stored versions unless sandboxes still run under it.
+    async def _file_of(self, handler: str) -> Path | None:
+        """Return the file that defines a handler for the engine, None if it has no such handler.
 
-        Returns whether the versions are gone. Raises RuntimeInstallationError if there is none.
+        Raises CriError.
+        """
+        request = engine_pb.WatchHandlersRequest()
+        listed = await anext(self.cri.stream(self.cri.engine.WatchHandlers, request), None)
+        found = (one.file for one in listed.handlers if one.name == handler) if listed else iter(())
+        return next(map(Path, found), None)
+
+    async def remove(self, handler: str) -> bool:
+        """Remove an installed handler, and its stored versions unless sandboxes still run under it.
+
+        Returns whether the versions are gone. Raises RuntimeInstallationError if there is none, or
+        if it was not installed.
         """
         file = self.handlers / f"{handler}.toml"
         versions = self.store / handler
-        if not file.exists() and not versions.exists():
-            raise RuntimeInstallationError(f"there is no handler {handler} ({file})")
+        if file.exists() or not versions.exists():
+            check_removal(handler, await self._file_of(handler) or file)
         file.unlink(missing_ok=True)
         sandboxes = await self.cri.call(self.cri.runtime.ListPodSandbox, pb.ListPodSandboxRequest())
         if any(sandbox.runtime_handler == handler for sandbox in sandboxes.items):
