@@ -130,6 +130,15 @@ def condition_changes(
     return changes
 
 
+def own_conditions(present: Iterable[NodeCondition]) -> set[tuple[str, str, str, str]]:
+    """Return type, status, reason and message of the conditions that are of handlers."""
+    return {
+        (condition.type, condition.status, condition.reason, condition.message)
+        for condition in present
+        if condition.type.endswith(_CONDITION_SUFFIX)
+    }
+
+
 def _condition_of(state: HandlerState) -> tuple[str, str, str]:
     if state.is_working:
         return "True", _PROBE_SUCCEEDED, "a probe container ran"
