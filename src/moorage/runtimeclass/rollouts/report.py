@@ -59,12 +59,7 @@ def entries_of(
 
 def _latest(workloads: list[Assessed]) -> list[Assessed]:
     """Return the workloads by wave, the last wave first, then by name."""
-    return sorted(workloads, key=lambda one: (-_wave_of(one), one.workload.title))
-
-
-def _wave_of(assessed: Assessed) -> int:
-    mark = assessed.workload.mark
-    return mark.wave if mark is not None else 0
+    return sorted(workloads, key=lambda one: (-one.wave, one.workload.title))
 
 
 def _entry(assessed: Assessed) -> RolloutWorkload:
@@ -75,7 +70,7 @@ def _entry(assessed: Assessed) -> RolloutWorkload:
         name=workload.name,
         state=assessed.state.value,
         message=assessed.message[:_MESSAGE_LIMIT],
-        wave=_wave_of(assessed),
+        wave=assessed.wave,
         since=format_time(assessed.since),
     )
 
