@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,30 @@ def test_without_facts_a_cluster_must_run(files: Path) -> None:
     two = ("--facts", files / "facts.yaml", "--context", "c")
     assert moor("check", files / "pod.yaml", *two).status == 2
     assert moor("check").status == 2
+
+
+def test_what_is_no_regular_file_is_an_error_where_it_is_named_and_left_out_elsewhere(
+    files: Path,
+) -> None:
+    os.mkfifo(files / "pipe.yaml")
+    (files / "directory.yaml").mkdir()
+    (files / "loop.yaml").symlink_to("loop.yaml")
+    answer = moor("check", files / "pipe.yaml", "--facts", files / "facts.yaml")
+    assert answer.status == 1
+    assert "pipe.yaml:1: error: it is not a regular file" in answer.out
+    answer = moor("check", files, "--facts", files / "facts.yaml", "-o", "json")
+    results = json.loads(answer.out)["results"]
+    assert [(result["file"], result["rule"]) for result in results] == [
+        (f"{files}/loop.yaml", "unreadable"), (f"{files}/pod.yaml", "feature"),
+    ]  # fmt: skip
+
+
+def test_a_pipe_of_the_shell_is_read(files: Path) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, _POD.encode())
+    os.close(writer)
+    try:
+        answer = moor("check", f"/dev/fd/{reader}", "--facts", files / "facts.yaml")
+    finally:
+        os.close(reader)
+    assert (answer.status, ":6: warning: Pod default/p" in answer.out) == (0, True)

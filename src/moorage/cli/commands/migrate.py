@@ -23,6 +23,7 @@ from moorage.runtimeclass.migration import (
     RenameError,
     Severity,
 )
+from moorage.runtimeclass.migration.formats import MAX_BYTES
 
 _DIFFERENCES = 1
 _FAILED = 2
@@ -132,7 +133,7 @@ def _migrate_files(
     paths: tuple[Path, ...], out: Path, options: Options, *, write: bool
 ) -> tuple[bool, tuple[Finding, ...]]:
     reads_input = any(str(path) == STANDARD_INPUT for path in paths)
-    given = sys.stdin.buffer.read() if reads_input else None
+    given = sys.stdin.buffer.read(MAX_BYTES + 1) if reads_input else None
     named = [path for path in paths if str(path) != STANDARD_INPUT]
     migration = plan_files(named, out, options, given)
     if not write:
