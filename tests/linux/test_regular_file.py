@@ -91,11 +91,11 @@ def test_regular_files_are_read_through_links_and_others_are_refused(tmp_path: P
     (tmp_path / "link").symlink_to("file")
     assert read_regular_file(tmp_path / "link", 3) == b"con"
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", Path("/dev/null")):
+    for path in (tmp_path / "pipe", Path("/dev/null"), tmp_path):
+        before = open_descriptors()
         with pytest.raises(NotRegularError):
             read_regular_file(path, 1)
-    with pytest.raises(IsADirectoryError):
-        read_regular_file(tmp_path, 1)
+        assert open_descriptors() == before
 
 
 def test_a_descriptor_of_this_process_may_be_a_pipe() -> None:

@@ -60,7 +60,8 @@ def read_regular_file(path: Path, size: int) -> bytes:
     """
     is_own = _OWN_DESCRIPTOR.fullmatch(str(path)) is not None
     descriptor = os.open(path, os.O_RDONLY if is_own else os.O_RDONLY | os.O_NONBLOCK)
+    if not is_own and not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotRegularError(path)
     with os.fdopen(descriptor, "rb") as file:
-        if not is_own and not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise NotRegularError(path)
         return file.read(size)
