@@ -118,3 +118,28 @@ def test_a_pipe_of_the_shell_is_read(files: Path) -> None:
     finally:
         os.close(reader)
     assert (answer.status, ":6: warning: Pod default/p" in answer.out) == (0, True)
+
+
+def test_control_characters_of_a_file_do_not_reach_the_terminal(files: Path) -> None:
+    pod = _POD.replace("name: p", 'name: "p\\e[2J\\u202e"').replace(": a\n", ': "a\\e[8m"\n')
+    (files / "pod.yaml").write_text(pod)
+    answer = moor("check", files / "pod.yaml", "--facts", files / "facts.yaml")
+    assert answer.out.isascii()
+    assert "\x1b" not in answer.out
+    assert r"p\x1b[2J\u202e" in answer.out
+    assert r"a\x1b[8m" in answer.out
+
+
+def test_a_missing_class_is_answered_with_a_few_of_many(files: Path) -> None:
+    classes = "---\n".join(
+        _CLASS.replace("{name: a}", f"{{name: c{one:04}}}") for one in range(300)
+    )
+    (files / "facts.yaml").write_text(classes)
+    (files / "pod.yaml").write_text(_POD.replace("Name: a", "Name: c0123x"))
+    answer = moor("check", files / "pod.yaml", "--facts", files / "facts.yaml", "-o", "json")
+    (result,) = json.loads(answer.out)["results"]
+    assert result["message"].startswith(
+        'RuntimeClass "c0123x" does not exist; those that do: c0123'
+    )
+    assert result["message"].endswith(" and 290 more")
+    assert len(result["message"]) < 250

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from moorage.api.names import dns_label_errors, dns_subdomain_errors
+from moorage.api.printable import printable
 from moorage.cli.errors import is_expected, sentence_of
 from moorage.cli.options import pairs
 from moorage.cli.output import has_colour
@@ -106,10 +107,10 @@ def command(
         if not isinstance(error, RenameError | OutputError) and not is_expected(error):
             raise
         # As kubectl diff does it: 1 says that there are differences.
-        click.echo(f"moor: {sentence_of(error)}", err=True)
+        click.echo(f"moor: {printable(sentence_of(error))}", err=True)
         sys.exit(_FAILED)
     for finding in findings:
-        click.echo(f"moor migrate: {_printable(finding)}", err=True)
+        click.echo(f"moor migrate: {printable(str(finding))}", err=True)
     if any(finding.severity is Severity.REFUSED for finding in findings):
         sys.exit(_FAILED)
     if has_changes and not write:
@@ -144,7 +145,7 @@ def _migrate_files(
     if output is not None:
         click.echo(output, nl=False)
     for path in written:
-        click.echo(f"wrote {path}", err=output is not None)
+        click.echo(f"wrote {printable(str(path))}", err=output is not None)
     return migration.has_changes, migration.findings
 
 
@@ -161,7 +162,7 @@ def _migrate_live(
     result = asyncio.run(migrate_live(config, options, is_writing=write))
     if write:
         for place in result.written:
-            click.echo(f"{place} migrated")
+            click.echo(f"{printable(place)} migrated")
     else:
         _print_diffs(iter(result.diffs))
     return bool(result.diffs), result.findings
@@ -174,13 +175,11 @@ def _users_kubeconfig() -> Path:
 
 def _print_diffs(diffs: Iterator[str]) -> None:
     for diff in diffs:
-        if not has_colour():
+        if not sys.stdout.isatty():
+            # As `patch` takes it.
             click.echo(diff, nl=False)
             continue
-        for line in diff.splitlines():
-            colour = _COLOURS.get(line[:1])
-            click.echo(click.style(line, fg=colour) if colour else line)
-
-
-def _printable(finding: Finding) -> str:
-    return "".join(c if c.isprintable() else "?" for c in str(finding))
+        for line in diff.removesuffix("\n").split("\n"):
+            colour = _COLOURS.get(line[:1]) if has_colour() else None
+            shown = printable(line.removesuffix("\r"), keep="\t")
+            click.echo(click.style(shown, fg=colour) if colour else shown)
