@@ -123,8 +123,11 @@ def test_what_lies_at_the_scratch_name_is_replaced_and_not_written_to(tmp_path: 
     other = tmp_path / "other"
     other.write_bytes(b"mine")
     scratch = tmp_path / ".a.new"
-    for put in (lambda: os.mkfifo(scratch), lambda: os.link(other, scratch)):
-        put()
+    for is_pipe in (True, False):
+        if is_pipe:
+            os.mkfifo(scratch)
+        else:
+            os.link(other, scratch)
         replace_file(tmp_path / "a", b"new")
         assert (tmp_path / "a").read_bytes() == b"new"
     assert other.read_bytes() == b"mine"

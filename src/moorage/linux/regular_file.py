@@ -18,10 +18,12 @@ _OWN_DESCRIPTOR = re.compile(r"/dev/(?:stdin|fd/[0-9]+)")
 
 
 class NotRegularError(OSError):
-    """A path leads to a pipe, a socket, a device or a directory."""
+    """A path leads to a pipe, a socket, a device or a directory. `problem` says so."""
+
+    problem = "it is not a regular file"
 
     def __init__(self, path: Path) -> None:
-        super().__init__(errno.EINVAL, "it is not a regular file", str(path))
+        super().__init__(errno.EINVAL, self.problem, str(path))
 
 
 def open_regular_file(path: Path, flags: int, *, mode: int = 0o600) -> int:

@@ -328,3 +328,10 @@ def test_a_table_is_renamed_in_linear_time_beside_any_long_line(padding: str) ->
     plan = _plan("crio.conf", text + line)
     assert time.process_time() - began < 5
     assert plan.changed == {"crio.conf": text.replace('"a.b"', "a-b") + line}
+
+
+def test_a_configuration_with_thousands_of_runtimes_is_refused() -> None:
+    runtimes = {f"r{number}": {"path": "/usr/bin/r"} for number in range(1001)}
+    plan = _plan("daemon.json", json.dumps({"runtimes": runtimes}))
+    assert not plan.outputs
+    assert [finding.text for finding in plan.findings] == ["it has more than 1000 runtimes"]

@@ -61,7 +61,7 @@ def read_files(paths: Iterable[Path], standard_input: bytes | None = None) -> Fi
             content = read_regular_file(path, MAX_BYTES + 1)
         except NotRegularError as error:
             if is_named:
-                _find(files, Severity.REFUSED, path, error.strerror)
+                _find(files, Severity.REFUSED, path, error.problem)
             continue
         except OSError as error:
             _find(files, Severity.REFUSED, path, error.strerror or str(error))

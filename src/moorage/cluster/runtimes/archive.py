@@ -84,7 +84,8 @@ def _entries(
     while True:
         with stream.bounded():
             entry = entries.next()
-        entries.members.clear()
+        kept: list[tarfile.TarInfo] = entries.members  # type: ignore[attr-defined]
+        kept.clear()
         if entry is None:
             return
         if len(entries.pax_headers) > _MOST_GLOBAL_FIELDS:

@@ -10,10 +10,10 @@ import bz2
 import gzip
 import io
 import lzma
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 MOST_HEADER_BYTES = 64 * 1024
 """Limit on the headers of one entry. A path and extended attributes take a few kilobytes."""
@@ -21,7 +21,11 @@ MOST_HEADER_BYTES = 64 * 1024
 MOST_HEADERS_BYTES = 64 * 1024 * 1024
 """Limit on the headers of all entries."""
 
-_FORMATS = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open))
+_FORMATS: tuple[tuple[bytes, Callable[[IO[bytes]], Any]], ...] = (
+    (b"\x1f\x8b", gzip.open),
+    (b"BZh", bz2.open),
+    (b"\xfd7zXZ\x00", lzma.open),
+)
 
 
 class HeaderTooLargeError(Exception):
