@@ -372,3 +372,13 @@ def test_workloads_that_are_gone_are_not_recorded_any_longer() -> None:
     cluster.spec(rollback=True)
     cluster.step(cut=0)
     assert [moves.uids for moves in cluster.rollout.status.moves] == [("uid-w1",)]
+
+
+def test_a_refusal_of_any_length_fits_the_status() -> None:
+    cluster = Cluster(5, canary=0, wave_size="100%")
+    cluster.step(cut=0)
+    for name in cluster.workloads:
+        cluster.change(name, refusal="x" * 1_000_000)
+    cluster.step()
+    assert cluster.reason == "Refused"
+    assert len(msgspec.json.encode(cluster.rollout.status)) < 10_000

@@ -15,7 +15,8 @@ from moorage.runtimeclass.rollouts.workloads import Unmovable
 UNMOVABLE = "Unmovable"
 
 _MOST_UNMOVABLE = 32
-_MESSAGE_LIMIT = 512
+MESSAGE_LIMIT = 512
+"""Limit on the characters of what is said of a workload, which may be a webhook's words."""
 _FIRST = (State.REVERTED, State.FAILED, State.MOVING, State.HELD)
 
 
@@ -49,7 +50,7 @@ def entries_of(
             namespace=one.namespace,
             name=one.name,
             state=UNMOVABLE,
-            message=one.why[:_MESSAGE_LIMIT],
+            message=one.why[:MESSAGE_LIMIT],
         )
         for one in islice(unmovable, _MOST_UNMOVABLE)
     ]
@@ -69,7 +70,7 @@ def _entry(assessed: Assessed) -> RolloutWorkload:
         namespace=workload.namespace,
         name=workload.name,
         state=assessed.state.value,
-        message=assessed.message[:_MESSAGE_LIMIT],
+        message=assessed.message[:MESSAGE_LIMIT],
         wave=assessed.wave,
         since=format_time(assessed.since),
     )

@@ -34,7 +34,12 @@ from moorage.api.runtime_rollouts import (
 from moorage.runtimeclass.rollouts.assessment import Assessed, State, assess, bears_mark
 from moorage.runtimeclass.rollouts.obstacles import Obstacle
 from moorage.runtimeclass.rollouts.record import Record, only, record_of, with_moves
-from moorage.runtimeclass.rollouts.report import counts_of, entries_of, with_condition
+from moorage.runtimeclass.rollouts.report import (
+    MESSAGE_LIMIT,
+    counts_of,
+    entries_of,
+    with_condition,
+)
 from moorage.runtimeclass.rollouts.waves import Wave, in_order, next_wave, present_wave
 from moorage.runtimeclass.rollouts.workloads import Mark, Unmovable, Workload
 
@@ -282,7 +287,9 @@ def _new_stop(
 
 def _named(assessed: list[Assessed]) -> str:
     shown = [
-        f"{one.workload.title} ({one.message})" if one.state is State.FAILED else one.workload.title
+        f"{one.workload.title} ({one.message[:MESSAGE_LIMIT]})"
+        if one.state is State.FAILED
+        else one.workload.title
         for one in assessed[:_NAMED]
     ]
     more = len(assessed) - len(shown)
