@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from moorage import __version__
+from moorage.api.printable import printable
 from moorage.cli.errors import exit_status_of, is_expected, sentence_of
 
 # name → (module, one line of help); the order is that of the help.
@@ -88,5 +89,5 @@ def main(arguments: list[str] | None = None) -> Any:
     except Exception as error:
         if not is_expected(error):
             raise
-        click.echo(f"moor: {sentence_of(error)}", err=True)
+        click.echo(f"moor: {printable(sentence_of(error), keep=chr(10))}", err=True)
         sys.exit(exit_status_of(error))

@@ -25,7 +25,7 @@ from moorage.runtimeclass.needs import NO_NEEDS, Needs
 from moorage.runtimeclass.node_sets import NodeSet
 from moorage.runtimeclass.offer import Offer, Support
 from moorage.runtimeclass.overhead import pod_requests_without_overhead
-from moorage.runtimeclass.policies import EffectivePolicy
+from moorage.runtimeclass.policies import EffectivePolicy, shown_policies
 
 
 class _SizedContainer(Object, frozen=True):
@@ -174,12 +174,12 @@ def lacks(offer: Offer, requirements: Requirements, index: ClassIndex) -> list[s
 
 def _policy_lacks(offer: Offer, policy: EffectivePolicy) -> Iterator[str]:
     if policy.allowed is not None and offer.name not in policy.allowed.classes:
-        yield f"{' and '.join(policy.allowed.policies)} do not allow it"
+        yield f"{shown_policies(policy.allowed.policies)} do not allow it"
     floor = policy.floor
     if floor is not None and not _reaches(offer, floor.isolation):
         yield (
             f"its isolation is {_level(offer)}, below the floor {floor.isolation.label} of "
-            f"{' and '.join(floor.policies)}"
+            f"{shown_policies(floor.policies)}"
         )
 
 

@@ -34,6 +34,7 @@ from moorage.runtimeclass.workloads import TEMPLATES, template_of
 
 _PODS = "pods"
 _EPHEMERAL, _STATUS = "ephemeralcontainers", "status"
+_MOST_REFUSALS = 10
 
 
 class RuntimePolicyAdmission:
@@ -164,7 +165,9 @@ def _settle(attributes: Attributes, objections: Iterable[Objection]) -> None:
         else:
             attributes.request.warn(objection.message)
     if refusals:
-        raise refused(attributes, "; ".join(refusals))
+        more = len(refusals) - _MOST_REFUSALS
+        shown = refusals[:_MOST_REFUSALS] + ([f"and {more} more"] if more > 0 else [])
+        raise refused(attributes, "; ".join(shown))
 
 
 def _exempt(attributes: Attributes, pod: Obj) -> bool:

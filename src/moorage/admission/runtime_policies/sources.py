@@ -130,7 +130,8 @@ class RuntimeFacts:
             NODE.prefix(""): self._read_node,
             table_of(PROFILES): self._read_profile,
         }
-        self._policy_tables = tuple(map(table_of, (POLICIES, CLUSTER_POLICIES)))
+        self._own_table, self._cluster_table = map(table_of, (POLICIES, CLUSTER_POLICIES))
+        self._policy_tables = (self._own_table, self._cluster_table)
         self._watched = (*self._readers, *self._policy_tables, NAMESPACE.prefix(""))
         self._dirty: set[str] | None = None
         self._rules: dict[str, NamespaceRules] = {}
@@ -148,7 +149,11 @@ class RuntimeFacts:
             if key.startswith(self._profile_table):
                 self._has_profiles = None
             if key.startswith(self._policy_tables):
-                self._rules.clear()
+                if key.startswith(self._own_table):
+                    # `runtimepolicies.runtime.moorage.dev/NAMESPACE/NAME`
+                    self._rules.pop(key.split("/")[1], None)
+                else:
+                    self._rules.clear()
                 self._has_policies = None
             elif key.startswith(NAMESPACE.prefix("")):
                 self._rules.pop(key.rpartition("/")[2], None)

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from moorage.api.logs import configure
+from moorage.api.printable import printable
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
@@ -139,7 +140,7 @@ def _print(summaries: list[ClassSummary], measured: Measurements) -> None:
         key = (failure.runtime_class, failure.metric, failure.why)
         counts[key] = counts.get(key, 0) + 1
     for (name, metric, why), count in counts.items():
-        click.echo(f"\n{name}: {metric} failed {count} times: {why}")
+        click.echo(f"\n{name}: {metric} failed {count} times: {printable(why)}")
 
 
 def _number(value: float | None) -> str | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -27,6 +28,7 @@ from moorage.checks.check import is_workload
 from moorage.checks.own_objects import is_own, path_of
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
+from moorage.linux.regular_file import read_regular_file
 
 _STANDARD_INPUT = "-"
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -126,25 +128,35 @@ def _read(names: Iterable[str]) -> tuple[list[Manifest], list[Result]]:
     """Return the manifests of files, and a result for each file that cannot be read."""
     manifests: list[Manifest] = []
     unreadable: list[Result] = []
-    for name in _expanded(names):
+
+    def failed(name: str, error: Exception) -> None:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        unreadable.append(Result(file=name, line=1, rule="unreadable", level=ERROR, message=reason))
+
+    for name in _expanded(names, lambda error: failed(str(error.filename), error)):
         try:
             manifests += read_manifests(_text(name), name)
         except (UnreadableError, OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            unreadable.append(
-                Result(file=name, line=1, rule="unreadable", level=ERROR, message=reason)
-            )
+            failed(name, error)
     return manifests, unreadable
 
 
-def _expanded(names: Iterable[str]) -> Iterator[str]:
-    """Yield files, and those in directories in the order of their names."""
+def _expanded(names: Iterable[str], failed: Callable[[OSError], None]) -> Iterator[str]:
+    """Yield files, and the regular ones in directories in the order of their names.
+
+    `failed` is called for a directory that cannot be read.
+    """
     for name in names:
-        path = Path(name)
-        if name != _STANDARD_INPUT and path.is_dir():
-            yield from (str(file) for file in sorted(path.rglob("*")) if file.suffix in _SUFFIXES)
-        else:
+        if name == _STANDARD_INPUT or not Path(name).is_dir():
             yield name
+            continue
+        for directory, directories, files in os.walk(name, onerror=failed):
+            directories.sort()
+            for file in sorted(files):
+                path = Path(directory, file)
+                # A link to nothing is an error of the one who reads it, a pipe is no manifest.
+                if path.suffix in _SUFFIXES and (path.is_file() or not path.exists()):
+                    yield str(path)
 
 
 def _text(name: str) -> str:
@@ -152,8 +164,7 @@ def _text(name: str) -> str:
     if name == _STANDARD_INPUT:
         content = sys.stdin.buffer.read(_MOST_BYTES + 1)
     else:
-        with Path(name).open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+        content = read_regular_file(Path(name), _MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
         raise UnreadableError(f"is larger than {_MOST_BYTES // 2**20} MiB")
     return content.decode()
@@ -174,7 +185,11 @@ def _facts(files: tuple[str, ...], target: Target) -> Facts:
 
 def _facts_of_files(files: tuple[str, ...]) -> Facts:
     facts = Facts()
-    for name in _expanded(files):
+
+    def failed(error: OSError) -> None:
+        raise error
+
+    for name in _expanded(files, failed):
         try:
             manifests = read_manifests(_text(name), name)
         except (UnreadableError, UnicodeDecodeError) as error:

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from moorage.api.clock import SystemClock
+from moorage.api.printable import printable
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
@@ -99,7 +100,7 @@ def command(
         raise CliError(str(error)) from error
     text = REPORTS[form](result)
     if report is None:
-        click.echo(text, nl=False)
+        click.echo(printable(text, keep="\n") if form == "text" else text, nl=False)
     else:
         replace_file(report, text.encode(), mode=0o644)
     if standard is not None and standard not in result.conforms_to:

@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 
 import click
 
+from moorage.api.printable import printable
 from moorage.cli.completion import complete_namespaces, complete_pods
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.handlers import handlers_in_use
-from moorage.cli.output import dim, output_option, show_document
+from moorage.cli.output import output_option, show_document
 from moorage.client import Resource
 from moorage.cluster import Cluster, Settings
 from moorage.cluster.explain import NodeAnswer, PodExplanation, explain_pod
@@ -145,12 +146,13 @@ async def _local_handlers(cluster: Cluster, settings: Settings) -> tuple[Handler
 
 
 def _print_workload(answer: WorkloadExplanation) -> None:
-    click.echo(f"{answer.workload}: {answer.verdict}\n")
-    click.echo(f"class      {answer.runtime_class}")
+    _echo(f"{answer.workload}: {answer.verdict}")
+    click.echo()
+    _echo(f"class      {answer.runtime_class}")
     if answer.choice:
-        click.echo(f"choice     {answer.choice}")
+        _echo(f"choice     {answer.choice}")
     if answer.start:
-        click.echo(f"start      {answer.start}")
+        _echo(f"start      {answer.start}")
     _section("what stops it", answer.obstacles)
     _section("pods", [line for group in answer.groups for line in _group_lines(group)])
     nodes = [f"{node.node}: {objection}" for node in answer.nodes for objection in node.objections]
@@ -166,12 +168,13 @@ def _group_lines(group: PodGroup) -> list[str]:
 
 
 def _print(answer: PodExplanation) -> None:
-    click.echo(f"pod {answer.pod} {answer.verdict}\n")
+    _echo(f"pod {answer.pod} {answer.verdict}")
+    click.echo()
     overhead = ", ".join(f"{name} {value}" for name, value in answer.overhead.items())
-    click.echo(f"class      {answer.runtime_class}")
-    click.echo(f"handler    {answer.handler}")
+    _echo(f"class      {answer.runtime_class}")
+    _echo(f"handler    {answer.handler}")
     if answer.choice:
-        click.echo(f"choice     {answer.choice}")
+        _echo(f"choice     {answer.choice}")
     if overhead:
         click.echo(f"overhead   {overhead}, added to the containers' requests")
     click.echo(f"node       {answer.node or '-'}")
@@ -184,7 +187,7 @@ def _print(answer: PodExplanation) -> None:
 
 
 def _node_lines(node: NodeAnswer, answer: PodExplanation) -> list[str]:
-    here = dim(" (it is here)") if node.node == answer.node else ""
+    here = " (it is here)" if node.node == answer.node else ""
     if node.fits:
         return [f"{node.node}: has everything the pod needs{here}"]
     return [f"{node.node}: {objection}{here}" for objection in node.objections]
@@ -194,4 +197,9 @@ def _section(title: str, lines: Sequence[str]) -> None:
     if lines:
         click.echo(f"\n{title}")
         for line in lines:
-            click.echo(f"  {line}")
+            _echo(f"  {line}")
+
+
+def _echo(line: str) -> None:
+    """Print a line; messages of events and of ended containers may contain anything."""
+    click.echo(printable(line))

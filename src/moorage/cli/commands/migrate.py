@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from moorage.api.names import dns_label_errors, dns_subdomain_errors
+from moorage.api.printable import printable
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import is_expected, sentence_of
 from moorage.cli.options import pairs
@@ -24,6 +25,7 @@ from moorage.runtimeclass.migration import (
     RenameError,
     Severity,
 )
+from moorage.runtimeclass.migration.formats import MAX_BYTES
 
 _DIFFERENCES = 1
 _FAILED = 2
@@ -113,7 +115,7 @@ def command(
         if not isinstance(error, RenameError | OutputError) and not is_expected(error):
             raise
         # As kubectl diff does it: 1 says that there are differences.
-        click.echo(f"moor: {sentence_of(error)}", err=True)
+        click.echo(f"moor: {printable(sentence_of(error))}", err=True)
         sys.exit(_FAILED)
     if output == "table":
         _print(done, live=live, write=write)
@@ -140,7 +142,7 @@ def _options(renames: tuple[str, ...], classes: tuple[str, ...], default_handler
 
 def _migrate_files(paths: tuple[Path, ...], out: Path, options: Options, *, write: bool) -> _Done:
     reads_input = any(str(path) == STANDARD_INPUT for path in paths)
-    given = sys.stdin.buffer.read() if reads_input else None
+    given = sys.stdin.buffer.read(MAX_BYTES + 1) if reads_input else None
     named = [path for path in paths if str(path) != STANDARD_INPUT]
     migration = plan_files(named, out, options, given)
     has_changes, findings = migration.has_changes, migration.findings
@@ -169,20 +171,19 @@ def _print(done: _Done, *, live: bool, write: bool) -> None:
     if done.output is not None:
         click.echo(done.output, nl=False)
     for name in done.written:
-        click.echo(f"{name} migrated" if live else f"wrote {name}", err=done.output is not None)
+        shown = printable(name)
+        click.echo(f"{shown} migrated" if live else f"wrote {shown}", err=done.output is not None)
     for finding in done.findings:
-        click.echo(f"moor migrate: {_printable(finding)}", err=True)
+        click.echo(f"moor migrate: {printable(str(finding))}", err=True)
 
 
 def _print_diffs(diffs: Iterator[str]) -> None:
     for diff in diffs:
-        if not has_colour():
+        if not sys.stdout.isatty():
+            # As `patch` takes it.
             click.echo(diff, nl=False)
             continue
-        for line in diff.splitlines():
-            colour = _COLOURS.get(line[:1])
-            click.echo(click.style(line, fg=colour) if colour else line)
-
-
-def _printable(finding: Finding) -> str:
-    return "".join(c if c.isprintable() else "?" for c in str(finding))
+        for line in diff.removesuffix("\n").split("\n"):
+            colour = _COLOURS.get(line[:1]) if has_colour() else None
+            shown = printable(line.removesuffix("\r"), keep="\t")
+            click.echo(click.style(shown, fg=colour) if colour else shown)

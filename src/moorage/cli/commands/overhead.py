@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from moorage.api.clock import SystemClock
+from moorage.api.printable import printable
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
@@ -120,7 +121,7 @@ def _print(report: Report, output: str) -> None:
         show_document(report, output)
         return
     for line in lines(report):
-        click.echo(line)
+        click.echo(printable(line))
 
 
 def _sentence(applied: Applied) -> str:

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from moorage.api.errors import NotFoundError
+from moorage.api.printable import printable
 from moorage.api.runtime_profiles import RuntimeProfile
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
@@ -104,7 +105,7 @@ def _print_probes(probed: ProbedHandler) -> None:
         click.echo(f"\n--- {probed.handler}, probe {name}: {record.outcome} {record.exit_code}")
         for text in (record.error, record.output.rstrip()):
             if text:
-                click.echo(text)
+                click.echo(printable(text, keep="\n\t"))
 
 
 def _notes(handler: Handler) -> list[str]:

@@ -55,7 +55,11 @@ class Installer:
             )
         digest = await asyncio.to_thread(_measure, request)
         plan = plan_installation(request, digest, self.store, self.handlers)
-        is_new = await asyncio.to_thread(_store, request, plan)
+        try:
+            is_new = await asyncio.to_thread(_store, request, plan)
+        except BaseException:
+            _remove_empty(plan)
+            raise
         before = file.read_bytes() if is_upgrade else None
         try:
             _check_program(plan.program)
@@ -68,6 +72,7 @@ class Installer:
                 file.unlink(missing_ok=True)
             if is_new and plan.directory is not None:
                 shutil.rmtree(plan.directory)
+            _remove_empty(plan)
             raise
         return plan
 
@@ -168,6 +173,13 @@ def _store(request: Request, plan: Plan) -> bool:
     finally:
         shutil.rmtree(scratch)
     return True
+
+
+def _remove_empty(plan: Plan) -> None:
+    """Remove the directory of a handler's versions if it has none."""
+    versions = plan.directory.parent if plan.directory is not None else None
+    if versions is not None and versions.is_dir() and not any(versions.iterdir()):
+        versions.rmdir()
 
 
 def _check_program(program: Path) -> None:
