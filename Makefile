@@ -83,11 +83,12 @@ $(VENV)-docs/.installed: requirements/docs.lock
 	$(call environment,$(VENV)-docs,$<)
 	touch $@
 
-# Clusters and engines mostly wait, so that two cores are enough for three runs beside each other.
-# A test that failed beside the others gets one more chance, alone: docs/decisions/076.
-test: lint packages ## lint, then every test
-	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target $(RUNS:%=test-%) \
-	  || $(MAKE) --no-print-directory $(RUNS:%=retest-%)
+# Clusters and engines mostly wait, and the type checker has one thread, so that two cores are enough
+# for four jobs beside each other. A test that failed beside the others gets one more chance, alone:
+# docs/decisions/076.
+test: packages ## lint and every test
+	@$(MAKE) --no-print-directory --keep-going --jobs=4 --output-sync=target lint $(RUNS:%=test-%) \
+	  || $(MAKE) --no-print-directory lint $(RUNS:%=retest-%)
 
 test-clusters retest-clusters: MARK := cluster and whole
 test-engines retest-engines: MARK := cluster and not whole

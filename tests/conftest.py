@@ -24,7 +24,7 @@ from tests.running import (
 # A test run does the same each time; `make soak` lets Hypothesis look where it has not been, and
 # `make unit` takes fewer examples.
 # An example has no deadline: how long it takes depends on what else the machine does.
-settings.register_profile("steady", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("steady", derandomize=True, deadline=None, max_examples=30)
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=20)
 settings.register_profile("random", deadline=None)
 settings.load_profile("random" if os.environ.get("MOORAGE_FUZZ") else "steady")
@@ -34,6 +34,21 @@ _HERE = Path(__file__).parent
 _WITHOUT_CLUSTERS = frozenset(
     path.name for path in _HERE.iterdir() if path.is_dir() and path.name not in ("cli", "cluster")
 )
+
+
+_MAY_HAVE_CLUSTERS = frozenset(
+    ("admission", "apiserver", "cli", "clients", "cluster", "engine", "handlers", "interchange",
+     "probing", "ui")
+)  # fmt: skip
+"""Directories in which a test may be marked `cluster`; runs of these collect no others."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out directories without clusters where only these are wanted: 9,000 tests less."""
+    is_wanted = collection_path.name in _MAY_HAVE_CLUSTERS or not collection_path.is_dir()
+    if collection_path.parent != _HERE or is_wanted:
+        return None
+    return True if config.option.markexpr.startswith("cluster") else None
 
 
 # The modules, tests and parameters of a whole run are a million objects that stay: looking through
@@ -62,6 +77,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_alone = directory in _WITHOUT_CLUSTERS and not shares_a_cluster
         if not is_alone or item.get_closest_marker("runtime"):
             item.add_marker("cluster")
+            if item.path.parent != _HERE and directory not in _MAY_HAVE_CLUSTERS:
+                raise pytest.UsageError(
+                    f"{item.nodeid}: no run of `make test` looks for clusters here"
+                )
         if shares_a_cluster or item.path.parent == _HERE / "cluster" / "whole":
             item.add_marker("whole")
 

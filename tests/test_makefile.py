@@ -104,10 +104,17 @@ exit 1
 """
 
 
+# A linter fails with the mark $STATE/lint, each time.
+_LINTER = """#!/bin/sh
+[ ! -e "$STATE/lint" ]
+"""
+
+
 @pytest.mark.parametrize(
     ("failures", "code", "again"),
     [
         ({}, 0, []),
+        ({"lint": 1}, 2, []),
         ({"cluster and whole": 1}, 0, ["cluster and whole"]),
         ({"cluster and not whole": 1}, 0, ["cluster and not whole"]),
         ({"not cluster": 1}, 0, ["not cluster"]),
@@ -118,15 +125,18 @@ exit 1
 def test_what_failed_runs_once_more(
     machine: Path, failures: dict[str, int], code: int, again: list[str]
 ) -> None:
-    runner = machine / ".venv" / "bin" / "pytest"
-    runner.parent.mkdir(parents=True)
-    runner.write_text(_PYTEST)
-    runner.chmod(0o755)
+    programs = machine / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("pytest", "ruff", "python", "mypy", "lint-imports"):
+        (programs / name).write_text(_PYTEST if name == "pytest" else _LINTER)
+        (programs / name).chmod(0o755)
+    for built in (".installed", ".built"):
+        (machine / ".venv" / built).touch()
     for mark, count in failures.items():
         (machine / mark).write_text("failure\n" * count)
     # A mark of an earlier run says nothing about this one.
     (machine / ".venv" / "clusters.failed").touch()
-    done, calls = _make(machine, "--old-file=lint", "--old-file=packages", "test")
+    done, calls = _make(machine, "--old-file=packages", "test")
     assert done.returncode == code, done.stderr
     assert sorted(call.split(" -o ")[0] for call in calls[:3]) == [
         "pytest -m cluster and not whole", "pytest -m cluster and whole", "pytest -m not cluster"

@@ -85,3 +85,12 @@ def test_warnings_of_libraries_are_lines_too(lines: io.StringIO) -> None:
 def test_an_unknown_level_is_refused(lines: io.StringIO) -> None:
     with pytest.raises(ValueError, match="LOUD"):
         configure("loud", lines)
+
+
+def test_a_group_of_errors_is_shown_by_its_members(lines: io.StringIO) -> None:
+    """Its own text says only how many there are."""
+    inner = ExceptionGroup(
+        "unhandled errors in a TaskGroup", [OSError("disk full"), TimeoutError()]
+    )
+    Log("x").warning("failed", reason=ExceptionGroup("unhandled errors in a TaskGroup", [inner]))
+    assert 'reason="disk full; TimeoutError"' in lines.getvalue()

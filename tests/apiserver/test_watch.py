@@ -234,7 +234,8 @@ async def test_a_watch_that_breaks_is_forgotten(
         headers: ClassVar[dict[str, str]] = {}
 
         async def prepare(self, _: Any) -> None:
-            (watcher,) = cache._tables[CLASS.table].watchers
+            (sharing,) = cache._tables[CLASS.table].shared.values()
+            (watcher,) = sharing.watchers
             assert watcher.on_overflow is not None
             watcher.on_overflow()
             raise ConnectionResetError
@@ -251,7 +252,7 @@ async def test_a_watch_that_breaks_is_forgotten(
         asked.http = SimpleNamespace(transport=transport, headers=CIMultiDict())
         response: Any = await streams.serve(asked)
         assert response.headers == {"Moorage-Store": "store"}
-        assert not cache._tables[CLASS.table].watchers
+        assert not cache._tables[CLASS.table].shared
         # The connection may serve other requests.
         await asyncio.sleep(0.02)
         assert ended == []

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from moorage.apiserver.authorization.authorizer import Authorizer, Decision
+from moorage.apiserver.web_page import WebPage, _OwnReader
+from moorage.client.resources import PODS as POD_RESOURCE
+from moorage.registry.kinds.pod import POD
+from moorage.registry.request import User
+from moorage.registry.resource_map import ResourceMap
+from moorage.registry.stored import StoredFactory
 from tests.apiserver.server import Running, serving
+from tests.apiserver.test_metrics_page import metrics, total
 
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 PODS = "/api/v1/namespaces/default/pods"
@@ -65,3 +75,57 @@ async def test_the_page_is_only_read(server: Running) -> None:
     assert (await server.ask("HEAD", "/ui/")).status == 200
     assert (await server.ask("GET", "/uix")).status == 404
     assert (await server.ask("GET", "/ui/none")).status == 404
+
+
+async def test_pages_hold_a_seat_of_flow_control(server: Running) -> None:
+    family = "apiserver_flowcontrol_dispatched_requests_total"
+    before = total(await metrics(server), family, flow_schema="global-default")
+    assert (await server.ask("GET", "/ui/", token="alice-token")).status == 200
+    after = total(await metrics(server), family, flow_schema="global-default")
+    assert after == before + 1
+
+
+class _FakeCache:
+    """Holds one pod many times."""
+
+    def __init__(self, count: int) -> None:
+        value = b'{"metadata":{"name":"p"},"spec":{"nodeName":"n1"}}'
+        self._items = [StoredFactory([POD])(POD.key("default", "p"), 1, value)] * count
+
+    def scan(self, prefix: str) -> list[Any]:
+        del prefix
+        return self._items
+
+
+class _FakeAuthorizer:
+    """Allows everything."""
+
+    def decide(self, user: User, action: Any) -> Decision:
+        del user, action
+        return Decision(is_allowed=True)
+
+
+async def test_others_have_their_turn_while_a_long_list_is_read() -> None:
+    page = WebPage(
+        ResourceMap([POD]),
+        cast(Any, _FakeCache(20_000)),
+        cast(Authorizer, _FakeAuthorizer()),
+    )
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    waiting = asyncio.create_task(other())
+    listed = await _OwnReader(page, User("alice")).list(POD_RESOURCE)
+    waiting.cancel()
+    assert len(listed) == 20_000
+    # 20,000 pods take at least 20 ms on any machine, and every 5 ms others have a turn.
+    assert turns >= 3
+    assert (
+        await _OwnReader(page, User("a")).list(POD_RESOURCE, field_selector="spec.nodeName=n2")
+        == []
+    )

@@ -245,3 +245,18 @@ def test_sarif_has_what_its_schema_requires() -> None:
     assert location["logicalLocations"][0]["fullyQualifiedName"] == (
         "Pod default/p spec.hostNetwork"
     )
+
+
+def test_merges_of_merges_are_looked_at_once() -> None:
+    lines = ["x0: &a0 {z: 1}"]
+    lines += [
+        f"x{one}: &a{one} {{<<: [*a{one - 1}, *a{one - 1}], y{one}: 2}}" for one in range(1, 40)
+    ]
+    lines += ["spec:", "  <<: [*a39, *a3]"]
+    (manifest,) = read_manifests("\n".join(lines), "f")
+    assert manifest.line(("spec", "missing")) == 41
+    assert manifest.line(("spec", "z")) == 1
+    assert manifest.line(("spec", "y3")) == 4
+    chain = ["x0: &a0 {z: 1}", *(f"x{one}: &a{one} {{<<: *a{one - 1}}}" for one in range(1, 400))]
+    (manifest,) = read_manifests("\n".join([*chain, "spec: {<<: *a399}"]), "f")
+    assert manifest.line(("spec", "z")) == 1

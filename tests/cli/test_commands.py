@@ -21,7 +21,10 @@ def test_the_program_is_there() -> None:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == "moor: there is no cluster in /no/such/directory; `moor up` makes one\n"
+    assert done.stderr == (
+        "moor: there is no cluster in /no/such/directory; `moor up` makes one; --data-dir or "
+        "MOORAGE_DATA_DIR choose another directory\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,12 @@ from moorage import client
 from moorage.cli import completion
 from moorage.cli.commands.explain import command
 from moorage.cli.completion import complete_images, complete_namespaces, complete_pods
+from moorage.cli.connection import Target
 from moorage.cli.errors import CliError
 from moorage.client import resources
 from moorage.cluster import Cluster
 from moorage.cri import pb
-from tests.cli.moor import FakeEngine, cluster, serving
+from tests.cli.moor import FakeEngine, cluster, locked, serving
 
 PODS = {"default": ["wasp", "whale", "pony"], "kube-system": ["dns"]}
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -27,10 +28,10 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    async def pods(_cluster: Cluster, namespace: str) -> list[str]:
+    async def pods(_target: Target, namespace: str) -> list[str]:
         return PODS[namespace]
 
-    async def namespaces(_cluster: Cluster) -> list[str]:
+    async def namespaces(_target: Target) -> list[str]:
         return list(PODS)
 
     monkeypatch.setattr(completion, "_pod_names", pods)
@@ -98,7 +99,7 @@ def test_the_directory_is_that_of_the_environment_where_none_was_typed(
 def test_what_people_can_act_on_offers_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    async def fail(_cluster: Cluster) -> list[str]:
+    async def fail(_target: Target) -> list[str]:
         raise error
 
     monkeypatch.setattr(completion, "_namespace_names", fail)
@@ -108,7 +109,7 @@ def test_what_people_can_act_on_offers_nothing(
 def test_an_answer_that_takes_too_long_is_not_waited_for(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def hang(_cluster: Cluster) -> list[str]:
+    async def hang(_target: Target) -> list[str]:
         never: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
         return await never
 
@@ -118,7 +119,7 @@ def test_an_answer_that_takes_too_long_is_not_waited_for(
 
 
 def test_a_mistake_of_ours_is_not_hidden(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(_cluster: Cluster) -> list[str]:
+    async def fail(_target: Target) -> list[str]:
         raise KeyError("x")
 
     monkeypatch.setattr(completion, "_namespace_names", fail)
@@ -145,10 +146,12 @@ async def test_names_are_those_of_the_api(monkeypatch: pytest.MonkeyPatch, tmp_p
 
     monkeypatch.setattr(client, "Client", Api)
     monkeypatch.setattr(client, "load_kubeconfig", lambda path: path)
-    cluster = Cluster(tmp_path)
-    assert await completion._pod_names(cluster, "space") == ["a"]
-    assert await completion._namespace_names(cluster) == ["a"]
-    opened = (cluster.kubeconfig, "moor-completion")
+    layout = cluster(tmp_path)
+    target = Target(cluster=Cluster(layout.root))
+    with locked(layout):
+        assert await completion._pod_names(target, "space") == ["a"]
+        assert await completion._namespace_names(target) == ["a"]
+    opened = (layout.kubeconfig, "moor-completion")
     assert asked == [
         opened, (resources.PODS, "space"), "closed", opened, (resources.NAMESPACES, None), "closed"
     ]  # fmt: skip

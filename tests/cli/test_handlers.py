@@ -81,7 +81,8 @@ async def test_an_engine_of_its_own_says_what_its_files_define(
     )  # fmt: skip
     assert (kata.handler, kata.available) == ("kata", False)
     assert (kata.reason, kata.remedy) == (
-        "no definition file says so", "restart the cluster, which writes one"
+        "it is installed, but no handler file defines it",
+        "restart the cluster, which writes the file",
     )  # fmt: skip
     assert (lost.handler, lost.reason, lost.remedy) == ("lost", "why", "how")
 

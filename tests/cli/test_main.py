@@ -11,7 +11,8 @@ from tests.cli.moor import moor
 COMMANDS = (
     "up", "down", "status", "logs", "kubeconfig", "explain", "run", "top", "bench", "check",
     "runtimes", "runtime", "rollout", "overhead", "conformance", "doctor", "migrate",
-    "image", "engine", "scheduler", "controllers", "node", "backup", "restore", "demo",
+    "image", "engine", "scheduler", "controllers", "webhook", "node",
+    "backup", "restore", "demo",
     "completion",
 )  # fmt: skip
 

@@ -107,3 +107,17 @@ def test_the_last_column_ends_at_the_width_and_is_padded_before_it() -> None:
         f"{' ' * 10}{' '.join(['word'] * 18)}",
         f"{' ' * 10}{' '.join(['word'] * 4)}",
     ]
+
+
+def test_control_characters_are_shown_as_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"name": "a\x1b[31m", "why": ["\u202eb", "\x9b2J"]}]
+    show(rows, ["name", "why"], "table", notes=[["see\x07 here"]])
+    shown = capsys.readouterr().out
+    assert shown.replace("\n", "").isprintable()
+    assert r"a\x1b[31m" in shown
+    assert r"see\x07 here" in shown
+    for output in ("json", "yaml"):
+        show(rows, ["name"], output)
+        shown = capsys.readouterr().out
+        assert shown.replace("\n", "").isprintable()
+        assert yaml.safe_load(shown) == rows

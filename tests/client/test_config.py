@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from moorage.client import ClientConfig, load_kubeconfig
-from moorage.client.config import ConfigError
+from moorage.client.config import ConfigError, load_kubeconfigs
 from moorage.cluster.certificates import Authority, Subject
 
 
@@ -193,3 +193,36 @@ def _handshakes(client: ssl.SSLContext, server: ssl.SSLContext) -> bool:
                 continue
             ready.add(id(side))
     return len(ready) == 2
+
+
+def test_of_several_kubeconfigs_the_first_entry_counts(tmp_path: Path) -> None:
+    (tmp_path / "second").mkdir()
+    first = write(tmp_path / "first", kubeconfig(**{"current-context": "", "users": []}))
+    second = write(
+        tmp_path / "second" / "config",
+        kubeconfig(
+            **cluster(server="https://other"),
+            users=[{"name": "u", "user": {"tokenFile": "token"}}],
+            **{"current-context": "other"},
+        ),
+    )
+    merged = load_kubeconfigs([tmp_path / "none", first, second])
+    assert (merged.server, merged.namespace) == ("https://host:6443", "apps")
+    assert merged.token_file == second.parent / "token"
+    assert load_kubeconfigs([second, first], "main").server == "https://other"
+
+
+def test_kubeconfigs_that_do_not_exist_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"{tmp_path}/a, {tmp_path}/b: no such kubeconfig"):
+        load_kubeconfigs([tmp_path / "a", tmp_path / "b"])
+
+
+def test_a_kubeconfig_without_a_current_context_is_refused(path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no current context"):
+        load_kubeconfig(write(path, kubeconfig(**{"current-context": ""})))
+
+
+def test_a_file_that_is_missing_is_named_once(path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_kubeconfig(path)
+    assert str(caught.value) == f"{path}: No such file or directory"

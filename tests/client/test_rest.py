@@ -170,3 +170,10 @@ async def test_a_client_must_be_open() -> None:
     client = Client(ClientConfig(server="http://host"), user_agent="test")
     with pytest.raises(RuntimeError, match="not open"):
         await client.get(NODES, "n")
+
+
+async def test_a_server_that_is_not_there_is_named_with_the_reason() -> None:
+    async with Client(ClientConfig(server="http://127.0.0.1:1"), user_agent="t") as client:
+        with pytest.raises(UnreachableError) as caught:
+            await client.get(NODES, "a")
+    assert str(caught.value) == "cannot connect to 127.0.0.1:1: Connection refused"

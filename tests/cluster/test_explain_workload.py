@@ -11,6 +11,7 @@ import pytest
 from moorage.api.events import Event
 from moorage.api.pods import Pod
 from moorage.cluster.explain_workload import WORKLOADS, WorkloadExplanation, explained
+from moorage.runtimeclass.start_phases import CONDITION, Measured, format_measured
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -153,3 +154,32 @@ def test_class_and_its_choice_come_from_the_template_or_from_the_pods() -> None:
     assert answer.choice == "kata was chosen at admission"
     bare = explain("deployment", a_workload("deployment", {"template": template | {"spec": None}}))
     assert bare.runtime_class == "none: the node's default handler"
+
+
+def started(name: str, seen: datetime | None = None, **milliseconds: float) -> Pod:
+    """Return a ready pod, measured by a node agent that saw it at `seen`."""
+    conditions = [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:03Z"},
+    ]
+    if seen is not None:
+        message = format_measured(Measured(seen, milliseconds))
+        conditions.append({"type": CONDITION, "status": "True", "message": message})
+    pod = a_pod(name, conditions=conditions)
+    meta = msgspec.structs.replace(pod.metadata, creation_timestamp="2026-01-01T00:00:00Z")
+    return msgspec.structs.replace(pod, metadata=meta)
+
+
+def test_the_longest_phase_is_one_of_those_that_the_start_consists_of() -> None:
+    """What came before is known to a second only, and may look longer than the whole start."""
+    seen = datetime(2026, 1, 1, 0, 0, 0, 950_000, tzinfo=UTC)
+    pods = [started("a", seen, sandbox=60, start=20), started("b", seen, sandbox=40, start=30)]
+    answer = explain("deployment", a_workload("deployment"), pods)
+    assert answer.start == "70 ms (median of 2, on the node), slowest 80 ms, sandbox 60 ms of it"
+
+
+def test_a_start_that_no_agent_measured_is_known_to_a_second() -> None:
+    answer = explain("deployment", a_workload("deployment"), [started("a")])
+    assert answer.start == (
+        "3 s (± 1 s) (median of 1, from creation), slowest 3 s (± 1 s), ready 3 s (± 1 s) of it"
+    )

@@ -373,6 +373,24 @@ async def test_a_server_that_is_never_ready_is_an_error(
     assert api.asked[-1] == ("closed", "")
 
 
+def own_kinds_served(steps: Steps) -> Any:
+    async def wait_installed(client: str, _clock: object) -> None:
+        steps.append(("own kinds", client))
+
+    return wait_installed
+
+
+async def test_a_part_is_ready_although_its_kinds_cannot_be_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def wait_installed(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(controllers, "wait_installed", wait_installed)
+    monkeypatch.setattr(controllers, "_OWN_KINDS_S", 0.01)
+    await controllers._wait_own_kinds(None)  # type: ignore[arg-type]
+
+
 async def test_controllers_and_scheduler_have_a_client_each(
     layout: Layout, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,19 +414,21 @@ async def test_controllers_and_scheduler_have_a_client_each(
     monkeypatch.setattr(controllers, "connected", connected)
     monkeypatch.setattr(controllers, "run_controllers", run("controllers"))
     monkeypatch.setattr(controllers, "run_scheduler", run("scheduler"))
+    monkeypatch.setattr(controllers, "wait_installed", own_kinds_served(steps))
     monkeypatch.setattr(controllers, "notify_ready", steps.plain("ready"))
     settings = msgspec.structs.replace(SETTINGS, filters_by_handler=False, scheduler_port=10259)
     await controllers.run(layout, settings)
     # The controllers' port is 0 as after an earlier version's start, so it is not served.
     assert served == [(10259, "scheduler-server.crt", "moorage-scheduler")]
     credentials = Credentials(layout)
-    assert steps[:4] == [
+    assert steps[:5] == [
         (credentials.controllers.certificate.name, "moorage-controllers"),
         (credentials.scheduler.certificate.name, "moorage-scheduler"),
         (credentials.admin.certificate.name, "moorage-runtimes"),
+        ("own kinds", "moorage-runtimes"),
         "ready",
     ]
-    (_, first, options), (_, second, scheduling) = steps[4:]
+    (_, first, options), (_, second, scheduling) = steps[5:]
     assert (first, second) == ("moorage-controllers", "moorage-scheduler")
     assert options.cluster_ca == credentials.authority.certificate.name
     assert scheduling.filters_by_handler is False
@@ -427,6 +447,7 @@ async def test_without_controllers_what_no_other_manager_has_runs_alone(
 
     monkeypatch.setattr(controllers, "connected", connected)
     monkeypatch.setattr(controllers, "run_alone", run_alone)
+    monkeypatch.setattr(controllers, "wait_installed", own_kinds_served(steps))
     monkeypatch.setattr(controllers, "notify_ready", steps.plain("ready"))
     settings = msgspec.structs.replace(SETTINGS, without=("scheduler", "controllers"))
     await controllers.run(layout, settings)
@@ -434,6 +455,7 @@ async def test_without_controllers_what_no_other_manager_has_runs_alone(
     assert steps == [
         (credentials.admin.certificate.name, "moorage-runtimes"),
         (credentials.controllers.certificate.name, "moorage-provisioner"),
+        ("own kinds", "moorage-runtimes"),
         "ready",
         ("moorage-provisioner", "moorage-runtimes", True),
     ]

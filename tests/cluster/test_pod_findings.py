@@ -139,9 +139,17 @@ def test_the_phases_of_a_start_in_one_line() -> None:
 
 def test_a_slow_start_names_the_phase_that_took_longest() -> None:
     (finding,) = findings_of(a_pod(measured(sandbox=5, image=11_900, start=40)), ())
-    assert finding.sentence == "slow start: 12 s, of which image 12 s"
+    assert finding.sentence == "slow start: 12 s on the node, of which image 12 s"
     assert finding.remedy.startswith("load the image beforehand")
     assert findings_of(a_pod(measured(sandbox=5, image=900)), ()) == ()
+
+
+def test_a_slow_placement_is_known_to_a_second() -> None:
+    scheduled = {
+        "type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:40Z",
+    }  # fmt: skip
+    (finding,) = findings_of(a_pod(scheduled), ())
+    assert finding.sentence == "slow start: 40 s (± 1 s), of which schedule 40 s (± 1 s)"
 
 
 @pytest.mark.parametrize(

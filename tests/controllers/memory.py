@@ -120,6 +120,11 @@ class MemoryClient:
         ]
         return ObjectList(items, ListMeta(resource_version=str(self._revision)))
 
+    async def pages(
+        self, resource: Resource[Any], namespace: str | None = None, **more: Any
+    ) -> AsyncIterator[ObjectList[Any]]:
+        yield await self.list(resource, namespace, **more)
+
     async def watch(
         self, resource: Resource[Any], *_: Any, **__: Any
     ) -> AsyncIterator[WatchEvent[Any]]:

@@ -201,3 +201,15 @@ async def test_many_nodes_are_read_some_at_a_time_in_turn() -> None:
         assert len(client.asked("request")) == 20
         await drifting.minutes(2)
     assert len({request.key for request in client.asked("request")}) == 46
+
+
+async def test_what_a_node_says_of_another_node_s_pods_does_not_count() -> None:
+    drifting = Drifting()
+    drifting.says(p=(18, 10))
+    drifting.client.put(PODS, pod("q", node="n2"))
+    drifting.client.put(PODS, pod("r", node="n1"))
+    drifting.says(p=(18, 10), r=(18, 10))
+    drifting.says("n2", p=(4000, 1), q=(18, 10), r=(4000, 1))
+    async with drifting.world.running(drifting.controller()) as client:
+        await drifting.minutes(6)
+    assert client.events == []

@@ -13,15 +13,18 @@ from moorage.api.clock import SystemClock
 from moorage.api.errors import ConflictError
 from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED_LABEL
 from moorage.client import Client
-from moorage.client.resources import CONFIG_MAPS, RUNTIME_CLASSES, RUNTIME_PROFILES
-from moorage.controllers.runtimeclasses import RuntimeClassController, create_classes, creation
+from moorage.client.resources import CONFIG_MAPS, NODES, RUNTIME_CLASSES, RUNTIME_PROFILES
+from moorage.controllers.informers import Informers
+from moorage.controllers.runtimeclasses import RuntimeClassController
 from moorage.controllers.runtimeclasses.controller import weakest
-from moorage.controllers.runtimeclasses.creation import (
+from moorage.custom_resources import install_definitions
+from moorage.probing import default_classes
+from moorage.probing.default_classes import (
     RECORD,
     RECORD_NAMESPACE,
     complete_class,
+    create_classes,
 )
-from moorage.custom_resources import install_definitions
 from tests.controllers.cluster import Cluster, running_cluster
 
 pytestmark = pytest.mark.slow
@@ -81,6 +84,16 @@ async def test_a_handler_whose_name_no_class_can_have_is_left_out(tmp_path: Path
         assert record.data["handlers"].split() == ["Not_A_Name", "runc"]
 
 
+async def test_no_more_handlers_get_classes_than_the_record_can_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(default_classes, "MOST_CLASSES", 3)
+    async with running_cluster(tmp_path) as cluster:
+        assert await create_classes(cluster.client, dict.fromkeys("ab", "")) == ("a", "b")
+        assert await create_classes(cluster.client, dict.fromkeys("abcdef", "")) == ("c",)
+        assert await create_classes(cluster.client, dict.fromkeys("abcdef", "")) == ()
+
+
 async def test_a_record_that_others_change_all_the_time_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +103,7 @@ async def test_a_record_that_others_change_all_the_time_is_an_error(
         tries.append(frozenset(names))
         raise ConflictError("another was faster")
 
-    monkeypatch.setattr(creation, "_write_record", lose)
+    monkeypatch.setattr(default_classes, "_write_record", lose)
     async with running_cluster(tmp_path) as cluster:
         with pytest.raises(ConflictError, match="changes all the time"):
             await create_classes(cluster.client, dict.fromkeys(["runc"], ""))
@@ -163,8 +176,12 @@ async def test_a_class_follows_the_profiles_of_its_handler(tmp_path: Path) -> No
     async with running_cluster(tmp_path) as cluster:
         client = cluster.client
         await install_definitions(client)
-        running = asyncio.ensure_future(RuntimeClassController(client, SystemClock()).run())
+        informers = Informers(client, SystemClock())
+        controller = RuntimeClassController(client, informers, SystemClock())
+        running = asyncio.gather(controller.run(), informers.run())
         try:
+            for node in "abc":
+                await _write_node(client, node, "kata", "broken", "other")
             await _write_profile(client, "a", "kata", "virtual-machine", works=True)
             await _write_profile(client, "a", "broken", "", works=False)
             await _until_isolation(client, "kata", "virtual-machine")
@@ -175,9 +192,28 @@ async def test_a_class_follows_the_profiles_of_its_handler(tmp_path: Path) -> No
             await _write_profile(client, "c", "other", "", works=True)
             await _until_isolation(client, "other", "")
             assert list(await _classes(cluster)) == ["other"]
+            # Neither what a Node does not report, nor what no Node stands behind, gets a class.
+            await _write_profile(client, "a", "forged", "virtual-machine", works=True)
+            await _write_profile(client, "gone", "ghost", "virtual-machine", works=True)
+            await _write_node(client, "old")
+            await _write_profile(client, "old", "kata-old", "", works=True)
+            await _until_isolation(client, "kata-old", "")
+            assert list(await _classes(cluster)) == ["kata-old", "other"]
+            await _report(client, "a", "forged")
+            await _until_isolation(client, "forged", "virtual-machine")
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
+
+
+async def _write_node(client: Client, name: str, *handlers: str) -> None:
+    await client.create(NODES, {"metadata": {"name": name}})
+    await _report(client, name, *handlers)
+
+
+async def _report(client: Client, node: str, *handlers: str) -> None:
+    status = {"runtimeHandlers": [{"name": handler} for handler in handlers]}
+    await client.patch(NODES, node, {"status": status}, subresource="status")
 
 
 async def _write_profile(

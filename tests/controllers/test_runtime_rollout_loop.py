@@ -23,6 +23,7 @@ from tests.controllers.memory import Json, MemoryClient, World
 _MOVED_AT = "runtime.moorage.dev/moved-at"
 _MARKS = {
     "runtime.moorage.dev/rollout": "r",
+    "runtime.moorage.dev/rollout-uid": "uid-r",
     "runtime.moorage.dev/moved-from": "old",
     "runtime.moorage.dev/moved-at": "2026-01-01T00:00:00Z",
     "runtime.moorage.dev/wave": "1",
@@ -65,6 +66,10 @@ def rollout(**spec: Any) -> Json:
         "metadata": {"name": "r", "uid": "uid-r", "generation": 1},
         "spec": {"from": "old", "to": "new", "canary": 0, "waveSize": 2, **spec},
     }
+
+
+def moved(*uids: str) -> Json:
+    return {"moves": [{"wave": 1, "time": "2026-01-01T00:00:00Z", "uids": list(uids)}]}
 
 
 def class_of(client: MemoryClient, name: str) -> str:
@@ -122,7 +127,7 @@ async def test_a_controller_that_starts_in_the_middle_of_a_wave_goes_on(world: W
     found["status"]["updatedReplicas"] = 0
     for name in ("b", "c"):
         world.client.put(DEPLOYMENTS, deployment(name))
-    world.client.put(RUNTIME_ROLLOUTS, rollout())
+    world.client.put(RUNTIME_ROLLOUTS, {**rollout(), "status": moved("uid-a", "uid-b")})
     async with reconciling(world) as client:
         assert patched(client) == ["default/b"]
         assert status_of(client)["counts"]["moving"] == 1
@@ -134,7 +139,7 @@ async def test_a_controller_that_starts_in_the_middle_of_a_wave_goes_on(world: W
 async def test_rollback_takes_the_marks_away(world: World) -> None:
     world.client.put(DEPLOYMENTS, deployment("a", annotations={**_MARKS, "mine": "1"}))
     world.client.find(DEPLOYMENTS, "a")["spec"]["template"]["spec"]["runtimeClassName"] = "new"
-    world.client.put(RUNTIME_ROLLOUTS, rollout(rollback=True))
+    world.client.put(RUNTIME_ROLLOUTS, {**rollout(rollback=True), "status": moved("uid-a")})
     async with reconciling(world) as client:
         await world.settled(1)
         found = client.find(DEPLOYMENTS, "a")
@@ -211,3 +216,41 @@ async def test_a_class_that_comes_later_lets_the_rollout_begin(world: World) -> 
         client.put(RUNTIME_CLASSES, {"metadata": {"name": "new"}, "handler": "new"})
         await world.settled(1)
         assert class_of(client, "a") == "new"
+
+
+async def test_marks_that_owners_wrote_or_took_away_change_nothing(world: World) -> None:
+    for name, wave in (("b", "7"), ("c", "9" * 4000), ("d", "x")):
+        forged = deployment(name, annotations={**_MARKS, "runtime.moorage.dev/wave": wave})
+        forged["spec"]["template"]["spec"]["runtimeClassName"] = "new"
+        world.client.put(DEPLOYMENTS, forged)
+    world.client.put(DEPLOYMENTS, deployment("a"))
+    world.client.put(RUNTIME_ROLLOUTS, rollout())
+    async with reconciling(world) as client:
+        await world.settled(1)
+        status = status_of(client)
+        assert (status["phase"], status["counts"]["total"], status["wave"]) == ("Completed", 1, 1)
+        bare = client.find(DEPLOYMENTS, "a")
+        assert bare is not None
+        client.put(DEPLOYMENTS, {**bare, "metadata": bare["metadata"] | {"annotations": {}}})
+        back = rollout(rollback=True)
+        back["metadata"]["generation"] = 2
+        client.put(RUNTIME_ROLLOUTS, {**back, "status": status_of(client)})
+        await world.settled(1)
+        assert [class_of(client, name) for name in "abcd"] == ["old", "new", "new", "new"]
+        status = status_of(client)
+        assert (status["phase"], status.get("moves")) == ("RolledBack", None)
+
+
+async def test_a_rollout_that_was_created_again_takes_over_nothing(world: World) -> None:
+    world.client.put(DEPLOYMENTS, deployment("a"))
+    world.client.put(RUNTIME_ROLLOUTS, rollout())
+    async with reconciling(world) as client:
+        await world.settled(1)
+        assert class_of(client, "a") == "new"
+        client.drop(RUNTIME_ROLLOUTS, "r")
+        await world.settled(1)
+        again = rollout(rollback=True)
+        again["metadata"]["uid"] = "uid-again"
+        client.put(RUNTIME_ROLLOUTS, again)
+        await world.settled(1)
+        assert (class_of(client, "a"), status_of(client)["phase"]) == ("new", "RolledBack")

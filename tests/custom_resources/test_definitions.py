@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -56,3 +57,21 @@ def test_names_of_features_can_be_node_labels() -> None:
 def test_each_capability_is_a_feature_in_both_spellings(capability: str) -> None:
     assert capability_feature(capability) in FEATURES
     assert capability_feature(f"CAP_{capability}") == capability_feature(capability)
+
+
+@pytest.mark.parametrize("definition", definitions(), ids=lambda each: each["metadata"]["name"])
+def test_every_field_is_explained_and_every_kind_has_a_short_name(definition: Raw) -> None:
+    """So `kubectl explain` says something of each."""
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert list(_unexplained(schema, "")) == []
+    assert definition["spec"]["names"]["shortNames"]
+
+
+def _unexplained(schema: Raw, path: str) -> Iterator[str]:
+    if not schema.get("description"):
+        yield path
+    for name, inner in schema.get("properties", {}).items():
+        yield from _unexplained(inner, f"{path}.{name}")
+    items = schema.get("items", {})
+    for name, inner in items.get("properties", {}).items():
+        yield from _unexplained(inner, f"{path}[].{name}")

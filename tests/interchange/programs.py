@@ -24,7 +24,8 @@ _END_S = 20.0
 # What programs of Kubernetes log as errors although nothing is wrong; the page explains each.
 _EXPECTED = re.compile(
     "The manifest file is empty|object has been modified|rlimit on max file handles"
-    "|registered yet|current node from lister|node info from the cluster"
+    "|registered yet|storage is .re.initializing|current node from lister"
+    "|node info from the cluster"
     "|getting node|get node|ContainerStatus from runtime service failed"
     "|initialize CSINode|no relationship found|update status for pod"
     "|use of closed network connection"

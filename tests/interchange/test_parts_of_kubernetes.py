@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,11 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 
 from moorage.cluster import Choices
+from moorage.cluster.certificates import Authority, Subject
 from moorage.cluster.creation import open_cluster
 from moorage.cluster.engine.sweep import remove_directory
+from moorage.cluster.kubeconfig import Access
+from moorage.cluster.kubeconfig import write as write_kubeconfig
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import host_ip
 from tests.interchange.programs import (
@@ -283,3 +289,116 @@ def storage_class() -> dict[str, Any]:
         "provisioner": "runtime.moorage.dev/local-path",
         "volumeBindingMode": "WaitForFirstConsumer",
     }
+
+
+_ISOLATION = {"native": "shared-kernel", "boxed": "user-space-kernel"}
+
+
+def test_our_webhook_chooses_and_refuses_classes_on_a_real_api_server(place: Path) -> None:
+    paths = required("kube-apiserver", "etcd")
+    with real_api_server(place, paths) as cluster, programs(place / "logs") as started:
+        pki, port = cluster.data_dir / "pki", free_port()
+        authority = Authority(pki, datetime.now(UTC))
+        served = authority.issue("webhook", Subject("webhook", hosts=("127.0.0.1",)))
+        user = authority.issue("moorage-webhook", Subject("moorage-webhook"))
+        config = place / "webhook.kubeconfig"
+        write_kubeconfig(
+            config,
+            Access(
+                name="webhook",
+                server=cluster.kubectl(
+                    "config", "view", "-o", "jsonpath={.clusters[0].cluster.server}"
+                ).stdout,
+                authority=pki / "ca.crt",
+                identity=user,
+            ),
+        )
+        places = {
+            "/etc/kubernetes/admin.conf": str(cluster.data_dir / "kubeconfig"),
+            "/etc/kubernetes/pki/ca": str(pki / "ca"),
+            "/etc/kubernetes/moorage-webhook.conf": str(config),
+            "webhook.crt": str(served.certificate),
+            "webhook.key": str(served.key),
+            "9443": str(port),
+        }
+        cluster.apply(*manifests("moorage-webhook"))
+        installing = [*command("moor controllers", places), "--install-definitions"]
+        started.start("controllers", installing)
+        started.start("webhook", command("moor webhook", places))
+        bundle = base64.b64encode((pki / "ca.crt").read_bytes()).decode()
+        configurations = manifests("moorage")
+        for one in configurations:
+            client = one["webhooks"][0]["clientConfig"]
+            client["url"] = client["url"].replace("9443", str(port))
+            client["caBundle"] = bundle
+        until(lambda: _answers(cluster, "runtimeprofiles"), "the definitions", _WITHIN_S)
+        for handler, isolation in _ISOLATION.items():
+            _make_runtime(cluster, handler, isolation)
+        cluster.apply(*configurations)
+        needs = {"runtime.moorage.dev/needs": "isolation=kernel"}
+        until(lambda: _class_of(cluster, "fits", needs) == "boxed", "a fitted pod", _WITHIN_S)
+        fitted = cluster.get("pods", "fits")
+        assert fitted["spec"]["overhead"] == {"memory": "32Mi"}
+        assert fitted["metadata"]["annotations"]["runtime.moorage.dev/class-choice"] == "fitted"
+        unfit = json.dumps(_pod("none", {"runtime.moorage.dev/needs": "gpu"}))
+        refusal = cluster.kubectl("create", "-f", "-", stdin=unfit, fails=True).stderr
+        assert 'webhook "classes.runtime.moorage.dev" denied the request' in refusal
+        assert "no class offers gpu" in refusal
+        started.check()
+
+
+def _answers(cluster: RunningCluster, plural: str) -> bool:
+    try:
+        cluster.kubectl("get", plural)
+    except AssertionError:
+        return False
+    return True
+
+
+def _make_runtime(cluster: RunningCluster, handler: str, isolation: str) -> None:
+    """A node with a handler that probes found working, and its class."""
+    node, group = f"n-{handler}", "runtime.moorage.dev/v1alpha1"
+    cluster.apply(
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}},
+        {"apiVersion": group, "kind": "RuntimeProfile", "metadata": {"name": f"{node}.{handler}"},
+         "spec": {"nodeName": node, "handler": handler}},
+        {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": handler},
+         "handler": handler, "overhead": {"podFixed": {"memory": "32Mi"}}},
+    )  # fmt: skip
+    working = {
+        "type": "Working", "status": "True", "reason": "Tested", "message": "tested",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    found = {"isolation": isolation, "conditions": [working]}
+    reported = {
+        "runtimeHandlers": [{"name": handler}],
+        "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+    }
+    for target, status in ((f"node/{node}", reported),
+                           (f"runtimeprofile/{node}.{handler}", found)):  # fmt: skip
+        cluster.kubectl(
+            "patch", target, "--subresource=status", "--type=merge",
+            "-p", json.dumps({"status": status}),
+        )  # fmt: skip
+
+
+def _pod(name: str, annotations: dict[str, str]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": {"containers": [{"name": "c", "image": "example.com/none"}]},
+    }
+
+
+def _class_of(cluster: RunningCluster, name: str, annotations: dict[str, str]) -> str | None:
+    """Create a pod again, and return the class that it got."""
+    cluster.kubectl("delete", "pod", name, "--ignore-not-found", "--force")
+    done = subprocess.run(
+        ["kubectl", "create", "-f", "-"], input=json.dumps(_pod(name, annotations)), text=True,
+        capture_output=True, env=cluster.environment, check=False, timeout=_WITHIN_S,
+    )  # fmt: skip
+    if done.returncode != 0:
+        return None
+    got: str | None = cluster.get("pod", name)["spec"].get("runtimeClassName")
+    return got

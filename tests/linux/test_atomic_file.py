@@ -117,3 +117,18 @@ def test_content_is_synced_only_if_asked(tmp_path: Path, monkeypatch: pytest.Mon
     assert synced == []
     replace_file(tmp_path / "file", b"content", is_synced=True)
     assert len(synced) == 1
+
+
+def test_what_lies_at_the_scratch_name_is_replaced_and_not_written_to(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(b"mine")
+    scratch = tmp_path / ".a.new"
+    for is_pipe in (True, False):
+        if is_pipe:
+            os.mkfifo(scratch)
+        else:
+            os.link(other, scratch)
+        replace_file(tmp_path / "a", b"new")
+        assert (tmp_path / "a").read_bytes() == b"new"
+    assert other.read_bytes() == b"mine"
+    assert not scratch.exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux.regular_file import open_regular_file
+from moorage.linux.regular_file import NotRegularError, open_regular_file, read_regular_file
 from tests.descriptors import open_descriptors
 
 APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
@@ -84,3 +84,25 @@ def test_file_that_another_process_creates_first_is_opened(
     os.write(descriptor, b"second")
     os.close(descriptor)
     assert path.read_text() == "first second"
+
+
+def test_regular_files_are_read_through_links_and_others_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    (tmp_path / "link").symlink_to("file")
+    assert read_regular_file(tmp_path / "link", 3) == b"con"
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/null"), tmp_path):
+        before = open_descriptors()
+        with pytest.raises(NotRegularError):
+            read_regular_file(path, 1)
+        assert open_descriptors() == before
+
+
+def test_a_descriptor_of_this_process_may_be_a_pipe() -> None:
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, b"content")
+        assert read_regular_file(Path(f"/dev/fd/{reader}"), 7) == b"content"
+    finally:
+        os.close(reader)
+        os.close(writer)

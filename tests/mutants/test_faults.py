@@ -85,8 +85,8 @@ def test_every_fault_of_a_real_package_is_valid_and_differs() -> None:
     for path in _SOURCES.glob("*.py"):
         source = path.read_text()
         tree = ast.dump(ast.parse(source))
-        # Each takes as long as the module is large: a fourth of them is enough here.
-        for faulty in sorted(changed(source))[::4]:
+        # Each takes as long as the module is large: some of them are enough here.
+        for faulty in sorted(changed(source))[::20]:
             assert ast.dump(ast.parse(faulty)) != tree
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from moorage.api.runtime_profiles import ProfileFeature
+from moorage.probing import cache as cache_module
 from moorage.probing.cache import ProbeCache, ProbedHandler, ProbeRecord
 from moorage.probing.fingerprint import Digests, fingerprint
 
@@ -88,3 +90,47 @@ def test_a_fingerprint_depends_on_all_its_parts() -> None:
     for name in parts:
         changed = parts | {name: ("other",) if name == "programs" else "other"}
         assert fingerprint(**changed) != base  # type: ignore[arg-type]
+
+
+def test_a_file_that_vanishes_while_the_directory_is_listed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ProbeCache(tmp_path)
+    cache.store(_PRINT, _PROBED)
+    cache.store("b" * 64, _PROBED)
+    measured = cache_module._modified_ns
+
+    def removed_first(entry: os.DirEntry[str]) -> int:
+        (tmp_path / f"{'b' * 64}.json").unlink(missing_ok=True)
+        return measured(entry)
+
+    monkeypatch.setattr(cache_module, "_modified_ns", removed_first)
+    assert cache.all() == (_PROBED,)
+
+
+def test_a_pipe_in_the_place_of_a_result_is_ignored_and_replaced(tmp_path: Path) -> None:
+    cache = ProbeCache(tmp_path)
+    os.mkfifo(tmp_path / f"{_PRINT}.json")
+    os.mkfifo(tmp_path / "programs.json")
+    assert (cache.load(_PRINT), cache.all()) == (None, ())
+    assert cache.load_digests().remembered == {}
+    cache.store(_PRINT, _PROBED)
+    assert cache.load(_PRINT) == _PROBED
+
+
+def test_what_others_may_write_is_neither_read_nor_written(tmp_path: Path) -> None:
+    directory = tmp_path / "results"
+    cache = ProbeCache(directory)
+    cache.store(_PRINT, _PROBED)
+    result = directory / f"{_PRINT}.json"
+    result.chmod(0o666)
+    assert cache.load(_PRINT) is None
+    result.chmod(0o600)
+    directory.chmod(0o777)
+    assert cache.load(_PRINT) is None
+    cache.store("b" * 64, _PROBED)
+    assert [path.name for path in directory.iterdir()] == [result.name]
+    if os.geteuid() == 0:
+        directory.chmod(0o700)
+        os.chown(result, 1234, 1234)
+        assert cache.load(_PRINT) is None

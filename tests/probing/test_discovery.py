@@ -241,3 +241,11 @@ async def test_when_nothing_changes_nothing_is_done(tmp_path: Path) -> None:
         await asyncio.sleep(0.05)
         assert (node.changes, len(node.carrier.runs)) == (changes, runs)
         assert (node.clock.next_s or 0) > 3600
+
+
+async def test_that_an_engine_has_no_handlers_is_news_too(tmp_path: Path) -> None:
+    async with _running(tmp_path) as node:
+        assert not node.discovery.is_listed
+        node.list_handlers()
+        await _until(lambda: node.discovery.is_listed)
+        assert node.changes == 1

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.nodes import NodeCondition
-from moorage.api.runtime_profiles import ProfileFeature, RuntimeProfileStatus
+from moorage.api.runtime_profiles import ProfileFeature, RuntimeProfileStatus, RuntimeProgram
+from moorage.custom_resources import definitions
 from moorage.probing.cache import ProbedHandler
 from moorage.probing.publication import (
     condition_changes,
@@ -124,3 +128,37 @@ def test_a_profile_that_differs_in_its_time_alone_is_not_written() -> None:
     assert not same_status(first, broken)
     assert broken.features == ()
     assert broken.conditions[0].last_transition_time == _LATER
+
+
+def test_what_a_runtime_printed_fits_the_definition_whatever_its_length() -> None:
+    long = "x" * 100_000
+    state = HandlerState(
+        handler=KnownHandler(
+            name="liar", program=RuntimeProgram(name=long, version=long, path=long)
+        ),
+        engine=long,
+        digest=long,
+        working=Working.YES,
+        probed=ProbedHandler(
+            kernel=long, features=(ProfileFeature(name="exec", state="Supported", message=long),),
+        ),
+    )  # fmt: skip
+    status = msgspec.to_builtins(profile_status(state, RuntimeProfileStatus(), long, _NOW))
+    (definition,) = (
+        one for one in definitions() if one["spec"]["names"]["kind"] == "RuntimeProfile"
+    )
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert _too_long(status, schema["properties"]["status"]) == []
+
+
+def _too_long(value: Any, schema: dict[str, Any], path: str = "") -> list[str]:
+    """Return the paths of texts that are longer than a schema allows."""
+    if isinstance(value, str):
+        return [path] if len(value) > schema.get("maxLength", len(value)) else []
+    if isinstance(value, dict):
+        parts = [(name, one, schema["properties"][name]) for name, one in value.items()]
+    else:
+        parts = [(str(index), one, schema["items"]) for index, one in enumerate(value)]
+    return [
+        found for name, one, inner in parts for found in _too_long(one, inner, f"{path}.{name}")
+    ]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from moorage.api.meta import Condition, ObjectMeta
 from moorage.api.nodes import NodeRuntimeHandler
 from moorage.api.runtime_classes import Overhead, RuntimeClass, Scheduling
-from moorage.api.runtime_group import CHECK_ANNOTATION, ISOLATION_LABEL
+from moorage.api.runtime_group import CHECK_ANNOTATION, ISOLATION_LABEL, MANAGED, MANAGED_LABEL
 from moorage.api.runtime_profiles import (
     SUPPORTED,
     UNSUPPORTED,
@@ -67,6 +67,7 @@ def runtime_class(
     handler: str = "",
     *,
     isolation: str = "",
+    is_managed: bool = False,
     check: str = "",
     overhead: Mapping[str, str] | None = None,
     selector: Mapping[str, str] | None = None,
@@ -74,7 +75,8 @@ def runtime_class(
     return RuntimeClass(
         metadata=ObjectMeta(
             name=name,
-            labels={ISOLATION_LABEL: isolation} if isolation else {},
+            labels=({ISOLATION_LABEL: isolation} if isolation else {})
+            | ({MANAGED_LABEL: MANAGED} if is_managed else {}),
             annotations={CHECK_ANNOTATION: check} if check else {},
         ),
         handler=handler or name,

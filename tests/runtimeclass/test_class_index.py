@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.runtimeclass.class_index import ClassIndex, Offer, Support
+from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.isolation import Isolation
+from moorage.runtimeclass.offer import Offer, Support
 from tests.runtimeclass.indexes import index_of, node, profile, runtime_class
 
 
@@ -71,6 +72,23 @@ def test_isolation_is_the_weakest_of_label_and_probes(
 ) -> None:
     index = index_of(
         runtime_class("a", isolation=label),
+        node("n0", "a"),
+        node("n1", "a"),
+        *(profile(f"n{number}", "a", isolation=text) for number, text in enumerate(probed)),
+    )
+    assert offer_of(index).isolation is level
+
+
+@pytest.mark.parametrize(
+    ("probed", "level"),
+    [((), None), (("virtual-machine",), None),
+     (("virtual-machine", "user-space-kernel"), Isolation.USER_SPACE_KERNEL)],
+)  # fmt: skip
+def test_the_label_of_a_managed_class_is_not_believed_since_nodes_led_to_it(
+    probed: tuple[str, ...], level: Isolation | None
+) -> None:
+    index = index_of(
+        runtime_class("a", isolation="confidential-vm", is_managed=True),
         node("n0", "a"),
         node("n1", "a"),
         *(profile(f"n{number}", "a", isolation=text) for number, text in enumerate(probed)),

@@ -13,9 +13,16 @@ from moorage.runtimeclass.class_choice import KEPT, ChoiceRefusal, choose_class
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.demands import demands
 from moorage.runtimeclass.isolation import LEVELS
-from moorage.runtimeclass.needs import parse_needs
+from moorage.runtimeclass.needs import NeedsError, parse_needs
 from moorage.runtimeclass.pod_review import review_pod
 from moorage.runtimeclass.policies import EffectivePolicy, effective_policy
+from moorage.runtimeclass.requirements import (
+    Requirements,
+    accepted_nodes,
+    is_permitted,
+    nodes_for,
+    shortlisted,
+)
 from tests.runtimeclass.indexes import index_of, node, profile, runtime_class, three_runtimes
 from tests.runtimeclass.test_policies import cluster, own
 
@@ -94,7 +101,7 @@ def test_a_broken_handler_is_not_chosen() -> None:
 
 def test_many_classes_are_not_all_listed() -> None:
     index = index_of(node("n1"), *(runtime_class(f"class-{n:03}") for n in range(300)))
-    with pytest.raises(ChoiceRefusal, match="and 280 more") as refusal:
+    with pytest.raises(ChoiceRefusal, match="and 292 more") as refusal:
         chosen("gpu", index)
     assert len(str(refusal.value)) < 4000
 
@@ -174,6 +181,32 @@ def test_what_is_fitted_satisfies_needs_fields_floor_and_allow_list(
     assert not any(offer.unsupported.get(one.feature) for one in demands(spec))
     chosen_spec = {**spec, "runtimeClassName": choice.class_name}
     assert review_pod(metadata, chosen_spec, policy, index) == ()
+
+
+@given(st.lists(st.sampled_from(_NEEDS), max_size=2), _SPEC, _RULES, st.integers(0, 2))
+def test_the_shortlist_leaves_out_no_class_that_has_a_node(
+    words: list[str], spec: Any, rules: Any, flaps: int
+) -> None:
+    index = three_runtimes()
+    policy = effective_policy({}, [cluster("c", **rules)], [])
+    try:
+        needs = parse_needs(" ".join(words))
+    except NeedsError:
+        return
+    requirements = Requirements(accepted_nodes(spec, index), demands(spec), needs, policy)
+    for flap in range(flaps + 1):
+        # What was asked before says nothing after a change.
+        index.put_profile(
+            profile("n1", "runc", has=["gpu"] if flap % 2 else [], isolation="shared-kernel")
+        )
+        listed = [offer.name for offer in shortlisted(requirements, index)]
+        fitting = [
+            offer.name for offer in index.offers().values() if nodes_for(offer, requirements, index)
+        ]
+        assert [name for name in listed if name in fitting] == fitting
+        assert all(
+            is_permitted(offer, policy) for offer in index.offers().values() if offer.name in listed
+        )
 
 
 @given(st.sampled_from([None, *_NAMES]), _SPEC, _RULES)

@@ -139,9 +139,25 @@ def test_needs_that_mean_nothing_or_contradict_are_a_problem() -> None:
     )
     policies = [own("o", needs=("network=none",)), own("p", needs=("host-network",))]
     assert effective_policy({}, [], policies).problem == (
-        "RuntimePolicy team/o, RuntimePolicy team/p: network=none and host-network contradict "
+        "RuntimePolicy team/o and RuntimePolicy team/p: network=none and host-network contradict "
         "each other"
     )
+
+
+def test_texts_name_few_of_many_policies() -> None:
+    needs = (("network=none",), ("host-network",))
+    policies = [
+        cluster(f"p{one:04}", default_class_name=f"c{one}", needs=needs[one % 2])
+        for one in range(5000)
+    ]
+    policy = effective_policy({}, policies, [])
+    assert policy.problem.startswith(
+        "ClusterRuntimePolicy p0000, ClusterRuntimePolicy p0001, ClusterRuntimePolicy p0002 and "
+        "4997 more policies: "
+    )
+    (warning,) = policy.warnings
+    assert warning.endswith("ClusterRuntimePolicy p0001, which comes later by name, has c1, and "
+                            "4998 more policies have other classes")  # fmt: skip
 
 
 _SPECS = st.fixed_dictionaries(

@@ -10,8 +10,9 @@ import pytest
 
 from moorage.storage import cache
 from moorage.storage.cache import CacheEvent
+from moorage.storage.queue_budget import QueueBudget
 from moorage.storage.store import Change
-from moorage.storage.watcher import QueueBudget, Watcher, WatcherOverflowError
+from moorage.storage.watcher import Watcher, WatcherOverflowError
 from tests.clocks import settle
 
 ENTRY = 128

@@ -26,14 +26,20 @@ class FakeReader:
         self._objects = objects
         self.forbidden: set[str] = set()
 
-    async def list(self, resource: Resource[Any], namespace: str | None = None) -> list[Any]:
+    async def list(
+        self, resource: Resource[Any], namespace: str | None = None, *, field_selector: str = ""
+    ) -> list[Any]:
         del namespace
         if resource.plural in self.forbidden:
             raise ForbiddenError(f"cannot list {resource.plural}")
         if resource.plural not in self._objects:
             raise NotFoundError("no such resource")
-        return [msgspec.convert(msgspec.to_builtins(each), resource.type)
-                for each in self._objects[resource.plural]]  # fmt: skip
+        found = [msgspec.convert(msgspec.to_builtins(each), resource.type)
+                 for each in self._objects[resource.plural]]  # fmt: skip
+        if field_selector:
+            uid = field_selector.removeprefix("involvedObject.uid=")
+            found = [each for each in found if each.involved_object.uid == uid]
+        return found
 
     async def get(self, resource: Resource[Any], name: str, namespace: str | None = None) -> Any:
         for each in await self.list(resource, namespace):
@@ -148,12 +154,27 @@ async def test_a_pod_that_may_not_be_read_is_forbidden(reader: FakeReader) -> No
         await Site().page("/namespaces/default/pods/p", reader)
 
 
+async def test_what_may_not_be_read_is_unknown_and_not_absent(reader: FakeReader) -> None:
+    reader.forbidden = {NODES.plural, POD_ROWS.plural}
+    text = (await Site().page("/", reader)).body.decode()
+    assert "on no node" not in text
+    assert "<td>unknown</td>" in re.sub(r"\s*(</?td>)\s*", r"\1", text)
+    assert "You may not list the nodes." in text
+    a_class = (await Site().page("/classes/sandboxed", reader)).body.decode()
+    assert "<dt>Nodes with the handler</dt><dd>unknown</dd>" in a_class
+    reader.forbidden = {RUNTIME_CLASSES.plural}
+    assert "does not exist" not in (await Site().page("/", reader)).body.decode()
+    with pytest.raises(ForbiddenError):
+        await Site().page("/classes/other", reader)
+
+
 async def test_a_pod_is_shown_without_the_rights_for_its_class_and_events(
     reader: FakeReader,
 ) -> None:
     reader.forbidden = {RUNTIME_CLASSES.plural, EVENTS.plural}
     text = (await Site().page("/namespaces/default/pods/p", reader)).body.decode()
     assert "You may not read events, runtimeclasses" in text
+    assert "There are no events" not in text
 
 
 async def test_the_style_sheet_is_the_only_other_file() -> None:

@@ -27,10 +27,14 @@ _API_VERSION, _KIND = "apiserver.config.k8s.io/v1", "AdmissionConfiguration"
 
 
 class AdmissionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file says of the plugins that it configures; the others have their defaults."""
+    """What a file says of the plugins that it configures; the others have their defaults.
+
+    `disabled` are the names of plugins that stay away, as by `--disable-admission-plugins`.
+    """
 
     pod_security: PodSecurityConfiguration = msgspec.field(default_factory=PodSecurityConfiguration)
     limited_resources: tuple[LimitedResource, ...] = ()
+    disabled: frozenset[str] = frozenset()
 
 
 class _Plugin(msgspec.Struct, frozen=True):

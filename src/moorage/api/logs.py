@@ -65,8 +65,15 @@ class LineFormatter(logging.Formatter):
 
 
 def _shown(value: Any) -> str:
-    text = str(value)
+    text = _words(value) if isinstance(value, BaseException) else str(value)
     return text if text and _PLAIN.issuperset(text) else json.dumps(text, ensure_ascii=False)
+
+
+def _words(error: BaseException) -> str:
+    """Return an error's text, or its type without one; of a group, those of its members."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(dict.fromkeys(map(_words, error.exceptions)))
+    return str(error) or type(error).__name__
 
 
 def configure(level: str = "info", stream: TextIO = sys.stderr) -> None:

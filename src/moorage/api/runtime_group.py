@@ -10,7 +10,8 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
 MANAGED_LABEL = f"{GROUP}/managed"
-"""Label of objects that our controllers created and may change; its value is `true`."""
+"""Label of objects that our controllers created and may change; its value is `MANAGED`."""
+MANAGED = "true"
 
 ISOLATION_LABEL = f"{GROUP}/isolation"
 """Label of a RuntimeClass: its isolation level, as `moorage.runtimeclass.isolation` spells it."""

@@ -1,7 +1,7 @@
 """RuntimeRollouts: the move of workloads from one RuntimeClass to another, by waves.
 
-Cluster-scoped. What a workload was moved from, and when, is written on the workload itself: the
-status is a view, and a controller that starts again needs nothing else.
+Cluster-scoped. Which workloads were moved is in the status, by uid, since who owns a workload can
+write its annotations; those say it to people.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from moorage.api.runtime_group import GROUP
 
 ROLLOUT_ANNOTATION = f"{GROUP}/rollout"
 """Annotation of a workload: name of the rollout that moved it last."""
+
+ROLLOUT_UID_ANNOTATION = f"{GROUP}/rollout-uid"
+"""Annotation of a workload: uid of the rollout that moved it last."""
 
 MOVED_FROM_ANNOTATION = f"{GROUP}/moved-from"
 """Annotation of a workload: the class that its template had before."""
@@ -44,6 +47,9 @@ ROLLBACK = "Rollback"
 
 MOST_LISTED = 256
 """Workloads that a status lists at most."""
+
+MOST_MOVED = 8000
+"""Workloads that a rollout moves at most. Each takes up to 120 bytes of the status."""
 
 
 class RolloutGates(Object, frozen=True):
@@ -105,6 +111,14 @@ class RolloutWorkload(Object, frozen=True):
     since: str | None = None
 
 
+class RolloutMoves(Object, frozen=True):
+    """Uids of workloads that were moved at one time, or were about to be, in one wave."""
+
+    wave: int = 0
+    time: str = ""
+    uids: tuple[str, ...] = ()
+
+
 class RolloutStop(Object, frozen=True):
     """Why gates stopped the rollout, when, and whether it is rolled back because of that."""
 
@@ -115,7 +129,11 @@ class RolloutStop(Object, frozen=True):
 
 
 class RuntimeRolloutStatus(Object, frozen=True):
-    """`workloads` is bounded by MOST_LISTED: those that need attention first, then the latest."""
+    """Status of a rollout.
+
+    workloads: those that need attention first, then the latest; bounded by MOST_LISTED.
+    moves: written before the workloads are; bounded by MOST_MOVED uids.
+    """
 
     observed_generation: int = 0
     phase: str = ""
@@ -123,6 +141,7 @@ class RuntimeRolloutStatus(Object, frozen=True):
     wave_size: int = 0
     counts: RolloutCounts = RolloutCounts()
     workloads: tuple[RolloutWorkload, ...] = ()
+    moves: tuple[RolloutMoves, ...] = ()
     stop: RolloutStop | None = None
     started_at: str | None = None
     completed_at: str | None = None

@@ -119,9 +119,9 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
         dispatch = Dispatch(
             self.webhooks, self.evaluator, self.readers.find_namespace, self.authorizer.decide
         )
-        return AdmissionChain(
-            [*self._mutating(dispatch), *self._checking(), *self._validating(dispatch)]
-        )
+        plugins = (*self._mutating(dispatch), *self._checking(), *self._validating(dispatch))
+        disabled = self.options.disabled
+        return AdmissionChain([plugin for plugin in plugins if plugin.name not in disabled])
 
     def _mutating(self, dispatch: Dispatch) -> list[Plugin]:
         readers = self.readers

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import operator
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -424,13 +424,14 @@ def _audit(options: ApiOptions, codec: Codec, clock: Clock) -> AuditEvents | Non
 
 
 def _elsewhere(extensions: Extensions, proxy: ExtensionProxy, page: WebPage) -> Elsewhere:
-    def passed_on(request: Foreign) -> Awaitable[Reply | web.StreamResponse] | None:
+    def passed_on(request: Foreign) -> Callable[[], Awaitable[Reply | web.StreamResponse]] | None:
         if not request.target.is_resource and (answer := page(request)) is not None:
             return answer
         extension = extensions.find(*group_version_of(request.target))
         if extension is None:
             return None
-        return proxy.answer(
+        return partial(
+            proxy.answer,
             request.http,
             request.user,
             extension,

@@ -78,8 +78,8 @@ class Foreign(msgspec.Struct, frozen=True):
     audit_id: str
 
 
-Elsewhere = Callable[[Foreign], Awaitable[Reply | web.StreamResponse] | None]
-"""Passes a request on; returns None for one that is answered here."""
+Elsewhere = Callable[[Foreign], Callable[[], Awaitable[Reply | web.StreamResponse]] | None]
+"""Returns what passes a request on, None for one that is answered here."""
 
 _Routed = tuple[Target, str, Action, tuple[FieldSelector, Selector]]
 """What a request is about, its verb, the action to authorize, its selectors."""
@@ -234,7 +234,9 @@ class Handler:
         if self._elsewhere is not None:
             passed_on = self._elsewhere(Foreign(http, user, target, verb, share, audit_id))
             if passed_on is not None:
-                return await passed_on
+                if target.is_resource or flow is None:
+                    return await passed_on()
+                return await self._seating.page(passed_on, user, target, share, flow)
         if not target.is_resource:
             if flow is None or is_health_path(target.path):
                 return await self._page(http)

@@ -72,12 +72,12 @@ class Seating:
 
     async def page(
         self,
-        page: Callable[[], Awaitable[Reply]],
+        page: Callable[[], Awaitable[Reply | web.StreamResponse]],
         user: User,
         target: Target,
         share: str,
         flow: Flow,
-    ) -> Reply:
+    ) -> Reply | web.StreamResponse:
         """Answer a page."""
         control = self._control
         seat = control.seat(flow, share) or await control.wait(flow, user, target, share)

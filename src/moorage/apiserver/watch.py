@@ -128,11 +128,13 @@ class WatchStreams:
     def _feed(self, call: Call, form: Representation, options: WatchOptions) -> Feed[Any]:
         frame = self._frame_of(call, form)
         view = call.kind.view
+        # Kinds are compared by identity: a definition that changes makes another one.
+        same = None if form.as_ == TABLE else (id(call.kind), call.served.api_version, form)
         if view is None or form.as_ == PARTIAL:
-            return PlainFeed(options, frame)
+            return PlainFeed(options, frame, same)
         if view.is_remote:
             return ConvertedFeed(options, frame, view)
-        return PlainFeed(options, _seen_frames(frame, view, partial(self._error_frame, form)))
+        return PlainFeed(options, _seen_frames(frame, view, partial(self._error_frame, form)), same)
 
     async def _stream(
         self,

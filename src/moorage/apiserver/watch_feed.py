@@ -7,7 +7,7 @@ are sent: a slow webhook delays its own watchers, never a commit.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -48,13 +48,18 @@ class Feed(Protocol[W]):
 
 
 class PlainFeed(msgspec.Struct, frozen=True):
-    """Queues the frames themselves."""
+    """Queues the frames themselves.
+
+    `form` is equal for feeds with the same frames, which may share a queue; None for one whose
+    frames depend on those before.
+    """
 
     options: WatchOptions
     frame: Frame
+    form: Hashable = None
 
     def open(self, cache: WatchCache[Stored], kind: Kind, namespace: str) -> Watch[bytes]:
-        return open_watch(cache, kind, namespace, self.options, self.frame)
+        return open_watch(cache, kind, namespace, self.options, self.frame, self.form)
 
     async def initial(self, watch: Watch[bytes]) -> AsyncIterator[Iterable[bytes]]:
         # One frame at a time: else each watcher would hold all of a large collection in memory.

@@ -7,22 +7,23 @@ read, so that a page costs no request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from functools import cached_property
+import time
+from collections.abc import Awaitable, Callable
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
-from aiohttp import web
 
 from moorage.api.errors import MethodNotAllowedError, NotFoundError
 from moorage.api.meta import Object
 from moorage.apiserver.authorization import Authorizer, refusal
 from moorage.apiserver.handler import Foreign
 from moorage.apiserver.replies import TEXT, Reply
-from moorage.registry.kind import Kind
+from moorage.registry.kind import Kind, Served
 from moorage.registry.rbac import Action
 from moorage.registry.request import User
 from moorage.registry.resource_map import ResourceMap
+from moorage.registry.selection import select
 from moorage.registry.stored import Stored
 from moorage.storage import WatchCache
 
@@ -33,12 +34,14 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Object)
 
 ROOT = "/ui"
-_BATCH = 500
-"""Objects decoded before other requests have their turn, about 5 ms."""
+_TURN_S = 0.005
+"""Time of decoding after which other requests have their turn."""
+_AT_ONCE = 2
+"""Pages made at the same time; a page about 30,000 pods holds some 50 MB."""
 
 
 class WebPage:
-    """Answers GET below `/ui/`; returns None for other paths."""
+    """Returns what answers a GET below `/ui/`; None for other paths."""
 
     def __init__(
         self, resource_map: ResourceMap, cache: WatchCache[Stored], authorizer: Authorizer
@@ -46,12 +49,13 @@ class WebPage:
         self._resource_map = resource_map
         self._cache = cache
         self._authorizer = authorizer
+        self._turns = asyncio.Semaphore(_AT_ONCE)
 
-    def __call__(self, request: Foreign) -> Awaitable[Reply | web.StreamResponse] | None:
+    def __call__(self, request: Foreign) -> Callable[[], Awaitable[Reply]] | None:
         path = request.target.path
         if path != ROOT and not path.startswith(f"{ROOT}/"):
             return None
-        return self._answer(request.http.method, path.removeprefix(ROOT), request.user)
+        return partial(self._answer, request.http.method, path.removeprefix(ROOT), request.user)
 
     async def _answer(self, method: str, path: str, user: User) -> Reply:
         if method not in ("GET", "HEAD"):
@@ -59,7 +63,8 @@ class WebPage:
         if not path:
             # Relative, for those who come through a proxy.
             return Reply(b"", 301, TEXT, {"Location": f"{ROOT.removeprefix('/')}/"})
-        page = await self._site.page(path, _OwnReader(self, user))
+        async with self._turns:
+            page = await self._site.page(path, _OwnReader(self, user))
         return Reply(page.body, 200, page.content_type, dict(page.headers), is_compressible=True)
 
     @cached_property
@@ -71,8 +76,8 @@ class WebPage:
 
     def kind_for(
         self, user: User, verb: str, resource: Resource[T], namespace: str, name: str = ""
-    ) -> Kind:
-        """Return the kind of a resource. Raises ForbiddenError, NotFoundError."""
+    ) -> tuple[Kind, Served]:
+        """Return a kind and its version. Raises ForbiddenError, NotFoundError."""
         action = Action(
             verb=verb,
             group=resource.group,
@@ -86,7 +91,7 @@ class WebPage:
         found = self._resource_map.find(resource.group, resource.version, resource.plural)
         if found is None:
             raise NotFoundError.no_such_resource()
-        return found[0]
+        return found
 
     def scan(self, kind: Kind, namespace: str) -> list[Stored]:
         """Return the stored objects of a namespace, of all for `""`."""
@@ -104,18 +109,24 @@ class _OwnReader:
         self._page = page
         self._user = user
 
-    async def list(self, resource: Resource[T], namespace: str | None = None) -> list[T]:
-        kind = self._page.kind_for(self._user, "list", resource, namespace or "")
+    async def list(
+        self, resource: Resource[T], namespace: str | None = None, *, field_selector: str = ""
+    ) -> list[T]:
+        kind, served = self._page.kind_for(self._user, "list", resource, namespace or "")
+        selection = select(kind, served, "", field_selector)
         decoder = msgspec.json.Decoder(resource.type)
         decoded: list[T] = []
-        for count, item in enumerate(self._page.scan(kind, namespace or ""), start=1):
-            decoded.append(decoder.decode(_json(kind, item)))
-            if count % _BATCH == 0:
+        began_s = time.monotonic()
+        for item in self._page.scan(kind, namespace or ""):
+            if selection.matches(item):
+                decoded.append(decoder.decode(_json(kind, item)))
+            if time.monotonic() - began_s > _TURN_S:
                 await asyncio.sleep(0)
+                began_s = time.monotonic()
         return decoded
 
     async def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
-        kind = self._page.kind_for(self._user, "get", resource, namespace or "", name)
+        kind, _ = self._page.kind_for(self._user, "get", resource, namespace or "", name)
         item = self._page.find(kind, namespace or "", name)
         if item is None:
             raise NotFoundError.of(resource.plural, name, group=resource.group)

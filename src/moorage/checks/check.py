@@ -7,6 +7,7 @@ to ask.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -15,11 +16,16 @@ from moorage.checks.facts import Facts
 from moorage.checks.manifests import Manifest
 from moorage.checks.results import ERROR, WARNING, Result
 from moorage.runtimeclass.class_choice import ChoiceRefusal, choose_class
+from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.demands import Path, spelled
 from moorage.runtimeclass.exemptions import is_exempt
 from moorage.runtimeclass.handler import is_implicit
 from moorage.runtimeclass.pod_review import CLASS_PATH, review_pod
 from moorage.runtimeclass.workloads import POD_PATHS, below
+
+_MOST_SHOWN = 10
+_MOST_COMPARED = 1000
+_LONGEST = 253
 
 
 def check_manifests(
@@ -93,12 +99,20 @@ def _objections(
         spec = {**spec, "runtimeClassName": choice.class_name}
     name = spec.get("runtimeClassName")
     if not is_implicit(name) and index.find(str(name)) is None:
-        known = ", ".join(index.offers()) or "none"
-        yield (
-            "class-missing", CLASS_PATH,
-            f'RuntimeClass "{name}" does not exist; those that do: {known}', ERROR, (),
-        )  # fmt: skip
+        yield "class-missing", CLASS_PATH, _missing(str(name), index), ERROR, ()
         return
     for one in review_pod(metadata, spec, policy, index):
         message = one.message if one.finding is None else one.finding.message
         yield one.rule, one.path, message, ERROR if one.refuses else WARNING, one.classes
+
+
+def _missing(name: str, index: ClassIndex) -> str:
+    """Return that a class does not exist, and some that do: first those with a similar name."""
+    known = list(index.offers())
+    shown = get_close_matches(name, known[:_MOST_COMPARED], _MOST_SHOWN)
+    shown += [other for other in known[:_MOST_SHOWN] if other not in shown]
+    more = len(known) - len(shown[:_MOST_SHOWN])
+    names = ", ".join(shown[:_MOST_SHOWN]) or "none"
+    return f'RuntimeClass "{name[:_LONGEST]}" does not exist; those that do: {names}' + (
+        f" and {more} more" if more else ""
+    )

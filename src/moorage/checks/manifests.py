@@ -86,15 +86,18 @@ def _below(node: Any, step: str | int) -> tuple[int, Any] | None:
             item = node.value[step]
             return item.start_mark.line + 1, item
         return None
-    if not isinstance(node, yaml.MappingNode):
-        return None
-    for key, value in reversed(node.value):
-        if isinstance(key, yaml.ScalarNode) and key.value == step:
-            return key.start_mark.line + 1, value
-    for key, value in node.value:
-        if isinstance(key, yaml.ScalarNode) and key.value == _MERGE:
-            sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
-            for source in sources:
-                if isinstance(source, yaml.MappingNode) and (found := _below(source, step)):
-                    return found
+    # Each mapping is looked at once: merges of merges name the same one again and again.
+    pending, seen = [node], set[int]()
+    while pending:
+        mapping = pending.pop()
+        if not isinstance(mapping, yaml.MappingNode) or id(mapping) in seen:
+            continue
+        seen.add(id(mapping))
+        for key, value in reversed(mapping.value):
+            if isinstance(key, yaml.ScalarNode) and key.value == step:
+                return key.start_mark.line + 1, value
+        for key, value in reversed(mapping.value):
+            if isinstance(key, yaml.ScalarNode) and key.value == _MERGE:
+                sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
+                pending += reversed(sources)
     return None

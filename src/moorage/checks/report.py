@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from moorage import __version__
+from moorage.api.printable import printable
 from moorage.checks.results import ERROR, RULES, Result
 
 FORMATS = ("text", "json", "sarif")
@@ -30,7 +31,7 @@ def report(results: Sequence[Result], form: str, *, checked: int) -> str:
 
 
 def _text(results: Sequence[Result], checked: int) -> str:
-    lines = [_line(result) for result in results]
+    lines = [printable(_line(result)) for result in results]
     errors = sum(result.level == ERROR for result in results)
     warnings = len(results) - errors
     lines.append(

@@ -8,6 +8,7 @@ ERROR, WARNING = "error", "warning"
 
 RULES = {
     "unreadable": "The file cannot be read as manifests.",
+    "invalid": "The definition of the object's kind does not allow a field or its value.",
     "class-missing": "The pod names a RuntimeClass that does not exist.",
     "class-choice": "No class fits the needs of the pod, or its default class does not exist.",
     "floor": "The isolation of the pod's class is below the floor of its namespace.",

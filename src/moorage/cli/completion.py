@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from moorage.cli.connection import Target, target_of
 from moorage.cli.errors import is_expected
-from moorage.cli.options import cluster_of
-from moorage.cluster import Cluster
 
 if TYPE_CHECKING:
     from moorage.client.resources import Resource
@@ -29,7 +29,7 @@ def complete_pods(ctx: click.Context, parameter: click.Parameter, incomplete: st
     """Return completions of `pod/NAME`, and of `NAME` alone once a part of it is typed."""
     del parameter
     namespace = str(ctx.params.get("namespace") or "default")
-    names = _ask(ctx, lambda cluster: _pod_names(cluster, namespace))
+    names = _ask(ctx, lambda target: _pod_names(target, namespace))
     bare = incomplete.removeprefix(_POD_PREFIX)
     is_bare = bool(incomplete) and not _POD_PREFIX.startswith(incomplete[: len(_POD_PREFIX)])
     prefix = "" if is_bare else _POD_PREFIX
@@ -55,10 +55,10 @@ def complete_images(ctx: click.Context, parameter: click.Parameter, incomplete: 
     return [name for name in _ask(ctx, _image_names) if name.startswith(incomplete)]
 
 
-def _ask(ctx: click.Context, question: Callable[[Cluster], Awaitable[Iterable[str]]]) -> list[str]:
+def _ask(ctx: click.Context, question: Callable[[Target], Awaitable[Iterable[str]]]) -> list[str]:
     async def answer() -> list[str]:
         async with asyncio.timeout(_DEADLINE_S):
-            return sorted(await question(_cluster(ctx)))
+            return sorted(await question(_target(ctx)))
 
     try:
         return asyncio.run(answer())
@@ -68,39 +68,54 @@ def _ask(ctx: click.Context, question: Callable[[Cluster], Awaitable[Iterable[st
         return []
 
 
-def _cluster(ctx: click.Context) -> Cluster:
-    """Return the cluster that the options typed so far name. Raises NotRunningError without one."""
-    data_dir = ctx.params.get("data_dir")
+def _target(ctx: click.Context) -> Target:
+    """Return the cluster that the options typed so far choose.
+
+    Raises NotRunningError if the directory has none.
+    """
+    data_dir = typed = ctx.params.get("data_dir")
+    is_default = ctx.get_parameter_source("data_dir") is ParameterSource.DEFAULT
+    takes_kubeconfig = any(parameter.name == "kubeconfig" for parameter in ctx.command.params)
     if data_dir is None:
         option = next(parameter for parameter in ctx.command.params if parameter.name == "data_dir")
         data_dir = option.get_default(ctx, call=True)
-    cluster = cluster_of(Path(str(data_dir)))
-    _ = cluster.settings
-    return cluster
+    kubeconfig = ctx.params.get("kubeconfig")
+    target = target_of(
+        Path(str(kubeconfig)) if kubeconfig else None,
+        ctx.params.get("context"),
+        Path(str(data_dir)),
+        is_directory_given=not takes_kubeconfig or (typed is not None and not is_default),
+    )
+    if target.cluster is not None:
+        _ = target.cluster.settings
+    return target
 
 
-async def _pod_names(cluster: Cluster, namespace: str) -> list[str]:
+async def _pod_names(target: Target, namespace: str) -> list[str]:
     from moorage.client.resources import PODS
 
-    return await _names(cluster, PODS, namespace)
+    return await _names(target, PODS, namespace)
 
 
-async def _namespace_names(cluster: Cluster) -> list[str]:
+async def _namespace_names(target: Target) -> list[str]:
     from moorage.client.resources import NAMESPACES
 
-    return await _names(cluster, NAMESPACES)
+    return await _names(target, NAMESPACES)
 
 
 async def _names(
-    cluster: Cluster, resource: Resource[Any], namespace: str | None = None
+    target: Target, resource: Resource[Any], namespace: str | None = None
 ) -> list[str]:
-    async with cluster.client("moor-completion") as client:
+    async with target.client("moor-completion") as client:
         return [item.metadata.name for item in (await client.list(resource, namespace)).items]
 
 
-async def _image_names(cluster: Cluster) -> list[str]:
+async def _image_names(target: Target) -> list[str]:
     from moorage.cli.engines import endpoint_of
     from moorage.cluster.images.listing import list_images
 
+    cluster = target.cluster
+    if cluster is None:
+        return []
     images = await list_images(endpoint_of(cluster, cluster.settings))
     return [name for image in images for name in image.tags or (image.id,)]

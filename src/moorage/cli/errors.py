@@ -33,6 +33,8 @@ def exit_status_of(error: Exception) -> int:
 
 def sentence_of(error: Exception) -> str:
     """Return the message for an expected failure; an OSError's names its file."""
+    if isinstance(error, NotRunningError):
+        return f"{error}; --data-dir or MOORAGE_DATA_DIR choose another directory"
     if type(error).__module__ == "builtins" and isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)

@@ -123,6 +123,6 @@ def _undefined(handler: Handler) -> Handler:
     """Return a handler of the host that the engine does not have, as unavailable."""
     if not handler.available:
         return handler
-    reason = "no definition file says so"
-    remedy = "restart the cluster, which writes one"
+    reason = "it is installed, but no handler file defines it"
+    remedy = "restart the cluster, which writes the file"
     return msgspec.structs.replace(handler, available=False, reason=reason, remedy=remedy)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from moorage import __version__
+from moorage.api.printable import printable
 from moorage.cli.errors import exit_status_of, is_expected, sentence_of
 
 # name → (module, one line of help); the order is that of the help.
@@ -34,6 +35,7 @@ _COMMANDS = {
     "engine": ("engine", "Run the container engine alone, for any kubelet."),
     "scheduler": ("scheduler", "Run the scheduler alone, for any Kubernetes API server."),
     "controllers": ("controllers", "Run the controllers alone, for any Kubernetes API server."),
+    "webhook": ("webhook", "Run the admission webhook alone, for any Kubernetes API server."),
     "node": ("node", "Run the node agent alone, for any Kubernetes API server."),
     "backup": ("backup", "Write a backup of the cluster, running or not, to a file."),
     "restore": ("restore", "Put a backup in the place of a stopped cluster."),
@@ -87,5 +89,5 @@ def main(arguments: list[str] | None = None) -> Any:
     except Exception as error:
         if not is_expected(error):
             raise
-        click.echo(f"moor: {sentence_of(error)}", err=True)
+        click.echo(f"moor: {printable(sentence_of(error), keep=chr(10))}", err=True)
         sys.exit(exit_status_of(error))

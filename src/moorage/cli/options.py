@@ -47,6 +47,23 @@ mirror_option: Callable[..., Any] = click.option(
 )
 
 
+class OutputFile(click.Path):
+    """Path of a file that a command writes at its end; refused at once if it cannot be written."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False, writable=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path. Fails with UsageError."""
+        path = super().convert(value, param, ctx)
+        assert isinstance(path, Path)
+        if not path.parent.is_dir():
+            self.fail(f"directory {path.parent} does not exist", param, ctx)
+        if not os.access(path.parent, os.W_OK):
+            self.fail(f"directory {path.parent} is not writable", param, ctx)
+        return path
+
+
 def pairs(name: str, texts: tuple[str, ...]) -> dict[str, str]:
     """Return the values of a repeatable KEY=VALUE option by key. Raises UsageError."""
     values = {}

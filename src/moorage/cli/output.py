@@ -16,12 +16,21 @@ import click
 import msgspec
 import yaml
 
+from moorage.api.printable import printable
+
 _GAP = "   "
 FORMATS = ("table", "json", "yaml")
 
 _GOOD = frozenset({"ok", "ready", "yes", "running", "true", "available"})
 _BAD = frozenset({"problem", "no", "failed", "unavailable", "not running", "notready"})
 _UNSURE = frozenset({"warning", "starting", "restarting", "pending", "unknown", "waiting"})
+
+_ESCAPED_IN_JSON = {
+    number: f"\\u{number:04x}"
+    for numbers in (range(0x7F, 0xA0), range(0x202A, 0x202F), range(0x2066, 0x206A))
+    for number in numbers
+}
+"""Control characters that JSON allows in strings as they are, some of which terminals obey."""
 
 Row = Mapping[str, Any]
 
@@ -65,7 +74,8 @@ def show_document(document: Any, output: str) -> None:
     if output == "yaml":
         click.echo(yaml.safe_dump(plain, sort_keys=False).rstrip())
     else:
-        click.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
+        text = msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
+        click.echo(text.translate(_ESCAPED_IN_JSON))
 
 
 def table(rows: Sequence[Row], columns: Sequence[str], notes: Sequence[Sequence[str]] = ()) -> str:
@@ -92,7 +102,8 @@ def table(rows: Sequence[Row], columns: Sequence[str], notes: Sequence[Sequence[
 
 def _wrapped(text: str, width: int) -> list[str]:
     # Paths and commands stay whole, whatever their length.
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    return [printable(line) for line in lines]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], *, is_head: bool = False) -> str:
@@ -109,8 +120,8 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple | set | frozenset):
-        return ", ".join(map(str, value)) or "-"
-    return str(value)
+        return printable(", ".join(map(str, value))) or "-"
+    return printable(str(value))
 
 
 def _coloured(cell: str, *, is_head: bool) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from moorage.api.clock import parse_time
 from moorage.api.durations import format_duration
+from moorage.api.printable import printable
 from moorage.api.runtime_rollouts import ACCEPTED, BLOCKED, RuntimeRollout
 from moorage.cli.output import dim, has_colour
 
@@ -58,10 +59,10 @@ def lines_of(rollout: RuntimeRollout, now: datetime) -> list[str]:
     lines = [head, f"{_bar(rollout)} {_numbers(rollout)}"]
     reason = _reason(rollout)
     if reason:
-        lines.append(reason)
+        lines.append(printable(reason))
     listed = [one for one in status.workloads if one.state in _ATTENTION]
     for one in listed[:_SHOWN]:
-        message = f"  {one.message}" if one.message else ""
+        message = f"  {printable(one.message)}" if one.message else ""
         lines.append(f"  {one.state:<9} {one.kind} {one.namespace}/{one.name}{dim(message)}")
     hidden = (
         counts.reverted + counts.failed + counts.moving + counts.held + counts.unmovable
@@ -118,7 +119,7 @@ class LiveView:
             reason = _reason(rollout)
             line += f": {reason}" if reason else ""
             if line != self._last:
-                click.echo(line)
+                click.echo(printable(line))
                 self._last = line
             return
         lines = lines_of(rollout, now)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from moorage.api.printable import printable
 from moorage.cluster.start_words import duration_words
 from moorage.cluster.top import ClassRow
 
@@ -129,7 +130,7 @@ class Screen:
     def lines(self, rows: Sequence[ClassRow], width: int, height: int) -> list[str]:
         """Return the lines to show, at most `height` of at most `width` characters."""
         shown = self.selected(rows)
-        cells = [[column.text(row) for column in COLUMNS] for row in shown]
+        cells = [[printable(column.text(row)) for column in COLUMNS] for row in shown]
         mark = "▲" if (self.column > 1) == self.is_reversed else "▼"
         heads = [
             column.title + (mark if index == self.column else "")

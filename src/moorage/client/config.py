@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import ssl
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,44 +68,81 @@ def load_kubeconfig(path: Path, context_name: str | None = None) -> ClientConfig
     Raises ConfigError when the file cannot be read, is not a kubeconfig, has no such context, or
     requires an exec or auth-provider plugin.
     """
+    return _config([(path, _read(path))], context_name)
+
+
+def load_kubeconfigs(paths: Sequence[Path], context_name: str | None = None) -> ClientConfig:
+    """Read the settings of a context of several kubeconfigs, as KUBECONFIG names them.
+
+    Of entries with the same name the first one counts, and so does the first current context;
+    files that do not exist are left out. Source: client-go clientcmd, `ClientConfigLoadingRules`.
+
+    Raises ConfigError as `load_kubeconfig` does, and if no file exists.
+    """
+    present = [path for path in paths if path.exists()]
+    if not present:
+        raise ConfigError(f"{', '.join(map(str, paths))}: no such kubeconfig")
+    return _config([(path, _read(path)) for path in present], context_name)
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
         document = parse_document(path.read_bytes()).value
-    except (OSError, YamlError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except YamlError as error:
         raise ConfigError(f"{path}: {error}") from error
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: not a kubeconfig")
-    chosen = context_name or document.get("current-context", "")
-    context = _named(document, "contexts", "context", chosen, path)
-    cluster = _named(document, "clusters", "cluster", context.get("cluster", ""), path)
-    user = _named(document, "users", "user", context.get("user", ""), path)
+    return document
+
+
+_Documents = Sequence[tuple[Path, dict[str, Any]]]
+
+
+def _config(documents: _Documents, context_name: str | None) -> ClientConfig:
+    chosen = context_name or next(
+        (name for _, document in documents if (name := document.get("current-context"))), ""
+    )
+    if not chosen:
+        raise ConfigError(f"{_names(documents)}: there is no current context; name one")
+    _, context = _named(documents, "contexts", "context", chosen)
+    cluster_path, cluster = _named(documents, "clusters", "cluster", context.get("cluster", ""))
+    user_path, user = _named(documents, "users", "user", context.get("user", ""))
     for plugin in ("exec", "auth-provider"):
         if plugin in user:
-            raise ConfigError(f"{path}: user {context.get('user')!r} needs a {plugin} plugin")
+            raise ConfigError(f"{user_path}: user {context.get('user')!r} needs a {plugin} plugin")
     if not cluster.get("server"):
-        raise ConfigError(f"{path}: cluster {context.get('cluster')!r} names no server")
+        raise ConfigError(f"{cluster_path}: cluster {context.get('cluster')!r} names no server")
     token_file = user.get("tokenFile")
     return ClientConfig(
         server=cluster["server"],
-        ca=_data(cluster, "certificate-authority", path),
-        certificate=_data(user, "client-certificate", path),
-        key=_data(user, "client-key", path),
+        ca=_data(cluster, "certificate-authority", cluster_path),
+        certificate=_data(user, "client-certificate", user_path),
+        key=_data(user, "client-key", user_path),
         token=user.get("token"),
-        token_file=path.parent / token_file if token_file else None,
+        token_file=user_path.parent / token_file if token_file else None,
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
         namespace=context.get("namespace") or "default",
     )
 
 
 def _named(
-    document: dict[str, Any], section: str, field: str, name: str, path: Path
-) -> dict[str, Any]:
-    entries = document.get(section) or ()
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and entry.get("name") == name:
-            value = entry.get(field) or {}
-            if isinstance(value, dict):
-                return value
-    raise ConfigError(f"{path}: {section} has no entry named {name!r}")
+    documents: _Documents, section: str, field: str, name: str
+) -> tuple[Path, dict[str, Any]]:
+    """Return the first entry of a name, and its file. Raises ConfigError without one."""
+    for path, document in documents:
+        entries = document.get(section)
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, dict) and entry.get("name") == name:
+                value = entry.get(field) or {}
+                if isinstance(value, dict):
+                    return path, value
+    raise ConfigError(f"{_names(documents)}: {section} has no entry named {name!r}")
+
+
+def _names(documents: _Documents) -> str:
+    return ", ".join(str(path) for path, _ in documents)
 
 
 def _data(entry: dict[str, Any], field: str, path: Path) -> bytes | None:
@@ -117,5 +155,5 @@ def _data(entry: dict[str, Any], field: str, path: Path) -> bytes | None:
         try:
             return (path.parent / str(entry[field])).read_bytes()
         except OSError as error:
-            raise ConfigError(f"{path}: {error}") from error
+            raise ConfigError(f"{path}: {field} {entry[field]}: {error.strerror}") from error
     return None

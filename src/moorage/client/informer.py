@@ -49,13 +49,16 @@ class Informer(Generic[T]):
         label_selector: str = "",
         field_selector: str = "",
         indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
+        keep: Callable[[T], T] | None = None,
         clock: Clock | None = None,
     ) -> None:
+        """`keep` returns what is kept of an object once the handlers have seen it whole."""
         self._client = client
         self.resource = resource
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
+        self._keep = keep
         self._clock = clock or SystemClock()
         self._objects: dict[str, T] = {}
         self._indexes = dict(indexes or {})
@@ -120,18 +123,23 @@ class Informer(Generic[T]):
                 await self._clock.sleep(pause_s)
 
     async def _list(self) -> None:
-        answer = await self._client.list(
+        pages = self._client.pages(
             self.resource,
             self._namespace,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
         )
-        listed = {object_key(meta_of(obj)): obj for obj in answer.items}
-        for key in self._objects.keys() - listed.keys():
+        listed: set[str] = set()
+        revision = ""
+        async for page in pages:
+            for obj in page.items:
+                key = object_key(meta_of(obj))
+                listed.add(key)
+                self._replace(key, obj)
+            revision = page.metadata.resource_version
+        for key in self._objects.keys() - listed:
             self._replace(key, None)
-        for key, obj in listed.items():
-            self._replace(key, obj)
-        self._resource_version = answer.metadata.resource_version
+        self._resource_version = revision
         self._synced.set()
 
     async def _follow(self, backoff: Backoff) -> None:
@@ -160,11 +168,12 @@ class Informer(Generic[T]):
         before = self._objects.get(key)
         if before is not None and after is not None and _is_same_version(before, after):
             return
-        if after is None:
+        kept = after if after is None or self._keep is None else self._keep(after)
+        if kept is None:
             self._objects.pop(key, None)
         else:
-            self._objects[key] = after
-        self._reindex(key, before, after)
+            self._objects[key] = kept
+        self._reindex(key, before, kept)
         if before is not None or after is not None:
             for handler in self._handlers:
                 handler(before, after)

@@ -7,6 +7,7 @@ request raises `StatusError` with the server's message, one without an answer `U
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -47,6 +48,18 @@ PAGE_SIZE = 500
 
 class UnreachableError(OSError):
     """The server cannot be reached, or the connection broke before the end of its answer."""
+
+
+def unreachable(error: Exception) -> UnreachableError:
+    """Return the error of a request that failed below HTTP, with the server and why."""
+    is_tls = isinstance(error, aiohttp.ClientSSLError)
+    if is_tls or not isinstance(error, aiohttp.ClientConnectorError):
+        return UnreachableError(str(error) or type(error).__name__)
+    cause, why = error.os_error, error.os_error.strerror
+    # Negative numbers are of the resolution of names, and have their text.
+    if cause.errno is not None and cause.errno > 0:
+        why = os.strerror(cause.errno)
+    return UnreachableError(f"cannot connect to {error.host}:{error.port}: {why or cause}")
 
 
 class PatchType(Enum):
@@ -160,6 +173,24 @@ class Client:
         Raises ExpiredError when that revision is compacted between two pages.
         """
         items: list[T] = []
+        metadata = ListMeta()
+        pages = self.pages(
+            resource, namespace, label_selector=label_selector, field_selector=field_selector
+        )
+        async for page in pages:
+            items += page.items
+            metadata = page.metadata
+        return ObjectList(items, metadata)
+
+    async def pages(
+        self,
+        resource: Resource[T],
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> AsyncIterator[ObjectList[T]]:
+        """Yield every matching object in pages of one revision. Raises as `list`."""
         token = ""
         while True:
             body = await self.request(
@@ -174,10 +205,11 @@ class Client:
                 accept=_accept(resource, is_list=True),
             )
             page = _decoded(_list_decoder, body)
-            items += [self._decode(resource, raw) for raw in page.items or ()]
+            items = [self._decode(resource, raw) for raw in page.items or ()]
+            yield ObjectList(items, page.metadata)
             token = page.metadata.continue_
             if not token:
-                return ObjectList(items, page.metadata)
+                return
 
     async def create(
         self,
@@ -424,7 +456,7 @@ class Client:
                 f"the server refused the upgrade: {error.message}", code=error.status
             ) from error
         except (TimeoutError, aiohttp.ClientError) as error:
-            raise UnreachableError(str(error) or type(error).__name__) from error
+            raise unreachable(error) from error
 
     def _decode(self, resource: Resource[T], body: bytes | msgspec.Raw) -> T:
         decoder = self._decoders.get(resource.type)
@@ -456,7 +488,7 @@ class _Response:
             response: aiohttp.ClientResponse = await self._request.__aenter__()
         except (TimeoutError, aiohttp.ClientError) as error:
             self._count(NO_ANSWER)
-            raise UnreachableError(str(error) or type(error).__name__) from error
+            raise unreachable(error) from error
         self._count(str(response.status))
         store = response.headers.get(STORE_HEADER, self._store)
         if self._store and store != self._store:
@@ -490,7 +522,8 @@ class _TokenSource:
                 self._refresh(self._path)
             except OSError as error:
                 # The file may be replaced at this moment: callers retry as for a server down.
-                raise UnreachableError(f"no token to present: {error}") from error
+                why = error.strerror or error
+                raise UnreachableError(f"no token to present: {self._path}: {why}") from error
         return self._token
 
     def _refresh(self, path: Path) -> None:

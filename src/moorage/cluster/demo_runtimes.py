@@ -22,6 +22,7 @@ from moorage.api.runtime_group import (
     CHOICE_REASON_ANNOTATION,
     GROUP,
     ISOLATION_LABEL,
+    MANAGED,
     MANAGED_LABEL,
     NEEDS_ANNOTATION,
 )
@@ -150,7 +151,7 @@ def _found(classes: Iterable[RuntimeClass]) -> dict[str, FoundClass]:
     return {
         one.handler: FoundClass(one.metadata.name, one.handler, isolation)
         for one in classes
-        if one.metadata.labels.get(MANAGED_LABEL) == "true"
+        if one.metadata.labels.get(MANAGED_LABEL) == MANAGED
         and (isolation := one.metadata.labels.get(ISOLATION_LABEL))
     }
 

@@ -31,7 +31,7 @@ from moorage.client.resources import (
 )
 from moorage.cluster.explain import NodeAnswer, event_words, explain_pod, in_order
 from moorage.cluster.pod_findings import Finding, choice_words, exit_words, findings_of, last_end
-from moorage.cluster.start_words import duration_words
+from moorage.cluster.start_words import duration_words, length_words, second_words
 from moorage.handlers import Handler
 from moorage.runtimeclass.start_phases import percentile, phases_of
 
@@ -344,12 +344,12 @@ def _start(pods: Iterable[Pod]) -> str:
     if middle is None:
         return ""
     slowest = max(starts, key=lambda phases: phases.latency_ms)
-    longest = slowest.longest
-    where = "on the node" if measured else "from creation, ± 1 s"
-    of = f", {longest.name} {duration_words(longest.ms)} of it" if longest is not None else ""
+    longest = slowest.longest_of_latency
+    of = f", {longest.name} {length_words(longest)} of it" if longest is not None else ""
+    words, where = (duration_words, "on the node") if measured else (second_words, "from creation")
     return (
-        f"{duration_words(middle)} (median of {len(starts)}, {where}), slowest "
-        f"{duration_words(slowest.latency_ms)}{of}"
+        f"{words(middle)} (median of {len(starts)}, {where}), slowest "
+        f"{words(slowest.latency_ms)}{of}"
     )
 
 

@@ -7,6 +7,7 @@ engine ── WatchHandlers ──▶ known handlers ──▶ HandlerDiscovery 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -30,7 +31,7 @@ from moorage.probing.cri_configuration import probe_owner
 from moorage.probing.discovery import HandlerDiscovery
 from moorage.probing.host import HostFacts
 from moorage.probing.publishing import HandlerPublisher
-from moorage.probing.states import KnownHandler
+from moorage.probing.states import HandlerState, KnownHandler
 
 log = Log(__name__)
 
@@ -70,10 +71,13 @@ class NodeDiscovery:
             lists_unproven=not self._is_own_engine,
         )
         self.publisher = HandlerPublisher(
-            client, settings.node_name, lambda: self.discovery.states, events.record, clock
+            client, settings.node_name, self._states, events.record, clock
         )
         self.discovery.add_listener(self.publisher.changed)
         self.discovery.add_listener(handlers_changed.set)
+
+    def _states(self) -> Mapping[str, HandlerState] | None:
+        return self.discovery.states if self.discovery.is_listed else None
 
     async def run(self) -> None:
         """Probe and publish until cancelled."""

@@ -101,7 +101,9 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     try:
         present = parse_document(path.read_bytes()).value
-    except (OSError, YamlError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except YamlError as error:
         raise ConfigError(f"{path}: {error}") from error
     if present is None:
         return None

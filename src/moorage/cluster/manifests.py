@@ -66,7 +66,9 @@ def _files(path: Path) -> list[Path]:
 def _read(path: Path) -> Iterator[Manifest]:
     try:
         documents = parse_documents(path.read_bytes())
-    except (OSError, YamlError) as error:
+    except OSError as error:
+        raise ManifestError(f"{path}: {error.strerror}") from error
+    except YamlError as error:
         raise ManifestError(f"{path}: {error}") from error
     for index, document in enumerate(documents):
         if document is None:

@@ -13,7 +13,12 @@ from dataclasses import dataclass
 from moorage.api.containers import Container, Probe
 from moorage.api.events import Event
 from moorage.api.pods import ContainerStateTerminated, ContainerStatus, Pod
-from moorage.cluster.start_words import duration_words, phase_words
+from moorage.cluster.start_words import (
+    duration_words,
+    length_words,
+    phase_words,
+    second_words,
+)
 from moorage.runtimeclass.start_phases import (
     CONTAINERS,
     CREATE,
@@ -198,12 +203,17 @@ def _slow_start(pod: Pod) -> Iterator[Finding]:
     phases = phases_of(pod)
     if phases is None or max(phases.latency_ms, phases.ms(SCHEDULE) or 0.0) < SLOW_START_MS:
         return
-    longest = phases.longest
+    if phases.is_measured and phases.latency_ms >= SLOW_START_MS:
+        longest, total = (
+            phases.longest_of_latency,
+            f"{duration_words(phases.latency_ms)} on the node",
+        )
+    else:
+        longest, total = phases.longest, second_words(phases.total_ms)
     if longest is None:
         return
     yield Finding(
-        f"slow start: {duration_words(phases.total_ms)}, of which {longest.name} "
-        f"{duration_words(longest.ms)}",
+        f"slow start: {total}, of which {longest.name} {length_words(longest)}",
         _REMEDIES_BY_PHASE.get(longest.name, ""),
     )
 

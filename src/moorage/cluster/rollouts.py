@@ -18,6 +18,7 @@ from moorage.api.runtime_rollouts import DONE, ROLLED_BACK, STOPPED, RuntimeRoll
 from moorage.client import Client
 from moorage.client.resources import RUNTIME_ROLLOUTS
 from moorage.cluster.errors import ClusterError
+from moorage.cluster.known_classes import check_classes
 from moorage.custom_resources import install_definitions
 
 _OPERATORS = {"exists": "Exists", "!": "DoesNotExist", "in": "In", "notin": "NotIn"}
@@ -51,8 +52,10 @@ def _expression(requirement: Requirement) -> Raw:
 async def start(client: Client, name: str, spec: Raw) -> RuntimeRollout:
     """Create a rollout; the definitions of our kinds are installed where the server lacks them.
 
-    Raises RolloutError if the name is taken, InvalidError if the specification is.
+    Raises RolloutError if the name is taken, UnknownClassError without the classes, InvalidError if
+    the specification is invalid.
     """
+    await check_classes(client, (spec["from"], spec["to"]))
     body = {
         "apiVersion": API_VERSION,
         "kind": RUNTIME_ROLLOUTS.kind,

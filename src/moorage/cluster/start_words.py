@@ -18,23 +18,26 @@ def duration_words(ms: float) -> str:
 
 def phase_words(phases: StartPhases) -> str:
     """Return the phases in one line; those known to a second are shown as `within 1 s`."""
-    shown = [_words(phase) for phase in phases.phases if not _is_nothing(phase)]
+    shown = [
+        f"{phase.name} {length_words(phase)}" for phase in phases.phases if not _is_nothing(phase)
+    ]
     state = "" if phases.is_over else ", still starting"
     on_node = phases.on_node_ms
     if on_node is not None:
         total = f"{duration_words(on_node)} on the node"
     else:
-        total = f"{_second_words(phases.total_ms)} in all"
+        total = f"{second_words(phases.total_ms)} in all"
     return f"{total}{state}: {' · '.join(shown)}"
 
 
-def _words(phase: Phase) -> str:
+def length_words(phase: Phase) -> str:
+    """Return how long a phase took, no finer than it is known."""
     if phase.resolution_ms >= CONDITION_RESOLUTION_MS:
-        return f"{phase.name} {_second_words(phase.ms)}"
-    return f"{phase.name} {duration_words(phase.ms)}"
+        return second_words(phase.ms)
+    return duration_words(phase.ms)
 
 
-def _second_words(ms: float) -> str:
+def second_words(ms: float) -> str:
     """Return a difference of two whole seconds: the real one is less than a second off."""
     return "within 1 s" if ms < CONDITION_RESOLUTION_MS else f"{ms / 1000:.0f} s (± 1 s)"
 

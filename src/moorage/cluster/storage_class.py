@@ -22,7 +22,7 @@ from moorage.claims.classes import WAIT_FOR_FIRST_CONSUMER
 from moorage.claims.local_path import DRIVER, PROVISIONER
 from moorage.client import Client, Resource
 from moorage.client.resources import CONFIG_MAPS, STORAGE_CLASSES
-from moorage.controllers.runtimeclasses.creation import (
+from moorage.probing.default_classes import (
     LAST_APPLIED,
     MANAGED_BY_LABEL,
     MANAGER,

@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Protocol
 
 from moorage.api.errors import StatusError
-from moorage.api.events import Event
 from moorage.api.meta import Raw
 from moorage.api.pods import ContainerStateTerminated, Pod
 from moorage.api.runtime_group import GROUP
 from moorage.client import Client, Informer
 from moorage.client.resources import EVENTS, PODS
 from moorage.conformance.errors import ConformanceError
+from moorage.probing.pod_obstacles import obstacles
 from moorage.runtimeclass.conformance.outcomes import MOST_OUTPUT, Outcome
 from moorage.runtimeclass.conformance.properties import Probe
 
@@ -149,26 +149,7 @@ class PodRunner:
         return "" if pod is None else pod.spec.node_name
 
     def _why(self, name: str) -> str:
-        """Return what is known of a pod that does not end: where it waits, its last warning."""
-        pod = self._pods.get(name, self._namespace)
-        reasons = []
-        if pod is not None:
-            reasons += [
-                one.message
-                for one in pod.status.conditions
-                if one.type == "PodScheduled" and one.status == "False"
-            ]
-            reasons += [
-                f"{waiting.reason}: {waiting.message}".removesuffix(": ")
-                for one in pod.status.container_statuses
-                if (waiting := one.state.waiting) is not None
-                and waiting.reason not in ("", "ContainerCreating")
-            ]
-        warnings = [one for one in self._events if _is_warning_of(one, name)]
-        if warnings:
-            last = max(warnings, key=lambda one: one.last_timestamp or "")
-            reasons.append(f"{last.reason}: {last.message}")
-        return f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ""
+        return obstacles(name, self._pods.get(name, self._namespace), self._events)
 
     async def _delete_all(self) -> None:
         try:
@@ -214,10 +195,6 @@ class PodRunner:
 def _terminated(pod: Pod) -> ContainerStateTerminated | None:
     states = [one.state.terminated for one in pod.status.container_statuses]
     return states[0] if states else None
-
-
-def _is_warning_of(event: Event, name: str) -> bool:
-    return event.type == "Warning" and event.involved_object.name == name
 
 
 def _shortened(text: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from moorage.api.clock import Clock, format_time
-from moorage.api.errors import NotFoundError
+from moorage.api.errors import ConflictError, NotFoundError
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_profiles import RuntimeProfile
 from moorage.client import Client, PatchType
@@ -179,7 +179,17 @@ async def read_profiles(client: Client) -> list[RuntimeProfile]:
 
 
 async def write_result(client: Client, result: ClassResult) -> RuntimeClass:
-    """Write a result on its class. Raises StatusError, UnreachableError."""
-    return await client.patch(
-        RUNTIME_CLASSES, result.runtime_class, annotation_patch(result), kind=PatchType.MERGE
-    )
+    """Write a result on its class, beside those of other standards.
+
+    Raises StatusError, UnreachableError.
+    """
+    while True:
+        current = await client.get(RUNTIME_CLASSES, result.runtime_class)
+        patch = annotation_patch(result, current)
+        try:
+            return await client.patch(
+                RUNTIME_CLASSES, result.runtime_class, patch, kind=PatchType.MERGE
+            )
+        except ConflictError:
+            # Another write came between, perhaps that of another test.
+            continue

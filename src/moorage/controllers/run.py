@@ -10,6 +10,7 @@ from moorage.api.bootstrap_tokens import SECRET_TYPE
 from moorage.api.clock import Clock
 from moorage.client import Client, EventRecorder, Informer, Resource
 from moorage.client.resources import CLUSTER_TRUST_BUNDLES, SECRETS
+from moorage.client.served import run_when_served
 from moorage.controllers import (
     cronjobs,
     daemonsets,
@@ -69,7 +70,6 @@ from moorage.controllers.replicasets.controller import REPLICATION_COMPONENT
 from moorage.controllers.resourcequotas import ResourceQuotaController
 from moorage.controllers.role_aggregation import RoleAggregationController
 from moorage.controllers.runtimes import RuntimeControllers
-from moorage.controllers.served import run_when_served
 from moorage.controllers.servicecidrs import IPAddressController, ServiceCIDRController
 from moorage.controllers.statefulsets.controller import COMPONENT as STATEFUL_SET_COMPONENT
 from moorage.controllers.storage_protection import (

@@ -63,7 +63,7 @@ class RuntimeControllers:
             ),
         ]
         if options.creates_classes:
-            self._controllers.append(RuntimeClassController(client, clock))
+            self._controllers.append(RuntimeClassController(client, informers, clock))
 
     async def run(self) -> None:
         """Install the definitions, or wait until another program has; then run until cancelled."""

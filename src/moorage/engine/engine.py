@@ -113,7 +113,7 @@ class Engine:
             try:
                 async with asyncio.timeout(_REMOVE_DEADLINE_S):
                     await remove_pod_sandbox(self.context, sandbox)
-            except (EngineError, ExceptionGroup, TimeoutError) as error:
+            except (EngineError, ExceptionGroup, OSError) as error:
                 log.warning("sandbox removal failed", sandbox=sandbox.id, reason=error)
 
 

@@ -27,8 +27,7 @@ def replace_file(
     """
     tag = f".{writer}" if writer else ""
     scratch = path.with_name(f".{path.name}{tag}.new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    descriptor = os.open(scratch, flags, mode & 0o700)
+    descriptor = _create(scratch, mode & 0o700)
     try:
         with os.fdopen(descriptor, "wb") as file:
             if owner is not None:
@@ -42,6 +41,16 @@ def replace_file(
     except BaseException:
         scratch.unlink(missing_ok=True)
         raise
+
+
+def _create(scratch: Path, mode: int) -> int:
+    """Create a file, in place of one that an interruption left, or that someone else put there."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        return os.open(scratch, flags, mode)
+    except FileExistsError:
+        scratch.unlink()
+        return os.open(scratch, flags, mode)
 
 
 def write_durably(path: Path, content: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.client import Client
-from moorage.client.resources import RUNTIME_CLASSES
+from moorage.client.resources import NODES, RUNTIME_CLASSES
 from moorage.overhead.errors import MeasurementError
 from moorage.overhead.options import MeasureOptions
 from moorage.overhead.probe_pods import MEASUREMENT_LABEL
@@ -13,6 +13,28 @@ from moorage.runtimeclass.class_versions import newest_version, origin_of
 
 _TEMPORARY = frozenset({MEASUREMENT_LABEL, PROBE_LABEL})
 """Labels of classes that measurements and probes create for themselves."""
+
+
+async def check_handler(client: Client, options: MeasureOptions) -> None:
+    """Check that a node has the handler, before pods wait for one.
+
+    Nodes that report no handlers at all, as kubelets of old engines, may have it. Raises
+    MeasurementError, StatusError, UnreachableError.
+    """
+    nodes = [
+        node
+        for node in (await client.list(NODES)).items
+        if options.node in ("", node.metadata.name)
+    ]
+    reported = [{one.name for one in node.status.runtime_handlers} for node in nodes]
+    if any(not names or options.handler in names for names in reported):
+        return
+    where = f"node {options.node}" if options.node else "any node"
+    names = sorted(filter(None, set().union(*reported)))
+    raise MeasurementError(
+        f"there is no handler {options.handler} on {where}; handlers that nodes report: "
+        f"{', '.join(names) or 'none'}"
+    )
 
 
 async def find_class(client: Client, options: MeasureOptions) -> RuntimeClass | None:

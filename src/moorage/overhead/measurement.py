@@ -27,7 +27,7 @@ from moorage.client import Client, Informer
 from moorage.client.resources import EVENTS, PODS, RUNTIME_CLASSES
 from moorage.client.rest import UnreachableError
 from moorage.linux.cgroups import current_cgroups
-from moorage.overhead.classes import find_class
+from moorage.overhead.classes import check_handler, find_class
 from moorage.overhead.errors import MeasurementError
 from moorage.overhead.options import MeasureOptions, Shape
 from moorage.overhead.probe_pods import (
@@ -50,6 +50,7 @@ from moorage.overhead.readings import (
     peak_memory_bytes,
 )
 from moorage.overhead.report import ProbePod, Report, shortened
+from moorage.probing.pod_obstacles import obstacles
 from moorage.runtimeclass.overhead_estimates import (
     Activity,
     NoSamplesError,
@@ -101,9 +102,10 @@ class Measurement:
     async def run(self) -> Report:
         """Measure and return the report; its proposal is None when no pod gave a sample.
 
-        Raises MeasurementError when there is no such class, StatusError when the API refuses, and
-        UnreachableError.
+        Raises MeasurementError when there is no such handler or class, StatusError when the API
+        refuses, and UnreachableError.
         """
+        await check_handler(self._client, self._options)
         real = await find_class(self._client, self._options)
         await delete_leftovers(self._client, self._options.namespace, self._clock)
         self._pods.add_handler(lambda _before, _after: self._changed.set())
@@ -251,24 +253,7 @@ class Measurement:
 
     def _why(self, name: str) -> str:
         pod = self._pods.get(name, self._options.namespace)
-        reasons = []
-        if pod is not None:
-            reasons += [
-                condition.message
-                for condition in pod.status.conditions
-                if condition.type == "PodScheduled" and condition.status == "False"
-            ]
-            reasons += [
-                f"{state.reason}: {state.message}".removesuffix(": ")
-                for status in pod.status.container_statuses
-                if (state := status.state.waiting or status.state.terminated) is not None
-                and state.reason not in ("", "ContainerCreating")
-            ]
-        warnings = [event for event in self._events if _is_warning_of(event, name)]
-        if warnings:
-            last = max(warnings, key=lambda event: event.last_timestamp or "")
-            reasons.append(f"{last.reason}: {last.message}")
-        return f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ""
+        return obstacles(name, pod, self._events)
 
     async def _read(self, probe: ProbePod, pod: Pod) -> ProbePod:
         """Return the probe with its readings. Raises MeasurementError, StatusError."""
@@ -423,10 +408,6 @@ def _cycle_cpu_us(readings: list[Reading], cycles: list[int | None]) -> float | 
 
 def _has_restarted(pod: Pod) -> bool:
     return any(status.restart_count for status in pod.status.container_statuses)
-
-
-def _is_warning_of(event: Event, name: str) -> bool:
-    return event.type == "Warning" and event.involved_object.name == name
 
 
 def _replaced(probe: ProbePod, **values: object) -> ProbePod:

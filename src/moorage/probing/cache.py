@@ -1,11 +1,13 @@
 """Cache of probe results, by fingerprint: a file for each in a directory of the node.
 
-A file that is damaged or of another format is ignored, and is replaced by the next result. Writes
-are atomic. What is cached are handlers that work; a broken one is probed again at each start.
+A file that is damaged, of another format or not trusted is ignored, and is replaced by the next
+result; a directory that others may write to is not used. Writes are atomic. What is cached are
+handlers that work; a broken one is probed again at each start.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +17,8 @@ import msgspec
 from moorage.api.logs import Log
 from moorage.api.runtime_profiles import ProfileFeature
 from moorage.linux.atomic_file import replace_file
+from moorage.linux.regular_file import read_regular_file
+from moorage.linux.trust import distrust
 from moorage.probing.fingerprint import Digests
 
 log = Log(__name__)
@@ -22,7 +26,7 @@ log = Log(__name__)
 _FORMAT = 1
 _SUFFIX = ".json"
 _DIGESTS = "programs.json"
-_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+_RESULT = re.compile(r"[0-9a-f]{64}\.json")
 _KEPT_FILES = 64
 # A result has some 20 outputs of a few kilobytes.
 _SIZE_LIMIT_BYTES = 4 * 1024 * 1024
@@ -74,7 +78,7 @@ class ProbeCache:
     def all(self) -> tuple[ProbedHandler, ...]:
         """Return every result that can be read, the newest first."""
         probed = []
-        for path in sorted(self._entries(), key=_modified_ns, reverse=True):
+        for path in reversed(self._entries()):
             found = self.load(path.name.removesuffix(_SUFFIX))
             if found is not None:
                 probed.append(found)
@@ -98,9 +102,10 @@ class ProbeCache:
 
     def _read(self, path: Path, kind: type[T]) -> T | None:
         try:
-            with path.open("rb") as file:
-                content = file.read(_SIZE_LIMIT_BYTES + 1)
-            return msgspec.json.decode(content, type=kind)
+            # Verdicts decide where pods run: what others may have written is no evidence.
+            if problem := distrust(path):
+                raise OSError(f"not trusted: {problem}")
+            return msgspec.json.decode(read_regular_file(path, _SIZE_LIMIT_BYTES + 1), type=kind)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError, msgspec.ValidationError, ValueError) as error:
@@ -110,27 +115,35 @@ class ProbeCache:
     def _write(self, path: Path, content: bytes) -> None:
         try:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            replace_file(path, content)
+            if problem := distrust(self._directory):
+                raise OSError(f"not trusted: {problem}")
+            # The nodes of several clusters on one host share the directory.
+            replace_file(path, content, writer=str(os.getpid()))
         except OSError as error:
             log.warning("results of probes cannot be kept", file=path, reason=error)
 
     def _entries(self) -> list[Path]:
+        """Return the files of results, the oldest first. Other processes may remove any."""
+        found = []
         try:
-            return [
-                path
-                for path in self._directory.iterdir()
-                if _FINGERPRINT.fullmatch(path.name.removesuffix(_SUFFIX))
-            ]
+            with os.scandir(self._directory) as entries:
+                for entry in entries:
+                    if _RESULT.fullmatch(entry.name):
+                        found.append((_modified_ns(entry), Path(entry.path)))
         except OSError:
             return []
+        return [path for _, path in sorted(found)]
 
     def _trim(self) -> None:
         try:
-            for path in sorted(self._entries(), key=_modified_ns)[:-_KEPT_FILES]:
+            for path in self._entries()[:-_KEPT_FILES]:
                 path.unlink(missing_ok=True)
         except OSError as error:
             log.warning("old results of probes cannot be removed", reason=error)
 
 
-def _modified_ns(path: Path) -> int:
-    return path.stat().st_mtime_ns
+def _modified_ns(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime_ns
+    except FileNotFoundError:
+        return 0

@@ -70,6 +70,7 @@ class HandlerDiscovery:
         self._engine = ""
         self._handlers: tuple[KnownHandler, ...] = ()
         self._states: dict[str, HandlerState] = {}
+        self._is_listed = False
         self._retries: dict[str, tuple[Backoff, float]] = {}
         self._changed = asyncio.Event()
         self._settled = asyncio.Event()
@@ -79,6 +80,11 @@ class HandlerDiscovery:
     def states(self) -> Mapping[str, HandlerState]:
         """Return the state of each handler of the engine, by name."""
         return self._states
+
+    @property
+    def is_listed(self) -> bool:
+        """Return whether the engine has listed its handlers, so that `states` is of all of them."""
+        return self._is_listed
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call a function after every change of the states. It must not block."""
@@ -194,7 +200,9 @@ class HandlerDiscovery:
             )
         if self._digests.remembered != remembered:
             await asyncio.to_thread(self._cache.store_digests, self._digests)
-        self._replace(states)
+        is_first = bool(engine) and not self._is_listed
+        self._is_listed = self._is_listed or bool(engine)
+        self._replace(states, is_news=is_first)
 
     async def _probe_plain(self) -> None:
         """Run the plain probe of each handler that has no verdict, or whose retry is due."""
@@ -324,8 +332,9 @@ class HandlerDiscovery:
                 await self._clock.sleep(_QUIET_S)
                 self._changed.set()
 
-    def _replace(self, states: dict[str, HandlerState]) -> None:
-        if states == self._states:
+    def _replace(self, states: dict[str, HandlerState], *, is_news: bool = False) -> None:
+        """Take over states. Listeners are called if they differ, or for `is_news`."""
+        if states == self._states and not is_news:
             return
         self._states = states
         for listener in self._listeners:

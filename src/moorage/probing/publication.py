@@ -21,6 +21,7 @@ from moorage.api.runtime_profiles import (
     WORKING,
     RuntimeProfile,
     RuntimeProfileStatus,
+    RuntimeProgram,
 )
 from moorage.probing.states import HandlerState, Working
 from moorage.runtimeclass.features import FEATURES, FeatureArea
@@ -32,6 +33,8 @@ _TRUE = "true"
 _UNLABELLED_AREAS = frozenset({FeatureArea.SYSTEM_CALLS, FeatureArea.CAPABILITIES})
 _CONDITION_SUFFIX = f".{GROUP}/{WORKING}"
 _MESSAGE_LIMIT = 1024
+_NAME_LIMIT, _PATH_LIMIT, _DIGEST_LIMIT = 256, 4096, 128
+"""Limits of the definition of RuntimeProfiles, by which one text too long would refuse all."""
 
 
 def condition_type(handler: str) -> str:
@@ -130,6 +133,15 @@ def condition_changes(
     return changes
 
 
+def own_conditions(present: Iterable[NodeCondition]) -> set[tuple[str, str, str, str]]:
+    """Return type, status, reason and message of the conditions that are of handlers."""
+    return {
+        (condition.type, condition.status, condition.reason, condition.message)
+        for condition in present
+        if condition.type.endswith(_CONDITION_SUFFIX)
+    }
+
+
 def _condition_of(state: HandlerState) -> tuple[str, str, str]:
     if state.is_working:
         return "True", _PROBE_SUCCEEDED, "a probe container ran"
@@ -139,7 +151,10 @@ def _condition_of(state: HandlerState) -> tuple[str, str, str]:
 def profile_status(
     state: HandlerState, before: RuntimeProfileStatus, host_kernel: str, stamp: str
 ) -> RuntimeProfileStatus:
-    """Return the status of a profile. The last known features of a broken handler go."""
+    """Return the status of a profile. The last known features of a broken handler go.
+
+    What a runtime printed may have any length, and is truncated.
+    """
     status, reason, message = _condition_of(state)
     earlier = next((found for found in before.conditions if found.type == WORKING), None)
     is_same = earlier is not None and earlier.status == status
@@ -151,17 +166,29 @@ def profile_status(
         last_transition_time=earlier.last_transition_time if earlier and is_same else stamp,
     )
     probed = state.probed
-    program = msgspec.structs.replace(state.handler.program, digest=state.digest)
+    program = state.handler.program
     return RuntimeProfileStatus(
-        engine=state.engine,
-        program=program,
-        kernel=probed.kernel if probed else "",
-        host_kernel=host_kernel,
+        engine=_truncated(state.engine),
+        program=RuntimeProgram(
+            name=_truncated(program.name),
+            version=_truncated(program.version),
+            path=_truncated(program.path, _PATH_LIMIT),
+            digest=_truncated(state.digest, _DIGEST_LIMIT),
+        ),
+        kernel=_truncated(probed.kernel) if probed else "",
+        host_kernel=_truncated(host_kernel),
         isolation=probed.isolation if probed else "",
         probed_at=probed.probed_at if probed else stamp,
-        features=probed.features if probed else (),
+        features=tuple(
+            msgspec.structs.replace(feature, message=_truncated(feature.message, _MESSAGE_LIMIT))
+            for feature in (probed.features if probed else ())
+        ),
         conditions=(condition,),
     )
+
+
+def _truncated(text: str, most: int = _NAME_LIMIT) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def profile_body(present: RuntimeProfile, status: RuntimeProfileStatus) -> dict[str, Any]:

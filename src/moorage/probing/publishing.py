@@ -1,8 +1,8 @@
 """Publication of handler states: labels, conditions and events of the Node, and RuntimeProfiles.
 
 Only differences are written, and at most once in a few seconds when something changes all the time.
-What others wrote in the meantime is put right: labels and conditions of this group on the own node
-are this publisher's.
+What others wrote in the meantime is put right: labels and conditions of this group on the own node,
+and the profiles of its handlers, are this publisher's.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from moorage.probing.publication import (
     WORKS_REASON,
     condition_changes,
     label_changes,
+    own_conditions,
     profile_body,
     profile_status,
     same_status,
@@ -47,11 +48,15 @@ class HandlerPublisher:
         self,
         client: Client,
         node: str,
-        states: Callable[[], Mapping[str, HandlerState]],
+        states: Callable[[], Mapping[str, HandlerState] | None],
         record: Callable[[str, str, str], None],
         clock: Clock,
     ) -> None:
-        """`record(type, reason, message)` records an event about the node."""
+        """Publish for the node named `node`.
+
+        `states` returns None before the engine has listed its handlers: what an earlier process
+        published stays until then. `record(type, reason, message)` records an event about the node.
+        """
         self._client = client
         self._node = node
         self._states = states
@@ -62,8 +67,13 @@ class HandlerPublisher:
             client, NODES, field_selector=f"metadata.name={node}", clock=clock
         )
         self._informer.add_handler(self._on_node)
+        self._profile_informer = Informer(
+            client, RUNTIME_PROFILES, field_selector=f"spec.nodeName={node}", clock=clock
+        )
+        self._profile_informer.add_handler(self._on_profile)
         self._reported: dict[str, tuple[Working, str]] = {}
-        self._profiles: dict[str, RuntimeProfile] | None = None
+        self._profiles: dict[str, RuntimeProfile] = {}
+        self._knows_profiles = False
 
     def changed(self) -> None:
         """Have the states published. Does not block."""
@@ -72,9 +82,10 @@ class HandlerPublisher:
 
     async def run(self) -> None:
         """Publish changes until cancelled."""
-        following = asyncio.ensure_future(self._informer.run())
         backoff = Backoff(first_s=_RETRY_S, limit_s=_RETRY_LIMIT_S)
-        try:
+        is_following_profiles = False
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._informer.run())
             await self._informer.wait_synced()
             while True:
                 await self._wake.wait()
@@ -86,26 +97,43 @@ class HandlerPublisher:
                 except (StatusError, UnreachableError) as error:
                     pause_s = backoff.next_s()
                     log.debug("handlers not published yet", reason=error)
-                    self._profiles = None
+                    self._knows_profiles = False
                     self._wake.set()
                     await self._clock.sleep(pause_s)
                     continue
                 backoff.reset()
+                if self._knows_profiles and not is_following_profiles:
+                    # Not before: the server may not have the kind yet.
+                    tasks.create_task(self._profile_informer.run())
+                    is_following_profiles = True
                 if has_written and self._wake.is_set():
                     await self._clock.sleep(_BUSY_S)
-        finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
 
     def _on_node(self, before: Node | None, after: Node | None) -> None:
         if after is not None and (before is None or _differs(before, after)):
             self._wake.set()
 
+    def _on_profile(self, before: RuntimeProfile | None, after: RuntimeProfile | None) -> None:
+        """List the profiles again after a change that this publisher has not made."""
+        either = after or before
+        assert either is not None
+        known = self._profiles.get(either.spec.handler)
+        if after is None:
+            is_expected = known is None
+        elif known is None:
+            is_expected = before is None
+        else:
+            is_expected = same_status(known.status, after.status)
+        if not is_expected:
+            self._knows_profiles = False
+            self._wake.set()
+
     async def _publish(self) -> bool:
         """Write what differs; return whether something did. Raises StatusError."""
-        states = dict(self._states())
-        if any(state.working is Working.PENDING for state in states.values()) and not states:
+        listed = self._states()
+        if listed is None:
             return False
+        states = dict(listed)
         node = self._informer.get(self._node)
         if node is None:
             raise NotFoundError.of("nodes", self._node)
@@ -129,7 +157,8 @@ class HandlerPublisher:
         return bool(labels or conditions)
 
     async def _write_profiles(self, node: Node, states: Mapping[str, HandlerState]) -> bool:
-        if self._profiles is None:
+        if not self._knows_profiles:
+            self._knows_profiles = True
             found = await self._client.list(
                 RUNTIME_PROFILES, field_selector=f"spec.nodeName={self._node}"
             )
@@ -145,7 +174,6 @@ class HandlerPublisher:
         return has_written
 
     async def _write_profile(self, node: Node, name: str, state: HandlerState) -> bool:
-        assert self._profiles is not None
         present = self._profiles.get(name)
         if present is None:
             present = await self._client.create(RUNTIME_PROFILES, self._new_profile(node, name))
@@ -185,7 +213,7 @@ class HandlerPublisher:
 
     def _record_events(self) -> None:
         """Record an event for each handler that broke, or works again."""
-        states = self._states()
+        states = self._states() or {}
         for name, state in states.items():
             if state.working is Working.PENDING:
                 continue
@@ -207,6 +235,5 @@ def _differs(before: Node, after: Node) -> bool:
     return (
         before.metadata.labels != after.metadata.labels
         or before.metadata.uid != after.metadata.uid
-        or {condition.type for condition in before.status.conditions}
-        != {condition.type for condition in after.status.conditions}
+        or own_conditions(before.status.conditions) != own_conditions(after.status.conditions)
     )

@@ -6,7 +6,7 @@ content. Source: API concepts "Efficient detection of changes", KEP-3157 (initia
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -73,6 +73,7 @@ class Watch(Generic[W]):
     ends_initial_events: bool
     watcher: Watcher[CacheEvent[Stored], W]
     prefix: str
+    sees: Hashable = None
 
 
 def open_watch(
@@ -81,17 +82,20 @@ def open_watch(
     namespace: str,
     options: WatchOptions,
     encode: Encode[W],
+    form: Hashable = None,
 ) -> Watch[W]:
     """Start a watch; end it with `close_watch`.
 
-    Raises ExpiredError for a revision before the window, ServerTimeoutError for initial events at
-    a revision above the present one, InvalidError for conflicting options.
+    `form` says what `encode` makes: it is equal where the frames of an event are. Raises
+    ExpiredError for a revision before the window, ServerTimeoutError for initial events at a
+    revision above the present one, InvalidError for conflicting options.
     """
     selection = options.selection
     see = _seer(kind, selection)
     return _opened(
         cache, kind, namespace, options,
         _selector(selection, see, encode), lambda item: selection.matches(see(item)),
+        form if selection.is_everything else None,
     )  # fmt: skip
 
 
@@ -116,6 +120,7 @@ def _opened(
     options: WatchOptions,
     select: Callable[[CacheEvent[Stored]], W | None],
     matches: Callable[[Stored], bool],
+    sees: Hashable = None,
 ) -> Watch[W]:
     _check(options)
     wanted = parse_revision(options.resource_version)
@@ -129,7 +134,7 @@ def _opened(
     if options.sends_initial_events is False and not options.resource_version:
         after = cache.revision
     try:
-        watcher = cache.watch(prefix, after, select)
+        watcher = cache.watch(prefix, after, select, sees)
     except CompactedError as error:
         raise ExpiredError(f"too old resource version: {after} ({error.compacted})") from error
     present = [item for item in cache.scan(prefix) if matches(item)] if wants_present else []
@@ -139,6 +144,7 @@ def _opened(
         bool(wants_present and options.allows_bookmarks),
         watcher,
         prefix,
+        sees,
     )
 
 
@@ -181,7 +187,7 @@ async def seen_events(
 
 
 def close_watch(cache: WatchCache[Stored], watch: Watch[W]) -> None:
-    cache.unwatch(watch.prefix, watch.watcher)
+    cache.unwatch(watch.prefix, watch.watcher, watch.sees)
 
 
 def _selector(

@@ -13,9 +13,10 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.api.runtime_group import NEEDS_ANNOTATION, feature_label
-from moorage.runtimeclass.class_index import ClassIndex, Offer, Support
+from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.demands import Demand
 from moorage.runtimeclass.fitting import fitting_classes, shown_classes
+from moorage.runtimeclass.offer import Offer, Support
 from moorage.runtimeclass.requirements import Requirements
 
 NEEDS_PATH = ("metadata", "annotations", NEEDS_ANNOTATION)

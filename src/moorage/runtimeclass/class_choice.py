@@ -27,7 +27,7 @@ from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.demands import demands
 from moorage.runtimeclass.fitting import Misfit, fit
 from moorage.runtimeclass.needs import NO_NEEDS, Needs, NeedsError, parse_needs, united
-from moorage.runtimeclass.policies import EffectivePolicy
+from moorage.runtimeclass.policies import EffectivePolicy, shown_policies
 from moorage.runtimeclass.requirements import Requirements, accepted_nodes, requests_of
 
 FITTED = "fitted"
@@ -137,7 +137,7 @@ def _needs(
             sources.append(source)
     if policy.needs:
         parts.append(policy.needs)
-        sources += policy.needs_policies
+        sources.append(shown_policies(policy.needs_policies))
     if not parts:
         return NO_NEEDS, []
     try:

@@ -11,7 +11,6 @@ a thousand.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 
 import msgspec
@@ -19,7 +18,7 @@ import msgspec
 from moorage.api.conditions import is_true
 from moorage.api.quantity import parse
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import CHECK_ANNOTATION, ISOLATION_LABEL
+from moorage.api.runtime_group import CHECK_ANNOTATION, ISOLATION_LABEL, MANAGED, MANAGED_LABEL
 from moorage.api.runtime_profiles import (
     SUPPORTED,
     UNSUPPORTED,
@@ -28,15 +27,8 @@ from moorage.api.runtime_profiles import (
 )
 from moorage.runtimeclass.isolation import LEVELS, Isolation
 from moorage.runtimeclass.node_sets import NodeFacts, Nodes, NodeSet, without
-
-
-class Support(enum.Enum):
-    """Which of the nodes that a class can use have a feature, as far as probes found."""
-
-    EVERYWHERE = "all nodes"
-    SOMEWHERE = "some nodes"
-    NOWHERE = "no node"
-    UNKNOWN = "unknown"
+from moorage.runtimeclass.offer import Offer
+from moorage.runtimeclass.shortlist import Shortlist
 
 
 class _Handler(msgspec.Struct):
@@ -75,43 +67,6 @@ class _Profile(msgspec.Struct, frozen=True):
         )
 
 
-class Offer(msgspec.Struct, frozen=True):
-    """What a class offers: its isolation, None while unknown, its cost, and the nodes it can use.
-
-    `overhead` is in billionths by resource; `nodes` those that match the class's selector, have
-    its handler and where no probe found it broken.
-    """
-
-    name: str
-    handler: str
-    isolation: Isolation | None
-    check: str
-    overhead: Mapping[str, int]
-    selector: Mapping[str, str]
-    nodes: NodeSet
-    supported: Mapping[str, NodeSet]
-    unsupported: Mapping[str, NodeSet]
-
-    @property
-    def cost(self) -> tuple[int, int, int, str]:
-        """Return what classes are ordered by: isolation, overhead in memory, in CPU, the name.
-
-        Strong isolation costs more than weak one, whatever its overhead says; unknown isolation
-        comes last.
-        """
-        level = max(Isolation) + 1 if self.isolation is None else self.isolation
-        return level, self.overhead.get("memory", 0), self.overhead.get("cpu", 0), self.name
-
-    def support(self, feature: str, among: NodeSet = -1) -> Support:
-        """Return which nodes have a feature, of those that the class can use and a set has."""
-        nodes = self.nodes & among
-        supporting = self.supported.get(feature, 0) & nodes
-        if supporting:
-            return Support.EVERYWHERE if supporting == nodes else Support.SOMEWHERE
-        lacking = self.unsupported.get(feature, 0) & nodes
-        return Support.NOWHERE if nodes and lacking == nodes else Support.UNKNOWN
-
-
 class ClassIndex:
     """Classes, nodes and profiles of a cluster. `version` counts the changes."""
 
@@ -122,6 +77,7 @@ class ClassIndex:
         self._handlers: dict[str, _Handler] = {}
         self._changes = 0
         self._offers: dict[str, Offer] = {}
+        self._shortlist = Shortlist(())
         self._offers_at = -1
 
     @property
@@ -201,11 +157,17 @@ class ClassIndex:
         """Return the offers by name, the cheapest first (`Offer.cost`)."""
         return self._current()
 
+    def shortlist(self) -> Shortlist:
+        """Return the sets of the present offers."""
+        self._current()
+        return self._shortlist
+
     def _current(self) -> dict[str, Offer]:
         if self._offers_at != self.version:
             offers = [self._offer(runtime_class) for runtime_class in self._classes.values()]
             offers.sort(key=lambda offer: offer.cost)
             self._offers = {offer.name: offer for offer in offers}
+            self._shortlist = Shortlist(offers)
             self._offers_at = self.version
         return self._offers
 
@@ -219,7 +181,7 @@ class ClassIndex:
         return Offer(
             name=meta.name,
             handler=runtime_class.handler,
-            isolation=_isolation(meta.labels.get(ISOLATION_LABEL), handler, nodes),
+            isolation=_isolation(_stated(meta.labels), handler, nodes),
             check=meta.annotations.get(CHECK_ANNOTATION, ""),
             overhead={name: parse(text).nano for name, text in overhead.items()},
             selector=selector,
@@ -229,14 +191,23 @@ class ClassIndex:
         )
 
 
-def _isolation(label: str | None, handler: _Handler, nodes: NodeSet) -> Isolation | None:
+def _stated(labels: Mapping[str, str]) -> Isolation | None:
+    """Return the level that an administrator states.
+
+    That of a managed class is what nodes said of themselves once: only their profiles count.
+    """
+    if labels.get(MANAGED_LABEL) == MANAGED:
+        return None
+    return LEVELS.get(labels.get(ISOLATION_LABEL, ""))
+
+
+def _isolation(stated: Isolation | None, handler: _Handler, nodes: NodeSet) -> Isolation | None:
     """Return the level that a class has for sure: the weakest of its label and all probes.
 
     A label alone is believed, since only administrators write classes, but not against a probe.
     Without a label, every node must have been probed.
     """
     levels = [level for level, found in handler.isolation.items() if found & nodes]
-    stated = LEVELS.get(label or "")
     if stated is not None:
         return min((stated, *levels))
     probed = 0

@@ -16,9 +16,15 @@ import msgspec
 
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.needs import Needs
-from moorage.runtimeclass.requirements import Requirements, lacks, nodes_for, steering_labels
+from moorage.runtimeclass.requirements import (
+    Requirements,
+    lacks,
+    nodes_for,
+    shortlisted,
+    steering_labels,
+)
 
-_SHOWN_CLASSES = 20
+_SHOWN_CLASSES = 8
 _ALTERNATIVES = 10
 
 
@@ -44,7 +50,7 @@ class Misfit(Exception):  # noqa: N818 - the field's word
 def fit(requirements: Requirements, index: ClassIndex) -> Fit:
     """Return the cheapest class that meets the requirements. Raises Misfit."""
     offers = index.offers()
-    for offer in offers.values():
+    for offer in shortlisted(requirements, index):
         nodes = nodes_for(offer, requirements, index)
         if not nodes:
             continue
@@ -61,7 +67,9 @@ def fit(requirements: Requirements, index: ClassIndex) -> Fit:
 def fitting_classes(requirements: Requirements, index: ClassIndex) -> tuple[str, ...]:
     """Return the cheapest classes that meet the requirements on some node, ten at most."""
     fitting = (
-        offer.name for offer in index.offers().values() if nodes_for(offer, requirements, index)
+        offer.name
+        for offer in shortlisted(requirements, index)
+        if nodes_for(offer, requirements, index)
     )
     return tuple(islice(fitting, _ALTERNATIVES))
 

@@ -28,8 +28,10 @@ class Isolation(enum.IntEnum):
     @property
     def label(self) -> str:
         """Return the level as labels, fields and messages spell it."""
-        return self.name.lower().replace("_", "-")
+        return _LABELS[self]
 
+
+_LABELS = {level: level.name.lower().replace("_", "-") for level in Isolation}
 
 LEVELS: dict[str, Isolation] = {level.label: level for level in Isolation}
 """Spelling → level, from weak to strong."""

@@ -14,13 +14,14 @@ import msgspec
 from moorage.api.runtime_policies import ENFORCE, OFF
 from moorage.runtimeclass.checking import Finding, findings
 from moorage.runtimeclass.class_choice import own_needs
-from moorage.runtimeclass.class_index import ClassIndex, Offer
+from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.demands import Demand, demands
 from moorage.runtimeclass.fitting import fitting_classes, shown_classes
 from moorage.runtimeclass.handler import LEGACY, is_implicit
 from moorage.runtimeclass.isolation import Isolation
 from moorage.runtimeclass.needs import NO_NEEDS, NeedsError
-from moorage.runtimeclass.policies import EffectivePolicy
+from moorage.runtimeclass.offer import Offer
+from moorage.runtimeclass.policies import EffectivePolicy, shown_policies
 from moorage.runtimeclass.requirements import Requirements, accepted_nodes
 
 CLASS_PATH = ("spec", "runtimeClassName")
@@ -89,12 +90,12 @@ def _policy_objections(
     remedy = _remedy(classes)
     if allowed is not None and is_excluded:
         verb = "does" if len(allowed.policies) == 1 else "do"
-        text = f"{' and '.join(allowed.policies)} {verb} not allow {shown}; {remedy}"
+        text = f"{shown_policies(allowed.policies)} {verb} not allow {shown}; {remedy}"
         yield Objection(ALLOW_LIST, CLASS_PATH, text, refuses=True, classes=classes)
     if floor is not None and is_weak:
         verb = "sets" if len(floor.policies) == 1 else "set"
         text = (
-            f"{' and '.join(floor.policies)} {verb} the floor {floor.isolation.label}, and the "
+            f"{shown_policies(floor.policies)} {verb} the floor {floor.isolation.label}, and the "
             f"isolation of {shown} is {'unknown' if level is None else level.label}; {remedy}"
         )
         yield Objection(FLOOR, CLASS_PATH, text, refuses=True, classes=classes)

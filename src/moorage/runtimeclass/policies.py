@@ -36,6 +36,16 @@ MODES = (OFF, WARN, ENFORCE)
 """What happens to a pod that asks for what its class lacks, from mild to strict."""
 
 
+_MOST_SHOWN = 3
+
+
+def shown_policies(titles: Sequence[str]) -> str:
+    """Return policies as messages name them: three, and how many more there are."""
+    if len(titles) <= _MOST_SHOWN:
+        return " and ".join(titles)
+    return f"{', '.join(titles[:_MOST_SHOWN])} and {len(titles) - _MOST_SHOWN} more policies"
+
+
 class Floor(msgspec.Struct, frozen=True):
     """The least isolation, and the policies that demand it."""
 
@@ -218,12 +228,14 @@ def _first(policies: Sequence[_Named], warnings: list[str]) -> _Named | None:
         return None
     first = stated[0]
     name = first.spec.default_class_name
-    for other in stated[1:]:
-        if other.spec.default_class_name != name:
-            warnings.append(
-                f"default class {name} is {first.title}'s; {other.title}, which comes later by "
-                f"name, has {other.spec.default_class_name}"
-            )
+    others = [one for one in stated[1:] if one.spec.default_class_name != name]
+    if others:
+        other, more = others[0], len(others) - 1
+        warnings.append(
+            f"default class {name} is {first.title}'s; {other.title}, which comes later by name, "
+            f"has {other.spec.default_class_name}"
+            + (f", and {more} more policies have other classes" if more else "")
+        )
     return first
 
 
@@ -238,5 +250,5 @@ def _needs(policies: Sequence[_Named]) -> tuple[Needs, str]:
     try:
         return united(parsed), ""
     except NeedsError as error:
-        titles = ", ".join(one.title for one in policies if one.spec.needs)
+        titles = shown_policies([one.title for one in policies if one.spec.needs])
         return NO_NEEDS, f"{titles}: {error}"

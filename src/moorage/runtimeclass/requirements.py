@@ -18,13 +18,14 @@ from moorage.api.meta import Object
 from moorage.api.pods import PodSpec
 from moorage.api.quantity import Family, Quantity
 from moorage.api.runtime_group import feature_label
-from moorage.runtimeclass.class_index import ClassIndex, Offer, Support
+from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.demands import Demand
 from moorage.runtimeclass.isolation import Isolation
 from moorage.runtimeclass.needs import NO_NEEDS, Needs
 from moorage.runtimeclass.node_sets import NodeSet
+from moorage.runtimeclass.offer import Offer, Support
 from moorage.runtimeclass.overhead import pod_requests_without_overhead
-from moorage.runtimeclass.policies import EffectivePolicy
+from moorage.runtimeclass.policies import EffectivePolicy, shown_policies
 
 
 class _SizedContainer(Object, frozen=True):
@@ -86,6 +87,24 @@ def is_permitted(offer: Offer, policy: EffectivePolicy) -> bool:
 
 def _reaches(offer: Offer, level: Isolation) -> bool:
     return offer.isolation is not None and offer.isolation >= level
+
+
+def shortlisted(requirements: Requirements, index: ClassIndex) -> Iterator[Offer]:
+    """Yield the classes that may meet requirements on some node, the cheapest first."""
+    shortlist = index.shortlist()
+    needs, policy = requirements.needs, requirements.policy
+    classes = shortlist.everything
+    if policy.allowed is not None:
+        classes &= shortlist.named(policy.allowed.classes)
+    if policy.floor is not None:
+        classes &= shortlist.reaching(policy.floor.isolation)
+    if needs.isolation is not None:
+        classes &= shortlist.reaching(needs.isolation)
+    for feature in needs.features:
+        classes &= shortlist.having(feature)
+    for demand in requirements.demands:
+        classes &= ~shortlist.without(demand.feature)
+    return shortlist.offers(classes)
 
 
 def nodes_for(offer: Offer, requirements: Requirements, index: ClassIndex) -> NodeSet:
@@ -155,12 +174,12 @@ def lacks(offer: Offer, requirements: Requirements, index: ClassIndex) -> list[s
 
 def _policy_lacks(offer: Offer, policy: EffectivePolicy) -> Iterator[str]:
     if policy.allowed is not None and offer.name not in policy.allowed.classes:
-        yield f"{' and '.join(policy.allowed.policies)} do not allow it"
+        yield f"{shown_policies(policy.allowed.policies)} do not allow it"
     floor = policy.floor
     if floor is not None and not _reaches(offer, floor.isolation):
         yield (
             f"its isolation is {_level(offer)}, below the floor {floor.isolation.label} of "
-            f"{' and '.join(floor.policies)}"
+            f"{shown_policies(floor.policies)}"
         )
 
 

@@ -91,6 +91,19 @@ class StartPhases(msgspec.Struct, frozen=True, kw_only=True):
         """Return the phase that took longest; None without phases."""
         return max(self.phases, key=lambda phase: phase.ms, default=None)
 
+    @property
+    def longest_of_latency(self) -> Phase | None:
+        """Return the phase that took longest of those that make up `latency_ms`; None without one.
+
+        Those before the node agent saw the pod come from another clock, in whole seconds.
+        """
+        counted = (
+            phase
+            for phase in self.phases
+            if not self.is_measured or phase.resolution_ms == MEASURED_RESOLUTION_MS
+        )
+        return max(counted, key=lambda phase: phase.ms, default=None)
+
     def ms(self, name: str) -> float | None:
         """Return how long a phase took in milliseconds; None if it is not known."""
         return next((phase.ms for phase in self.phases if phase.name == name), None)

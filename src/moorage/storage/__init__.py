@@ -13,6 +13,7 @@ from moorage.storage.copying import accept_copy, check_copy, copy_database
 from moorage.storage.inspection import Inspection, inspect
 from moorage.storage.loss import check_kept
 from moorage.storage.mark import Recorded, accept_loss
+from moorage.storage.queue_budget import QueueBudget
 from moorage.storage.sqlite import SqliteStore
 from moorage.storage.store import (
     Change,
@@ -24,7 +25,7 @@ from moorage.storage.store import (
     Store,
     StoreBrokenError,
 )
-from moorage.storage.watcher import QueueBudget, Watcher, WatcherOverflowError
+from moorage.storage.watcher import Watcher, WatcherOverflowError
 
 __all__ = [
     "CacheEvent",

@@ -13,13 +13,15 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from moorage.storage.keys import prefix_end
+from moorage.storage.queue_budget import QueueBudget
+from moorage.storage.shared_queue import SharedQueue
 from moorage.storage.store import Change, CompactedError, Damage, Page, Store, StoreBrokenError
-from moorage.storage.watcher import QueueBudget, Watcher
+from moorage.storage.watcher import Watcher
 
 WINDOW_EVENTS = 4096
 WINDOW_BYTES = 64 * 1024 * 1024
@@ -61,10 +63,29 @@ class CacheEvent(Generic[I]):
     before: I | None
 
 
+class _Sharing(Generic[I]):
+    """Watchers with the same frames, and their queue."""
+
+    __slots__ = ("queue", "watchers")
+
+    def __init__(self, queue: SharedQueue[CacheEvent[I], Any]) -> None:
+        self.queue = queue
+        self.watchers: dict[Watcher[CacheEvent[I], Any], None] = {}
+
+
 class _Table(Generic[I]):
     """The items that share the first part of their keys."""
 
-    __slots__ = ("damaged", "events", "keys", "sizes", "started", "watchers", "window")
+    __slots__ = (
+        "damaged",
+        "events",
+        "keys",
+        "shared",
+        "sizes",
+        "started",
+        "watchers",
+        "window",
+    )
 
     def __init__(self, started: int) -> None:
         self.keys: list[str] = []
@@ -74,6 +95,9 @@ class _Table(Generic[I]):
         self.window = 0
         """Size of the window in bytes."""
         self.watchers: dict[Watcher[CacheEvent[I], Any], str] = {}
+        """Watchers with a queue of their own, and the prefix of each."""
+        self.shared: dict[tuple[str, Hashable], _Sharing[I]] = {}
+        """Watchers that share a queue, by prefix and what they see."""
         self.started = started
         """The window holds every event after this revision."""
 
@@ -201,11 +225,16 @@ class WatchCache(Generic[I]):
         return last - first
 
     def watch(
-        self, prefix: str, after: int, select: Callable[[CacheEvent[I]], W | None]
+        self,
+        prefix: str,
+        after: int,
+        select: Callable[[CacheEvent[I]], W | None],
+        sees: Hashable = None,
     ) -> Watcher[CacheEvent[I], W]:
         """Follow the changes under a prefix after a revision; end it with `unwatch`.
 
-        Raises CompactedError when the window no longer reaches back that far.
+        Watchers with equal `sees` have a `select` that returns the same for each event; they share
+        a queue. Raises CompactedError when the window no longer reaches back that far.
         """
         table = self._table(prefix)
         if after < table.started:
@@ -217,16 +246,37 @@ class WatchCache(Generic[I]):
         if watcher.is_overflowed:
             # More events than a queue may hold: a list is cheaper.
             raise CompactedError(after, self._revision)
-        table.watchers[watcher] = prefix
+        if sees is None or after > self._revision:
+            # A shared queue holds nothing that one of its readers would have to leave out.
+            table.watchers[watcher] = prefix
+            return watcher
+        place = (prefix, sees)
+        sharing = table.shared.get(place)
+        if sharing is None:
+            sharing = table.shared[place] = _Sharing(SharedQueue(select, self._budget))
+        sharing.watchers[watcher] = None
+        watcher.share(sharing.queue)
         return watcher
 
-    def unwatch(self, prefix: str, watcher: Watcher[CacheEvent[I], W]) -> None:
-        self._table(prefix).watchers.pop(watcher, None)
+    def unwatch(
+        self, prefix: str, watcher: Watcher[CacheEvent[I], W], sees: Hashable = None
+    ) -> None:
+        """End a watch; `prefix` and `sees` as they were given to `watch`."""
+        table, place = self._table(prefix), (prefix, sees)
+        table.watchers.pop(watcher, None)
+        if (sharing := table.shared.get(place)) is not None:
+            sharing.watchers.pop(watcher, None)
+            if not sharing.watchers:
+                del table.shared[place]
         watcher.close()
 
     def finish_watches(self, prefix: str) -> None:
         """End the watches of a table, each once its queue is read."""
-        for watcher in self._table(prefix).watchers:
+        table = self._table(prefix)
+        for watcher in (
+            *table.watchers,
+            *(watcher for sharing in table.shared.values() for watcher in sharing.watchers),
+        ):
             watcher.finish()
 
     async def wait_for(self, revision: int, timeout_s: float) -> bool:
@@ -285,6 +335,9 @@ class WatchCache(Generic[I]):
         for watcher, prefix in table.watchers.items():
             if key.startswith(prefix):
                 watcher.push(event)
+        for (prefix, _), sharing in table.shared.items():
+            if key.startswith(prefix):
+                sharing.queue.push(event)
 
 
 def _bounds(keys: list[str], prefix: str) -> tuple[int, int]:

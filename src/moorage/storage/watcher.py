@@ -1,26 +1,19 @@
-"""Watchers: the queue of each watch, within a budget in bytes.
+"""Watchers: the queue of each watch, within a budget in bytes (`queue_budget.py`).
 
-A frame that several watchers queue is one object and is counted once. A watcher whose queue exceeds
-its own budget is ended; when all queues together exceed theirs, the longest are ended until the
-rest fits. The client of an ended watch lists again, as with kube-apiserver's cacher
-(`forgetWatcher`). Hot path: `push`, per change and interested watcher (bench/hotpaths.py).
+A watcher has a queue of its own, or a place in one that it shares with all watches of the same
+frames (`shared_queue.py`). A watcher whose queue exceeds its own budget is ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-import sys
 from collections import deque
-from collections.abc import Callable, Sized
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
-QUEUE_BYTES = 8 * 1024 * 1024
-ALL_QUEUES_BYTES = 128 * 1024 * 1024
-# Memory of a queue entry besides its frame; bounds queues of tiny frames too.
-_ENTRY_BYTES = 128
-# The frames of one event: JSON and protobuf, whole and metadata alone, of more than one version.
-_FORMS = 8
+from moorage.storage.queue_budget import QueueBudget, QueuedFrame
+from moorage.storage.shared_queue import Place, SharedQueue
 
 W = TypeVar("W")
 
@@ -39,72 +32,6 @@ class WatcherOverflowError(Exception):
     """The reader of a watch fell too far behind; its stream ends and the client watches again."""
 
 
-class _QueuedFrame:
-    """A queued frame: its size and the number of queues that hold it."""
-
-    __slots__ = ("frame", "holders", "size")
-
-    def __init__(self, frame: Any, size: int) -> None:
-        self.frame = frame
-        self.size = size
-        self.holders = 0
-
-
-class QueueBudget:
-    """Byte budget of all queues of one cache."""
-
-    def __init__(self, queue_bytes: int = QUEUE_BYTES, all_bytes: int = ALL_QUEUES_BYTES) -> None:
-        self.queue_bytes = queue_bytes
-        self.all_bytes = all_bytes
-        self.used = 0
-        self._recent: deque[_QueuedFrame] = deque(maxlen=_FORMS)
-        # In order of arrival, so that ties are broken deterministically.
-        self._watchers: dict[Watcher[Any, Any], None] = {}
-
-    def add(self, watcher: Watcher[Any, Any]) -> None:
-        self._watchers[watcher] = None
-
-    def remove(self, watcher: Watcher[Any, Any]) -> None:
-        self._watchers.pop(watcher, None)
-
-    def hold(self, frame: Any) -> _QueuedFrame:
-        """Count a frame for one more queue. The next watchers of an event queue the same frame."""
-        recent = self._recent
-        if recent and recent[0].frame is frame:
-            recent[0].holders += 1
-            return recent[0]
-        for entry in recent:
-            if entry.frame is frame:
-                break
-        else:
-            size = len(frame) if isinstance(frame, Sized) else sys.getsizeof(frame)
-            entry = _QueuedFrame(frame, size + _ENTRY_BYTES)
-            recent.appendleft(entry)
-            self.used += entry.size
-        entry.holders += 1
-        return entry
-
-    def release(self, entry: _QueuedFrame) -> None:
-        entry.holders -= 1
-        if not entry.holders:
-            self.used -= entry.size
-            if entry in self._recent:
-                self._recent.remove(entry)
-
-    def enforce(self) -> None:
-        """End the watchers with the longest queues until the total is within the budget.
-
-        Of those with equal queues the newest ends first.
-        """
-        if self.used <= self.all_bytes:
-            return
-        newest_first = reversed(self._watchers)
-        for watcher in sorted(newest_first, key=lambda watcher: watcher.queued_bytes, reverse=True):
-            watcher.overflow()
-            if self.used <= self.all_bytes:
-                return
-
-
 class Watcher(Generic[E, W]):
     """Queue of one watch. `select` maps an event to the frame to queue, or None.
 
@@ -118,16 +45,27 @@ class Watcher(Generic[E, W]):
         self._after = after
         self._budget = budget or QueueBudget()
         self._budget.add(self)
-        self._queued: deque[_QueuedFrame] = deque()
-        self._sending: list[_QueuedFrame] = []
+        self._queued: deque[QueuedFrame] = deque()
+        self._sending: list[QueuedFrame] = []
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_s = 0.0
         self._due_s = 0.0
+        self._own_bytes = 0
+        self._shared: Place[W] | None = None
         self.is_overflowed = False
         self.is_finished = False
-        self.queued_bytes = 0
         self.on_overflow: Callable[[], None] | None = None
+
+    @property
+    def queued_bytes(self) -> int:
+        """Return the bytes that are queued, or were returned by the last `next_batch`."""
+        shared = self._shared
+        return self._own_bytes if shared is None else self._own_bytes + shared.queued_bytes
+
+    def share(self, queue: SharedQueue[E, W]) -> None:
+        """Read later events from a shared queue, after what is queued here; `push` no more."""
+        self._shared = queue.join(self)
 
     def push(self, event: E) -> None:
         """Queue an event, or end the watch when its queue is full."""
@@ -139,14 +77,12 @@ class Watcher(Generic[E, W]):
         budget = self._budget
         entry = budget.hold(selected)
         self._queued.append(entry)
-        self.queued_bytes += entry.size
-        if self.queued_bytes > budget.queue_bytes and len(self._queued) > 1:
+        self._own_bytes += entry.size
+        if self._own_bytes > budget.queue_bytes and len(self._queued) > 1:
             self.overflow()
         elif budget.used > budget.all_bytes:
             budget.enforce()
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        self.wake()
 
     async def next_batch(
         self, timeout_s: float | None = None, limit_bytes: int | None = None
@@ -158,18 +94,32 @@ class Watcher(Generic[E, W]):
         the result is empty: no other task runs between the check of the queue and the return.
         Raises WatcherOverflowError when events were dropped.
         """
-        self._release(self._sending)
-        self._sending = []
-        if not self._queued and not self.is_overflowed and not self.is_finished:
+        if self._sending:
+            self._release(self._sending)
+            self._sending = []
+        shared = self._shared
+        if shared is not None:
+            shared.release()
+        if not (
+            self._queued
+            or (shared is not None and shared.has_more)
+            or self.is_overflowed
+            or self.is_finished
+        ):
             await self._wait(timeout_s)
         if self.is_overflowed:
             raise WatcherOverflowError
+        if not self._queued:
+            return [] if shared is None else shared.take(limit_bytes)
         queued, batch, size = self._queued, self._sending, 0
         while queued and (limit_bytes is None or not batch or size + queued[0].size <= limit_bytes):
             entry = queued.popleft()
             size += entry.size
             batch.append(entry)
-        return [entry.frame for entry in batch]
+        frames = [entry.frame for entry in batch]
+        if shared is not None and limit_bytes is None:
+            frames += shared.take(None)
+        return frames
 
     async def _wait(self, timeout_s: float | None) -> None:
         """Wait until something happens, or for the timeout.
@@ -199,11 +149,12 @@ class Watcher(Generic[E, W]):
             return
         loop = asyncio.get_running_loop()
         if loop.time() >= self._due_s:
-            self._wake()
+            self.wake()
         elif self._due_s < math.inf:
             self._set_timer(loop)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Have `next_batch` look again."""
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -215,15 +166,16 @@ class Watcher(Generic[E, W]):
         self.is_overflowed = True
         self._release(self._queued)
         self._queued.clear()
+        self._leave()
         self._budget.remove(self)
-        self._wake()
+        self.wake()
         if self.on_overflow is not None:
             self.on_overflow()
 
     def finish(self) -> None:
         """End the watch once its queue is read: what it watches is no longer served."""
         self.is_finished = True
-        self._wake()
+        self.wake()
 
     def close(self) -> None:
         """Drop the queue; no event is pushed or read after this."""
@@ -231,12 +183,18 @@ class Watcher(Generic[E, W]):
         self._release(self._sending)
         self._queued.clear()
         self._sending = []
+        self._leave()
         self._budget.remove(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _release(self, frames: deque[_QueuedFrame] | list[_QueuedFrame]) -> None:
+    def _leave(self) -> None:
+        if self._shared is not None:
+            self._shared.leave()
+            self._shared = None
+
+    def _release(self, frames: deque[QueuedFrame] | list[QueuedFrame]) -> None:
         for entry in frames:
-            self.queued_bytes -= entry.size
+            self._own_bytes -= entry.size
             self._budget.release(entry)

@@ -13,7 +13,9 @@ T = TypeVar("T", bound=Object)
 class Reader(Protocol):
     """Reads objects on behalf of one user."""
 
-    async def list(self, resource: Resource[T], namespace: str | None = None) -> list[T]:
+    async def list(
+        self, resource: Resource[T], namespace: str | None = None, *, field_selector: str = ""
+    ) -> list[T]:
         """Return the objects of a namespace, or of all, by namespace and name.
 
         Raises ForbiddenError where the user may not list them, NotFoundError where the server has

@@ -11,6 +11,7 @@ a Service.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from importlib.resources import files
@@ -82,13 +83,11 @@ class Site:
 
     async def _overview(self, reader: Reader) -> Page:
         lists = _Lists(reader)
-        view = overview(
-            await lists.read(RUNTIME_CLASSES),
-            await lists.read(NODES),
-            await lists.read(RUNTIME_PROFILES),
-            await lists.read(POD_ROWS),
+        classes, nodes = await lists.read(RUNTIME_CLASSES), await lists.read(NODES)
+        profiles, pods = await lists.read(RUNTIME_PROFILES), await lists.read(POD_ROWS)
+        return await self._rendered(
+            "overview.html", "", lists, lambda: overview(classes, nodes, profiles, pods)
         )
-        return self._rendered("overview.html", root="", view=view, missing=lists.missing)
 
     async def _class(self, reader: Reader, name: str) -> Page:
         lists = _Lists(reader)
@@ -96,10 +95,12 @@ class Site:
         pods = [pod for pod in await lists.read(POD_ROWS) if class_of(pod) == name]
         nodes, profiles = await lists.read(NODES), await lists.read(RUNTIME_PROFILES)
         rows = class_rows(classes, nodes, profiles, pods)
+        if not rows and RUNTIME_CLASSES.plural in lists.missing:
+            raise ForbiddenError("you may not list runtimeclasses")
         if not rows:
             raise NotFoundError.of(RUNTIME_CLASSES.plural, name, group=RUNTIME_CLASSES.group)
         view = ClassView(rows[0], first_pods(pods))
-        return self._rendered("class.html", root="../", view=view, missing=lists.missing)
+        return await self._rendered("class.html", "../", lists, lambda: view)
 
     async def _pod(self, reader: Reader, namespace: str, name: str) -> Page:
         pod = await reader.get(PODS, name, namespace)
@@ -109,16 +110,23 @@ class Site:
             runtime_class = await lists.attempt(
                 RUNTIME_CLASSES, lambda: reader.get(RUNTIME_CLASSES, class_name)
             )
-        events = [
-            event
-            for event in await lists.read(EVENTS, namespace)
-            if event.involved_object.uid == pod.metadata.uid
-        ]
-        view = pod_view(pod, runtime_class, events)
-        return self._rendered("pod.html", root="../../../", view=view, missing=lists.missing)
+        about = f"involvedObject.uid={pod.metadata.uid}"
+        events = await lists.read(EVENTS, namespace, field_selector=about)
+        return await self._rendered(
+            "pod.html", "../../../", lists, lambda: pod_view(pod, runtime_class, events)
+        )
 
-    def _rendered(self, template: str, **values: Any) -> Page:
-        return Page(self._templates.render(template, **values))
+    async def _rendered(
+        self, template: str, root: str, lists: _Lists, view: Callable[[], Any]
+    ) -> Page:
+        # In a thread: a page about thousands of nodes and pods takes longer than others can wait.
+        return Page(
+            await asyncio.to_thread(
+                lambda: self._templates.render(
+                    template, root=root, view=view(), missing=lists.missing
+                )
+            )
+        )
 
     @cached_property
     def _templates(self) -> Templates:
@@ -136,9 +144,14 @@ class _Lists:
         self._reader = reader
         self.missing: list[str] = []
 
-    async def read(self, resource: Resource[T], namespace: str | None = None) -> list[T]:
+    async def read(
+        self, resource: Resource[T], namespace: str | None = None, *, field_selector: str = ""
+    ) -> list[T]:
         """Return a list, empty where it cannot be read."""
-        found = await self.attempt(resource, lambda: self._reader.list(resource, namespace))
+        found = await self.attempt(
+            resource,
+            lambda: self._reader.list(resource, namespace, field_selector=field_selector),
+        )
         return [] if found is None else found
 
     async def attempt(self, resource: Resource[Any], read: Callable[[], Awaitable[Any]]) -> Any:

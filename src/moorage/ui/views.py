@@ -10,7 +10,7 @@ import msgspec
 from moorage.api.conditions import is_true
 from moorage.api.nodes import Node
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED_LABEL
+from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED, MANAGED_LABEL
 from moorage.api.runtime_profiles import WORKING, ProfileFeature, RuntimeProfile
 from moorage.runtimeclass.feature_findings import alike
 from moorage.runtimeclass.features import FEATURES, Feature, FeatureArea
@@ -175,7 +175,7 @@ def _class_row(
         name=name,
         handler=handler,
         is_there=runtime_class is not None,
-        is_managed=labels.get(MANAGED_LABEL) == "true",
+        is_managed=labels.get(MANAGED_LABEL) == MANAGED,
         isolation=labels.get(ISOLATION_LABEL) or isolation.get(handler, ""),
         overhead={} if overhead is None else overhead.pod_fixed,
         nodes=tuple(working.get(handler, ())),

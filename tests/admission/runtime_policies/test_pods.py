@@ -161,6 +161,18 @@ async def test_what_a_class_lacks_is_refused_warned_of_or_let_pass(
         assert answer.json["message"] == f'pods "p" is forbidden: {text}'
 
 
+async def test_a_refusal_has_ten_reasons_at_most(server: Server) -> None:
+    await server.policy("own", checks={"gvisor": "Enforce"})
+    containers = [
+        {"name": f"c{one}", "image": "i", "securityContext": {"privileged": True}}
+        for one in range(50)
+    ]
+    answer = await server.pod("p", runtimeClassName="gvisor", containers=containers)
+    assert answer.status == 403
+    assert answer.json["message"].count("class gvisor lacks privileged") == 10
+    assert answer.json["message"].endswith("; and 40 more")
+
+
 async def test_templates_are_warned_of(server: Server) -> None:
     await server.policy("floor", "", minimumIsolation="user-space-kernel")
     template = {

@@ -10,11 +10,12 @@ import pytest
 
 from moorage import client
 from moorage.cli.commands import explain
+from moorage.cli.connection import Target
 from moorage.cli.errors import CliError
+from moorage.client import config as client_config
 from moorage.cluster import Cluster
 from moorage.cluster.explain import NodeAnswer, PodExplanation
 from moorage.cluster.layout import Layout
-from moorage.cluster.settings import Settings, load
 from tests.cli.moor import change, cluster, locked, moor
 
 ANSWER = PodExplanation(
@@ -37,11 +38,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     """The questions, each with the cluster's name."""
     asked = []
 
-    async def ask(
-        cluster: Cluster, settings: Settings, namespace: str, name: str
-    ) -> PodExplanation:
-        assert cluster.directory.is_dir()
-        asked.append((settings.name, namespace, name))
+    async def ask(target: Target, namespace: str, name: str) -> PodExplanation:
+        assert target.cluster is not None
+        asked.append((target.cluster.running_settings().name, namespace, name))
         return ANSWER if name == "a" else BARE
 
     monkeypatch.setattr(explain, "_ask", ask)
@@ -82,6 +81,15 @@ def test_a_pod_is_named_in_each_way_that_kubectl_takes(
         answer = moor("explain", target, "-o", "json", "--data-dir", layout.root)
     assert json.loads(answer.out)["nodes"][1]["objections"] == ["no handler", "no room"]
     assert asked == [("moorage", "default", "a")]
+
+
+def test_kind_and_name_may_be_two_words(asked: list[tuple[str, str, str]], tmp_path: Path) -> None:
+    layout = cluster(tmp_path)
+    with locked(layout):
+        assert moor("explain", "pod", "a", "--data-dir", layout.root).status == 0
+        assert asked == [("moorage", "default", "a")]
+        for words in (("pod/a", "b"), ("service", "a")):
+            assert moor("explain", *words, "--data-dir", layout.root).status == 2
 
 
 @pytest.mark.parametrize("target", ["service/a", "pod/", "deployment/", "/a", ""])
@@ -140,12 +148,29 @@ async def test_what_this_machine_knows_is_given_along(
     monkeypatch.setattr(explain, "explain_pod", explain_pod)
     monkeypatch.setattr(client, "load_kubeconfig", lambda path: path)
     monkeypatch.setattr(client, "Client", lambda *_, **__: Api())
-    settings = load(layout.settings)
-    assert settings is not None
-    assert await explain._ask(Cluster(layout.root), settings, "space", "name") == ANSWER
+    with locked(layout):
+        answer = await explain._ask(Target(cluster=Cluster(layout.root)), "space", "name")
+    assert answer == ANSWER
     assert passed["pod"] == "space/name"
     assert passed["filters_by_handler"] == has_node
     result = ("found",) if has_node else ()
     assert passed["local_handlers"] == ((*result, "reported") if answers else ())
     assert passed["now"].utcoffset() is not None
     assert passed["records"] is not None
+
+
+async def test_nothing_of_this_machine_counts_for_another_kubernetes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed: dict[str, Any] = {}
+
+    async def explain_pod(_api: Api, _namespace: str, _name: str, **more: Any) -> PodExplanation:
+        passed.update(more)
+        return ANSWER
+
+    monkeypatch.setattr(explain, "explain_pod", explain_pod)
+    monkeypatch.setattr(client_config, "load_kubeconfigs", lambda *_: None)
+    monkeypatch.setattr(client, "Client", lambda *_, **__: Api())
+    await explain._ask(Target((tmp_path / "other",)), "space", "name")
+    assert (passed["local_handlers"], passed["records"]) == ((), None)
+    assert not passed["filters_by_handler"]

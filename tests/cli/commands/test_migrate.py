@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def test_a_control_character_in_a_name_does_not_reach_the_terminal(file: Path) -
     file.unlink()
     answer = moor("migrate", ".")
     assert "\x1b" not in answer.err
-    assert "a?[31m.yaml: refused: " in answer.err
+    assert r"a\x1b[31m.yaml: refused: " in answer.err
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_a_control_character_in_a_name_does_not_reach_the_terminal(file: Path) -
         (["a.yaml", "--class", "x=y"], "'x' is none of untrusted, os-container, unikernel, hyperv"),
         (["a.yaml", "--class", "untrusted=A"], "--class untrusted=A: a lowercase"),
         (["a.yaml", "--default-handler", "a.b"], "--default-handler a.b: "),
-        (["--live", "--kubeconfig", "none"], "none: "),
+        (["--live", "--kubeconfig", "none"], "does not exist"),
     ],
 )
 def test_wrong_usage_has_status_2(file: Path, arguments: list[str], reason: str) -> None:
@@ -97,3 +98,13 @@ def test_wrong_usage_has_status_2(file: Path, arguments: list[str], reason: str)
 def test_colour_goes_to_a_terminal_alone(file: Path) -> None:
     del file
     assert "\x1b[32m+handler: a-b" in moor("migrate", "a.yaml", terminal=True).out
+
+
+def test_the_result_is_there_for_programs(file: Path) -> None:
+    answer = moor("migrate", file.name, "-o", "json")
+    document = json.loads(answer.out)
+    assert answer.status == 1
+    assert document["has_changes"]
+    assert document["diffs"][0].startswith("---")
+    written = json.loads(moor("migrate", file.name, "--write", "-o", "json").out)["written"]
+    assert file.name in written

@@ -28,10 +28,12 @@ class Part:
 
     def __init__(self) -> None:
         self.given: tuple[Any, ...] = ()
+        self.settings: dict[str, Any] = {}
         self.error: BaseException | None = None
         self.steps: list[str] = []
 
-    async def run(self, *given: Any) -> None:
+    async def run(self, *given: Any, **settings: Any) -> None:
+        self.settings = settings
         *self.given, ready = given  # type: ignore[assignment]
         if self.error is not None:
             raise self.error

@@ -16,7 +16,7 @@ from moorage.cluster.images import BUSYBOX, PAUSE, saving
 from moorage.cluster.images.saving import SaveError, save_archive
 from moorage.cluster.layout import Layout
 from moorage.cri import engine_pb
-from moorage.engine.images.oci_archive import digest
+from moorage.image_layout import digest
 from tests.cluster.hosts import a_host, tools_without
 
 

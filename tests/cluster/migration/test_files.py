@@ -9,7 +9,7 @@ import pytest
 
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.migration import FileMigration, plan_files
-from moorage.runtimeclass.migration import Options
+from moorage.runtimeclass.migration import Options, Severity
 
 _OLD = "apiVersion: node.k8s.io/v1beta1\nkind: RuntimeClass\nmetadata: {name: a}\nhandler: a\n"
 _NEW = _OLD.replace("v1beta1", "v1")
@@ -138,3 +138,54 @@ def test_an_output_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "out" / "policies.yaml").write_bytes(b"\xff")
     with pytest.raises(ClusterError, match=r"policies.yaml is not UTF-8"):
         _plan(tmp_path, out=tmp_path / "out")
+
+
+def test_a_link_to_itself_is_a_finding(tmp_path: Path) -> None:
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    (tmp_path / "good.yaml").write_text(_OLD)
+    migration = _plan(tmp_path)
+    assert list(migration.plan.changed) == [str(tmp_path / "good.yaml")]
+    assert [Path(finding.place).name for finding in migration.findings] == ["loop.yaml"]
+
+
+def test_links_in_a_directory_change_nothing_outside_of_it(tmp_path: Path) -> None:
+    tree, outside = tmp_path / "tree", tmp_path / "outside.yaml"
+    tree.mkdir()
+    for path in (outside, tree / "inside.yaml"):
+        path.write_text(_OLD)
+    (tree / "out.yaml").symlink_to(outside)
+    (tree / "in.yaml").symlink_to("inside.yaml")
+    (tree / "unrelated.yaml").symlink_to("/etc/hostname")
+    migration = _plan(tree)
+    migration.write()
+    assert (outside.read_text(), (tree / "inside.yaml").read_text()) == (_OLD, _NEW)
+    (finding,) = migration.findings
+    assert (finding.place, finding.severity) == (str(tree / "out.yaml"), Severity.SKIPPED)
+    assert f"a link to {outside}" in str(finding)
+    assert list(_plan(tree, tree / "out.yaml").plan.changed) == [str(tree / "out.yaml")]
+
+
+@pytest.mark.parametrize("link", ["out", "out/handlers.d", "out/runtimeclasses.yaml"])
+def test_links_in_the_output_directory_lead_nowhere_else(tmp_path: Path, link: str) -> None:
+    (tmp_path / "a.yaml").write_text(_POD)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    place = tmp_path / link
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(elsewhere if link != "out/runtimeclasses.yaml" else elsewhere / "x.yaml")
+    with pytest.raises(ClusterError, match="is a symbolic link"):
+        _plan(tmp_path / "a.yaml", out=tmp_path / "out")
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_pipe_in_the_output_directory_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(_POD)
+    (tmp_path / "out").mkdir()
+    os.mkfifo(tmp_path / "out" / "classes.yaml")
+    with pytest.raises(ClusterError, match="is not a regular file"):
+        _plan(tmp_path / "a.yaml", out=tmp_path / "out")
+
+
+def test_standard_input_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    migration = plan_files([], tmp_path / "out", Options(), b"#" * 9_000_000)
+    assert migration.is_refused

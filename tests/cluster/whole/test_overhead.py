@@ -129,12 +129,12 @@ def test_a_handler_that_prints_something_else_is_no_sample(
         assert report["proposal"] is None
 
 
-def test_a_handler_that_no_node_has_is_said_to_be_missing(whole_cluster: RunningCluster) -> None:
-    report = _measure(
-        whole_cluster, "absent", "--start-timeout", "1", "--further-containers", "0",
-        "--payload", "0", status=1,
-    )  # fmt: skip
-    assert "absent" in report["pods"][0]["error"]
+def test_a_handler_that_no_node_has_is_refused_before_any_pod(
+    whole_cluster: RunningCluster,
+) -> None:
+    refused = whole_cluster.moor("overhead", "measure", "absent", status=1)
+    assert "there is no handler absent on any node; handlers that nodes report: " in refused.stderr
+    assert "crun" in refused.stderr
     assert _leftovers(whole_cluster) == []
 
 

@@ -71,10 +71,14 @@ def test_a_runtime_is_added_upgraded_and_removed_under_a_running_pod(
     refused = whole_cluster.moor("runtime", "remove", name, status=1)
     assert f"pods run under handler {name}: default/{name}" in refused.stderr
     removed = whole_cluster.moor("runtime", "remove", name, "--force")
+    assert f"RuntimeClass {name} stays: 1 of its pods go on" in removed.stderr
     assert "sandboxes run under it" in removed.stderr
     assert whole_cluster.kubectl("exec", name, "--", "echo", "alive").stdout == "alive\n"
     whole_cluster.kubectl("delete", "pod", name)
-    until(lambda: not _removed(whole_cluster, name).stderr, "its sandbox's end")
+    until(
+        lambda: "sandboxes run under it" not in _removed(whole_cluster, name).stderr,
+        "its sandbox's end",
+    )
     assert not versions.exists()
 
 
@@ -110,3 +114,11 @@ def test_an_upgrade_that_its_proof_refutes_leaves_everything_as_before(
     assert "can be written by others" in distrusted.stderr
     whole_cluster.moor("runtime", "remove", name)
     assert not _file(whole_cluster, name).exists()
+
+
+def test_a_handler_that_was_not_added_is_not_removed(whole_cluster: RunningCluster) -> None:
+    refused = whole_cluster.moor("runtime", "remove", "crun", status=1)
+    assert "was not added by `moor runtime add`" in refused.stderr
+    assert _file(whole_cluster, "crun").exists()
+    missing = whole_cluster.moor("runtime", "remove", "nix", status=1)
+    assert "there is no handler nix" in missing.stderr

@@ -104,18 +104,23 @@ async def test_hard_links_attributes_and_special_files_show(
     assert stat.S_IMODE(root.stat().st_mode) == 0o711
 
 
-async def test_many_layers_are_one_tree(images: ImageStore, place: Path) -> None:
+async def test_many_layers_are_one_tree(
+    request: pytest.FixtureRequest, images: ImageStore, place: Path
+) -> None:
+    # The most that one overlay takes; copies have no such limit, and take as long as there are.
+    count = 127 if request.node.callspec.params["images"] == OVERLAYFS else 20
     layers = [
-        layer(Entry(f"file{number}", b"x"), Entry("last", b"%d" % number)) for number in range(127)
+        layer(Entry(f"file{number}", b"x"), Entry("last", b"%d" % number))
+        for number in range(count)
     ]
     image = await loaded(images, place, *layers)
     root = place / "root"
     await images.mount_rootfs("c1", image, root)
-    assert len(list(root.iterdir())) == 128
-    assert (root / "last").read_bytes() == b"126"
+    assert len(list(root.iterdir())) == count + 1
+    assert (root / "last").read_bytes() == b"%d" % (count - 1)
     (root / "new").write_bytes(b"y")
     await images.mount_image(image, place / "volume")
-    assert (place / "volume/last").read_bytes() == b"126"
+    assert (place / "volume/last").read_bytes() == b"%d" % (count - 1)
 
 
 async def test_a_layer_that_comes_twice_says_all_again(images: ImageStore, place: Path) -> None:

@@ -24,6 +24,7 @@ from moorage.runtimeclass.conformance.results import (
     annotation_patch,
     conforming,
     digest_of_tested,
+    result_annotations,
     standing,
 )
 
@@ -40,14 +41,21 @@ def verdict(name: str, verdict: Verdict = Verdict.PASSED) -> PropertyResult:
     return PropertyResult(name=name, claim="", verdict=verdict, evidence="")
 
 
-def result(*conforms_to: str, tested: str = "sha256:1") -> ClassResult:
+def result(
+    *conforms_to: str, tested: str = "sha256:1", standards: tuple[str, ...] = ("native",)
+) -> ClassResult:
     return ClassResult(
         runtime_class="box", handler="h", tested_at="2026-01-01T00:00:00Z", tested=tested,
-        standards=("native",), conforms_to=conforms_to, properties=(),
+        standards=standards, conforms_to=conforms_to, properties=(),
     )  # fmt: skip
 
 
 BOX = RuntimeClass(metadata=ObjectMeta(name="box"), handler="h")
+
+
+def kept(annotations: dict[str, str | None]) -> dict[str, str]:
+    """Return the annotations that a class has after the patch."""
+    return {key: value for key, value in annotations.items() if value is not None}
 
 
 def carrying(annotations: dict[str, Any]) -> RuntimeClass:
@@ -68,7 +76,7 @@ def test_a_property_without_a_result_is_not_proved() -> None:
 
 
 def test_a_class_carries_what_it_proved_its_date_and_digest() -> None:
-    assert annotation_patch(result("native", "offline"))["metadata"]["annotations"] == {
+    assert result_annotations(result("native", "offline"), {}) == {
         CONFORMANCE_ANNOTATION: "native,offline",
         CONFORMANCE_DATE_ANNOTATION: "2026-01-01T00:00:00Z",
         CONFORMANCE_TESTED_ANNOTATION: "sha256:1",
@@ -76,12 +84,32 @@ def test_a_class_carries_what_it_proved_its_date_and_digest() -> None:
 
 
 def test_a_class_that_proves_nothing_loses_its_claim() -> None:
-    assert annotation_patch(result())["metadata"]["annotations"][CONFORMANCE_ANNOTATION] is None
+    before = result_annotations(result("native"), {})
+    assert result_annotations(result(), kept(before))[CONFORMANCE_ANNOTATION] is None
+
+
+def test_a_test_of_one_standard_keeps_what_was_proved_of_others() -> None:
+    before = result_annotations(result("native", standards=("native", "offline")), {})
+    after = result_annotations(result("offline", standards=("offline",)), kept(before))
+    assert after[CONFORMANCE_ANNOTATION] == "native,offline"
+    failed = result_annotations(result(standards=("native",)), kept(after))
+    assert failed[CONFORMANCE_ANNOTATION] == "offline"
+
+
+def test_what_was_proved_of_another_program_is_no_longer_claimed() -> None:
+    before = result_annotations(result("native", tested="sha256:old"), {})
+    after = result_annotations(result("offline", standards=("offline",)), kept(before))
+    assert after[CONFORMANCE_ANNOTATION] == "offline"
+
+
+def test_a_result_is_written_only_on_the_class_that_was_read() -> None:
+    read = RuntimeClass(metadata=ObjectMeta(name="box", resource_version="7"), handler="h")
+    assert annotation_patch(result("native"), read)["metadata"]["resourceVersion"] == "7"
 
 
 def test_a_result_is_stale_when_a_program_changed() -> None:
     tested = digest_of_tested(BOX, [profile("n1", "sha256:a")])
-    carried = carrying(annotation_patch(result("native", tested=tested))["metadata"]["annotations"])
+    carried = carrying(kept(result_annotations(result("native", tested=tested), {})))
     assert not standing(carried, [profile("n1", "sha256:a")]).is_stale
     assert standing(carried, [profile("n1", "sha256:b")]).is_stale
     assert standing(carried, [profile("n1", "sha256:a"), profile("n2", "sha256:b")]).is_stale

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -307,3 +308,30 @@ _ANY = st.recursive(
 def test_every_handler_file_is_one_that_our_reader_accepts(runtimes: dict[str, Any]) -> None:
     plan = _plan("daemon.json", json.dumps({"runtimes": runtimes, "default-runtime": "runsc"}))
     _handlers(plan)
+
+
+def test_lists_in_a_table_are_no_headers_of_another() -> None:
+    text = (
+        '[crio.runtime]\ndefault_ulimits = [\n]\nhooks_dir = ["/etc/hooks"]  # [x]\n'
+        'default_runtime = "a.b"\n[crio.runtime.runtimes."a.b"]\nruntime_path = "/usr/bin/crun"\n'
+    )
+    plan = _plan("crio.conf", text)
+    assert plan.findings == ()
+    assert plan.changed == {"crio.conf": text.replace('"a.b"', '"a-b"', 1).replace('"a.b"', "a-b")}
+
+
+@pytest.mark.parametrize("padding", [" ", "[ ", "[ ] ", "\t", "]", "#"])
+def test_a_table_is_renamed_in_linear_time_beside_any_long_line(padding: str) -> None:
+    text = '[crio.runtime.runtimes."a.b"]\nruntime_path = "/usr/bin/crun"\n'
+    line = f"# {padding * (120_000 // len(padding))}\n"
+    began = time.process_time()
+    plan = _plan("crio.conf", text + line)
+    assert time.process_time() - began < 5
+    assert plan.changed == {"crio.conf": text.replace('"a.b"', "a-b") + line}
+
+
+def test_a_configuration_with_thousands_of_runtimes_is_refused() -> None:
+    runtimes = {f"r{number}": {"path": "/usr/bin/r"} for number in range(1001)}
+    plan = _plan("daemon.json", json.dumps({"runtimes": runtimes}))
+    assert not plan.outputs
+    assert [finding.text for finding in plan.findings] == ["it has more than 1000 runtimes"]

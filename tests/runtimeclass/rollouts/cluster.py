@@ -71,11 +71,12 @@ class Cluster:
         return step(self.rollout, seen, self.now)
 
     def step(self, *, seconds: float = 1, cut: int | None = None, is_killed: bool = False) -> Step:
-        """Take a step; with `cut` only so many moves are made, if killed before the status is."""
+        """Take a step; with `cut` only so many moves are made, if killed not even the status."""
         self.now += timedelta(seconds=seconds)
         taken = self.decide()
-        if not is_killed:
-            self.rollout = msgspec.structs.replace(self.rollout, status=taken.status)
+        if is_killed:
+            return taken
+        self.rollout = msgspec.structs.replace(self.rollout, status=taken.status)
         for move in taken.moves[:cut]:
             self.change(
                 move.workload.name,

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from moorage.runtimeclass.rollouts import Step
+from moorage.runtimeclass.rollouts import Step, record_of
 from tests.runtimeclass.rollouts.cluster import Cluster
 
 _NUMBER = 12
@@ -83,6 +83,7 @@ class Rollouts(RuleBasedStateMachine):
             mark = self.cluster.workloads[name].mark
             assert mark is not None
             assert mark.moved_from == "old"
+            assert f"uid-{name}" in record_of(self.cluster.rollout.status.moves)
 
     @precondition(lambda self: self.cluster.phase in ("Stopped", "Paused", "Completed"))
     @invariant()

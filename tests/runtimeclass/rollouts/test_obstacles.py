@@ -7,9 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.api.meta import ObjectMeta
+from moorage.api.meta import Condition, ObjectMeta
 from moorage.api.runtime_classes import RuntimeClass, Scheduling
-from moorage.api.runtime_rollouts import RuntimeRollout, RuntimeRolloutSpec, RuntimeRolloutStatus
+from moorage.api.runtime_rollouts import (
+    ACCEPTED,
+    BLOCKED,
+    RuntimeRollout,
+    RuntimeRolloutSpec,
+    RuntimeRolloutStatus,
+)
 from moorage.runtimeclass.rollouts import NodeFacts, find_obstacle, find_return_obstacle
 
 _NODES = (
@@ -110,3 +116,22 @@ def test_a_return_needs_the_class_of_before() -> None:
     obstacle = find_return_obstacle(rollout, _CLASSES)
     assert obstacle is not None
     assert "RuntimeClass gone does not exist" in obstacle.message
+
+
+@pytest.mark.parametrize(
+    ("reason", "has_begun", "blocks"),
+    [
+        ("ClassMissing", False, False),
+        ("ClassMissing", True, True),
+        ("RolloutOverlaps", False, True),
+    ],
+)
+def test_a_rollout_that_cannot_begin_lets_others_go_first(
+    reason: str, has_begun: bool, blocks: bool
+) -> None:
+    other = _rollout("old", "missing", "other", phase=BLOCKED, has_begun=has_begun)
+    condition = Condition(type=ACCEPTED, status="False", reason=reason)
+    status = msgspec.structs.replace(other.status, conditions=(condition,))
+    stuck = msgspec.structs.replace(other, status=status)
+    obstacle = find_obstacle(_rollout("old", "new", created=2), [stuck], _CLASSES, _NODES)
+    assert (obstacle is not None) == blocks

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from moorage.runtimeclass.rollouts import Obstacle, PodFacts, Unmovable
+import msgspec
+
+from moorage.api.runtime_rollouts import MOST_MOVED
+from moorage.runtimeclass.rollouts import Mark, Obstacle, PodFacts, Unmovable
 from tests.runtimeclass.rollouts.cluster import START, Cluster
 
 
@@ -37,7 +40,7 @@ def test_waves_may_be_percentages_and_there_may_be_no_canary() -> None:
 
 def test_a_wave_that_a_restart_cut_off_is_filled_up() -> None:
     cluster = Cluster(9, canary=0, wave_size=4)
-    cluster.step(cut=2, is_killed=True)
+    cluster.step(cut=2)
     assert len(cluster.moved) == 2
     assert len(cluster.step().moves) == 2
     assert cluster.step().moves == ()
@@ -310,3 +313,72 @@ def test_a_step_that_is_repeated_decides_the_same() -> None:
     again = cluster.decide()
     assert again.moves == ()
     assert first.status.started_at == again.status.started_at
+
+
+def test_a_move_that_was_recorded_and_never_made_is_made_later() -> None:
+    cluster = Cluster(3, canary=0, wave_size=2)
+    assert len(cluster.step(cut=0).moves) == 2
+    assert cluster.moved == []
+    assert len(cluster.step().moves) == 2
+    cluster.run()
+    assert cluster.reason == ""
+    assert len(cluster.moved) == 3
+
+
+def test_a_rollback_needs_no_mark_and_ends_with_nothing_recorded() -> None:
+    cluster = Cluster(3)
+    cluster.run()
+    for name in cluster.workloads:
+        cluster.change(name, mark=None)
+    cluster.spec(rollback=True)
+    cluster.run()
+    assert (cluster.moved, cluster.rollout.status.moves) == ([], ())
+
+
+def test_marks_of_another_rollout_with_this_name_do_not_count() -> None:
+    cluster = Cluster(1)
+    cluster.add("w1", "new", mark=Mark("r", "uid-of-another", "old", START, 5))
+    cluster.step()
+    cluster.settle()
+    cluster.change("w0", class_name="old", mark=Mark("r", "uid-of-another", "old", START, 5))
+    cluster.run()
+    assert cluster.reason == ""
+    cluster.spec(rollback=True)
+    cluster.run()
+    assert cluster.moved == ["w1"]
+
+
+def test_a_rollout_moves_no_more_than_its_status_can_record() -> None:
+    cluster = Cluster(MOST_MOVED + 3, canary=0, wave_size="100%")
+    for _ in range(3):
+        cluster.step()
+        cluster.settle()
+    assert len(cluster.moved) == MOST_MOVED
+    assert (cluster.phase, cluster.condition("Accepted")) == (
+        "Blocked", ("False", "TooManyWorkloads"),
+    )  # fmt: skip
+    assert len(msgspec.json.encode(cluster.rollout.status)) < 2**20
+    cluster.spec(rollback=True)
+    cluster.run()
+    assert cluster.moved == []
+
+
+def test_workloads_that_are_gone_are_not_recorded_any_longer() -> None:
+    cluster = Cluster(2)
+    cluster.run()
+    cluster.resume()
+    del cluster.workloads["w0"]
+    cluster.add("w2")
+    cluster.spec(rollback=True)
+    cluster.step(cut=0)
+    assert [moves.uids for moves in cluster.rollout.status.moves] == [("uid-w1",)]
+
+
+def test_a_refusal_of_any_length_fits_the_status() -> None:
+    cluster = Cluster(5, canary=0, wave_size="100%")
+    cluster.step(cut=0)
+    for name in cluster.workloads:
+        cluster.change(name, refusal="x" * 1_000_000)
+    cluster.step()
+    assert cluster.reason == "Refused"
+    assert len(msgspec.json.encode(cluster.rollout.status)) < 10_000

@@ -1,5 +1,6 @@
 """Runtime policies: which classes pods get and may use, and how many of each.
 
+    facts.py       what is known, as the API server's copy (sources.py) or informers have it
     sources.py ──▶ plugin.py        choice of the class, floor, allow-list, checks
                ├─▶ writes.py        policies that cannot be understood are refused
                └─▶ class_quotas.py  RuntimeClassQuotas
@@ -8,12 +9,15 @@
 """
 
 from moorage.admission.runtime_policies.class_quotas import RuntimeClassQuotaAdmission
+from moorage.admission.runtime_policies.facts import Facts, NamespaceRules
 from moorage.admission.runtime_policies.plugin import RuntimePolicyAdmission
 from moorage.admission.runtime_policies.sources import CustomReader, RuntimeFacts
 from moorage.admission.runtime_policies.writes import RuntimePolicyWrites
 
 __all__ = [
     "CustomReader",
+    "Facts",
+    "NamespaceRules",
     "RuntimeClassQuotaAdmission",
     "RuntimeFacts",
     "RuntimePolicyAdmission",

@@ -16,7 +16,7 @@ import msgspec
 
 from moorage.admission.chain import CREATE, UPDATE, Scope
 from moorage.admission.refusal import refused
-from moorage.admission.runtime_policies.sources import NamespaceRules, RuntimeFacts
+from moorage.admission.runtime_policies.facts import Facts, NamespaceRules
 from moorage.api.runtime_group import CHOICE_ANNOTATION, CHOICE_REASON_ANNOTATION, NEEDS_ANNOTATION
 from moorage.registry.kind import Obj
 from moorage.registry.request import Attributes
@@ -34,6 +34,7 @@ from moorage.runtimeclass.workloads import TEMPLATES, template_of
 
 _PODS = "pods"
 _EPHEMERAL, _STATUS = "ephemeralcontainers", "status"
+_MOST_REFUSALS = 10
 
 
 class RuntimePolicyAdmission:
@@ -42,7 +43,7 @@ class RuntimePolicyAdmission:
     name = "RuntimePolicy"
     scope = Scope.of([_PODS, *TEMPLATES], [CREATE, UPDATE], ["", _EPHEMERAL, _STATUS])
 
-    def __init__(self, facts: RuntimeFacts) -> None:
+    def __init__(self, facts: Facts) -> None:
         self._facts = facts
 
     def mutate(self, attributes: Attributes) -> None:
@@ -136,7 +137,7 @@ class RuntimePolicyAdmission:
             attributes.request.warn(text)
 
 
-def _template_warnings(pod: Obj, rules: NamespaceRules, facts: RuntimeFacts) -> Iterable[str]:
+def _template_warnings(pod: Obj, rules: NamespaceRules, facts: Facts) -> Iterable[str]:
     index = facts.index()
     try:
         choice = choose_class(pod["metadata"], pod["spec"], rules.annotations, rules.policy, index)
@@ -164,7 +165,9 @@ def _settle(attributes: Attributes, objections: Iterable[Objection]) -> None:
         else:
             attributes.request.warn(objection.message)
     if refusals:
-        raise refused(attributes, "; ".join(refusals))
+        more = len(refusals) - _MOST_REFUSALS
+        shown = refusals[:_MOST_REFUSALS] + ([f"and {more} more"] if more > 0 else [])
+        raise refused(attributes, "; ".join(shown))
 
 
 def _exempt(attributes: Attributes, pod: Obj) -> bool:

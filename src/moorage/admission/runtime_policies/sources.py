@@ -6,11 +6,12 @@ second costs a set insertion, and a server without policies and profiles nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from moorage.admission.runtime_policies.facts import NamespaceRules
 from moorage.api.errors import StatusError
 from moorage.api.logs import Log
 from moorage.api.meta import Object
@@ -26,7 +27,7 @@ from moorage.registry.resource_map import ResourceMap
 from moorage.registry.stored import Stored
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.node_sets import NodeFacts
-from moorage.runtimeclass.policies import EffectivePolicy, effective_policy
+from moorage.runtimeclass.policies import effective_policy
 from moorage.storage import Change, WatchCache
 
 T = TypeVar("T", bound=Object)
@@ -110,13 +111,6 @@ class _Labelled(Object, frozen=True):
     annotations: dict[str, str] = {}
 
 
-class NamespaceRules(msgspec.Struct, frozen=True):
-    """The policy of a namespace, and its annotations."""
-
-    policy: EffectivePolicy = EffectivePolicy()
-    annotations: Mapping[str, str] = {}
-
-
 _NO_RULES = NamespaceRules()
 
 
@@ -136,7 +130,8 @@ class RuntimeFacts:
             NODE.prefix(""): self._read_node,
             table_of(PROFILES): self._read_profile,
         }
-        self._policy_tables = tuple(map(table_of, (POLICIES, CLUSTER_POLICIES)))
+        self._own_table, self._cluster_table = map(table_of, (POLICIES, CLUSTER_POLICIES))
+        self._policy_tables = (self._own_table, self._cluster_table)
         self._watched = (*self._readers, *self._policy_tables, NAMESPACE.prefix(""))
         self._dirty: set[str] | None = None
         self._rules: dict[str, NamespaceRules] = {}
@@ -154,7 +149,11 @@ class RuntimeFacts:
             if key.startswith(self._profile_table):
                 self._has_profiles = None
             if key.startswith(self._policy_tables):
-                self._rules.clear()
+                if key.startswith(self._own_table):
+                    # `runtimepolicies.runtime.moorage.dev/NAMESPACE/NAME`
+                    self._rules.pop(key.split("/")[1], None)
+                else:
+                    self._rules.clear()
                 self._has_policies = None
             elif key.startswith(NAMESPACE.prefix("")):
                 self._rules.pop(key.rpartition("/")[2], None)

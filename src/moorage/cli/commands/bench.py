@@ -10,10 +10,11 @@ import click
 import msgspec
 
 from moorage.api.logs import configure
-from moorage.cli.connection import connection, context_option, kubeconfig_option
+from moorage.api.printable import printable
+from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
-from moorage.cli.options import data_dir_option
+from moorage.cli.options import OutputFile
 from moorage.cli.output import dim, output_option, show, show_document
 from moorage.client import Client, ClientConfig
 from moorage.cluster.class_bench import (
@@ -25,6 +26,7 @@ from moorage.cluster.class_bench import (
     table_columns,
 )
 from moorage.cluster.class_workloads import IMAGE, METRICS
+from moorage.cluster.known_classes import check_classes
 from moorage.cluster.side_by_side import class_names
 
 _UNITS = {metric.name: metric.unit for metric in METRICS}
@@ -61,13 +63,11 @@ def command() -> None:
     metavar="SECONDS", help="Longest time of each pod.",
 )  # fmt: skip
 @click.option(
-    "--samples", type=click.Path(path_type=Path, dir_okay=False),
+    "--samples", type=OutputFile(),
     help="Write every sample to this file, as JSON.",
 )  # fmt: skip
 @click.option("--namespace", "-n", default="default", show_default=True)
-@kubeconfig_option
-@context_option
-@data_dir_option
+@connection_options
 @output_option
 def classes_command(
     *,
@@ -79,17 +79,16 @@ def classes_command(
     timeout_s: float,
     samples: Path | None,
     namespace: str,
-    kubeconfig: Path | None,
-    context: str | None,
-    data_dir: Path,
+    target: Target,
     output: str,
 ) -> None:
     """Run the same work under every class, and print the medians.
 
     Start latency, throughput of system calls, files and network, density, memory, overhead and
-    failures. The pods are removed, also after Ctrl-C.
+    failures. The pods are removed, also after Ctrl-C. Exit status 1 if a class could not be
+    measured at all.
     """
-    config = connection(data_dir, kubeconfig, context)
+    config = target.config()
     configure("error")
     names = tuple(dict.fromkeys(name.strip() for name in classes.split(","))) if classes else ()
     if classes is not None and not all(names or ("",)):
@@ -110,6 +109,9 @@ def classes_command(
         _print(summaries, measured)
     else:
         show_document(document, output)
+    unmeasured = [summary.runtime_class for summary in summaries if not summary.medians]
+    if unmeasured:
+        raise CliError(f"nothing could be measured under {', '.join(unmeasured)}")
 
 
 async def _measure(
@@ -120,6 +122,7 @@ async def _measure(
             plan = replace(plan, classes=tuple(await class_names(client)))
         if not plan.classes:
             raise CliError("the cluster has no RuntimeClass: name one with --class, `-` for none")
+        await check_classes(client, plan.classes)
         bench = ClassBench(client, namespace, plan, lambda text: click.echo(dim(text), err=True))
         return plan, await bench.run()
 
@@ -137,7 +140,7 @@ def _print(summaries: list[ClassSummary], measured: Measurements) -> None:
         key = (failure.runtime_class, failure.metric, failure.why)
         counts[key] = counts.get(key, 0) + 1
     for (name, metric, why), count in counts.items():
-        click.echo(f"\n{name}: {metric} failed {count} times: {why}")
+        click.echo(f"\n{name}: {metric} failed {count} times: {printable(why)}")
 
 
 def _number(value: float | None) -> str | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import click
 
+from moorage.api.errors import FieldError
 from moorage.checks import (
     ERROR,
     FORMATS,
@@ -23,11 +25,10 @@ from moorage.checks import (
     report,
 )
 from moorage.checks.check import is_workload
+from moorage.checks.own_objects import is_own, path_of
+from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
-from moorage.cli.options import cluster_of, data_dir_option
-from moorage.client import Client, load_kubeconfig
-from moorage.client.rest import UnreachableError
-from moorage.cluster import Cluster
+from moorage.linux.regular_file import read_regular_file
 
 _STANDARD_INPUT = "-"
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -43,8 +44,6 @@ _MOST_BYTES = 64 * 1024 * 1024
     help="Classes, nodes, profiles, policies and namespaces, as `kubectl get -o yaml` prints them; "
     "no cluster is asked then.",
 )
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of the cluster.")
-@click.option("--context", help="Context of the kubeconfig; by default its current one.")
 @click.option(
     "--namespace",
     "-n",
@@ -61,31 +60,35 @@ _MOST_BYTES = 64 * 1024 * 1024
     help="Output format.",
 )
 @click.option("--strict", is_flag=True, help="Let warnings fail the check too.")
-@data_dir_option
+@connection_options
 def command(
     *,
     files: tuple[str, ...],
     facts: tuple[str, ...],
-    kubeconfig: Path | None,
-    context: str | None,
     namespace: str,
     output: str,
     strict: bool,
-    data_dir: Path,
+    target: Target,
 ) -> None:
     """Check what pods ask of their classes, before they are created.
 
     Reads Pods, Deployments, StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers, Jobs,
     CronJobs, PodTemplates and Lists of FILEs, of the YAML and JSON files in them if they are
     directories, or of standard input (-). Classes, profiles and policies are those of the cluster,
-    of --facts, and of the FILEs themselves.
+    of --facts, and of the FILEs themselves. Objects of our own group in FILEs are checked by the
+    definitions of their kinds.
 
     \b
     Exit status: 0 nothing would be refused · 1 something would be, or could not be read
     """
     manifests, results = _read(files)
-    known = _facts(facts, kubeconfig, context, data_dir)
-    for manifest in manifests:
+    known = _facts(facts, target)
+    own = [one for one in manifests if is_own(one.value)]
+    valid = [one for one in manifests if not is_own(one.value)]
+    for manifest, errors in zip(own, _errors(own), strict=True):
+        results += [_invalid(manifest, error, namespace) for error in errors]
+        valid += [] if errors else [manifest]
+    for manifest in valid:
         _add(known, manifest)
     known.complete_nodes()
     results += check_manifests(manifests, known, namespace)
@@ -94,29 +97,66 @@ def command(
         sys.exit(1)
 
 
+def _errors(own: list[Manifest]) -> list[list[FieldError]]:
+    """Return the errors of each object of our group."""
+    if not own:
+        return []
+    # Imported here: rules need a process of their own, and most manifests have none.
+    from moorage.cluster.own_objects import own_object_errors
+
+    return asyncio.run(own_object_errors([one.value for one in own]))
+
+
+def _invalid(manifest: Manifest, error: FieldError, namespace: str) -> Result:
+    """Return the result of an object that its kind's definition does not allow."""
+    value = manifest.value
+    meta = value.get("metadata") if isinstance(value.get("metadata"), dict) else {}
+    return Result(
+        file=manifest.file,
+        line=manifest.line(path_of(error)),
+        rule="invalid",
+        level=ERROR,
+        message=error.text,
+        kind=str(value.get("kind", "")),
+        namespace=str((meta or {}).get("namespace") or namespace),
+        name=str((meta or {}).get("name", "")),
+        field=error.field,
+    )
+
+
 def _read(names: Iterable[str]) -> tuple[list[Manifest], list[Result]]:
     """Return the manifests of files, and a result for each file that cannot be read."""
     manifests: list[Manifest] = []
     unreadable: list[Result] = []
-    for name in _expanded(names):
+
+    def failed(name: str, error: Exception) -> None:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        unreadable.append(Result(file=name, line=1, rule="unreadable", level=ERROR, message=reason))
+
+    for name in _expanded(names, lambda error: failed(str(error.filename), error)):
         try:
             manifests += read_manifests(_text(name), name)
         except (UnreadableError, OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            unreadable.append(
-                Result(file=name, line=1, rule="unreadable", level=ERROR, message=reason)
-            )
+            failed(name, error)
     return manifests, unreadable
 
 
-def _expanded(names: Iterable[str]) -> Iterator[str]:
-    """Yield files, and those in directories in the order of their names."""
+def _expanded(names: Iterable[str], failed: Callable[[OSError], None]) -> Iterator[str]:
+    """Yield files, and the regular ones in directories in the order of their names.
+
+    `failed` is called for a directory that cannot be read.
+    """
     for name in names:
-        path = Path(name)
-        if name != _STANDARD_INPUT and path.is_dir():
-            yield from (str(file) for file in sorted(path.rglob("*")) if file.suffix in _SUFFIXES)
-        else:
+        if name == _STANDARD_INPUT or not Path(name).is_dir():
             yield name
+            continue
+        for directory, directories, files in os.walk(name, onerror=failed):
+            directories.sort()
+            for file in sorted(files):
+                path = Path(directory, file)
+                # A link to nothing is an error of the one who reads it, a pipe is no manifest.
+                if path.suffix in _SUFFIXES and (path.is_file() or not path.exists()):
+                    yield str(path)
 
 
 def _text(name: str) -> str:
@@ -124,24 +164,20 @@ def _text(name: str) -> str:
     if name == _STANDARD_INPUT:
         content = sys.stdin.buffer.read(_MOST_BYTES + 1)
     else:
-        with Path(name).open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+        content = read_regular_file(Path(name), _MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
         raise UnreadableError(f"is larger than {_MOST_BYTES // 2**20} MiB")
     return content.decode()
 
 
-def _facts(
-    files: tuple[str, ...], kubeconfig: Path | None, context: str | None, data_dir: Path
-) -> Facts:
+def _facts(files: tuple[str, ...], target: Target) -> Facts:
     if files:
-        if kubeconfig is not None or context is not None:
-            raise click.UsageError("--facts takes no cluster: leave out --kubeconfig and --context")
+        context = click.get_current_context()
+        for name in ("kubeconfig", "context"):
+            if context.params.get(name) is not None:
+                raise click.UsageError(f"--facts takes no cluster: leave out --{name}")
         return _facts_of_files(files)
-    cluster = cluster_of(data_dir)
-    if kubeconfig is None and context is None:
-        cluster.running_settings()
-    found, missing = asyncio.run(_ask(cluster, kubeconfig, context))
+    found, missing = asyncio.run(_ask(target))
     for sentence in missing:
         click.echo(f"moor: {sentence}", err=True)
     return found
@@ -149,7 +185,11 @@ def _facts(
 
 def _facts_of_files(files: tuple[str, ...]) -> Facts:
     facts = Facts()
-    for name in _expanded(files):
+
+    def failed(error: OSError) -> None:
+        raise error
+
+    for name in _expanded(files, failed):
         try:
             manifests = read_manifests(_text(name), name)
         except (UnreadableError, UnicodeDecodeError) as error:
@@ -166,12 +206,6 @@ def _add(facts: Facts, manifest: Manifest) -> None:
         raise CliError(f"{manifest.file}:{manifest.line()}: {error}") from error
 
 
-async def _ask(
-    cluster: Cluster, kubeconfig: Path | None, context: str | None
-) -> tuple[Facts, list[str]]:
-    config = load_kubeconfig(kubeconfig or cluster.kubeconfig, context)
-    try:
-        async with Client(config, user_agent="moor-check") as client:
-            return await facts_of_cluster(client)
-    except UnreachableError as error:
-        raise CliError(str(error)) from error
+async def _ask(target: Target) -> tuple[Facts, list[str]]:
+    async with target.client("moor-check") as client:
+        return await facts_of_cluster(client)

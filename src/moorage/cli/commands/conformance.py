@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from moorage.api.clock import SystemClock
-from moorage.cli.connection import connect, connection_options
+from moorage.api.printable import printable
+from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
-from moorage.cli.output import dim, show
+from moorage.cli.options import OutputFile
+from moorage.cli.output import dim, show, show_document
 from moorage.client.resources import RUNTIME_CLASSES
-from moorage.client.rest import UnreachableError
 from moorage.conformance import (
     ConformanceError,
     ConformanceOptions,
@@ -28,14 +29,12 @@ from moorage.runtimeclass.conformance.catalogue import STANDARD_CLASSES
 from moorage.runtimeclass.conformance.results import ClassResult, Standing, standing
 
 _DEFAULTS = ConformanceOptions(runtime_class="")
+_LIST_FORMATS = ("text", "json")
+_TEST_OPTIONS = frozenset(
+    {"standard", "node", "namespace", "image", "wasm_image", "timeout_s", "parallel", "report",
+     "dry_run"}
+)  # fmt: skip
 _COLUMNS = ("class", "handler", "conforms to", "tested", "valid")
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    data_dir: Path
-    kubeconfig: Path | None
-    context: str | None
 
 
 @click.command("conformance")
@@ -57,7 +56,7 @@ class _Target:
     "--format", "form", type=click.Choice(list(REPORTS)), default="text", show_default=True
 )
 @click.option(
-    "--report", type=click.Path(path_type=Path, dir_okay=False), help="Write the report to a file."
+    "--report", type=OutputFile(), help="Write the report to a file, instead of printing it."
 )
 @click.option("--dry-run", is_flag=True, help="Do not write the result on the class.")
 @connection_options
@@ -74,20 +73,17 @@ def command(
     form: str,
     report: Path | None,
     dry_run: bool,
-    data_dir: Path,
-    kubeconfig: Path | None,
-    context: str | None,
+    target: Target,
 ) -> None:
     """Prove by pods what a class promises, and write the result on the class.
 
-    Without CLASS, list what each class has proved; a result is not valid any more when the
-    handler's program has changed since.
+    Without CLASS, list what each class has proved, as text or JSON; a result is not valid any more
+    when the handler's program has changed since.
     """
-    target = _Target(data_dir, kubeconfig, context)
+    if not runtime_class:
+        _list(target, form)
+        return
     try:
-        if not runtime_class:
-            _print_standings(asyncio.run(_standings(target)))
-            return
         options = ConformanceOptions(
             runtime_class=runtime_class,
             standard=standard or "",
@@ -100,19 +96,36 @@ def command(
         )
         with interruptible() as interruptions:
             result = interruptions.run(_test(target, options, is_written=not dry_run))
-    except (ConformanceError, UnreachableError) as error:
+    except ConformanceError as error:
         raise CliError(str(error)) from error
     text = REPORTS[form](result)
     if report is None:
-        click.echo(text, nl=False)
+        click.echo(printable(text, keep="\n") if form == "text" else text, nl=False)
     else:
         replace_file(report, text.encode(), mode=0o644)
     if standard is not None and standard not in result.conforms_to:
         raise CliError(f"class {runtime_class} does not conform to {standard}")
 
 
-async def _test(target: _Target, options: ConformanceOptions, *, is_written: bool) -> ClassResult:
-    async with connect(**asdict(target), user_agent="moor-conformance") as client:
+def _list(target: Target, form: str) -> None:
+    """Print what each class has proved. Raises UsageError for options of a test."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        name = str(option.name)
+        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if is_given and name in _TEST_OPTIONS:
+            raise click.UsageError(f"{option.opts[0]} needs a CLASS to test")
+    if form not in _LIST_FORMATS:
+        raise click.UsageError(f"--format {form} needs a CLASS to test")
+    standings = asyncio.run(_standings(target))
+    if form == "json":
+        show_document(standings, form)
+    else:
+        _print_standings(standings)
+
+
+async def _test(target: Target, options: ConformanceOptions, *, is_written: bool) -> ClassResult:
+    async with target.client("moor-conformance") as client:
         test = ConformanceTest(client, options, SystemClock(), progress=_progress)
         result = await test.run()
         if is_written:
@@ -120,8 +133,8 @@ async def _test(target: _Target, options: ConformanceOptions, *, is_written: boo
     return result
 
 
-async def _standings(target: _Target) -> list[Standing]:
-    async with connect(**asdict(target), user_agent="moor-conformance") as client:
+async def _standings(target: Target) -> list[Standing]:
+    async with target.client("moor-conformance") as client:
         profiles = await read_profiles(client)
         classes = (await client.list(RUNTIME_CLASSES)).items
     return [standing(one, profiles) for one in sorted(classes, key=lambda one: one.metadata.name)]

@@ -34,6 +34,16 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     type=_FILE,
     help="The authority's key. Without it, certificate requests are approved but not signed.",
 )
+@click.option(
+    "--install-definitions",
+    is_flag=True,
+    help="Install the definitions of runtime.moorage.dev; without them its controllers wait.",
+)
+@click.option(
+    "--create-classes",
+    is_flag=True,
+    help="Create a RuntimeClass for each handler that a RuntimeProfile says works.",
+)
 @log_level_option
 def command(
     *,
@@ -41,6 +51,8 @@ def command(
     context: str | None,
     cluster_ca: Path | None,
     cluster_ca_key: Path | None,
+    install_definitions: bool,
+    create_classes: bool,
     log_level: str,
 ) -> None:
     """Run the controllers alone, in the foreground, for any Kubernetes API server.
@@ -52,5 +64,10 @@ def command(
     authority = cluster_ca.read_bytes() if cluster_ca is not None else config.ca
     if authority is None:
         raise click.UsageError(f"{kubeconfig} has no certificate authority: give --cluster-ca")
-    options = ControllerOptions(cluster_ca=authority.decode(), cluster_ca_key=cluster_ca_key)
+    options = ControllerOptions(
+        cluster_ca=authority.decode(),
+        cluster_ca_key=cluster_ca_key,
+        installs_definitions=install_definitions,
+        creates_classes=create_classes,
+    )
     run_until_stopped(partial(controllers.run, config, options), log_level)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from moorage.api.printable import printable
 from moorage.cli.completion import complete_namespaces, complete_pods
+from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.handlers import handlers_in_use
-from moorage.cli.options import cluster_of, data_dir_option
-from moorage.cli.output import dim, output_option, show_document
+from moorage.cli.output import output_option, show_document
 from moorage.client import Resource
 from moorage.cluster import Cluster, Settings
 from moorage.cluster.explain import NodeAnswer, PodExplanation, explain_pod
@@ -36,7 +36,8 @@ _KINDS = ("pod", "pods", "po")
 
 
 @click.command("explain")
-@click.argument("target", metavar="KIND/NAME", shell_complete=complete_pods)
+@click.argument("subject", metavar="KIND/NAME", shell_complete=complete_pods)
+@click.argument("after", metavar="", required=False)
 @click.option(
     "--namespace",
     "-n",
@@ -44,29 +45,33 @@ _KINDS = ("pod", "pods", "po")
     show_default=True,
     shell_complete=complete_namespaces,
 )
-@data_dir_option
+@connection_options
 @output_option
-def command(target: str, namespace: str, data_dir: Path, *, output: str) -> None:
+def command(
+    subject: str, after: str | None, namespace: str, target: Target, *, output: str
+) -> None:
     """Explain why a pod or a workload is as it is, or why it does not run.
 
-    KIND is pod, deployment, replicaset, replicationcontroller, statefulset, daemonset, job or
-    cronjob. Prints its class and handler, the objections of the nodes, its containers or its pods
-    by state, exits, slow starts and refused probes, and its events.
+    KIND NAME does as well. KIND is pod, deployment, replicaset, replicationcontroller,
+    statefulset, daemonset, job or cronjob. Prints its class and handler, the objections of the
+    nodes, its containers or its pods by state, exits, slow starts and refused probes, and its
+    events.
     """
-    kind, slash, name = target.partition("/")
+    if after is not None and "/" not in subject:
+        # As kubectl takes it too: KIND NAME.
+        subject, after = f"{subject}/{after}", None
+    kind, slash, name = subject.partition("/")
     if not slash:
-        kind, name = _KINDS[0], target
-    if (kind not in _KINDS and kind not in WORKLOADS) or not name:
+        kind, name = _KINDS[0], subject
+    if (kind not in _KINDS and kind not in WORKLOADS) or not name or after is not None:
         raise click.UsageError(
-            f"pods and workloads can be explained: pod/NAME, deployment/NAME, not {target!r}"
+            f"pods and workloads can be explained: pod/NAME, deployment/NAME, not {subject!r}"
         )
-    cluster = cluster_of(data_dir)
-    settings = cluster.running_settings()
     if kind in WORKLOADS:
-        workload = asyncio.run(_ask_workload(cluster, settings, WORKLOADS[kind], namespace, name))
+        workload = asyncio.run(_ask_workload(target, WORKLOADS[kind], namespace, name))
         _show(workload, _print_workload, output)
     else:
-        _show(asyncio.run(_ask(cluster, settings, namespace, name)), _print, output)
+        _show(asyncio.run(_ask(target, namespace, name)), _print, output)
 
 
 def _show(answer: T, printed: Callable[[T], None], output: str) -> None:
@@ -76,34 +81,57 @@ def _show(answer: T, printed: Callable[[T], None], output: str) -> None:
         show_document(asdict(answer), output)
 
 
-async def _ask(cluster: Cluster, settings: Settings, namespace: str, name: str) -> PodExplanation:
-    layout = cluster.layout
-    local = await _local_handlers(cluster, settings)
-    async with cluster.client("moor-explain") as client:
+@dataclass(frozen=True, slots=True)
+class _Local:
+    """What only this machine knows of a cluster: its handlers, and which one each pod was given.
+
+    filters_by_handler: whether the scheduler keeps pods off nodes that lack their handler.
+    """
+
+    filters_by_handler: bool = False
+    handlers: tuple[Handler, ...] = ()
+    records: HandlerRecords | None = None
+
+
+async def _local(cluster: Cluster | None) -> _Local:
+    """Return what this machine knows; nothing of another Kubernetes, whose scheduler is its own."""
+    if cluster is None:
+        return _Local()
+    settings, layout = cluster.settings, cluster.layout
+    return _Local(
+        settings.filters_by_handler,
+        await _local_handlers(cluster, settings),
+        HandlerRecords(NodePaths(layout.node, layout.pod_logs)),
+    )
+
+
+async def _ask(target: Target, namespace: str, name: str) -> PodExplanation:
+    async with target.client("moor-explain") as client:
+        local = await _local(target.cluster)
         return await explain_pod(
             client,
             namespace,
             name,
-            filters_by_handler=settings.filters_by_handler,
+            filters_by_handler=local.filters_by_handler,
             now=datetime.now(UTC),
-            local_handlers=local,
-            records=HandlerRecords(NodePaths(layout.node, layout.pod_logs)),
+            local_handlers=local.handlers,
+            records=local.records,
         )
 
 
 async def _ask_workload(
-    cluster: Cluster, settings: Settings, resource: Resource[Any], namespace: str, name: str
+    target: Target, resource: Resource[Any], namespace: str, name: str
 ) -> WorkloadExplanation:
-    local = await _local_handlers(cluster, settings)
-    async with cluster.client("moor-explain") as client:
+    async with target.client("moor-explain") as client:
+        local = await _local(target.cluster)
         return await explain_workload(
             client,
             resource,
             namespace,
             name,
-            filters_by_handler=settings.filters_by_handler,
+            filters_by_handler=local.filters_by_handler,
             now=datetime.now(UTC),
-            local_handlers=local,
+            local_handlers=local.handlers,
         )
 
 
@@ -118,12 +146,13 @@ async def _local_handlers(cluster: Cluster, settings: Settings) -> tuple[Handler
 
 
 def _print_workload(answer: WorkloadExplanation) -> None:
-    click.echo(f"{answer.workload}: {answer.verdict}\n")
-    click.echo(f"class      {answer.runtime_class}")
+    _echo(f"{answer.workload}: {answer.verdict}")
+    click.echo()
+    _echo(f"class      {answer.runtime_class}")
     if answer.choice:
-        click.echo(f"choice     {answer.choice}")
+        _echo(f"choice     {answer.choice}")
     if answer.start:
-        click.echo(f"start      {answer.start}")
+        _echo(f"start      {answer.start}")
     _section("what stops it", answer.obstacles)
     _section("pods", [line for group in answer.groups for line in _group_lines(group)])
     nodes = [f"{node.node}: {objection}" for node in answer.nodes for objection in node.objections]
@@ -139,12 +168,13 @@ def _group_lines(group: PodGroup) -> list[str]:
 
 
 def _print(answer: PodExplanation) -> None:
-    click.echo(f"pod {answer.pod} {answer.verdict}\n")
+    _echo(f"pod {answer.pod} {answer.verdict}")
+    click.echo()
     overhead = ", ".join(f"{name} {value}" for name, value in answer.overhead.items())
-    click.echo(f"class      {answer.runtime_class}")
-    click.echo(f"handler    {answer.handler}")
+    _echo(f"class      {answer.runtime_class}")
+    _echo(f"handler    {answer.handler}")
     if answer.choice:
-        click.echo(f"choice     {answer.choice}")
+        _echo(f"choice     {answer.choice}")
     if overhead:
         click.echo(f"overhead   {overhead}, added to the containers' requests")
     click.echo(f"node       {answer.node or '-'}")
@@ -157,7 +187,7 @@ def _print(answer: PodExplanation) -> None:
 
 
 def _node_lines(node: NodeAnswer, answer: PodExplanation) -> list[str]:
-    here = dim(" (it is here)") if node.node == answer.node else ""
+    here = " (it is here)" if node.node == answer.node else ""
     if node.fits:
         return [f"{node.node}: has everything the pod needs{here}"]
     return [f"{node.node}: {objection}{here}" for objection in node.objections]
@@ -167,4 +197,9 @@ def _section(title: str, lines: Sequence[str]) -> None:
     if lines:
         click.echo(f"\n{title}")
         for line in lines:
-            click.echo(f"  {line}")
+            _echo(f"  {line}")
+
+
+def _echo(line: str) -> None:
+    """Print a line; messages of events and of ended containers may contain anything."""
+    click.echo(printable(line))

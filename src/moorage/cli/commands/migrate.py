@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import msgspec
 
 from moorage.api.names import dns_label_errors, dns_subdomain_errors
+from moorage.api.printable import printable
+from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import is_expected, sentence_of
 from moorage.cli.options import pairs
-from moorage.cli.output import has_colour
+from moorage.cli.output import has_colour, output_option, show_document
 from moorage.cluster.migration import plan_files
 from moorage.cluster.migration.reading import STANDARD_INPUT
 from moorage.runtimeclass.migration import (
@@ -23,10 +25,21 @@ from moorage.runtimeclass.migration import (
     RenameError,
     Severity,
 )
+from moorage.runtimeclass.migration.formats import MAX_BYTES
 
 _DIFFERENCES = 1
 _FAILED = 2
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+class _Done(msgspec.Struct, frozen=True):
+    """What a migration found and did. `output` is what standard input became, None without it."""
+
+    has_changes: bool
+    findings: tuple[Finding, ...]
+    diffs: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
+    output: str | None = None
 
 
 @click.command("migrate")
@@ -61,12 +74,8 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
     help="Handler for alpha classes that name none.",
 )
 @click.option("--live", is_flag=True, help="Migrate the objects of a cluster, instead of files.")
-@click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Kubeconfig for --live; by default KUBECONFIG, or ~/.kube/config.",
-)
-@click.option("--context", metavar="NAME", help="The kubeconfig's context, for --live.")
+@connection_options
+@output_option
 def command(
     *,
     paths: tuple[Path, ...],
@@ -76,8 +85,8 @@ def command(
     classes: tuple[str, ...],
     default_handler: str,
     live: bool,
-    kubeconfig: Path | None,
-    context: str | None,
+    target: Target,
+    output: str,
 ) -> None:
     """Migrate files or a cluster from former ways to choose a pod's runtime.
 
@@ -94,24 +103,27 @@ def command(
         raise click.UsageError("--live takes no PATH")
     if not live and not paths:
         raise click.UsageError("name files or directories, - for standard input, or --live")
-    if not live and (kubeconfig or context):
+    given = click.get_current_context().params
+    if not live and (given.get("kubeconfig") or given.get("context")):
         raise click.UsageError("--kubeconfig and --context go with --live")
     try:
         if live:
-            has_changes, findings = _migrate_live(options, kubeconfig, context, write=write)
+            done = _migrate_live(options, target, write=write)
         else:
-            has_changes, findings = _migrate_files(paths, out, options, write=write)
+            done = _migrate_files(paths, out, options, write=write)
     except Exception as error:
         if not isinstance(error, RenameError | OutputError) and not is_expected(error):
             raise
         # As kubectl diff does it: 1 says that there are differences.
-        click.echo(f"moor: {sentence_of(error)}", err=True)
+        click.echo(f"moor: {printable(sentence_of(error))}", err=True)
         sys.exit(_FAILED)
-    for finding in findings:
-        click.echo(f"moor migrate: {_printable(finding)}", err=True)
-    if any(finding.severity is Severity.REFUSED for finding in findings):
+    if output == "table":
+        _print(done, live=live, write=write)
+    else:
+        show_document(done, output)
+    if any(finding.severity is Severity.REFUSED for finding in done.findings):
         sys.exit(_FAILED)
-    if has_changes and not write:
+    if done.has_changes and not write:
         sys.exit(_DIFFERENCES)
 
 
@@ -128,58 +140,50 @@ def _options(renames: tuple[str, ...], classes: tuple[str, ...], default_handler
     return Options(chosen, pairs("--rename", renames), default_handler)
 
 
-def _migrate_files(
-    paths: tuple[Path, ...], out: Path, options: Options, *, write: bool
-) -> tuple[bool, tuple[Finding, ...]]:
+def _migrate_files(paths: tuple[Path, ...], out: Path, options: Options, *, write: bool) -> _Done:
     reads_input = any(str(path) == STANDARD_INPUT for path in paths)
-    given = sys.stdin.buffer.read() if reads_input else None
+    given = sys.stdin.buffer.read(MAX_BYTES + 1) if reads_input else None
     named = [path for path in paths if str(path) != STANDARD_INPUT]
     migration = plan_files(named, out, options, given)
+    has_changes, findings = migration.has_changes, migration.findings
     if not write:
-        _print_diffs(migration.diffs())
-        return migration.has_changes, migration.findings
-    written = migration.write()
-    output = migration.standard_output()
-    if output is not None:
-        click.echo(output, nl=False)
-    for path in written:
-        click.echo(f"wrote {path}", err=output is not None)
-    return migration.has_changes, migration.findings
+        return _Done(has_changes, findings, diffs=tuple(migration.diffs()))
+    written = tuple(map(str, migration.write()))
+    return _Done(has_changes, findings, written=written, output=migration.standard_output())
 
 
-def _migrate_live(
-    options: Options, kubeconfig: Path | None, context: str | None, *, write: bool
-) -> tuple[bool, tuple[Finding, ...]]:
+def _migrate_live(options: Options, target: Target, *, write: bool) -> _Done:
     # Imported here: files are migrated without a client.
     import asyncio
 
-    from moorage.client import load_kubeconfig
     from moorage.cluster.migration.live import migrate_live
 
-    config = load_kubeconfig(kubeconfig or _users_kubeconfig(), context)
-    result = asyncio.run(migrate_live(config, options, is_writing=write))
-    if write:
-        for place in result.written:
-            click.echo(f"{place} migrated")
-    else:
-        _print_diffs(iter(result.diffs))
-    return bool(result.diffs), result.findings
+    result = asyncio.run(migrate_live(target.config(), options, is_writing=write))
+    has_changes = bool(result.diffs)
+    if not write:
+        return _Done(has_changes, result.findings, diffs=tuple(result.diffs))
+    return _Done(has_changes, result.findings, written=tuple(result.written))
 
 
-def _users_kubeconfig() -> Path:
-    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    return Path(named) if named else Path.home() / ".kube" / "config"
+def _print(done: _Done, *, live: bool, write: bool) -> None:
+    if not write:
+        _print_diffs(iter(done.diffs))
+    if done.output is not None:
+        click.echo(done.output, nl=False)
+    for name in done.written:
+        shown = printable(name)
+        click.echo(f"{shown} migrated" if live else f"wrote {shown}", err=done.output is not None)
+    for finding in done.findings:
+        click.echo(f"moor migrate: {printable(str(finding))}", err=True)
 
 
 def _print_diffs(diffs: Iterator[str]) -> None:
     for diff in diffs:
-        if not has_colour():
+        if not sys.stdout.isatty():
+            # As `patch` takes it.
             click.echo(diff, nl=False)
             continue
-        for line in diff.splitlines():
-            colour = _COLOURS.get(line[:1])
-            click.echo(click.style(line, fg=colour) if colour else line)
-
-
-def _printable(finding: Finding) -> str:
-    return "".join(c if c.isprintable() else "?" for c in str(finding))
+        for line in diff.removesuffix("\n").split("\n"):
+            colour = _COLOURS.get(line[:1]) if has_colour() else None
+            shown = printable(line.removesuffix("\r"), keep="\t")
+            click.echo(click.style(shown, fg=colour) if colour else shown)

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from moorage.api.clock import SystemClock
-from moorage.cli.connection import connect, connection_options
+from moorage.api.printable import printable
+from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
-from moorage.cli.options import size_bytes
+from moorage.cli.options import OutputFile, size_bytes
 from moorage.cli.output import dim, output_option, show_document
 from moorage.client.rest import UnreachableError
 from moorage.overhead import Measurement, MeasurementError, MeasureOptions, Report
@@ -60,9 +61,7 @@ def command() -> None:
 @click.option("--apply", "is_applied", is_flag=True, help="Write the proposal as a new class.")
 @click.option("--in-place", is_flag=True, help="With --apply: change the class itself.")
 @click.option("--plot", "is_plotted", is_flag=True, help="Draw the samples in the terminal.")
-@click.option(
-    "--png", type=click.Path(path_type=Path, dir_okay=False), help="Draw the samples to a file."
-)
+@click.option("--png", type=OutputFile(), help="Draw the samples to a file.")
 @connection_options
 @output_option
 def measure(
@@ -73,9 +72,7 @@ def measure(
     in_place: bool,
     is_plotted: bool,
     png: Path | None,
-    data_dir: Path,
-    kubeconfig: Path | None,
-    context: str | None,
+    target: Target,
     output: str,
     **options: object,
 ) -> None:
@@ -90,7 +87,7 @@ def measure(
     wanted = MeasureOptions(handler=handler, payload_bytes=payload_bytes, **options)  # type: ignore[arg-type]
 
     async def run() -> tuple[Report, Applied | None]:
-        async with connect(data_dir, kubeconfig, context, "moor-overhead") as client:
+        async with target.client("moor-overhead") as client:
             measurement = Measurement(client, wanted, SystemClock(), progress=_progress)
             report = await measurement.run()
             if not is_applied:
@@ -124,7 +121,7 @@ def _print(report: Report, output: str) -> None:
         show_document(report, output)
         return
     for line in lines(report):
-        click.echo(line)
+        click.echo(printable(line))
 
 
 def _sentence(applied: Applied) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,8 +13,8 @@ import msgspec
 from moorage.api.durations import parse_duration
 from moorage.api.labels import parse as parse_selector
 from moorage.api.meta import Raw
-from moorage.api.runtime_rollouts import DONE, RuntimeRollout
-from moorage.cli.connection import connect, connection_options
+from moorage.api.runtime_rollouts import DONE, ROLLED_BACK, RuntimeRollout
+from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.output import output_option, show, show_document
 from moorage.cli.rollouts import LiveView, document_of, lines_of, row_of
@@ -54,15 +53,15 @@ def command() -> None:
 @click.option("--paused", is_flag=True, help="Create it paused: nothing moves before a resume.")
 @_watch
 @connection_options
+@output_option
 def start(
     *,
     from_: str,
     to: str,
     name: str | None,
     is_watching: bool,
-    data_dir: Path,
-    kubeconfig: Path | None,
-    context: str | None,
+    target: Target,
+    output: str,
     **options: Any,
 ) -> None:
     """Start a rollout: a canary first, then waves, each when all before it is ready."""
@@ -70,11 +69,9 @@ def start(
 
     async def begin(client: Client) -> None:
         made = await rollouts.start(client, name or rollouts.default_name(from_, to), spec)
-        click.echo(f"rollout {made.metadata.name} started")
-        if is_watching:
-            await _follow(client, made.metadata.name, "table")
+        await _report(client, made, "started", output, is_watching=is_watching)
 
-    _run(begin, data_dir, kubeconfig, context)
+    _run(begin, target)
 
 
 @command.command("status")
@@ -84,9 +81,7 @@ def start(
 @output_option
 def status(
     name: str | None,
-    data_dir: Path,
-    kubeconfig: Path | None,
-    context: str | None,
+    target: Target,
     *,
     is_watching: bool,
     output: str,
@@ -102,70 +97,64 @@ def status(
         else:
             show_document(document_of(rollout), output)
 
-    _run(report, data_dir, kubeconfig, context)
+    _run(report, target)
 
 
 @command.command("list")
 @connection_options
 @output_option
-def list_(data_dir: Path, kubeconfig: Path | None, context: str | None, *, output: str) -> None:
+def list_(target: Target, *, output: str) -> None:
     """List the rollouts."""
 
     async def report(client: Client) -> None:
         found = await rollouts.list_rollouts(client)
         show([row_of(rollout) for rollout in found], _COLUMNS, output)
 
-    _run(report, data_dir, kubeconfig, context)
+    _run(report, target)
 
 
 @command.command("pause")
 @_name
 @connection_options
-def pause(name: str | None, data_dir: Path, kubeconfig: Path | None, context: str | None) -> None:
+def pause(name: str | None, target: Target) -> None:
     """Stop further moves; what has been moved stays."""
-    _run(_changing(name, rollouts.pause, "paused"), data_dir, kubeconfig, context)
+    _run(_changing(name, rollouts.pause, "paused"), target)
 
 
 @command.command("resume")
 @_name
 @connection_options
-def resume(name: str | None, data_dir: Path, kubeconfig: Path | None, context: str | None) -> None:
+def resume(name: str | None, target: Target) -> None:
     """Go forward after a pause, after gates have stopped it, or after a rollback."""
 
     async def change(client: Client, chosen: str) -> RuntimeRollout:
         return await rollouts.resume(client, chosen, datetime.now(UTC))
 
-    _run(_changing(name, change, "resumed"), data_dir, kubeconfig, context)
+    _run(_changing(name, change, "resumed"), target)
 
 
 @command.command("back")
 @_name
 @_watch
 @connection_options
-def back(
-    name: str | None,
-    data_dir: Path,
-    kubeconfig: Path | None,
-    context: str | None,
-    *,
-    is_watching: bool,
-) -> None:
+@output_option
+def back(name: str | None, target: Target, *, is_watching: bool, output: str) -> None:
     """Give every workload that was moved its class back."""
 
     async def change(client: Client) -> None:
         chosen = (await rollouts.find(client, name)).metadata.name
-        await rollouts.roll_back(client, chosen)
-        click.echo(f"rollout {chosen} goes back")
-        if is_watching:
-            await _follow(client, chosen, "table", wanted="RolledBack")
+        changed = await rollouts.roll_back(client, chosen)
+        await _report(
+            client, changed, "goes back", output, is_watching=is_watching, wanted=ROLLED_BACK
+        )
 
-    _run(change, data_dir, kubeconfig, context)
+    _run(change, target)
 
 
 @command.command("delete")
 @click.argument("name")
 @connection_options
-def delete(name: str, data_dir: Path, kubeconfig: Path | None, context: str | None) -> None:
+def delete(name: str, target: Target) -> None:
     """Delete a rollout; workloads keep the class that they have now."""
 
     async def remove(client: Client) -> None:
@@ -173,17 +162,15 @@ def delete(name: str, data_dir: Path, kubeconfig: Path | None, context: str | No
         await rollouts.delete(client, name)
         click.echo(f"rollout {name} deleted")
 
-    _run(remove, data_dir, kubeconfig, context)
+    _run(remove, target)
 
 
 def _run(
     work: Callable[[Client], Awaitable[None]],
-    data_dir: Path,
-    kubeconfig: Path | None,
-    context: str | None,
+    target: Target,
 ) -> None:
     async def connected() -> None:
-        async with connect(data_dir, kubeconfig, context, "moor-rollout") as client:
+        async with target.client("moor-rollout") as client:
             await work(client)
 
     asyncio.run(connected())
@@ -198,6 +185,25 @@ def _changing(
         click.echo(f"rollout {chosen} {past}")
 
     return work
+
+
+async def _report(
+    client: Client,
+    rollout: RuntimeRollout,
+    past: str,
+    output: str,
+    *,
+    is_watching: bool,
+    wanted: str = DONE,
+) -> None:
+    """Print what was done to a rollout, and follow it if that is wanted. Raises like `_follow`."""
+    name = rollout.metadata.name
+    if output == "table":
+        click.echo(f"rollout {name} {past}")
+    elif not is_watching:
+        show_document(document_of(rollout), output)
+    if is_watching:
+        await _follow(client, name, output, wanted=wanted)
 
 
 async def _follow(client: Client, name: str, output: str, wanted: str = DONE) -> None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
 
 from moorage.api.logs import configure
 from moorage.api.quantity import parse as parse_quantity
-from moorage.cli.connection import connection, context_option, kubeconfig_option
+from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import FAILED, CliError
 from moorage.cli.interruption import interruptible
-from moorage.cli.options import data_dir_option, pairs
+from moorage.cli.options import pairs
 from moorage.cli.output import dim, output_option, show, show_document
 from moorage.client import Client, ClientConfig
 from moorage.cluster.side_by_side import Comparison, class_names, run_side_by_side
@@ -45,9 +44,7 @@ _MAX_TIMEOUT_S = 86400
 )  # fmt: skip
 @click.option("--parallel", is_flag=True, help="Run all pods at once, not one after the other.")
 @click.option("--keep", is_flag=True, help="Keep the pods.")
-@kubeconfig_option
-@context_option
-@data_dir_option
+@connection_options
 @output_option
 @click.argument("image")
 @click.argument("arguments", nargs=-1, metavar="[-- CMD...]")
@@ -59,9 +56,7 @@ def command(
     limits: tuple[str, ...],
     parallel: bool,
     keep: bool,
-    kubeconfig: Path | None,
-    context: str | None,
-    data_dir: Path,
+    target: Target,
     output: str,
     image: str,
     arguments: tuple[str, ...],
@@ -73,7 +68,7 @@ def command(
     removed, also after Ctrl-C. Exit status 1 if a command did not end with 0.
     """
     trial = Trial("", image, arguments, _limits(limits), timeout_s)
-    config = connection(data_dir, kubeconfig, context)
+    config = target.config()
     # What the watch retries is no news here: a trial has its own deadline.
     configure("error")
     with interruptible() as interruptions:

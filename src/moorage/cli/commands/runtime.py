@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from moorage.cli.options import cluster_of, data_dir_option, pairs, socket_path
+from moorage.cli.output import output_option, show_document
 from moorage.cluster.host import gather
 from moorage.cluster.packages import install_package
 from moorage.cluster.runtimes import Installer, Request, Source
-from moorage.cluster.runtimes.target import find_target, installer_of
+from moorage.cluster.runtimes.finding import find_target
+from moorage.cluster.runtimes.removal import OrphanedClass, consequence, orphaned_classes
+from moorage.cluster.runtimes.target import installer_of
 
 _name = click.argument("name")
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True)
@@ -65,6 +69,7 @@ def _source_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_name
 @_source_options
 @_engine_options
+@output_option
 def add(
     name: str, data_dir: Path, cri: str | None, restart_command: str | None, **source: Any
 ) -> None:
@@ -76,6 +81,7 @@ def add(
 @_name
 @_source_options
 @_engine_options
+@output_option
 def upgrade(
     name: str, data_dir: Path, cri: str | None, restart_command: str | None, **source: Any
 ) -> None:
@@ -86,15 +92,29 @@ def upgrade(
 @command.command("remove")
 @_name
 @_engine_options
+@output_option
 @click.option("--force", is_flag=True, help="Although pods run under it; they go on.")
 def remove(
-    name: str, data_dir: Path, cri: str | None, restart_command: str | None, *, force: bool
+    name: str,
+    data_dir: Path,
+    cri: str | None,
+    restart_command: str | None,
+    output: str,
+    *,
+    force: bool,
 ) -> None:
-    """Remove a handler that no pod runs under; its versions stay while sandboxes are left."""
+    """Remove a handler that was added; its versions stay while sandboxes are left under it."""
 
     async def work(installer: Installer) -> None:
         is_gone = await installer.remove(name, even_if_used=force)
+        classes = await _orphaned_classes(data_dir, name)
+        if output != "table":
+            left = msgspec.to_builtins(classes)
+            show_document({"handler": name, "versions_left": not is_gone, "classes": left}, output)
+            return
         click.echo(f"handler {name} removed")
+        if classes:
+            click.echo(consequence(classes), err=True)
         if not is_gone:
             click.echo(
                 f"sandboxes run under it, so {installer.store / name} stays: remove it again later",
@@ -104,11 +124,21 @@ def remove(
     _run(data_dir, cri, restart_command, work)
 
 
+async def _orphaned_classes(data_dir: Path, handler: str) -> list[OrphanedClass]:
+    """Return the classes of a removed handler, none where no cluster of ours runs."""
+    cluster = cluster_of(data_dir)
+    if cluster.find_settings() is None or cluster.pid is None:
+        return []
+    async with cluster.client("moor-runtime") as client:
+        return await orphaned_classes(client, handler)
+
+
 def _install(
     name: str,
     data_dir: Path,
     cri: str | None,
     restart_command: str | None,
+    output: str,
     *,
     is_upgrade: bool,
     **source: Any,
@@ -119,6 +149,10 @@ def _install(
         if request.source is Source.PACKAGE:
             await install_package(request.origin, await gather(data_dir))
         plan = await installer.install(request, is_upgrade=is_upgrade)
+        if output != "table":
+            document = {"handler": name, "version": plan.version, "program": str(plan.program)}
+            show_document(document | {"file": str(plan.file)}, output)
+            return
         past = "upgraded" if is_upgrade else "added"
         click.echo(f"handler {name} {past}: version {plan.version}, {plan.program}")
 

@@ -10,12 +10,13 @@ import click
 import msgspec
 
 from moorage.api.errors import NotFoundError
+from moorage.api.printable import printable
 from moorage.api.runtime_profiles import RuntimeProfile
+from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.handlers import HandlersInUse, handlers_in_use
 from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cli.output import output_option, show, show_document, table
-from moorage.cluster import Cluster
 from moorage.cluster.layout import Layout
 from moorage.cluster.machine import inspect_machine
 from moorage.cluster.runtime_features import FeatureColumn, columns, probed_here, rows, short
@@ -53,17 +54,15 @@ def command(context: click.Context, data_dir: Path, *, shows_all: bool, output: 
 
 @command.command("features")
 @click.option("--evidence", "shows_evidence", is_flag=True, help="Show what each probe found.")
-@data_dir_option
+@connection_options
 @output_option
-def features(data_dir: Path, *, shows_evidence: bool, output: str) -> None:
+def features(target: Target, *, shows_evidence: bool, output: str) -> None:
     """Print which features each runtime handler was found to support, by running it.
 
     A handler has a column for each node where its nodes differ. With --evidence the finding of each
     feature is printed, and the output of each probe if this machine's node made them.
     """
-    cluster = cluster_of(data_dir)
-    cluster.running_settings()
-    found = columns(asyncio.run(_profiles(cluster)))
+    found = columns(asyncio.run(_profiles(target)))
     if output != "table":
         show_document([msgspec.to_builtins(column) for column in found], output)
         return
@@ -82,11 +81,11 @@ def features(data_dir: Path, *, shows_evidence: bool, output: str) -> None:
             _print_probes(probed)
 
 
-async def _profiles(cluster: Cluster) -> tuple[RuntimeProfile, ...]:
+async def _profiles(target: Target) -> tuple[RuntimeProfile, ...]:
     # Imported here: `moor runtimes` alone asks the engine, not the API.
     from moorage.client.resources import RUNTIME_PROFILES
 
-    async with cluster.client() as client:
+    async with target.client("moor-runtimes") as client:
         try:
             return tuple((await client.list(RUNTIME_PROFILES)).items)
         except NotFoundError as error:
@@ -106,7 +105,7 @@ def _print_probes(probed: ProbedHandler) -> None:
         click.echo(f"\n--- {probed.handler}, probe {name}: {record.outcome} {record.exit_code}")
         for text in (record.error, record.output.rstrip()):
             if text:
-                click.echo(text)
+                click.echo(printable(text, keep="\n\t"))
 
 
 def _notes(handler: Handler) -> list[str]:

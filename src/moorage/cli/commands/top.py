@@ -6,14 +6,12 @@ import asyncio
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 
 import click
 
 from moorage.api.logs import configure
-from moorage.cli.connection import connection, context_option, kubeconfig_option
+from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
-from moorage.cli.options import data_dir_option
 from moorage.cli.output import output_option, show_document, table
 from moorage.cli.screen import COLUMNS, Screen
 from moorage.cli.terminal import Terminal, full_screen
@@ -32,9 +30,7 @@ _SORTS = {column.title.lower().replace(" ", "-"): index for index, column in enu
 @click.option("--sort", type=click.Choice(list(_SORTS)), default="class", show_default=True)
 @click.option("--filter", "wanted", default="", help="Show classes and handlers with this text.")
 @click.option("--namespace", "-n", help="Count the pods of this namespace; of all by default.")
-@kubeconfig_option
-@context_option
-@data_dir_option
+@connection_options
 @output_option
 def command(
     *,
@@ -43,9 +39,7 @@ def command(
     sort: str,
     wanted: str,
     namespace: str | None,
-    kubeconfig: Path | None,
-    context: str | None,
-    data_dir: Path,
+    target: Target,
     output: str,
 ) -> None:
     """Watch pods, starts, overhead and failures of each class.
@@ -55,7 +49,7 @@ def command(
     START is the time on the node, or in whole seconds from the creation where no agent of ours
     measured it; OVERHEAD the memory beside the containers, used / declared by the class.
     """
-    config = connection(data_dir, kubeconfig, context)
+    config = target.config()
     configure("error")
     screen = Screen(column=_SORTS[sort], filter=wanted)
     if once or output != "table":

@@ -1,8 +1,11 @@
-"""Images of a cluster, built from the host's own programs, so that no registry is needed."""
+"""Images of a cluster, built from the host's own programs, so that no registry is needed.
+
+`importing.py` is imported by itself: the node agent needs the images without an engine.
+"""
 
 from moorage.cluster.images.archive import Image, write_archive
+from moorage.cluster.images.building import catalogue
 from moorage.cluster.images.catalogue import BUSYBOX, NGINX_STAND_IN, PAUSE, NoPauseError
-from moorage.cluster.images.importing import catalogue, import_images
 
 __all__ = [
     "BUSYBOX",
@@ -11,6 +14,5 @@ __all__ = [
     "Image",
     "NoPauseError",
     "catalogue",
-    "import_images",
     "write_archive",
 ]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from moorage.cluster.host import gather
 from moorage.cluster.images.archive import Image, write_archive
+from moorage.cluster.images.building import catalogue
 from moorage.cluster.images.catalogue import NoPauseError
-from moorage.cluster.images.importing import catalogue
 from moorage.cluster.layout import Layout
 from moorage.cri import CriClient, CriError, pb
 from moorage.linux.command import CommandError, must_run

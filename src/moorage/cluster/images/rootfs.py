@@ -18,7 +18,7 @@ from pathlib import Path
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.images.archive import Image
 from moorage.engine.images.blob_stream import BlobStream, LayerError
-from moorage.engine.images.oci_archive import (
+from moorage.image_layout import (
     CONFIGURATION_TYPE,
     LAYER_TYPE,
     add_blob,

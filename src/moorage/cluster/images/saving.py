@@ -16,12 +16,12 @@ from pathlib import Path
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.host import gather
 from moorage.cluster.images.archive import Image, write_archive
+from moorage.cluster.images.building import catalogue
 from moorage.cluster.images.catalogue import NoPauseError
-from moorage.cluster.images.importing import catalogue
 from moorage.cluster.layout import Layout
 from moorage.cri import CriClient, CriError, engine_pb
 from moorage.cri.reference import InvalidReferenceError, parse
-from moorage.engine.images.oci_archive import digest
+from moorage.image_layout import digest
 from moorage.linux.trees import make_directories, remove_tree
 
 _DEADLINE_S = 3600.0

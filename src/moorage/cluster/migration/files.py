@@ -6,6 +6,7 @@ replaced as a whole. So after an interruption anywhere, the same command does th
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,15 +16,17 @@ from moorage.cluster.errors import ClusterError
 from moorage.cluster.migration.reading import STANDARD_INPUT, FileSet, read_files
 from moorage.cluster.migration.text_diff import NO_FILE, unified
 from moorage.linux.atomic_file import replace_file
+from moorage.linux.regular_file import NotRegularError, read_regular_file
 from moorage.runtimeclass.migration import Finding, Options, Plan, Severity, make_plan
 from moorage.runtimeclass.migration.formats import MAX_BYTES
+from moorage.runtimeclass.migration.outputs import HANDLERS
 
 _NEW_MODE = 0o644
 _OUTPUTS = ("*.yaml", "*.toml", "handlers.d/*.toml")
 
 
 class OutputUnreadableError(ClusterError):
-    """A file of the output directory cannot be read."""
+    """A file of the output directory cannot be read, or leads elsewhere."""
 
 
 class ChangedMeanwhileError(ClusterError):
@@ -105,12 +108,25 @@ def plan_files(
 
 
 def _existing(directory: Path) -> Iterator[tuple[str, str]]:
+    # The files to migrate may come from others, with links that lead handlers elsewhere.
+    for place in (directory, directory / HANDLERS):
+        if place.is_symlink():
+            raise OutputUnreadableError(
+                f"{place} is a symbolic link to {os.readlink(place)}; name that directory by "
+                "--out, or remove the link"
+            )
     for pattern in _OUTPUTS:
         for path in sorted(directory.glob(pattern)):
-            if path.stat().st_size > MAX_BYTES:
-                raise OutputUnreadableError(f"{path} has more than {MAX_BYTES >> 20} MiB; split it")
+            if path.is_symlink():
+                raise OutputUnreadableError(f"{path} is a symbolic link; remove it")
             try:
-                yield str(path.relative_to(directory)), path.read_bytes().decode()
+                content = read_regular_file(path, MAX_BYTES + 1)
+                if len(content) > MAX_BYTES:
+                    limit = MAX_BYTES >> 20
+                    raise OutputUnreadableError(f"{path} has more than {limit} MiB; split it")
+                yield str(path.relative_to(directory)), content.decode()
+            except NotRegularError as error:
+                raise OutputUnreadableError(f"{path} is not a regular file; remove it") from error
             except UnicodeDecodeError as error:
                 raise OutputUnreadableError(
                     f"{path} is not UTF-8 text; correct or remove it"

@@ -2,19 +2,19 @@
 
 A named file is always read. In a directory, files are read whose names end as configurations and
 manifests do and whose text has a word that a migration could act on; hidden directories, links to
-directories and templates of Helm charts are left out.
+directories, links that leave the directory and templates of Helm charts are left out.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from moorage.cluster.errors import ClusterError
+from moorage.linux.regular_file import NotRegularError, read_regular_file
 from moorage.runtimeclass.migration import Finding, Severity, Source
 from moorage.runtimeclass.migration.formats import MAX_BYTES, SUFFIXES
 
@@ -52,22 +52,27 @@ def read_files(paths: Iterable[Path], standard_input: bytes | None = None) -> Fi
     total = 0
     if standard_input is not None:
         _add(files, STANDARD_INPUT, Path(STANDARD_INPUT), standard_input, is_named=True)
-    for path, is_named in _all_files(paths, files):
-        resolved = path.resolve()
+    for path, root in _all_files(paths, files):
+        is_named = root is None
+        resolved = _resolved(path)
         if resolved in seen:
             continue
-        seen.add(resolved)
         try:
-            content = _read(path)
+            content = read_regular_file(path, MAX_BYTES + 1)
+        except NotRegularError as error:
+            if is_named:
+                _find(files, Severity.REFUSED, path, error.problem)
+            continue
         except OSError as error:
             _find(files, Severity.REFUSED, path, error.strerror or str(error))
             continue
-        if content is None:
-            if is_named:
-                _find(files, Severity.REFUSED, path, "it is not a regular file")
-            continue
         if not is_named and not _RELEVANT.search(content):
             continue
+        if root is not None and not resolved.is_relative_to(_resolved(root)):
+            reason = f"it is a link to {resolved}, outside of {root}; name that file itself"
+            _find(files, Severity.SKIPPED, path, reason)
+            continue
+        seen.add(resolved)
         total += len(content)
         if total > _MAX_TOTAL_BYTES:
             raise TooMuchError(
@@ -81,7 +86,9 @@ def read_files(paths: Iterable[Path], standard_input: bytes | None = None) -> Fi
 def _add(files: FileSet, name: str, path: Path, content: bytes, *, is_named: bool) -> None:
     if len(content) > MAX_BYTES:
         limit = MAX_BYTES // 1024 // 1024
-        _find(files, Severity.SKIPPED, name, f"it has more than {limit} MiB; split it")
+        # What is not read of standard input cannot be written on either.
+        severity = Severity.REFUSED if name == STANDARD_INPUT else Severity.SKIPPED
+        _find(files, severity, name, f"it has more than {limit} MiB; split it")
         return
     if not is_named and _is_chart_template(path):
         reason = "it is a template of a Helm chart; render it: helm template CHART | moor migrate -"
@@ -101,21 +108,16 @@ def _find(files: FileSet, severity: Severity, place: Path | str, text: str) -> N
     files.findings.append(Finding(severity, str(place), text))
 
 
-def _read(path: Path) -> bytes | None:
-    """Return the content of a regular file, up to a byte more than the limit; None for others."""
-    # A FIFO would block the opening for ever without O_NONBLOCK.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        return file.read(MAX_BYTES + 1)
+def _resolved(path: Path) -> Path:
+    # Path.resolve raises RuntimeError for a link to itself.
+    return Path(os.path.realpath(path))
 
 
-def _all_files(paths: Iterable[Path], files: FileSet) -> Iterator[tuple[Path, bool]]:
-    """Yield the files at and below paths, and whether each is named itself."""
+def _all_files(paths: Iterable[Path], files: FileSet) -> Iterator[tuple[Path, Path | None]]:
+    """Yield the files at and below paths, with the directory for those that are not named."""
     for path in paths:
         if not path.is_dir():
-            yield path, True
+            yield path, None
             continue
 
         def failed(error: OSError) -> None:
@@ -125,7 +127,7 @@ def _all_files(paths: Iterable[Path], files: FileSet) -> Iterator[tuple[Path, bo
             directories[:] = sorted(name for name in directories if not name.startswith("."))
             for name in sorted(names):
                 if name.endswith(SUFFIXES):
-                    yield Path(directory, name), False
+                    yield Path(directory, name), path
 
 
 def _is_chart_template(path: Path) -> bool:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from moorage.api.clock import SystemClock
+from moorage.api.logs import Log
 from moorage.client import Client
 from moorage.cluster.credentials import Credentials, Pair
 from moorage.cluster.layout import Layout
@@ -21,15 +22,21 @@ from moorage.controllers import (
     run_alone,
     run_controllers,
 )
+from moorage.custom_resources import wait_installed
 from moorage.metrics import Family, QueueMetrics, counting_queues, process_families
 from moorage.scheduler import SchedulerMetrics, SchedulerOptions, run_scheduler
+
+log = Log(__name__)
+
+_OWN_KINDS_S = 15.0
 
 
 async def run(layout: Layout, settings: Settings) -> None:
     """Run controllers and scheduler, but for those in `settings.without`, until cancelled.
 
     The provisioner of local volumes and the controllers of our own group are among the controllers;
-    without these they run alone. Ready once the clients have reached the API server.
+    without these they run alone. Ready once the clients have reached the API server, and it serves
+    the kinds of our own group.
     """
     credentials = Credentials(layout)
     parts = {
@@ -56,7 +63,22 @@ async def run(layout: Layout, settings: Settings) -> None:
             )
             options = _controller_options(credentials, settings)
             tasks.create_task(run_alone(client, admin, options, SystemClock()))
+        if CONTROLLERS in clients or settings.has_provisioner_alone:
+            await _wait_own_kinds(admin)
         notify_ready()
+
+
+async def _wait_own_kinds(client: Client) -> None:
+    """Wait until the API server serves the kinds of our own group, which the controllers install.
+
+    So that a caller that waits for the cluster finds them. If they cannot be installed, returns
+    after a while all the same: the installation is tried again.
+    """
+    try:
+        async with asyncio.timeout(_OWN_KINDS_S):
+            await wait_installed(client, SystemClock())
+    except TimeoutError:
+        log.warning("the kinds of our own group are not served yet", after_s=_OWN_KINDS_S)
 
 
 def _controller_options(credentials: Credentials, settings: Settings) -> ControllerOptions:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from moorage.api.host_ports import Listener
 from moorage.api.logs import Log
 from moorage.cluster.engine.plan import EnginePlan, plan_engine, prepare_host
-from moorage.cluster.images import PAUSE, NoPauseError, catalogue, import_images
+from moorage.cluster.images import PAUSE, NoPauseError, catalogue
+from moorage.cluster.images.importing import import_images
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import set_up
 from moorage.cluster.readiness import notify_ready

@@ -18,6 +18,7 @@ from moorage.api.references import ObjectReference
 from moorage.client import Client, EventRecorder, Informer, wait_until
 from moorage.client.resources import NODES, RUNTIME_INSTALLATIONS
 from moorage.client.rest import UnreachableError
+from moorage.client.served import run_when_served
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine.paths import cgroup_root, engine_paths
 from moorage.cluster.engine_handlers import NodeEvents, follow_handlers
@@ -32,8 +33,6 @@ from moorage.cluster.runtimes.target import installer_of, node_target
 from moorage.cluster.settings import CONTROLLERS, Settings
 from moorage.cluster.storage_class import create_storage_class
 from moorage.cluster.system_reserved import system_reserved
-from moorage.controllers.runtimeclasses import create_classes
-from moorage.controllers.served import run_when_served
 from moorage.cri import CriClient
 from moorage.custom_resources import install_definitions
 from moorage.linux.atomic_file import write_durably
@@ -43,6 +42,7 @@ from moorage.node.agent import COMPONENT, run_node
 from moorage.node.images.verification import Verification
 from moorage.node.machine.machine import this_machine
 from moorage.node.options import NodeOptions, ServerOptions
+from moorage.probing.default_classes import create_classes
 from moorage.probing.host import read_host as read_host_facts
 
 _ENGINE_PATIENCE_S = 5.0

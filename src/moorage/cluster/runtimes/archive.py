@@ -1,8 +1,8 @@
 """Archives of runtimes: checked against their digest, and extracted in confinement.
 
 Regular files, directories and relative links that stay inside are extracted, with bounds on their
-number and size; anything else refuses the whole archive. Owners are not restored, write permission
-for others and set-id bits are dropped.
+number and size, and on the headers of each; anything else refuses the whole archive. Owners are not
+restored, write permission for others and set-id bits are dropped.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ import os
 import shutil
 import tarfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from moorage.cluster.runtimes.archive_stream import ArchiveStream, HeaderTooLargeError
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
 
 MOST_FILES = 20_000
 MOST_BYTES = 4 * 2**30
 _CHUNK_BYTES = 2**20
 _DEEPEST = 64
+_MOST_GLOBAL_FIELDS = 64
+_SHOWN = 100
 
 
 def digest_of(path: Path) -> str:
@@ -34,27 +38,70 @@ def extract(
 ) -> None:
     """Extract a tar archive, plain or compressed by gzip, bzip2 or xz, into a new directory.
 
-    Blocks. Raises RuntimeInstallationError for an archive that is damaged, exceeds the bounds or
-    has an entry that is not allowed, OSError if the directory exists or cannot be written.
+    `most_files` bounds files, links and directories together. Blocks. Raises
+    RuntimeInstallationError for an archive that is damaged, exceeds the bounds or has an entry that
+    is not allowed, OSError if the directory exists or cannot be written.
     """
     target.mkdir(mode=0o755)
-    left_bytes, links = most_bytes, set[PurePosixPath]()
+    left_bytes = most_bytes
+    links, made = set[PurePosixPath](), set[PurePosixPath]()
     try:
-        with tarfile.open(archive) as entries:
-            for number, entry in enumerate(entries):
-                if number >= most_files:
-                    raise _refused(archive, f"it has more than {most_files} entries")
+        with ArchiveStream(archive) as stream, _opened(stream) as entries:
+            for entry in _entries(archive, stream, entries):
+                name = PurePosixPath(entry.name)
                 left_bytes -= entry.size
-                if left_bytes < 0:
+                if left_bytes < 0 or entry.size < 0:
                     raise _refused(archive, f"it has more than {most_bytes} bytes")
+                _check_name(archive, entry, name, links)
+                made.update(path for path in (name, *name.parents) if path.parts)
+                if len(made) > most_files:
+                    raise _refused(archive, f"it has more than {most_files} entries")
                 _extract(archive, entries, entry, target, links)
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         raise _refused(archive, f"its entry {error.filename} is there twice") from error
-    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except HeaderTooLargeError as error:
+        raise _refused(archive, str(error)) from error
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        # Decompressors raise OSError without a number, and tarfile ValueError for bad numbers.
         raise _refused(
             archive, f"it is no tar archive that can be read ({error}); .tar, .tar.gz, .tar.bz2 "
             "and .tar.xz can"
         ) from error  # fmt: skip
+
+
+def _opened(stream: ArchiveStream) -> tarfile.TarFile:
+    # This reads the first entry's headers.
+    with stream.bounded():
+        return tarfile.TarFile(fileobj=stream)
+
+
+def _entries(
+    archive: Path, stream: ArchiveStream, entries: tarfile.TarFile
+) -> Iterator[tarfile.TarInfo]:
+    """Yield the entries. None is kept: their headers may be large."""
+    while True:
+        with stream.bounded():
+            entry = entries.next()
+        kept: list[tarfile.TarInfo] = entries.members  # type: ignore[attr-defined]
+        kept.clear()
+        if entry is None:
+            return
+        if len(entries.pax_headers) > _MOST_GLOBAL_FIELDS:
+            raise _refused(archive, f"it has more than {_MOST_GLOBAL_FIELDS} global header fields")
+        yield entry
+
+
+def _check_name(
+    archive: Path, entry: tarfile.TarInfo, name: PurePosixPath, links: set[PurePosixPath]
+) -> None:
+    if "\0" in entry.name + entry.linkname:
+        raise _refused(archive, f"the path of its entry {_shown(entry.name)} has a NUL character")
+    if name.is_absolute() or ".." in name.parts or len(name.parts) > _DEEPEST:
+        raise _refused(archive, f"the path of its entry {_shown(entry.name)} leads out of it")
+    if links.intersection((name, *name.parents)):
+        raise _refused(archive, f"its entry {_shown(entry.name)} lies behind a link")
 
 
 def _extract(
@@ -65,10 +112,6 @@ def _extract(
     links: set[PurePosixPath],
 ) -> None:
     name = PurePosixPath(entry.name)
-    if name.is_absolute() or ".." in name.parts or len(name.parts) > _DEEPEST:
-        raise _refused(archive, f"the path of its entry {entry.name!r} leads out of it")
-    if links.intersection((name, *name.parents)):
-        raise _refused(archive, f"its entry {entry.name!r} lies behind a link")
     place = target / name
     if not name.parts:
         return
@@ -79,10 +122,11 @@ def _extract(
         _check_link(archive, entry, name)
         place.symlink_to(entry.linkname)
         links.add(name)
-    elif entry.isreg():
+    elif entry.isreg() and not entry.issparse():
         _write(entries, entry, place)
     else:
-        raise _refused(archive, f"its entry {entry.name!r} is no file, directory or symbolic link")
+        what = "sparse" if entry.issparse() else "no file, directory or symbolic link"
+        raise _refused(archive, f"its entry {_shown(entry.name)} is {what}")
 
 
 def _check_link(archive: Path, entry: tarfile.TarInfo, name: PurePosixPath) -> None:
@@ -96,7 +140,7 @@ def _check_link(archive: Path, entry: tarfile.TarInfo, name: PurePosixPath) -> N
     leads = all(part == ".." for part in parts[:ups])
     is_absolute = entry.linkname.startswith("/")
     if not parts or is_absolute or not leads or ups > len(name.parent.parts):
-        raise _refused(archive, f"its link {entry.name!r} may lead out of it")
+        raise _refused(archive, f"its link {_shown(entry.name)} may lead out of it")
 
 
 def _write(entries: tarfile.TarFile, entry: tarfile.TarInfo, place: Path) -> None:
@@ -106,6 +150,10 @@ def _write(entries: tarfile.TarFile, entry: tarfile.TarInfo, place: Path) -> Non
     with os.fdopen(os.open(place, flags, 0o600), "wb") as file:
         shutil.copyfileobj(content, file, _CHUNK_BYTES)
         os.fchmod(file.fileno(), 0o755 if entry.mode & 0o111 else 0o644)
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…")
 
 
 def _refused(archive: Path, why: str) -> RuntimeInstallationError:

@@ -97,11 +97,9 @@ class Installer:
         async with self._exclusive():
             versions = Versions(self.store, handler)
             is_written = handler in await self.engine.written()
-            changes = await self.engine.removal(handler) if is_written else ()
-            if not is_written and not versions.directory.exists():
-                raise RuntimeInstallationError(
-                    f"there is no handler {handler} that `moor runtime` wrote"
-                )
+            changes: tuple[FileChange, ...] = ()
+            if is_written or not versions.directory.exists():
+                changes = await self.engine.removal(handler)
             pods = [
                 sandbox.name
                 for sandbox in await sandboxes_of(self.engine.cri, handler)

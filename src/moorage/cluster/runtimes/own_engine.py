@@ -8,14 +8,14 @@ from pathlib import Path
 
 from moorage.cluster.runtimes.engines import FileChange
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
-from moorage.cluster.runtimes.plan import Plan
+from moorage.cluster.runtimes.plan import Plan, is_installed
 from moorage.cluster.runtimes.proof import Proof
+from moorage.cluster.runtimes.removal import check_removal
 from moorage.cri import CriClient, CriError, engine_pb
 
 _TAKEN_OVER_S = 30.0
 # A handler that the engine found not to work may still come up, but not for long.
 _HOPE_S = 5.0
-_MARK = b"# Written by `moor runtime`"
 
 
 class OwnEngine:
@@ -33,9 +33,7 @@ class OwnEngine:
 
     def _written(self) -> list[str]:
         return [
-            file.stem
-            for file in self._handlers.glob("*.toml")
-            if file.read_bytes().startswith(_MARK)
+            file.stem for file in self._handlers.glob("*.toml") if is_installed(file.read_bytes())
         ]
 
     async def offered(self) -> tuple[str, ...]:
@@ -44,7 +42,7 @@ class OwnEngine:
 
     async def addition(self, plan: Plan) -> tuple[FileChange, ...]:
         before = await asyncio.to_thread(self._content, plan.handler)
-        if before is not None and not before.startswith(_MARK):
+        if before is not None and not is_installed(before):
             raise RuntimeInstallationError(
                 f"handler {plan.handler} is there already, and `moor runtime` did not write it "
                 f"({plan.file}): give another name"
@@ -52,13 +50,10 @@ class OwnEngine:
         return (FileChange(plan.file, before, plan.definition),)
 
     async def removal(self, handler: str) -> tuple[FileChange, ...]:
-        before = await asyncio.to_thread(self._content, handler)
         file = self._handlers / f"{handler}.toml"
-        if before is not None and not before.startswith(_MARK):
-            raise RuntimeInstallationError(
-                f"handler {handler} was not written by `moor runtime`: remove {file} by hand"
-            )
-        return (FileChange(file, before, None),) if before is not None else ()
+        defined_by = await self._file_of(handler) or file
+        await asyncio.to_thread(check_removal, handler, defined_by)
+        return (FileChange(file, await asyncio.to_thread(self._content, handler), None),)
 
     async def take_over(self, plan: Plan) -> None:
         problem = await self._wait_available(plan) or await self._proof.find_problem(plan.handler)
@@ -70,6 +65,16 @@ class OwnEngine:
 
     async def take_back(self, offered: Sequence[str], restart: Sequence[str]) -> None:
         del offered, restart  # The same.
+
+    async def _file_of(self, handler: str) -> Path | None:
+        """Return the file that defines a handler for the engine, None if it has no such handler.
+
+        Raises CriError.
+        """
+        request = engine_pb.WatchHandlersRequest()
+        listed = await anext(self.cri.stream(self.cri.engine.WatchHandlers, request), None)
+        found = (one.file for one in listed.handlers if one.name == handler) if listed else iter(())
+        return next(map(Path, found), None)
 
     def _content(self, handler: str) -> bytes | None:
         try:

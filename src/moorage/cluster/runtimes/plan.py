@@ -19,6 +19,7 @@ from moorage.handlers import AdapterKind, DefinitionError, parse_definition
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,62}")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _SHORT = 12
+_MARK = "# Written by `moor runtime`:"
 
 
 class Source(StrEnum):
@@ -116,6 +117,11 @@ def plan_installation(request: Request, digest: str, store: Path, handlers: Path
     )
 
 
+def is_installed(definition: bytes) -> bool:
+    """Return whether a handler file is one that an installation wrote."""
+    return definition.startswith(_MARK.encode())
+
+
 def adapter_of(program: str) -> AdapterKind:
     """Return the adapter that a program of this name needs."""
     name = Path(program).name
@@ -127,7 +133,7 @@ def adapter_of(program: str) -> AdapterKind:
 def _definition(request: Request, program: Path, version: str) -> bytes:
     adapter = request.adapter or adapter_of(str(program))
     lines = [
-        f"# Written by `moor runtime`: version {version}, from {request.source}.",
+        f"{_MARK} version {version}, from {request.source}.",
         f"adapter = {_quoted(adapter)}",
         f"binary = {_quoted(str(program))}",
     ]

@@ -1,8 +1,4 @@
-"""Target of an installation: the engine that a cluster uses, or the one of this machine.
-
-A cluster's own engine, then the engine that it was started with (`--cri`), then the only engine
-whose usual socket is here.
-"""
+"""Target of an installation: an engine by its endpoint, and the connection to it."""
 
 from __future__ import annotations
 
@@ -12,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from moorage.cluster.cluster import Cluster
 from moorage.cluster.engine.paths import engine_paths
 from moorage.cluster.images.external import ImageUnavailableError, bring_image
 from moorage.cluster.layout import Layout
@@ -24,12 +19,6 @@ from moorage.cluster.runtimes.proof import Proof
 from moorage.cluster.settings import Settings
 from moorage.cri import CriClient
 
-USUAL_SOCKETS = (
-    Path("/run/containerd/containerd.sock"),
-    Path("/run/crio/crio.sock"),
-    Path("/var/run/crio/crio.sock"),
-)
-
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """An engine by its endpoint; `handlers` is the directory of our own engine's handler files."""
@@ -37,30 +26,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str
     layout: Layout
     handlers: Path | None = None
-
-
-def find_target(cluster: Cluster, endpoint: str, sockets: Sequence[Path] = USUAL_SOCKETS) -> Target:
-    """Return the engine that is meant. `endpoint` is the user's choice, empty without one.
-
-    Raises RuntimeInstallationError if there is none, or several; NotRunningError.
-    """
-    if endpoint:
-        return Target(endpoint=endpoint, layout=cluster.layout)
-    if cluster.find_settings() is not None:
-        settings = cluster.running_settings()
-        if not settings.cri and not settings.has_node:
-            raise RuntimeInstallationError(
-                "the cluster has no node on this machine: name its engine with --cri"
-            )
-        return node_target(cluster.layout, settings)
-    present = {path.resolve() for path in sockets if path.is_socket()}
-    if len(present) != 1:
-        listed = ", ".join(map(str, sorted(present))) or "no engine's socket is here"
-        raise RuntimeInstallationError(
-            f"there is no cluster in {cluster.directory}, and it is not clear which engine is "
-            f"meant ({listed}): name it with --cri unix:///path"
-        )
-    return Target(endpoint=f"unix://{present.pop()}", layout=cluster.layout)
 
 
 def node_target(layout: Layout, settings: Settings) -> Target:

@@ -12,6 +12,7 @@ from moorage.api.logs import Log
 from moorage.api.references import ObjectReference
 from moorage.client import ClientConfig, EventRecorder
 from moorage.client.resources import RUNTIME_INSTALLATIONS
+from moorage.client.served import run_when_served
 from moorage.cluster.engine_handlers import NodeEvents, follow_handlers, read_handlers
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.layout import Layout
@@ -19,7 +20,6 @@ from moorage.cluster.parts.node import OtherStoreError, hold_to_store
 from moorage.cluster.runtimes.following import InstallationFollower
 from moorage.cluster.runtimes.target import Target, installer_of
 from moorage.cluster.standalone.connection import connected_to
-from moorage.controllers.served import run_when_served
 from moorage.cri import CriClient, engine_pb
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.host import Host

@@ -100,7 +100,8 @@ class OverheadDriftController:
             levels = await self._profile_levels()
             costs: dict[str, list[Bounds]] = {}
             for pod in pods:
-                if (cost := _cost(figures.get(pod.metadata.uid))) is not None:
+                place = pod.spec.node_name, pod.metadata.uid
+                if (cost := _cost(figures.get(place))) is not None:
                     runtime_class = classes[pod.spec.runtime_class_name or ""]
                     level = _level(runtime_class, pod.spec.node_name, levels)
                     costs.setdefault(runtime_class.metadata.name, []).append(
@@ -130,15 +131,22 @@ class OverheadDriftController:
             message = f"pods cost what the class declares again: {_mebibytes(declared)}"
             self._recorder.record(about, NORMAL, FITS, message)
 
-    async def _figures(self, nodes: list[str]) -> dict[str, PodFigures]:
-        """Return the figures of pods by uid, of the next nodes in turn."""
+    async def _figures(self, nodes: list[str]) -> dict[tuple[str, str], PodFigures]:
+        """Return the figures of pods by node and uid, of the next nodes in turn.
+
+        What a node says of a pod that runs elsewhere counts for nothing.
+        """
         later = [node for node in nodes if node > self._last_node]
         chosen = (later + [node for node in nodes if node <= self._last_node])[:_NODES_AT_A_TIME]
         if chosen:
             self._last_node = chosen[-1]
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._summary(node)) for node in chosen]
-        return {uid: figures for task in tasks for uid, figures in task.result().items()}
+        return {
+            (node, uid): figures
+            for node, task in zip(chosen, tasks, strict=True)
+            for uid, figures in task.result().items()
+        }
 
     async def _summary(self, node: str) -> Mapping[str, PodFigures]:
         try:

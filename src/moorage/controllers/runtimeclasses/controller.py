@@ -2,6 +2,10 @@
 
 Keys are handlers. The isolation label of a managed class is the weakest level that its nodes have,
 and is left out while one of them is unknown.
+
+Nodes write their profiles themselves, so what a profile says counts only where its Node reports the
+handler too (or, as before Kubernetes 1.30, no handlers at all), and a cluster gets at most
+`MOST_CLASSES` classes by itself.
 """
 
 from __future__ import annotations
@@ -14,36 +18,40 @@ from moorage.api.conditions import is_true
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_profiles import WORKING, RuntimeProfile
 from moorage.client import Client, Informer, WorkQueue
-from moorage.client.resources import RUNTIME_CLASSES, RUNTIME_PROFILES
-from moorage.controllers.informers import wait_synced
-from moorage.controllers.runtimeclasses.creation import complete_class, create_classes
+from moorage.client.resources import RUNTIME_PROFILES
+from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.objects import Node
+from moorage.probing.default_classes import complete_class, create_classes
 from moorage.runtimeclass.isolation import LEVELS
 
-_INDEX = "handler"
+_HANDLER, _NODE = "handler", "node"
 
 
 class RuntimeClassController:
     """Creates and completes classes for the handlers in RuntimeProfiles."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: Client, informers: Informers, clock: Clock) -> None:
         self._client = client
         self._profiles = Informer(
             client,
             RUNTIME_PROFILES,
             clock=clock,
-            indexes={_INDEX: lambda profile: [profile.spec.handler]},
+            indexes={
+                _HANDLER: lambda profile: [profile.spec.handler],
+                _NODE: lambda profile: [profile.spec.node_name],
+            },
         )
-        self._classes = Informer(client, RUNTIME_CLASSES, clock=clock)
+        self._classes, self._nodes = informers.runtime_classes, informers.nodes
         self._queue: WorkQueue[str] = WorkQueue("runtime classes", clock=clock)
         self._profiles.add_handler(self._profile_changed)
         self._classes.add_handler(self._class_changed)
+        self._nodes.add_handler(self._node_changed)
 
     async def run(self) -> None:
         """Reconcile until cancelled. The server must serve profiles."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._profiles.run())
-            tasks.create_task(self._classes.run())
-            await wait_synced(self._profiles, self._classes)
+            await wait_synced(self._profiles, self._classes, self._nodes)
             await self._queue.run(self._reconcile)
 
     def _profile_changed(self, before: RuntimeProfile | None, after: RuntimeProfile | None) -> None:
@@ -56,11 +64,25 @@ class RuntimeClassController:
         if after is not None:
             self._queue.add(after.handler)
 
+    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+        changed = after or before
+        if changed is None or (before and after and _handlers(before) == _handlers(after)):
+            return
+        for profile in self._profiles.by_index(_NODE, changed.metadata.name):
+            self._queue.add(profile.spec.handler)
+
+    def _is_reported(self, profile: RuntimeProfile) -> bool:
+        node = self._nodes.get(profile.spec.node_name)
+        if node is None:
+            return False
+        reported = _handlers(node)
+        return not reported or profile.spec.handler in reported
+
     async def _reconcile(self, handler: str) -> float | None:
         working = [
             profile
-            for profile in self._profiles.by_index(_INDEX, handler)
-            if is_true(profile.status.conditions, WORKING)
+            for profile in self._profiles.by_index(_HANDLER, handler)
+            if is_true(profile.status.conditions, WORKING) and self._is_reported(profile)
         ]
         if not working:
             return None
@@ -71,6 +93,12 @@ class RuntimeClassController:
         elif found.handler == handler:
             await complete_class(self._client, found, isolation)
         return None
+
+
+def _handlers(node: Node | None) -> frozenset[str]:
+    if node is None:
+        return frozenset()
+    return frozenset(handler.name for handler in node.status.runtime_handlers if handler.name)
 
 
 def weakest(isolations: Iterable[str]) -> str:

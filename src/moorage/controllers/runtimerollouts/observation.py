@@ -17,6 +17,7 @@ from moorage.api.runtime_rollouts import (
     MOVED_AT_ANNOTATION,
     MOVED_FROM_ANNOTATION,
     ROLLOUT_ANNOTATION,
+    ROLLOUT_UID_ANNOTATION,
     WAVE_ANNOTATION,
     RuntimeRollout,
 )
@@ -34,7 +35,15 @@ from moorage.controllers.runtimerollouts.progress import (
     of_deployment,
     of_stateful_set,
 )
-from moorage.runtimeclass.rollouts import Mark, NodeFacts, PodFacts, Unmovable, Workload
+from moorage.runtimeclass.rollouts import (
+    Mark,
+    Moved,
+    NodeFacts,
+    PodFacts,
+    Unmovable,
+    Workload,
+    record_of,
+)
 
 WORKLOADS: dict[str, Resource[Any]] = {
     resource.kind: resource for resource in (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, CRON_JOBS)
@@ -104,6 +113,7 @@ def mark_of(meta: ObjectMeta) -> Mark | None:
     try:
         return Mark(
             notes[ROLLOUT_ANNOTATION],
+            notes[ROLLOUT_UID_ANNOTATION],
             notes[MOVED_FROM_ANNOTATION],
             parse_time(notes[MOVED_AT_ANNOTATION]),
             int(notes[WAVE_ANNOTATION]),
@@ -117,10 +127,13 @@ def workloads_of(
 ) -> list[Workload]:
     """Return the workloads of a rollout: selected ones of its class, and those that it moved.
 
+    Which were moved is what its status says: an owner of a workload may write any annotation.
+
     `current` replaces an object by a newer one of our own writing; `refusal` gives the API
     server's answer to the last attempt by uid.
     """
     is_selected = _selection(rollout, sources)
+    record = record_of(rollout.status.moves)
     found = []
     for kind, informer in sources.workloads.items():
         for copied in informer:
@@ -128,14 +141,10 @@ def workloads_of(
             meta = workload.metadata
             if meta.deletion_timestamp is not None:
                 continue
-            mark = mark_of(meta)
-            is_ours = mark is not None and mark.rollout == rollout.metadata.name
             name = class_of(workload)
-            if is_ours or (name == rollout.spec.from_ and is_selected(meta)):
-                moved_at = mark.moved_at if mark is not None and is_ours else None
-                found.append(
-                    _workload(kind, workload, name, mark, moved_at, rollout, sources, refusal)
-                )
+            moved = record.get(meta.uid)
+            if moved is not None or (name == rollout.spec.from_ and is_selected(meta)):
+                found.append(_workload(kind, workload, name, moved, rollout, sources, refusal))
     return found
 
 
@@ -143,22 +152,22 @@ def _workload(
     kind: str,
     workload: AnyWorkload,
     class_name: str,
-    mark: Mark | None,
-    moved_at: datetime | None,
+    moved: Moved | None,
     rollout: RuntimeRollout,
     sources: Sources,
     refusal: Refusal,
 ) -> Workload:
+    # A workload that was recorded, and not moved yet, is looked at as one that was not.
+    moved_at = moved.at if moved is not None and class_name == rollout.spec.to else None
     progress = _progress(workload, moved_at, sources)
     meta = workload.metadata
-    is_moved = class_name == rollout.spec.to and moved_at is not None
     return Workload(
         kind=kind,
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
         class_name=class_name,
-        mark=mark,
+        mark=mark_of(meta),
         size=progress.size,
         is_settled=progress.is_settled,
         is_on_schedule=isinstance(workload, CronJob),
@@ -166,7 +175,7 @@ def _workload(
         fault=progress.fault,
         note=progress.note,
         refusal=refusal(meta.uid),
-        pods=tuple(_pods(workload, rollout.spec.to, moved_at, sources)) if is_moved else (),
+        pods=tuple(_pods(workload, rollout.spec.to, moved_at, sources)) if moved_at else (),
     )
 
 

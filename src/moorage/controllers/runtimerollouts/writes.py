@@ -17,6 +17,7 @@ from moorage.api.runtime_rollouts import (
     MOVED_AT_ANNOTATION,
     MOVED_FROM_ANNOTATION,
     ROLLOUT_ANNOTATION,
+    ROLLOUT_UID_ANNOTATION,
     WAVE_ANNOTATION,
 )
 from moorage.client import Client, PatchType
@@ -36,6 +37,7 @@ def template_patch(kind: str, class_name: str, mark: Mark | None) -> Raw:
     """Return the merge patch that gives a workload's template a class, and marks the workload."""
     notes: dict[str, str | None] = {
         ROLLOUT_ANNOTATION: mark.rollout if mark else None,
+        ROLLOUT_UID_ANNOTATION: mark.rollout_uid if mark else None,
         MOVED_FROM_ANNOTATION: mark.moved_from if mark else None,
         MOVED_AT_ANNOTATION: format_time(mark.moved_at) if mark else None,
         WAVE_ANNOTATION: str(mark.wave) if mark else None,

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from moorage.engine.images import oci_archive
+from moorage import image_layout
 from moorage.engine.images.image import SHA256
 from moorage.engine.images.layers import LayerRecord, read_record, tree_of
 
@@ -71,13 +71,13 @@ class _Blobs:
 
     def add(self, content: bytes) -> str:
         """Add a blob. Returns its digest."""
-        name = oci_archive.digest(content)
+        name = image_layout.digest(content)
         self.path(name).write_bytes(content)
         self.sizes[name] = len(content)
         return name
 
-    def descriptor(self, name: str, media_type: str) -> oci_archive.Document:
-        return oci_archive.descriptor(media_type, name, self.sizes[name])
+    def descriptor(self, name: str, media_type: str) -> image_layout.Document:
+        return image_layout.descriptor(media_type, name, self.sizes[name])
 
 
 def save_images(
@@ -99,16 +99,16 @@ def save_images(
             listed.append(entry)
             saved.append(saved_image)
         with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            oci_archive.add_documents(archive, listed)
+            image_layout.add_documents(archive, listed)
             for name in sorted(blobs.sizes):
                 with blobs.path(name).open("rb") as blob:
-                    oci_archive.add_blob(archive, name, blobs.sizes[name], blob)
+                    image_layout.add_blob(archive, name, blobs.sizes[name], blob)
     return tuple(saved)
 
 
 def _describe(
     image: SaveableImage, packed: Mapping[str, str], blobs: _Blobs
-) -> tuple[oci_archive.Document, SavedImage]:
+) -> tuple[image_layout.Document, SavedImage]:
     """Add an image's configuration and manifest. Returns its index entry, and its id."""
     layers = [packed[diff_id] for diff_id, _ in image.layers]
     is_exact = layers == [diff_id for diff_id, _ in image.layers]
@@ -116,11 +116,11 @@ def _describe(
     configuration = json.loads(content)
     if not is_exact:
         configuration["rootfs"]["diff_ids"] = layers
-        content = oci_archive.encode(configuration)
+        content = image_layout.encode(configuration)
     described = blobs.add(content)
-    manifest = oci_archive.manifest(
-        blobs.descriptor(described, oci_archive.CONFIGURATION_TYPE),
-        [blobs.descriptor(layer, oci_archive.LAYER_TYPE) for layer in layers],
+    manifest = image_layout.manifest(
+        blobs.descriptor(described, image_layout.CONFIGURATION_TYPE),
+        [blobs.descriptor(layer, image_layout.LAYER_TYPE) for layer in layers],
     )
     blobs.add(manifest)
     platform = {
@@ -128,7 +128,7 @@ def _describe(
         for key in ("architecture", "os", "variant")
         if configuration.get(key)
     }
-    entry = oci_archive.index_entry(manifest, image.name, platform)
+    entry = image_layout.index_entry(manifest, image.name, platform)
     return entry, SavedImage(image.name, described, is_exact)
 
 
@@ -158,18 +158,18 @@ def pack_layer(tree: Path, record: LayerRecord, target: BinaryIO) -> None:
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
         _pack_entry(archive, tree, "./", links)
         if "" in opaque:
-            oci_archive.add_file(archive, _OPAQUE, b"")
+            image_layout.add_file(archive, _OPAQUE, b"")
         for path in _paths(tree):
             if path in hidden:
                 # Overlayfs's own whiteout, if the tree has it.
                 continue
             _pack_entry(archive, tree / path, path, links)
             if path in opaque:
-                oci_archive.add_file(archive, f"{path}/{_OPAQUE}", b"")
+                image_layout.add_file(archive, f"{path}/{_OPAQUE}", b"")
         for path in sorted(hidden):
             directory, _, name = path.rpartition("/")
             mark = f"{directory}/{_WHITEOUT}{name}" if directory else f"{_WHITEOUT}{name}"
-            oci_archive.add_file(archive, mark, b"")
+            image_layout.add_file(archive, mark, b"")
 
 
 def _pack_entry(

@@ -65,7 +65,7 @@ def kinds_of(definition: Obj, conversions: Conversions, post: Post) -> CustomKin
     """
     spec, metadata = definition["spec"], definition["metadata"]
     described = sorted(spec["versions"], key=lambda version: not version["storage"])
-    types = {version["name"]: _type(definition, version) for version in described}
+    types = {version["name"]: type_of(definition, version) for version in described}
     storage = described[0]["name"]
     is_remote = spec.get("conversion", {}).get("strategy") == "Webhook"
     stored = definition.get("status", {}).get("storedVersions", ())
@@ -103,7 +103,7 @@ def _kind(definition: Obj, described: list[Obj], own: Obj, versions: Versions) -
         short_names=tuple(names.get("shortNames", ())),
         categories=tuple(names.get("categories", ())),
         verbs=ALL_VERBS,
-        strategy=_strategy(type_, expressions_of(_schema(own)), has_status=has_status),
+        strategy=_strategy(type_, expressions_of(schema_of(own)), has_status=has_status),
         printer=_printer(own),
         subresources=_subresources(own),
         scale_paths=_scale_paths(own),
@@ -130,9 +130,13 @@ def _other(group: str, own: str, version: Obj, versions: Versions) -> Served:
     )
 
 
-def _type(definition: Obj, version: Obj) -> CustomType:
+def type_of(definition: Obj, version: Obj) -> CustomType:
+    """Return the type of one version of a definition, an item of its `spec.versions`.
+
+    Raises PatternError for what the validation of definitions refuses.
+    """
     spec = definition["spec"]
-    schema = _schema(version)
+    schema = schema_of(version)
     return CustomType(
         name=f"{spec['group']}.{version['name']}.{spec['names']['kind']}",
         kind=spec["names"]["kind"],
@@ -142,7 +146,8 @@ def _type(definition: Obj, version: Obj) -> CustomType:
     )
 
 
-def _schema(version: Obj) -> Obj:
+def schema_of(version: Obj) -> Obj:
+    """Return the schema of a version; any object where it has none."""
     schema: Obj = version.get("schema", {}).get("openAPIV3Schema") or _ANY_OBJECT
     return schema
 

@@ -21,7 +21,11 @@ from moorage.api.runtime_group import (
     CONFORMANCE_TESTED_ANNOTATION,
 )
 from moorage.api.runtime_profiles import RuntimeProfile
-from moorage.runtimeclass.conformance.catalogue import CATALOGUE_VERSION, StandardClass
+from moorage.runtimeclass.conformance.catalogue import (
+    CATALOGUE_VERSION,
+    STANDARD_CLASSES,
+    StandardClass,
+)
 from moorage.runtimeclass.conformance.outcomes import NodeFacts, Outcome, printable
 from moorage.runtimeclass.conformance.properties import Property
 
@@ -122,16 +126,26 @@ def digest_of_tested(runtime_class: RuntimeClass, profiles: Iterable[RuntimeProf
     return f"sha256:{hashlib.sha256(msgspec.json.encode(tested)).hexdigest()}"
 
 
-def result_annotations(result: ClassResult) -> dict[str, str | None]:
-    """Return the annotations that a class gets; None removes one.
+def result_annotations(result: ClassResult, carried: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the annotations that a class gets; None removes one. `carried` are those it has.
 
-    They are of the last test alone: what it did not prove is no longer claimed.
+    Standards that this test covered are as it found them. Those of an earlier test stay if it
+    tested the same: the same catalogue, handler and programs. The date is that of the last test.
     """
+    proved = set(result.conforms_to)
+    if carried.get(CONFORMANCE_TESTED_ANNOTATION) == result.tested:
+        proved |= {*_names(carried)} - {*result.standards}
+    names = ",".join(name for name in STANDARD_CLASSES if name in proved)
     return {
-        CONFORMANCE_ANNOTATION: ",".join(result.conforms_to) or None,
+        CONFORMANCE_ANNOTATION: names or None,
         CONFORMANCE_DATE_ANNOTATION: result.tested_at,
         CONFORMANCE_TESTED_ANNOTATION: result.tested,
     }
+
+
+def _names(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the standards that annotations claim."""
+    return tuple(filter(None, annotations.get(CONFORMANCE_ANNOTATION, "").split(",")))
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,17 +161,22 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 def standing(runtime_class: RuntimeClass, profiles: Iterable[RuntimeProfile]) -> Standing:
     """Return the standing of a class, given the profiles of the nodes' handlers."""
     annotations: Mapping[str, str] = runtime_class.metadata.annotations
-    names = annotations.get(CONFORMANCE_ANNOTATION, "")
     tested = annotations.get(CONFORMANCE_TESTED_ANNOTATION, "")
     return Standing(
         runtime_class=runtime_class.metadata.name,
         handler=runtime_class.handler,
-        conforms_to=tuple(name for name in names.split(",") if name),
+        conforms_to=_names(annotations),
         tested_at=annotations.get(CONFORMANCE_DATE_ANNOTATION, ""),
         is_stale=bool(tested) and tested != digest_of_tested(runtime_class, profiles),
     )
 
 
-def annotation_patch(result: ClassResult) -> Raw:
-    """Return the merge patch that writes a result on its class."""
-    return {"metadata": {"annotations": result_annotations(result)}}
+def annotation_patch(result: ClassResult, runtime_class: RuntimeClass) -> Raw:
+    """Return the merge patch that writes a result on its class, if it is as given."""
+    meta = runtime_class.metadata
+    return {
+        "metadata": {
+            "resourceVersion": meta.resource_version,
+            "annotations": result_annotations(result, meta.annotations),
+        }
+    }

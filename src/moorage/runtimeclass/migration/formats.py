@@ -1,31 +1,27 @@
 """Formats of what is migrated: which program a text is for, and its documents.
 
-A text is parsed under the bounds of `moorage.api.yaml_values`, TOML under a smaller one on its
-size. Helm templates are no YAML until they are rendered, and are left alone.
+A text is parsed under the bounds of `moorage.api.yaml_values` or of `toml_text`. Helm templates are
+no YAML until they are rendered, and are left alone.
 """
 
 from __future__ import annotations
 
 import enum
 import re
-import tomllib
 from typing import Any
 
 import msgspec
 
-from moorage.api import bounds
 from moorage.api.yaml_values import YamlError, parse_documents
 from moorage.runtimeclass.migration.compose import is_compose
 from moorage.runtimeclass.migration.containerd import containerd_table
 from moorage.runtimeclass.migration.crio import is_crio
 from moorage.runtimeclass.migration.docker import is_docker
 from moorage.runtimeclass.migration.podman import is_podman
+from moorage.runtimeclass.migration.toml_text import TomlError, TomlTooLargeError, parse_toml
 
 MAX_BYTES = 8 * 1024 * 1024
 """Limit on the size of a YAML or JSON text. One of this size has more values than are allowed."""
-
-MAX_TOML_BYTES = 256 * 1024
-"""Limit on the size of a TOML text: Python's reader is slow. A full configuration has 20 KiB."""
 
 _TOML_SUFFIXES = (".toml", ".conf")
 _YAML_SUFFIXES = (".yaml", ".yml", ".json")
@@ -82,16 +78,12 @@ def parse(name: str, text: str) -> Parsed:
 
 
 def _toml(text: str) -> Parsed:
-    if len(text) > MAX_TOML_BYTES:
-        raise SkippedError(f"it has more than {MAX_TOML_BYTES // 1024} KiB of TOML; split it")
     try:
-        document = tomllib.loads(text)
-    except RecursionError as error:
-        raise UnreadableError("its values are nested too deeply") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UnreadableError(f"it is not TOML: {error}") from error
-    if excess := bounds.exceeded(document):
-        raise UnreadableError(f"it {excess}")
+        document = parse_toml(text)
+    except TomlTooLargeError as error:
+        raise SkippedError(str(error)) from error
+    except TomlError as error:
+        raise UnreadableError(str(error)) from error
     if containerd_table(document) is not None:
         return Parsed(Format.CONTAINERD, [document])
     for format_, is_it in ((Format.CRIO, is_crio), (Format.PODMAN, is_podman)):

@@ -6,12 +6,12 @@ that edits of the user's survive and a second run adds nothing.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
 from moorage.api.yaml_text import dump
 from moorage.api.yaml_values import YamlError, parse_documents
+from moorage.runtimeclass.migration.toml_text import TomlError, parse_toml
 
 CLASSES = "runtimeclasses.yaml"
 POLICIES = "policies.yaml"
@@ -49,8 +49,8 @@ class Outputs:
     def renames(self) -> dict[str, str]:
         """Return the rename table of earlier runs. Raises OutputError."""
         try:
-            table = tomllib.loads(self._before.get(RENAMES, ""))
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            table = parse_toml(self._before.get(RENAMES, ""))
+        except TomlError as error:
             raise OutputError(f"{RENAMES}: {error}; correct or remove the file") from error
         if not all(isinstance(new, str) for new in table.values()):
             raise OutputError(f'{RENAMES}: every line must be "OLD" = "NEW"')

@@ -49,6 +49,9 @@ from moorage.runtimeclass.migration.yaml_edits import CannotEditError, edited
 
 _SHOWN = 80
 
+MOST_RUNTIMES = 1000
+"""Limit on the runtimes of one engine: each becomes a file and a class."""
+
 
 class Source(msgspec.Struct, frozen=True):
     """A text to migrate. `name` is that of its file; `is_named` says that the user named it."""
@@ -245,6 +248,9 @@ class _Planner:
 
     def _migrate_engine(self, source: Source, engine: EngineConfiguration) -> None:
         origin = source.name.rpartition("/")[2]
+        if len(engine.handlers) > MOST_RUNTIMES:
+            self._find(Severity.REFUSED, source.name, f"it has more than {MOST_RUNTIMES} runtimes")
+            return
         for handler in engine.handlers:
             try:
                 name = self._renames.new_name(handler.name)

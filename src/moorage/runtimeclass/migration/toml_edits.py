@@ -17,7 +17,7 @@ import msgspec
 
 from moorage.runtimeclass.migration.yaml_edits import CannotEditError
 
-_HEADER = re.compile(r"[ \t]*\[(?!\[)(?P<keys>[^\n#]*?)\][ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
+_HEADER = re.compile(r"^[ \t]*\[(?!\[)(?P<keys>[^\n#]*?)\][ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
 _KEY = re.compile(
     r"""[ \t]*(?P<key>[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*(?P<dot>\.?)"""
 )

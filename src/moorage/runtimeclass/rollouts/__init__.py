@@ -10,22 +10,26 @@ from moorage.runtimeclass.rollouts.obstacles import (
     find_return_obstacle,
     is_active,
 )
+from moorage.runtimeclass.rollouts.record import Moved, Record, record_of
 from moorage.runtimeclass.rollouts.step import Move, Observation, Step, standing_stop, step
 from moorage.runtimeclass.rollouts.workloads import Mark, PodFacts, Unmovable, Workload
 
 __all__ = [
     "Mark",
     "Move",
+    "Moved",
     "NodeFacts",
     "Observation",
     "Obstacle",
     "PodFacts",
+    "Record",
     "Step",
     "Unmovable",
     "Workload",
     "find_obstacle",
     "find_return_obstacle",
     "is_active",
+    "record_of",
     "standing_stop",
     "step",
 ]

@@ -1,7 +1,8 @@
 """Assessment of workloads: the state of each one in a rollout, and why.
 
-Decided from what is true of the workload now. `since` of a state is the only thing kept, in the
-status; without it the time of the move counts.
+Decided from what is true of the workload now, and from two things in the rollout's status: which
+workloads were moved, and since when a workload is in its state; without it the time of the move
+counts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import msgspec
 from moorage.api.clock import parse_time
 from moorage.api.durations import format_duration
 from moorage.api.runtime_rollouts import RolloutGates, RolloutWorkload, RuntimeRolloutSpec
-from moorage.runtimeclass.rollouts.workloads import Mark, PodFacts, Workload
+from moorage.runtimeclass.rollouts.record import Moved
+from moorage.runtimeclass.rollouts.workloads import PodFacts, Workload
 
 
 class State(enum.StrEnum):
@@ -34,7 +36,10 @@ _AT_TARGET = (State.MOVING, State.MOVED, State.HELD)
 
 
 class Assessed(msgspec.Struct, frozen=True):
-    """A workload with its state; `due` is when time alone may change it, None if it cannot."""
+    """A workload with its state; `due` is when time alone may change it, None if it cannot.
+
+    `wave` is the one that it was moved in, 0 if it was not.
+    """
 
     workload: Workload
     state: State
@@ -42,6 +47,7 @@ class Assessed(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
     due: datetime | None = None
+    wave: int = 0
 
     @property
     def is_moved(self) -> bool:
@@ -51,45 +57,48 @@ class Assessed(msgspec.Struct, frozen=True):
         )
 
 
-def mark_of(rollout: str, spec: RuntimeRolloutSpec, workload: Workload) -> Mark | None:
-    """Return the workload's mark if it was made by this rollout."""
-    mark = workload.mark
-    if mark is None or mark.rollout != rollout or mark.moved_from != spec.from_:
-        return None
-    return mark
+def bears_mark(rollout_uid: str, workload: Workload) -> bool:
+    """Return whether a workload's annotations name the rollout as the last that moved it."""
+    return workload.mark is not None and workload.mark.rollout_uid == rollout_uid
 
 
 def assess(
-    rollout: str,
+    rollout_uid: str,
     spec: RuntimeRolloutSpec,
     workload: Workload,
+    moved: Moved | None,
     before: RolloutWorkload | None,
     now: datetime,
 ) -> Assessed:
-    """Return the state of a workload. `before` is its entry in the status, None without one."""
-    state, reason, message, due = _judge(rollout, spec, workload, before, now)
-    return Assessed(workload, state, _since(state, before, now), reason, message, due)
+    """Return the state of a workload.
+
+    `moved` is its record in the status and `before` its entry there, None without one.
+    """
+    state, reason, message, due = _judge(rollout_uid, spec, workload, moved, before, now)
+    wave = moved.wave if moved is not None else 0
+    return Assessed(workload, state, _since(state, before, now), reason, message, due, wave)
 
 
 def _judge(
-    rollout: str,
+    rollout_uid: str,
     spec: RuntimeRolloutSpec,
     workload: Workload,
+    moved: Moved | None,
     before: RolloutWorkload | None,
     now: datetime,
 ) -> tuple[State, str, str, datetime | None]:
     """Return state, reason, message, and when time alone may change them."""
-    mark = mark_of(rollout, spec, workload)
     if workload.class_name == spec.from_:
-        if _is_reverted(spec, mark, before):
+        is_marked = bears_mark(rollout_uid, workload)
+        if moved is not None and _is_reverted(spec, moved, before, is_marked=is_marked):
             message = f"its class is {spec.from_} again, though it was moved to {spec.to}"
             return State.REVERTED, "Reverted", message, None
         if workload.refusal:
             return State.FAILED, "Refused", workload.refusal, None
         return State.PENDING, "", "", None
-    if mark is None or workload.class_name != spec.to:
+    if moved is None or workload.class_name != spec.to:
         return State.OTHER, "", "", None
-    deadline = _deadline(spec.gates, workload, _moving_since(workload, mark, before, now))
+    deadline = _deadline(spec.gates, workload, _moving_since(workload, moved, before, now))
     reason, message = _violation(spec.gates, workload, deadline, now)
     if reason:
         return State.FAILED, reason, message, None
@@ -107,11 +116,15 @@ def _since(state: State, before: RolloutWorkload | None, now: datetime) -> datet
 
 
 def _is_reverted(
-    spec: RuntimeRolloutSpec, mark: Mark | None, before: RolloutWorkload | None
+    spec: RuntimeRolloutSpec, moved: Moved, before: RolloutWorkload | None, *, is_marked: bool
 ) -> bool:
-    """Return whether someone gave a moved workload its old class back, after the last resume."""
-    if mark is not None:
-        moved_at = mark.moved_at
+    """Return whether someone gave a moved workload its old class back, after the last resume.
+
+    A workload that was recorded only, before its patch was lost, bears no mark and was never seen
+    with the new class.
+    """
+    if is_marked:
+        moved_at = moved.at
     elif before is not None and before.state in _AT_TARGET and before.since is not None:
         moved_at = parse_time(before.since)
     else:
@@ -120,17 +133,17 @@ def _is_reverted(
 
 
 def _moving_since(
-    workload: Workload, mark: Mark, before: RolloutWorkload | None, now: datetime
+    workload: Workload, moved: Moved, before: RolloutWorkload | None, now: datetime
 ) -> datetime:
     """Return from when on its next pod must become ready.
 
     A workload that had settled, and grows or is changed later, has its time again.
     """
     if before is None or before.since is None or before.state not in _AT_TARGET:
-        return mark.moved_at
+        return moved.at
     if before.state == State.MOVING:
-        return max(mark.moved_at, parse_time(before.since))
-    return mark.moved_at if workload.is_settled else now
+        return max(moved.at, parse_time(before.since))
+    return moved.at if workload.is_settled else now
 
 
 def _violation(

@@ -12,7 +12,16 @@ import msgspec
 from moorage.api.labels import from_labels, from_object
 from moorage.api.meta import Raw
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_rollouts import DONE, ROLLED_BACK, RuntimeRollout
+from moorage.api.runtime_rollouts import (
+    ACCEPTED,
+    BLOCKED,
+    DONE,
+    ROLLED_BACK,
+    RuntimeRollout,
+)
+
+OVERLAPS = "RolloutOverlaps"
+"""Reason of a rollout that waits for another one."""
 
 
 class Obstacle(msgspec.Struct, frozen=True):
@@ -77,13 +86,17 @@ def _bad_selector(rollout: RuntimeRollout) -> Obstacle | None:
 
 
 def _conflict(rollout: RuntimeRollout, others: Iterable[RuntimeRollout]) -> Obstacle | None:
-    """Return the first active rollout, which goes first, whose classes overlap."""
+    """Return the first active rollout, which goes first, whose classes overlap.
+
+    One that is blocked by something else, and has not begun, lets others go first.
+    """
     first = min(
         (
             other
             for other in others
             if other.metadata.uid != rollout.metadata.uid
             and is_active(other)
+            and not _is_stuck(other)
             and _overlap(rollout, other)
             and _precedence(other) < _precedence(rollout)
         ),
@@ -93,10 +106,17 @@ def _conflict(rollout: RuntimeRollout, others: Iterable[RuntimeRollout]) -> Obst
     if first is None:
         return None
     return Obstacle(
-        "RolloutOverlaps",
+        OVERLAPS,
         f"RuntimeRollout {first.metadata.name} moves {first.spec.from_} to {first.spec.to}; "
         "wait for its end or delete it",
     )
+
+
+def _is_stuck(rollout: RuntimeRollout) -> bool:
+    """Return whether a rollout has moved nothing, for a reason other than another rollout."""
+    status = rollout.status
+    reasons = {one.reason for one in status.conditions if one.type == ACCEPTED}
+    return status.phase == BLOCKED and status.started_at is None and OVERLAPS not in reasons
 
 
 def _overlap(rollout: RuntimeRollout, other: RuntimeRollout) -> bool:

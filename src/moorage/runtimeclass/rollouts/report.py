@@ -15,7 +15,8 @@ from moorage.runtimeclass.rollouts.workloads import Unmovable
 UNMOVABLE = "Unmovable"
 
 _MOST_UNMOVABLE = 32
-_MESSAGE_LIMIT = 512
+MESSAGE_LIMIT = 512
+"""Limit on the characters of what is said of a workload, which may be a webhook's words."""
 _FIRST = (State.REVERTED, State.FAILED, State.MOVING, State.HELD)
 
 
@@ -49,7 +50,7 @@ def entries_of(
             namespace=one.namespace,
             name=one.name,
             state=UNMOVABLE,
-            message=one.why[:_MESSAGE_LIMIT],
+            message=one.why[:MESSAGE_LIMIT],
         )
         for one in islice(unmovable, _MOST_UNMOVABLE)
     ]
@@ -59,12 +60,7 @@ def entries_of(
 
 def _latest(workloads: list[Assessed]) -> list[Assessed]:
     """Return the workloads by wave, the last wave first, then by name."""
-    return sorted(workloads, key=lambda one: (-_wave_of(one), one.workload.title))
-
-
-def _wave_of(assessed: Assessed) -> int:
-    mark = assessed.workload.mark
-    return mark.wave if mark is not None else 0
+    return sorted(workloads, key=lambda one: (-one.wave, one.workload.title))
 
 
 def _entry(assessed: Assessed) -> RolloutWorkload:
@@ -74,8 +70,8 @@ def _entry(assessed: Assessed) -> RolloutWorkload:
         namespace=workload.namespace,
         name=workload.name,
         state=assessed.state.value,
-        message=assessed.message[:_MESSAGE_LIMIT],
-        wave=_wave_of(assessed),
+        message=assessed.message[:MESSAGE_LIMIT],
+        wave=assessed.wave,
         since=format_time(assessed.since),
     )
 

@@ -1,8 +1,8 @@
 """Step of a rollout: from its status and what is seen to moves and a new status.
 
-A state machine without clock and memory: which workloads were moved is read from their marks. A
-step that was cut off between two moves, or before its status was written, is repeated and ends the
-same.
+A state machine without clock and memory: which workloads were moved is recorded in the status,
+which is written before they are. A step that was cut off before its status was written, or between
+two moves, is repeated and ends the same.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from moorage.api.runtime_rollouts import (
     COMPLETED,
     DONE,
     HEALTHY,
+    MOST_MOVED,
     PAUSED,
     PROGRESSING,
     ROLLBACK,
@@ -30,17 +31,28 @@ from moorage.api.runtime_rollouts import (
     RuntimeRollout,
     RuntimeRolloutStatus,
 )
-from moorage.runtimeclass.rollouts.assessment import Assessed, State, assess, mark_of
+from moorage.runtimeclass.rollouts.assessment import Assessed, State, assess, bears_mark
 from moorage.runtimeclass.rollouts.obstacles import Obstacle
-from moorage.runtimeclass.rollouts.report import counts_of, entries_of, with_condition
+from moorage.runtimeclass.rollouts.record import Record, only, record_of, with_moves
+from moorage.runtimeclass.rollouts.report import (
+    MESSAGE_LIMIT,
+    counts_of,
+    entries_of,
+    with_condition,
+)
 from moorage.runtimeclass.rollouts.waves import Wave, in_order, next_wave, present_wave
 from moorage.runtimeclass.rollouts.workloads import Mark, Unmovable, Workload
 
 _NAMED = 3
+_FULL = Obstacle(
+    "TooManyWorkloads",
+    f"the rollout has moved {MOST_MOVED} workloads, as many as its status can record; move the "
+    "others by another rollout once this one is deleted",
+)
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """What is true now: workloads of the old class, those with the rollout's mark, and obstacles.
+    """What is true now: workloads of the old class, those that were moved, and obstacles.
 
     `workloads` may hold others too; they are left alone.
     """
@@ -98,9 +110,12 @@ def _forward(
     rollout: RuntimeRollout, base: RuntimeRolloutStatus, seen: Observation, now: datetime
 ) -> Step:
     spec = rollout.spec
-    assessed = _assess_all(rollout, seen, now)
+    present = {workload.uid for workload in seen.workloads}
+    base = msgspec.structs.replace(base, moves=only(base.moves, present))
+    record = record_of(base.moves)
+    assessed = _assess_all(rollout, seen, record, now)
     total = len(assessed)
-    moved = [one.workload for one in assessed if one.is_moved]
+    moved = [one.wave for one in assessed if one.is_moved]
     wave = present_wave(spec.canary, spec.wave_size, moved, total)
     base = _reported(base, assessed, seen, wave)
     stop = base.stop or _new_stop(rollout, assessed, now)
@@ -113,19 +128,26 @@ def _forward(
         phase = msgspec.structs.replace(base, phase=PAUSED)
         return Step(_conditions(rollout, phase, None, now), due=_due(assessed))
     pending = in_order(one.workload for one in assessed if one.state is State.PENDING)
+    pending, is_full = _recordable(pending, record)
     moving = sum(one.state is State.MOVING for one in assessed)
+    if is_full and not pending and not moving:
+        phase = msgspec.structs.replace(base, phase=BLOCKED)
+        return Step(_conditions(rollout, phase, _FULL, now))
     if not pending and not moving:
         done = msgspec.structs.replace(base, phase=DONE, completed_at=format_time(now))
         return Step(_conditions(rollout, done, None, now))
     if not wave.room and not moving:
         wave = next_wave(wave, spec.canary, spec.wave_size, total)
     room = min(wave.room, max(0, wave.size - moving))
-    mark = Mark(rollout.metadata.name, spec.from_, _whole_second(now), wave.number)
+    meta = rollout.metadata
+    mark = Mark(meta.name, meta.uid, spec.from_, _whole_second(now), wave.number)
     moves = tuple(Move(workload, spec.to, mark) for workload in pending[:room])
+    uids = [move.workload.uid for move in moves]
     base = msgspec.structs.replace(
         base,
         wave=wave.number,
         wave_size=wave.size,
+        moves=with_moves(base.moves, uids, mark.wave, mark.moved_at),
         started_at=base.started_at or (format_time(now) if moves or moved else None),
     )
     return Step(_conditions(rollout, base, None, now), moves, _due(assessed))
@@ -134,58 +156,83 @@ def _forward(
 def _back(
     rollout: RuntimeRollout, base: RuntimeRolloutStatus, seen: Observation, now: datetime
 ) -> Step:
-    """Give every workload that has the mark its class back, all at once.
+    """Give every workload that was moved its class back, all at once.
 
     Workloads whose class someone changed since keep it.
     """
     spec = rollout.spec
-    name = rollout.metadata.name
-    marked = [
-        workload
-        for workload in seen.workloads
-        if mark_of(name, spec, workload) and workload.class_name in (spec.from_, spec.to)
-    ]
-    assessed = [_returned(rollout, workload, now) for workload in seen.workloads]
+    record = record_of(base.moves)
+    moved = [workload for workload in seen.workloads if _goes_back(rollout, workload, record)]
+    assessed = [_returned(rollout, workload, record, now) for workload in seen.workloads]
     assessed = [one for one in assessed if one.state is not State.OTHER]
     base = msgspec.structs.replace(
         base,
+        moves=only(base.moves, {workload.uid for workload in moved}),
         counts=counts_of(assessed, len(seen.unmovable)),
         workloads=entries_of(assessed, seen.unmovable),
         phase=ROLLING_BACK,
     )
-    if marked and seen.return_obstacle is not None:
+    if moved and seen.return_obstacle is not None:
         return Step(_conditions(rollout, base, seen.return_obstacle, now))
-    if marked and spec.paused:
+    if moved and spec.paused:
         paused = msgspec.structs.replace(base, phase=PAUSED)
         return Step(_conditions(rollout, paused, None, now))
-    if not marked:
+    if not moved:
         ended = msgspec.structs.replace(base, phase=ROLLED_BACK, completed_at=format_time(now))
         return Step(_conditions(rollout, ended, None, now))
-    moves = tuple(Move(workload, spec.from_, None) for workload in marked)
+    moves = tuple(Move(workload, spec.from_, None) for workload in moved)
     return Step(_conditions(rollout, base, None, now), moves)
 
 
-def _returned(rollout: RuntimeRollout, workload: Workload, now: datetime) -> Assessed:
+def _goes_back(rollout: RuntimeRollout, workload: Workload, record: Record) -> bool:
+    """Return whether a workload was moved and still has the new class, or the marks of the move."""
+    if workload.uid not in record:
+        return False
+    if workload.class_name == rollout.spec.to:
+        return True
+    is_marked = bears_mark(rollout.metadata.uid, workload)
+    return is_marked and workload.class_name == rollout.spec.from_
+
+
+def _returned(
+    rollout: RuntimeRollout, workload: Workload, record: Record, now: datetime
+) -> Assessed:
     """Return the state of a workload while the rollout goes back: Pending once it is back."""
     spec = rollout.spec
     if workload.class_name == spec.from_:
         return Assessed(workload, State.PENDING, now)
-    if mark_of(rollout.metadata.name, spec, workload) and workload.class_name == spec.to:
-        if workload.refusal:
-            return Assessed(workload, State.FAILED, now, "Refused", workload.refusal)
-        return Assessed(workload, State.MOVED, now)
+    moved = record.get(workload.uid)
+    if moved is not None and workload.class_name == spec.to:
+        state, reason = (State.FAILED, "Refused") if workload.refusal else (State.MOVED, "")
+        return Assessed(workload, state, now, reason, workload.refusal, wave=moved.wave)
     return Assessed(workload, State.OTHER, now)
 
 
-def _assess_all(rollout: RuntimeRollout, seen: Observation, now: datetime) -> list[Assessed]:
+def _recordable(pending: list[Workload], record: Record) -> tuple[list[Workload], bool]:
+    """Return the workloads whose move the status can record, and whether others are left out."""
+    room = MOST_MOVED - len(record)
+    kept = []
+    for workload in pending:
+        if workload.uid in record:
+            kept.append(workload)
+        elif room > 0:
+            kept.append(workload)
+            room -= 1
+    return kept, len(kept) < len(pending)
+
+
+def _assess_all(
+    rollout: RuntimeRollout, seen: Observation, record: Record, now: datetime
+) -> list[Assessed]:
     before: dict[tuple[str, str, str], RolloutWorkload] = {
         (entry.kind, entry.namespace, entry.name): entry for entry in rollout.status.workloads
     }
     assessed = (
         assess(
-            rollout.metadata.name,
+            rollout.metadata.uid,
             rollout.spec,
             workload,
+            record.get(workload.uid),
             before.get((workload.kind, workload.namespace, workload.name)),
             now,
         )
@@ -240,7 +287,9 @@ def _new_stop(
 
 def _named(assessed: list[Assessed]) -> str:
     shown = [
-        f"{one.workload.title} ({one.message})" if one.state is State.FAILED else one.workload.title
+        f"{one.workload.title} ({one.message[:MESSAGE_LIMIT]})"
+        if one.state is State.FAILED
+        else one.workload.title
         for one in assessed[:_NAMED]
     ]
     more = len(assessed) - len(shown)

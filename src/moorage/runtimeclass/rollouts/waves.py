@@ -1,7 +1,7 @@
 """Waves: which workloads are moved next, and how many.
 
-The number of a workload's wave is in its mark, so a wave that was cut off by a restart is known by
-its members and filled up.
+The number of a workload's wave is recorded with its move, so a wave that was cut off by a restart
+is known by its members and filled up.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ def count_of(value: int | str, total: int) -> int:
 
 
 def present_wave(
-    canary: int | str, wave_size: int | str, moved: Sequence[Workload], total: int
+    canary: int | str, wave_size: int | str, numbers: Sequence[int], total: int
 ) -> Wave:
-    """Return the wave of the workloads that were moved last; wave 1 if none was."""
-    numbers = [workload.mark.wave for workload in moved if workload.mark is not None]
+    """Return the last of the waves of the moved workloads; wave 1 if there are none."""
     number = max(numbers, default=1)
     return Wave(number, size_of(number, canary, wave_size, total), numbers.count(number))
 

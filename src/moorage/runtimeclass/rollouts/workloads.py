@@ -11,9 +11,13 @@ import msgspec
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What a rollout's annotations on a workload say of its last move."""
+    """What a rollout's annotations on a workload say of its last move.
+
+    Anyone who may write the workload may have written them.
+    """
 
     rollout: str
+    rollout_uid: str
     moved_from: str
     moved_at: datetime
     wave: int

@@ -1,4 +1,4 @@
-"""OCI archives: a tar of an image layout, with the documents that describe its blobs.
+"""Image layouts: OCI archives, with the documents that describe their blobs.
 
 Documents are encoded in one way, so that equal images have equal digests.
 Source: OCI image-spec, "Image Layout", "Image Manifest"; the annotation `io.containerd.image.name`

@@ -9,7 +9,7 @@ from typing import Any
 from moorage.api.errors import NotFoundError
 from moorage.client.resources import CLUSTER_TRUST_BUNDLES
 from moorage.client.rest import UnreachableError
-from moorage.controllers.served import run_when_served
+from moorage.client.served import run_when_served
 from tests.clocks import FakeClock, settle
 from tests.controllers.memory import MemoryClient
 

@@ -15,16 +15,17 @@ from moorage.api.configuration import ConfigMap
 from moorage.api.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
 from moorage.api.logs import Log
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED_LABEL
+from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED, MANAGED_LABEL
 from moorage.client import Client
 from moorage.client.resources import CONFIG_MAPS, RUNTIME_CLASSES
 
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "moorage"
-TRUE = "true"
 RECORD = "moorage-runtime-classes"
 RECORD_NAMESPACE = "kube-system"
 _HANDLERS = "handlers"
+MOST_CLASSES = 1000
+"""Limit on the handlers that get a class by themselves, so that the record stays an object."""
 # So that a later `kubectl apply` takes the class over without a warning.
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _TRIES = 5
@@ -36,12 +37,16 @@ async def create_classes(client: Client, handlers: Mapping[str, str]) -> tuple[s
     """Create a class for each handler without a record of one; return the names of new classes.
 
     `handlers` maps each handler to its isolation level, empty while that is unknown. Skips the
-    default handler, whose name is empty. Raises StatusError.
+    default handler, whose name is empty, and those beyond `MOST_CLASSES`, which is logged. Raises
+    StatusError.
     """
     for _ in range(_TRIES):
         record = await _read_record(client)
         recorded = _listed(record)
-        new = sorted({handler for handler in handlers if handler} - recorded)
+        wanted = sorted({handler for handler in handlers if handler} - recorded)
+        new = wanted[: max(0, MOST_CLASSES - len(recorded))]
+        if len(new) < len(wanted):
+            log.warning("too many handlers for classes", limit=MOST_CLASSES, left_out=wanted[-1])
         if not new:
             return ()
         created = [name for name in new if await _create(client, name, handlers[name])]
@@ -60,7 +65,7 @@ async def complete_class(client: Client, found: RuntimeClass, isolation: str) ->
     Raises StatusError.
     """
     labels = found.metadata.labels
-    if labels.get(MANAGED_LABEL) != TRUE or labels.get(ISOLATION_LABEL, "") == isolation:
+    if labels.get(MANAGED_LABEL) != MANAGED or labels.get(ISOLATION_LABEL, "") == isolation:
         return False
     patch = {
         "metadata": {
@@ -76,7 +81,7 @@ async def complete_class(client: Client, found: RuntimeClass, isolation: str) ->
 
 async def _create(client: Client, name: str, isolation: str) -> bool:
     """Create a class. Return False if it exists, or if the API refuses it, which is logged."""
-    labels = {MANAGED_BY_LABEL: MANAGER, MANAGED_LABEL: TRUE}
+    labels = {MANAGED_BY_LABEL: MANAGER, MANAGED_LABEL: MANAGED}
     if isolation:
         labels[ISOLATION_LABEL] = isolation
     body = {

@@ -1,0 +1,199 @@
+"""Informed facts: classes, nodes, profiles and policies of a cluster, from informers.
+
+The informers keep the names of nodes and profiles alone: what counts of them is in the index.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from moorage.admission.runtime_policies import NamespaceRules
+from moorage.api.clock import Clock
+from moorage.api.logs import Log
+from moorage.api.meta import Object, ObjectMeta
+from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_policies import ClusterRuntimePolicy, RuntimePolicy
+from moorage.api.runtime_profiles import RuntimeProfile
+from moorage.client import Client, Informer, Resource
+from moorage.client.resources import (
+    CLUSTER_RUNTIME_POLICIES,
+    NAMESPACES,
+    NODES,
+    RUNTIME_CLASSES,
+    RUNTIME_POLICIES,
+    RUNTIME_PROFILES,
+)
+from moorage.runtimeclass.class_index import ClassIndex
+from moorage.runtimeclass.node_sets import NodeFacts
+from moorage.runtimeclass.policies import effective_policy
+
+T = TypeVar("T", bound=Object)
+
+_NAMESPACE = "namespace"
+
+log = Log(__name__)
+
+
+class _Labelled(Object, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class _Namespace(Object, frozen=True):
+    """What is read of a namespace."""
+
+    metadata: _Labelled = _Labelled()
+
+
+class InformedFacts:
+    """What the webhook knows. Read it after `wait_synced()`; `run()` keeps it current."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._index = ClassIndex()
+        self._classes = Informer(client, RUNTIME_CLASSES, clock=clock)
+        self._nodes = Informer(client, _read_as(NODES, NodeFacts), keep=_named_node, clock=clock)
+        self._profiles = Informer(client, RUNTIME_PROFILES, keep=_named_profile, clock=clock)
+        self._policies = Informer(
+            client,
+            RUNTIME_POLICIES,
+            indexes={_NAMESPACE: lambda policy: [policy.metadata.namespace]},
+            clock=clock,
+        )
+        self._cluster_policies = Informer(client, CLUSTER_RUNTIME_POLICIES, clock=clock)
+        self._namespaces = Informer(client, _read_as(NAMESPACES, _Namespace), clock=clock)
+        self._rules: dict[str, NamespaceRules] = {}
+        self._classes.add_handler(self._class_changed)
+        self._nodes.add_handler(self._node_changed)
+        self._profiles.add_handler(self._profile_changed)
+        self._policies.add_handler(self._policy_changed)
+        self._cluster_policies.add_handler(self._cluster_policy_changed)
+        self._namespaces.add_handler(self._namespace_changed)
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self._informers:
+                tasks.create_task(informer.run())
+
+    async def wait_synced(self) -> None:
+        """Block until all is known."""
+        for informer in self._informers:
+            await informer.wait_synced()
+
+    @property
+    def is_synced(self) -> bool:
+        return all(informer.is_synced for informer in self._informers)
+
+    @property
+    def has_policies(self) -> bool:
+        return bool(len(self._policies) or len(self._cluster_policies))
+
+    @property
+    def has_profiles(self) -> bool:
+        return len(self._profiles) > 0
+
+    def index(self) -> ClassIndex:
+        return self._index
+
+    def rules(self, namespace: str) -> NamespaceRules:
+        """Return the rules for the pods of a namespace.
+
+        Of one that is not known yet, those that hold for every namespace without labels.
+        """
+        known = self._rules.get(namespace)
+        if known is not None:
+            return known
+        found = self._namespaces.get(namespace)
+        metadata = _Labelled() if found is None else found.metadata
+        policy = effective_policy(
+            metadata.labels,
+            list(self._cluster_policies),
+            self._policies.by_index(_NAMESPACE, namespace),
+        )
+        rules = NamespaceRules(policy, metadata.annotations)
+        if found is not None:
+            self._rules[namespace] = rules
+        return rules
+
+    @property
+    def _informers(self) -> tuple[Informer[Any], ...]:
+        return (
+            self._classes,
+            self._nodes,
+            self._profiles,
+            self._policies,
+            self._cluster_policies,
+            self._namespaces,
+        )
+
+    def _class_changed(self, before: RuntimeClass | None, after: RuntimeClass | None) -> None:
+        if after is not None:
+            _put(self._index.put_class, after)
+        elif before is not None:
+            self._index.remove_class(before.metadata.name)
+
+    def _node_changed(self, before: NodeFacts | None, after: NodeFacts | None) -> None:
+        if after is not None:
+            _put(self._index.put_node, after)
+        elif before is not None:
+            self._index.remove_node(before.metadata.name)
+
+    def _profile_changed(self, before: RuntimeProfile | None, after: RuntimeProfile | None) -> None:
+        if after is not None:
+            self._index.put_profile(after)
+        elif before is not None:
+            self._index.remove_profile(before.metadata.name)
+
+    def _policy_changed(self, before: RuntimePolicy | None, after: RuntimePolicy | None) -> None:
+        changed = after or before
+        if changed is not None:
+            self._rules.pop(changed.metadata.namespace, None)
+
+    def _cluster_policy_changed(
+        self, before: ClusterRuntimePolicy | None, after: ClusterRuntimePolicy | None
+    ) -> None:
+        del before, after
+        self._rules.clear()
+
+    def _namespace_changed(self, before: _Namespace | None, after: _Namespace | None) -> None:
+        changed = after or before
+        if changed is not None:
+            self._rules.pop(changed.metadata.name, None)
+
+
+def _put(put: Callable[[T], None], obj: T) -> None:
+    """Record an object; one with amounts that are none is logged and counts as it was before."""
+    try:
+        put(obj)
+    except ValueError as error:
+        log.warning("object cannot be read", kind=type(obj).__name__, error=error)
+
+
+def _read_as(resource: Resource[Any], type_: type[T]) -> Resource[T]:
+    return Resource(
+        resource.group,
+        resource.version,
+        resource.plural,
+        resource.kind,
+        type_,
+        is_namespaced=resource.is_namespaced,
+    )
+
+
+def _named_node(node: NodeFacts) -> NodeFacts:
+    return NodeFacts(metadata=_named(node.metadata))
+
+
+def _named_profile(profile: RuntimeProfile) -> RuntimeProfile:
+    return RuntimeProfile(metadata=_named(profile.metadata))
+
+
+def _named(metadata: ObjectMeta) -> ObjectMeta:
+    return ObjectMeta(
+        name=metadata.name, uid=metadata.uid, resource_version=metadata.resource_version
+    )

@@ -1,0 +1,166 @@
+"""Server of the webhook: HTTPS for API servers, with bounds on what it holds.
+
+    POST /mutate     mutating webhook        GET /healthz, /livez   it runs
+    POST /validate   validating webhook      GET /readyz            it knows the cluster
+
+A certificate that is replaced on disk is used for the next connection. Source: API docs "Dynamic
+Admission Control".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from aiohttp import web
+
+from moorage.admission_webhook.reviews import Reviewer
+from moorage.api.clock import Clock
+from moorage.api.errors import BadRequestError
+from moorage.api.logs import Log
+from moorage.linux.descriptors import descriptor_limit
+from moorage.serving import Acceptor, Budget, Limits, prove
+
+MUTATE, VALIDATE = "/mutate", "/validate"
+_LARGEST_BYTES = 8 * 1024 * 1024
+"""Two objects of the largest size that API servers take, and what is around them."""
+_HELD_BYTES = 32 * 1024 * 1024
+"""Bodies that are held at the same time."""
+_BODY_S = 10.0
+"""Time for a body; an API server gives a webhook at most 30 s in all."""
+_RELOAD_S = 10.0
+_SHUTDOWN_S = 5.0
+_JSON = "application/json"
+
+log = Log(__name__)
+
+
+class WebhookOptions(msgspec.Struct, frozen=True):
+    """Where to listen, and with which certificate. Port 0 is any free port."""
+
+    certificate: Path
+    key: Path
+    address: str = "0.0.0.0"
+    port: int = 9443
+
+
+async def serve_webhook(
+    reviewer: Reviewer,
+    options: WebhookOptions,
+    clock: Clock,
+    *,
+    is_ready: Callable[[], bool],
+    started: Callable[[int], None],
+) -> None:
+    """Serve until cancelled; call `started` with the port.
+
+    Raises OSError, ssl.SSLError when the certificate cannot be read or the port is in use.
+    """
+    certificate = _Certificate(options.certificate, options.key)
+    answers = _Answers(reviewer, is_ready)
+    server = web.ServerRunner(
+        web.Server(answers.answer, access_log=None), shutdown_timeout=_SHUTDOWN_S
+    )
+    await server.setup()
+    assert server.server is not None
+    family = socket.AF_INET6 if ":" in options.address else socket.AF_INET
+    try:
+        listener = socket.create_server((options.address, options.port), family=family)
+        limits = Limits.for_descriptors(descriptor_limit())
+        async with Acceptor(server.server, [listener], limits, certificate.context):
+            started(listener.getsockname()[1])
+            await certificate.follow(clock)
+    finally:
+        await server.cleanup()
+
+
+class _Certificate:
+    """A certificate in files, read again when they change."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._files = (certificate, key)
+        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._seen = self._state()
+        self.context.load_cert_chain(certificate, key)
+
+    async def follow(self, clock: Clock) -> None:
+        """Look at the files every 10 s until cancelled; files that do not go together are kept
+        out, and tried again."""
+        while True:
+            await clock.sleep(_RELOAD_S)
+            self.reload()
+
+    def reload(self) -> None:
+        """Read the files if they changed."""
+        try:
+            state = self._state()
+            if state != self._seen:
+                # A pair that does not go together would leave the context without any.
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
+                self.context.load_cert_chain(*self._files)
+                self._seen = state
+                log.info("certificate read again", file=self._files[0])
+        except (OSError, ssl.SSLError) as error:
+            log.warning("certificate cannot be read", file=self._files[0], error=error)
+
+    def _state(self) -> list[tuple[int, int, int]]:
+        found = [os.stat(file) for file in self._files]
+        return [(stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in found]
+
+
+class _Answers:
+    def __init__(self, reviewer: Reviewer, is_ready: Callable[[], bool]) -> None:
+        self._reviews = {MUTATE: reviewer.mutate, VALIDATE: reviewer.validate}
+        self._is_ready = is_ready
+        self._held = Budget(total=_HELD_BYTES, per_user=_HELD_BYTES)
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.path
+        if path in ("/healthz", "/livez", "/readyz"):
+            if path == "/readyz" and not self._is_ready():
+                return _text(503, "the cluster is not known yet")
+            return _text(200, "ok")
+        review = self._reviews.get(path)
+        if review is None:
+            return _text(404, "404 page not found")
+        if request.method != "POST":
+            return _text(405, "405: method not allowed")
+        if not self._is_ready():
+            # Refused, rather than judged by half of the policies.
+            return _text(503, "the cluster is not known yet")
+        size = request.content_length
+        if size is None or size > _LARGEST_BYTES:
+            return _text(413, f"a review has a length, of at most {_LARGEST_BYTES} bytes")
+        if not self._held.take(path, size):
+            return _text(429, "too many reviews at the same time")
+        try:
+            return await self._reviewed(request, review, size)
+        finally:
+            self._held.give_back(path, size)
+
+    async def _reviewed(
+        self, request: web.BaseRequest, review: Callable[[bytes], bytes], size: int
+    ) -> web.StreamResponse:
+        try:
+            async with asyncio.timeout(_BODY_S):
+                body = await request.content.readexactly(size)
+        except TimeoutError:
+            return _text(408, "the body did not arrive in time")
+        except asyncio.IncompleteReadError:
+            return _text(400, "the body ended early")
+        try:
+            answered = review(body)
+        except BadRequestError as error:
+            return _text(400, str(error))
+        prove(request)
+        return web.Response(body=answered, content_type=_JSON)
+
+
+def _text(status: int, text: str) -> web.Response:
+    return web.Response(status=status, text=f"{text}\n")

@@ -1,0 +1,55 @@
+"""Command `moor webhook`: runs the admission webhook without a cluster of ours."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import click
+
+from moorage.admission_webhook import WebhookOptions
+from moorage.cli.connection import context_option
+from moorage.cli.daemon import (
+    kubeconfig_option,
+    log_level_option,
+    read_config,
+    run_until_stopped,
+)
+from moorage.cluster.standalone import webhook
+
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.command("webhook")
+@kubeconfig_option
+@context_option
+@click.option(
+    "--tls-cert-file",
+    "certificate",
+    type=_FILE,
+    required=True,
+    help="Certificate for the name that API servers call; it is read again when it changes.",
+)
+@click.option("--tls-private-key-file", "key", type=_FILE, required=True, help="Its key.")
+@click.option("--bind-address", "address", default="0.0.0.0", show_default=True)
+@click.option("--port", type=click.IntRange(0, 65535), default=9443, show_default=True)
+@log_level_option
+def command(
+    *,
+    kubeconfig: Path,
+    context: str | None,
+    certificate: Path,
+    key: Path,
+    address: str,
+    port: int,
+    log_level: str,
+) -> None:
+    """Run the admission webhook alone, in the foreground, for any Kubernetes API server.
+
+    It chooses and checks the classes of pods as the API server of `moor up` does in process:
+    defaults, needs, floors, allow-lists and checks of RuntimePolicies. The kubeconfig's user lists
+    and watches RuntimeClasses, Nodes, Namespaces and the objects of runtime.moorage.dev.
+    """
+    config = read_config(kubeconfig, context)
+    options = WebhookOptions(certificate, key, address, port)
+    run_until_stopped(partial(webhook.run, config, options), log_level)

@@ -1,0 +1,39 @@
+"""Admission webhook alone, for an API server that is not ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from moorage.admission_webhook import InformedFacts, Reviewer, WebhookOptions, serve_webhook
+from moorage.api.clock import SystemClock
+from moorage.api.logs import Log
+from moorage.client import ClientConfig
+from moorage.cluster.standalone.connection import connected_to
+from moorage.custom_resources import wait_installed
+
+log = Log(__name__)
+
+
+async def run(config: ClientConfig, options: WebhookOptions, ready: Callable[[], None]) -> None:
+    """Run until cancelled; call `ready` once the cluster is known.
+
+    Raises ApiUnusableError, and OSError or ssl.SSLError for a certificate that cannot be read.
+    """
+    clock = SystemClock()
+    async with connected_to(config, "moorage-webhook") as client, asyncio.TaskGroup() as tasks:
+        facts = InformedFacts(client, clock)
+        tasks.create_task(
+            serve_webhook(
+                Reviewer(facts), options, clock, is_ready=lambda: facts.is_synced, started=_started
+            )
+        )
+        # Their kinds come with the other parts, which may start later.
+        await wait_installed(client, clock)
+        tasks.create_task(facts.run())
+        await facts.wait_synced()
+        ready()
+
+
+def _started(port: int) -> None:
+    log.info("webhook listens", port=port)

@@ -1,0 +1,179 @@
+"""Shared queues: watches of the same frames read one queue, each from a place of its own.
+
+    event ─▶ push ─▶ [frame][frame][frame] ─▶ flush wakes the readers ─▶ Place.take
+                       ▲ held   ▲ next
+
+An event costs the same for one watch as for a thousand. Waking is what costs then, so readers are
+woken together, at once after a quiet time, and else after a pause that grows with what the last
+waking cost: many events go out in one write, and other requests keep two thirds of the time.
+Hot path: `push`, per change, and `take`, per watch and write (bench/watchers.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+from moorage.storage.queue_budget import Queue, QueueBudget, QueuedFrame
+
+_PAUSE_RATIO = 2.0
+_LONGEST_PAUSE_S = 0.025
+
+E_contra = TypeVar("E_contra", contravariant=True)
+W = TypeVar("W")
+
+
+class Reader(Queue, Protocol):
+    """A watch that reads a shared queue."""
+
+    def wake(self) -> None:
+        """Have the watch read what was queued."""
+
+
+class SharedQueue(Generic[E_contra, W]):
+    """The frames that all readers of one kind get. `select` maps an event to its frame, or None."""
+
+    def __init__(self, select: Callable[[E_contra], W | None], budget: QueueBudget) -> None:
+        self._select = select
+        self._budget = budget
+        self._frames: list[QueuedFrame] = []
+        self._first = 0
+        """Number of the first frame that is held."""
+        self._held_bytes = 0
+        self._places: dict[Place[W], None] = {}
+        self._taken: tuple[tuple[int, int, int | None], list[W], int] | None = None
+        self._is_flush_due = False
+        self._next_flush_s = 0.0
+        self.end = 0
+        """Number of the next frame."""
+        self.bytes = 0
+        """Bytes of all frames so far."""
+
+    def join(self, reader: Reader) -> Place[W]:
+        """Return a place for a reader, who gets what is pushed from now on."""
+        place = Place(self, reader)
+        self._places[place] = None
+        return place
+
+    def leave(self, place: Place[W]) -> None:
+        if self._places.pop(place, self) is None:
+            self._drop_read()
+
+    def push(self, event: E_contra) -> None:
+        """Queue the frame of an event. Readers with too much to read are ended."""
+        if not self._places or (frame := self._select(event)) is None:
+            return
+        budget = self._budget
+        entry = budget.hold(frame)
+        self._frames.append(entry)
+        self.end += 1
+        self.bytes += entry.size
+        self._held_bytes += entry.size
+        if self._held_bytes > budget.queue_bytes:
+            self._end_slow()
+        if budget.used > budget.all_bytes:
+            budget.enforce()
+        if not self._is_flush_due:
+            self._plan_flush()
+
+    def take(self, first: int, limit_bytes: int | None) -> tuple[list[W], int]:
+        """Return frames from a number on, at least one, else as many as fit, and their bytes.
+
+        The list is shared by all who take the same, and must not be changed.
+        """
+        wanted = (first, self.end, limit_bytes)
+        if self._taken is not None and self._taken[0] == wanted:
+            return self._taken[1], self._taken[2]
+        taken: list[W] = []
+        size = 0
+        for entry in self._frames[first - self._first :]:
+            if limit_bytes is not None and taken and size + entry.size > limit_bytes:
+                break
+            taken.append(entry.frame)
+            size += entry.size
+        self._taken = (wanted, taken, size)
+        return taken, size
+
+    def _end_slow(self) -> None:
+        """End the readers whose part of the queue is longer than one may be, and one frame."""
+        self._drop_read()
+        if self._held_bytes <= self._budget.queue_bytes:
+            return
+        for place in list(self._places):
+            if place.queued_bytes > self._budget.queue_bytes and place.next < self.end - 1:
+                place.reader.overflow()
+
+    def _drop_read(self) -> None:
+        """Give back the frames that every reader has sent."""
+        held = min((place.held for place in self._places), default=self.end)
+        count = held - self._first
+        if count <= 0:
+            return
+        for entry in self._frames[:count]:
+            self._held_bytes -= entry.size
+            self._budget.release(entry)
+        del self._frames[:count]
+        self._first = held
+        self._taken = None
+
+    def _plan_flush(self) -> None:
+        self._is_flush_due = True
+        pause_s = self._next_flush_s - time.monotonic()
+        loop = asyncio.get_running_loop()
+        if pause_s > 0:
+            loop.call_later(pause_s, self._flush)
+        else:
+            # The changes of one commit are pushed first.
+            loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        self._drop_read()
+        began_s = time.monotonic()
+        for place in self._places:
+            place.reader.wake()
+        # Called after the readers, which have had their turn by then.
+        asyncio.get_running_loop().call_soon(self._flushed, began_s)
+
+    def _flushed(self, began_s: float) -> None:
+        now_s = time.monotonic()
+        pause_s = min(_PAUSE_RATIO * (now_s - began_s), _LONGEST_PAUSE_S)
+        self._next_flush_s = now_s + pause_s
+
+
+class Place(Generic[W]):
+    """Place of a reader in a shared queue. What it took last counts as queued until `release`."""
+
+    __slots__ = ("_held_bytes", "_next_bytes", "_queue", "held", "next", "reader")
+
+    def __init__(self, queue: SharedQueue[Any, W], reader: Reader) -> None:
+        self._queue = queue
+        self.reader = reader
+        self.held = self.next = queue.end
+        self._held_bytes = self._next_bytes = queue.bytes
+
+    @property
+    def has_more(self) -> bool:
+        return self.next < self._queue.end
+
+    @property
+    def queued_bytes(self) -> int:
+        return self._queue.bytes - self._held_bytes
+
+    def take(self, limit_bytes: int | None) -> list[W]:
+        """Return the next frames, none if there are none; the list must not be changed."""
+        if self.next == self._queue.end:
+            return []
+        frames, size = self._queue.take(self.next, limit_bytes)
+        self.next += len(frames)
+        self._next_bytes += size
+        return frames
+
+    def release(self) -> None:
+        """Give back what was taken."""
+        self.held, self._held_bytes = self.next, self._next_bytes
+
+    def leave(self) -> None:
+        self._queue.leave(self)

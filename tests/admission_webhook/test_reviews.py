@@ -1,0 +1,202 @@
+"""Answers to AdmissionReviews, without a server."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jsonpatch
+import pytest
+
+from moorage.admission.runtime_policies import NamespaceRules
+from moorage.admission_webhook.reviews import Reviewer
+from moorage.api.errors import BadRequestError
+from moorage.runtimeclass.class_index import ClassIndex
+from moorage.runtimeclass.policies import effective_policy
+from moorage.runtimeclass.workloads import TEMPLATES
+from tests.runtimeclass.indexes import three_runtimes
+from tests.runtimeclass.test_policies import cluster, own
+
+Json = dict[str, Any]
+
+
+class FakeFacts:
+    """The same rules for every namespace."""
+
+    has_profiles = True
+
+    def __init__(self, *policies: Any, annotations: Mapping[str, str] | None = None) -> None:
+        kinds = [[policy for policy in policies if bool(policy.metadata.namespace) is is_own]
+                 for is_own in (False, True)]  # fmt: skip
+        self.has_policies = bool(policies)
+        self._rules = NamespaceRules(effective_policy({}, *kinds), annotations or {})
+        self._index = three_runtimes()
+
+    def index(self) -> ClassIndex:
+        return self._index
+
+    def rules(self, namespace: str) -> NamespaceRules:
+        assert namespace == "team"
+        return self._rules
+
+
+def pod(annotations: Json | None = None, **spec: Any) -> Json:
+    metadata: Json = {"name": "p", "namespace": "team"}
+    if annotations:
+        metadata["annotations"] = annotations
+    containers = [{"name": "c", "image": "i"}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+            "spec": {"containers": containers, **spec}}  # fmt: skip
+
+
+def review(obj: Any, resource: str = "pods", group: str = "", **request: Any) -> bytes:
+    asked = {
+        "uid": "u1",
+        "kind": {"group": group, "version": "v1", "kind": "Whatever"},
+        "resource": {"group": group, "version": "v1", "resource": resource},
+        "operation": "CREATE",
+        "name": "p",
+        "namespace": "team",
+        "userInfo": {"username": "alice", "groups": ["system:authenticated"]},
+        "object": obj,
+        "oldObject": None,
+        "options": {"kind": "CreateOptions"},
+        **request,
+    }
+    body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
+    return json.dumps(body).encode()
+
+
+def answer(body: bytes) -> Json:
+    whole = json.loads(body)
+    assert (whole["apiVersion"], whole["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    assert whole["response"]["uid"] == "u1"
+    response: Json = whole["response"]
+    return response
+
+
+def patched(obj: Json, response: Json) -> Json:
+    assert response["patchType"] == "JSONPatch"
+    patch = json.loads(base64.b64decode(response["patch"]))
+    result: Json = jsonpatch.apply_patch(obj, patch)
+    return result
+
+
+def test_a_pod_gets_the_cheapest_class_for_its_needs() -> None:
+    needy = pod({"runtime.moorage.dev/needs": "isolation=kernel", "other": "stays"})
+    response = answer(Reviewer(FakeFacts()).mutate(review(needy)))
+    assert response["allowed"]
+    result = patched(needy, response)
+    assert result["spec"]["runtimeClassName"] == "gvisor"
+    annotations = result["metadata"]["annotations"]
+    assert annotations["other"] == "stays"
+    assert "is the cheapest that offers" in annotations["runtime.moorage.dev/class-choice-reason"]
+    assert result["spec"]["containers"] == needy["spec"]["containers"]
+
+
+def test_a_default_class_is_given_and_what_the_author_forged_is_removed() -> None:
+    facts = FakeFacts(cluster("c", default_class_name="gvisor"))
+    forged = pod({"runtime.moorage.dev/class-choice": "fitted"}, runtimeClassName="kata")
+    result = patched(forged, answer(Reviewer(facts).mutate(review(forged))))
+    assert "annotations" not in result["metadata"]
+    plain = pod()
+    result = patched(plain, answer(Reviewer(facts).mutate(review(plain))))
+    assert result["spec"]["runtimeClassName"] == "gvisor"
+
+
+def test_a_pod_without_anything_to_change_gets_no_patch() -> None:
+    assert answer(Reviewer(FakeFacts()).mutate(review(pod()))) == {"uid": "u1", "allowed": True}
+
+
+def test_no_class_for_the_needs_is_a_refusal_that_says_why() -> None:
+    needy = pod({"runtime.moorage.dev/needs": "network=none gpu"})
+    response = answer(Reviewer(FakeFacts()).mutate(review(needy)))
+    assert not response["allowed"]
+    assert (response["status"]["code"], response["status"]["reason"]) == (403, "Forbidden")
+    assert "no class offers" in response["status"]["message"]
+
+
+def test_floors_and_features_refuse_and_warn() -> None:
+    facts = FakeFacts(cluster("c", minimum_isolation="user-space-kernel"))
+    response = answer(Reviewer(facts).validate(review(pod(runtimeClassName="runc"))))
+    assert not response["allowed"]
+    assert "classes that would pass: gvisor" in response["status"]["message"]
+    warned = review(pod(runtimeClassName="gvisor", hostNetwork=True))
+    response = answer(Reviewer(FakeFacts()).validate(warned))
+    assert response["allowed"]
+    assert "lacks host-network" in response["warnings"][0]
+    strict = FakeFacts(own("o", checks={"*": "Enforce"}))
+    assert not answer(Reviewer(strict).validate(warned))["allowed"]
+
+
+@pytest.mark.parametrize("resource", sorted(TEMPLATES))
+def test_templates_of_every_workload_are_warned_of(resource: str) -> None:
+    plural, _, group = resource.partition(".")
+    template: Any = pod(runtimeClassName="gvisor", hostNetwork=True)
+    for field in reversed(TEMPLATES[resource]):
+        template = {field: template}
+    response = answer(Reviewer(FakeFacts()).validate(review(template, plural, group)))
+    assert response["allowed"]
+    assert "lacks host-network" in response["warnings"][0]
+
+
+def test_policies_that_cannot_be_understood_are_refused() -> None:
+    policy = {"metadata": {"name": "x"}, "spec": {"needs": ["nonsense"]}}
+    body = review(policy, "runtimepolicies", "runtime.moorage.dev")
+    response = answer(Reviewer(FakeFacts()).validate(body))
+    assert response["status"]["code"] == 422
+    assert "spec.needs[0]" in response["status"]["message"]
+
+
+def test_other_writes_are_allowed_unseen() -> None:
+    reviewer = Reviewer(FakeFacts())
+    for body in (
+        review({}, "configmaps"),
+        review(None, operation="DELETE", oldObject=pod()),
+        review(pod(), subResource="binding"),
+    ):
+        assert answer(reviewer.mutate(body)) == {"uid": "u1", "allowed": True}
+        assert answer(reviewer.validate(body)) == {"uid": "u1", "allowed": True}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b"[" * 100_000,
+        b'{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":null}',
+        review([1]),
+        review("text"),
+        review(pod(), operation="UPDATE", oldObject=3),
+        review(pod(), uid=5),
+        b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u"}}',
+    ],
+)
+def test_bodies_that_are_no_reviews_are_bad_requests(body: bytes) -> None:
+    with pytest.raises(BadRequestError):
+        Reviewer(FakeFacts()).mutate(body)
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        {},
+        {"metadata": None, "spec": None},
+        {"metadata": {"annotations": []}, "spec": {"containers": {}}},
+        {"metadata": 3, "spec": "x"},
+        {"metadata": {"annotations": {"runtime.moorage.dev/needs": 7}}, "spec": {}},
+        {"metadata": {}, "spec": {"runtimeClassName": {}, "nodeSelector": []}},
+    ],
+)
+def test_pods_of_any_shape_are_answered(obj: Json) -> None:
+    """API servers send legal pods; others may send anything."""
+    reviewer = Reviewer(FakeFacts(cluster("c", needs=("isolation=kernel",))))
+    for ask in (reviewer.mutate, reviewer.validate):
+        try:
+            response = answer(ask(review(obj)))
+        except BadRequestError:
+            continue
+        assert isinstance(response["allowed"], bool)

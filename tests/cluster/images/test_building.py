@@ -1,0 +1,89 @@
+"""Images are built from those programs of the host that can be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from moorage.cluster.images import building
+from moorage.cluster.images.building import catalogue
+from moorage.cluster.images.catalogue import Busybox, NoPauseError
+from moorage.linux.command import CommandError
+from moorage.linux.program import Platform, Program, UnfitProgramError
+
+BOX, PAUSE = Path("/usr/bin/busybox"), Path("/usr/bin/catatonit")
+
+
+class Programs:
+    """Programs that can be read, except those in `unfit`; busybox lists two commands."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.unfit: set[Path] = set()
+        self.list_error = ""
+        self.warned: list[str] = []
+        monkeypatch.setattr(building, "read_program", self._read)
+        monkeypatch.setattr(building, "must_run", self._run)
+        monkeypatch.setattr(building, "images_from", lambda box, pause: (box, pause))
+        monkeypatch.setattr(building.log, "warning", self._warn)
+
+    def _read(self, path: Path, package: str) -> Program:
+        if path in self.unfit:
+            raise UnfitProgramError(path, "needs libraries", package)
+        return Program(str(path).encode(), Platform("amd64"))
+
+    async def _run(self, argv: list[Any]) -> Any:
+        assert argv == [BOX, "--list"]
+        if self.list_error:
+            raise CommandError([str(word) for word in argv], self.list_error)
+        return SimpleNamespace(text="sh\nls\n")
+
+    def _warn(self, text: str, *, reason: str) -> None:
+        self.warned.append(f"{text}: {reason}")
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
+    return Programs(monkeypatch)
+
+
+BOX_PROGRAM = Busybox(Program(b"/usr/bin/busybox", Platform("amd64")), ("sh", "ls"))
+PAUSE_PROGRAM = Program(b"/usr/bin/catatonit", Platform("amd64"))
+NO_BOX = "there is no busybox image: "
+
+
+@pytest.mark.parametrize(
+    ("busybox", "catatonit", "unfit", "list_error", "images", "warning"),
+    [
+        (BOX, PAUSE, None, "", (BOX_PROGRAM, PAUSE_PROGRAM), ""),
+        (BOX, None, None, "", (BOX_PROGRAM, None), ""),
+        (BOX, PAUSE, PAUSE, "", (BOX_PROGRAM, None), ""),
+        (None, PAUSE, None, "", (None, PAUSE_PROGRAM),
+         f"{NO_BOX}busybox is not on PATH; a static one is needed: apt-get install busybox-static"),
+        (BOX, PAUSE, BOX, "", (None, PAUSE_PROGRAM),
+         f"{NO_BOX}{BOX} needs libraries; a static one is needed: apt-get install busybox-static"),
+        (BOX, PAUSE, None, "exit status 1", (None, PAUSE_PROGRAM),
+         f"{NO_BOX}`{BOX} --list`: exit status 1"),
+    ],
+)  # fmt: skip
+async def test_images_are_made_of_the_programs_that_can_be(
+    programs: Programs, busybox: Path | None, catatonit: Path | None, unfit: Path | None,
+    list_error: str, images: Any, warning: str,
+) -> None:  # fmt: skip
+    programs.unfit = {unfit} if unfit else set()
+    programs.list_error = list_error
+    assert await catalogue(busybox, catatonit) == images
+    assert programs.warned == ([warning] if warning else [])
+
+
+async def test_without_a_usable_program_each_is_named(programs: Programs) -> None:
+    programs.list_error = "exit status 1"
+    with pytest.raises(NoPauseError) as failed:
+        await catalogue(BOX, None)
+    assert str(failed.value) == (
+        "no image for pods' sandboxes can be made: catatonit is not on PATH; a static one is "
+        f"needed: apt-get install catatonit; `{BOX} --list`: exit status 1"
+    )
+    assert programs.warned == []

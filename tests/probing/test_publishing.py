@@ -1,0 +1,121 @@
+"""Publishing of handlers: what is written when, and what is put right."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from moorage.api.meta import ObjectMeta
+from moorage.api.nodes import Node, NodeStatus, NodeSystemInfo
+from moorage.api.runtime_profiles import ProfileFeature
+from moorage.client.resources import NODES, RUNTIME_PROFILES
+from moorage.probing.cache import ProbedHandler
+from moorage.probing.publishing import HandlerPublisher
+from moorage.probing.states import HandlerState, KnownHandler, Working
+from tests.clocks import FakeClock, settle
+from tests.controllers.memory import MemoryClient
+
+_NODE = "n1"
+_PROFILE = "n1.crun"
+
+
+def _state(name: str) -> HandlerState:
+    features = (ProfileFeature(name="exec", state="Supported", message="yes"),)
+    probed = ProbedHandler(isolation="shared-kernel", features=features, probed_at="2026-01-01")
+    return HandlerState(
+        handler=KnownHandler(name=name), fingerprint=name, working=Working.YES, probed=probed
+    )
+
+
+class _World:
+    """A node whose handlers are published."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.client = MemoryClient(self.clock)
+        self.states: dict[str, HandlerState] | None = {"crun": _state("crun")}
+        self.publisher = self._publisher()
+        self.client.put(
+            NODES,
+            Node(
+                metadata=ObjectMeta(name=_NODE, uid="node"),
+                status=NodeStatus(node_info=NodeSystemInfo(kernel_version="6.1")),
+            ),
+        )
+
+    def _publisher(self) -> HandlerPublisher:
+        client: Any = self.client
+        return HandlerPublisher(client, _NODE, lambda: self.states, lambda *_: None, self.clock)
+
+    async def pass_time(self) -> None:
+        """Let every publication that waits take place."""
+        for _ in range(5):
+            await settle()
+            self.clock.advance(10)
+        await settle()
+
+    @asynccontextmanager
+    async def publishing(self) -> AsyncIterator[None]:
+        self.publisher = self._publisher()
+        running = asyncio.ensure_future(self.publisher.run())
+        try:
+            await self.pass_time()
+            yield
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    @property
+    def features(self) -> list[str]:
+        profile = self.client.find(RUNTIME_PROFILES, _PROFILE)
+        status = (profile or {}).get("status") or {}
+        return [feature["name"] for feature in status.get("features", [])]
+
+
+async def test_a_profile_that_someone_deleted_comes_back() -> None:
+    world = _World()
+    async with world.publishing():
+        assert world.features == ["exec"]
+        world.client.drop(RUNTIME_PROFILES, _PROFILE)
+        await world.pass_time()
+        assert world.features == ["exec"]
+
+
+async def test_a_status_that_someone_else_wrote_is_put_right() -> None:
+    world = _World()
+    async with world.publishing():
+        profile = world.client.find(RUNTIME_PROFILES, _PROFILE)
+        assert profile is not None
+        forged = [{"name": "gpu", "state": "Supported", "message": ""}]
+        status = profile["status"] | {"features": forged}
+        world.client.put(RUNTIME_PROFILES, profile | {"status": status})
+        await world.pass_time()
+        assert world.features == ["exec"]
+
+
+async def test_nothing_is_written_without_a_change() -> None:
+    world = _World()
+    async with world.publishing():
+        world.client.requests.clear()
+        await world.pass_time()
+        assert world.client.writes == []
+
+
+async def test_what_an_earlier_process_published_stays_until_the_engine_has_listed_its_handlers(
+) -> None:  # fmt: skip
+    world = _World()
+    async with world.publishing():
+        node = world.client.find(NODES, _NODE)
+        assert node is not None
+        labels = dict(node["metadata"]["labels"])
+        assert labels
+    world.states = None
+    async with world.publishing():
+        assert world.features == ["exec"]
+        assert node["metadata"]["labels"] == labels
+        world.states = {}
+        world.publisher.changed()
+        await world.pass_time()
+        assert world.client.names(RUNTIME_PROFILES) == []
