@@ -81,7 +81,7 @@ def moor(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The command `moor` of an environment with the wheel alone."""
     place = tmp_path_factory.mktemp("installed")
     venv.create(place / "venv", with_pip=False)
-    install = [sys.executable, "-m", "pip", "--python", place / "venv", "install", "--quiet"]
+    install = [sys.executable, "-m", "pip", "--python", str(place / "venv"), "install", "--quiet"]
     if _IS_WHOLE:
         _run(*install, "--prefer-binary", wheel, cwd=place)
     else:

@@ -17,7 +17,7 @@ from moorage.client.backoff import Backoff
 from moorage.client.discovery import read_version
 from moorage.client.rest import UnreachableError
 
-_FIRST_S, _AGAIN_S = 1.0, 60.0
+_FIRST_S, _AGAIN_S = 0.2, 60.0
 _RETRY_S = 1.0
 
 log = Log(__name__)

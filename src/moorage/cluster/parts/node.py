@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
 from moorage.api.clock import SystemClock
-from moorage.api.conditions import is_ready
+from moorage.api.conditions import is_ready, is_true
 from moorage.api.errors import StatusError
 from moorage.api.host_ports import Listener
 from moorage.api.logs import Log
 from moorage.api.references import ObjectReference
+from moorage.api.runtime_profiles import WORKING, RuntimeProfile
 from moorage.client import Client, EventRecorder, Informer, wait_until
-from moorage.client.resources import NODES, RUNTIME_INSTALLATIONS
+from moorage.client.resources import NODES, RUNTIME_INSTALLATIONS, RUNTIME_PROFILES
 from moorage.client.rest import UnreachableError
 from moorage.client.served import run_when_served
 from moorage.cluster.credentials import Credentials
@@ -219,16 +220,37 @@ def _accepts_connections(path: Path) -> bool:
 async def _announce(
     client: Client, settings: Settings, credentials: Credentials, found: NodeDiscovery
 ) -> None:
-    """Report readiness once the node is ready and each handler that works has its class."""
+    """Report readiness once the node is ready and each handler that works has profile and class.
+
+    Floors believe profiles alone, so a class without them would do for no namespace with a floor.
+    """
     node = Informer(client, NODES, field_selector=f"metadata.name={settings.node_name}")
     await wait_until(node, lambda found: any(is_ready(one.status.conditions) for one in found))
     try:
         async with asyncio.timeout(_PROBE_PATIENCE_S):
             await found.discovery.wait_settled()
+            await _wait_profiled(client, settings.node_name, _working(found).keys())
     except TimeoutError:
-        log.warning("not all handlers are probed yet; the others get their classes later")
+        log.warning("not all handlers are probed and reported yet; the others are later")
     await _prepare_api(settings, credentials, _working(found))
     notify_ready()
+
+
+async def _wait_profiled(client: Client, node: str, handlers: Collection[str]) -> None:
+    """Block until the profiles of a node say of all these handlers that they work."""
+    informer = Informer(client, RUNTIME_PROFILES, field_selector=f"spec.nodeName={node}")
+    wanted = set(handlers)
+
+    def are_profiled(profiles: Iterable[RuntimeProfile]) -> bool:
+        return wanted <= {
+            profile.spec.handler
+            for profile in profiles
+            if is_true(profile.status.conditions, WORKING)
+        }
+
+    await run_when_served(
+        client, RUNTIME_PROFILES, SystemClock(), lambda: wait_until(informer, are_profiled)
+    )
 
 
 def _working(found: NodeDiscovery) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """containerd's configuration: handlers in drop-ins of 2.x, in marked blocks of 1.x. Pure.
 
-What was measured with 1.6.20, 1.7.35 and 2.4.2:
+What was measured with 1.6.20 and 2.4.2 (1.7 is read in its source):
 
 - 1.x replaces a plugin's whole table by that of an imported file: a drop-in with one runtime resets
   the sandbox image, the CNI directories and all other runtimes. So a block is appended to the file
