@@ -130,6 +130,55 @@ async def test_what_was_queued_before_comes_first() -> None:
     assert numbers(await watcher.next_batch()) == [2, 3]
 
 
+async def test_frames_that_all_have_sent_are_given_back_without_another_event() -> None:
+    budget = QueueBudget(10_000, 10_000)
+    queue = queue_of(budget)
+    one, two = reader(queue, budget), reader(queue, budget)
+    queue.push(changed(1))
+    for watcher in (one, two):
+        assert numbers(await watcher.next_batch()) == [1]
+        assert await watcher.next_batch(timeout_s=0) == []
+    assert budget.used == 0
+    assert not queue._frames
+
+
+async def test_quiet_queues_do_not_end_readers_of_others() -> None:
+    budget = QueueBudget(10_000, 1_000)
+    readers = []
+    for revision in range(1, 20):
+        queue = queue_of(budget)
+        watcher = reader(queue, budget)
+        readers.append(watcher)
+        reading = asyncio.ensure_future(watcher.next_batch())
+        await settle()
+        queue.push(changed(revision))
+        assert numbers(await reading) == [revision]
+        assert await watcher.next_batch(timeout_s=0) == []
+    assert not any(watcher.is_overflowed for watcher in readers)
+
+
+async def test_many_readers_that_are_too_slow_leave_in_linear_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    budget = QueueBudget(600, 100_000)
+    queue = queue_of(budget)
+    slow = [reader(queue, budget) for _ in range(2_000)]
+    looks = 0
+    drop = queue._drop_read
+
+    def counted() -> None:
+        nonlocal looks
+        looks += 1
+        drop()
+
+    monkeypatch.setattr(queue, "_drop_read", counted)
+    for revision in range(1, 5):
+        queue.push(changed(revision))
+    assert all(watcher.is_overflowed for watcher in slow)
+    assert budget.used == 0
+    assert looks == 1
+
+
 async def test_readers_at_one_place_get_the_same_list() -> None:
     budget = QueueBudget(10_000, 10_000)
     queue = queue_of(budget)

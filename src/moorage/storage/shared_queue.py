@@ -43,6 +43,8 @@ class SharedQueue(Generic[E_contra, W]):
         """Number of the first frame that is held."""
         self._held_bytes = 0
         self._places: dict[Place[W], None] = {}
+        self._holders: dict[int, int] = {}
+        """Number of a frame → the places that hold it and the later ones, but none before."""
         self._taken: tuple[tuple[int, int, int | None], list[W], int] | None = None
         self._is_flush_due = False
         self._next_flush_s = 0.0
@@ -55,11 +57,17 @@ class SharedQueue(Generic[E_contra, W]):
         """Return a place for a reader, who gets what is pushed from now on."""
         place = Place(self, reader)
         self._places[place] = None
+        self._holders[place.held] = self._holders.get(place.held, 0) + 1
         return place
 
     def leave(self, place: Place[W]) -> None:
         if self._places.pop(place, self) is None:
-            self._drop_read()
+            self._give_up(place.held)
+
+    def move(self, held: int, to: int) -> None:
+        """Have a place that holds the frames from one number on hold those from a later one."""
+        self._holders[to] = self._holders.get(to, 0) + 1
+        self._give_up(held)
 
     def push(self, event: E_contra) -> None:
         """Queue the frame of an event. Readers with too much to read are ended."""
@@ -98,19 +106,27 @@ class SharedQueue(Generic[E_contra, W]):
 
     def _end_slow(self) -> None:
         """End the readers whose part of the queue is longer than one may be, and one frame."""
-        self._drop_read()
-        if self._held_bytes <= self._budget.queue_bytes:
-            return
         for place in list(self._places):
             if place.queued_bytes > self._budget.queue_bytes and place.next < self.end - 1:
                 place.reader.overflow()
 
+    def _give_up(self, held: int) -> None:
+        """Count a place less; the last one of the first frame gives back what no other holds.
+
+        Mostly many places are at few numbers: thousands that leave together cost one look each.
+        """
+        holders = self._holders
+        holders[held] -= 1
+        if holders[held]:
+            return
+        del holders[held]
+        if held == self._first:
+            self._drop_read()
+
     def _drop_read(self) -> None:
         """Give back the frames that every reader has sent."""
-        held = min((place.held for place in self._places), default=self.end)
+        held = min(self._holders, default=self.end)
         count = held - self._first
-        if count <= 0:
-            return
         for entry in self._frames[:count]:
             self._held_bytes -= entry.size
             self._budget.release(entry)
@@ -130,7 +146,6 @@ class SharedQueue(Generic[E_contra, W]):
 
     def _flush(self) -> None:
         self._is_flush_due = False
-        self._drop_read()
         began_s = time.monotonic()
         for place in self._places:
             place.reader.wake()
@@ -173,7 +188,11 @@ class Place(Generic[W]):
 
     def release(self) -> None:
         """Give back what was taken."""
+        held = self.held
+        if held == self.next:
+            return
         self.held, self._held_bytes = self.next, self._next_bytes
+        self._queue.move(held, self.next)
 
     def leave(self) -> None:
         self._queue.leave(self)
