@@ -276,3 +276,21 @@ async def test_an_update_may_keep_what_a_new_schema_forbids(server: Running) -> 
     assert kept.status == 200, kept.text
     refused = await server.ask("PATCH", f"{V1}/a", {"spec": {"a": 8}}, Content_Type=MERGE)
     assert refused.status == 422
+
+
+async def test_an_event_is_watched_as_the_present_definition_has_it(server: Running) -> None:
+    await define(server, version("v1", {"a": STRING}, is_stored=True))
+    created = await server.ask("POST", V1, thing(a="1"))
+    before = int(created.json["metadata"]["resourceVersion"]) - 1
+
+    async def first_event() -> Any:
+        async with server.opened(f"{V1}?watch=1&resourceVersion={before}") as stream:
+            return json.loads(await stream.content.readline())["object"]["spec"]
+
+    assert await first_event() == {"a": "1"}
+    await redefine(
+        server, version("v1", {"a": STRING, "b": {**INTEGER, "default": 7}}, is_stored=True)
+    )
+    await until(server, f"{V1}/a", lambda answer: "b" in answer.json["spec"])
+    # The event is that of before, and its frame was made before.
+    assert await first_event() == {"a": "1", "b": 7}

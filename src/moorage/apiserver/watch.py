@@ -55,6 +55,8 @@ _DEFAULT_TIMEOUT_S = (1800, 3600)
 _LONGEST_S = 24 * 3600
 _WRITE_BYTES = 64 * 1024
 _OVERFLOW_GRACE_S = 10.0
+_MOST_FORMS = 64
+"""Limit on the versions and forms whose last frame is kept."""
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 
@@ -336,7 +338,7 @@ class _FrameMaker:
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
-        self._last: dict[tuple[str, Representation], tuple[Stored, str, bytes]] = {}
+        self._last: dict[tuple[str, Representation], tuple[Stored, str, Kind, bytes]] = {}
 
     def maker(self, kind: Kind, served: Served, form: Representation) -> Frame:
         """Return the function that makes the frames of a kind in a form."""
@@ -346,10 +348,19 @@ class _FrameMaker:
 
         def frame(type_: str, item: Stored) -> bytes:
             cached = last.get(place)
-            if cached is not None and cached[1] == type_ and _is_same(cached[0], item):
-                return cached[2]
+            if (
+                cached is not None
+                and cached[1] == type_
+                # A definition that changes makes another kind, with other defaults.
+                and cached[2] is kind
+                and _is_same(cached[0], item)
+            ):
+                return cached[3]
             made = encode(type_, item)
-            last[place] = (item, type_, made)
+            if cached is None and len(last) >= _MOST_FORMS:
+                # Versions of definitions come and go.
+                last.clear()
+            last[place] = (item, type_, kind, made)
             return made
 
         return frame
