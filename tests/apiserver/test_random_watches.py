@@ -17,8 +17,8 @@ _SPACES = ("a", "ab", "abc")
 _NAMES = tuple(f"n{number}" for number in range(8))
 _COLORS = ("red", "blue")
 _WRITERS = 3
-_WRITES = 100
-_WATCHES = 40
+_WRITES = 50
+_WATCHES = 24
 _FORMS = (
     "application/json",
     "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
@@ -50,7 +50,7 @@ async def _write(server: Running, written: _Written, chance: random.Random, own:
         color = chance.choice(_COLORS)
         body = {
             "metadata": {"name": name, "labels": {"color": color}},
-            "data": {"n": str(number), "pad": "x" * chance.choice((0, 100, 40_000))},
+            "data": {"n": str(number), "pad": "x" * chance.choice((0, 100, 20_000))},
         }
         if key not in present:
             answer = await server.ask("POST", path, body)
@@ -143,7 +143,7 @@ def _revisions(listed: Any) -> dict[Key, int]:
 async def test_each_watch_gets_each_event_of_its_selection_once_and_in_order(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "_BOOKMARK_S", 0.03)
+    monkeypatch.setattr(watch, "_BOOKMARK_S", 0.1)
     chance = random.Random(seed)
     async with serving(tmp_path) as server:
         for namespace in _SPACES:

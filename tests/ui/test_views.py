@@ -10,7 +10,11 @@ from moorage.api.nodes import Node
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_profiles import RuntimeProfile
 from moorage.ui.objects import PodRow
+from moorage.ui.templates import Templates
 from moorage.ui.views import (
+    MOST_CLASSES,
+    MOST_HANDLERS,
+    MOST_NODES,
     MOST_PODS,
     NO_CLASS,
     HandlerCell,
@@ -151,3 +155,26 @@ def test_a_list_of_pods_is_bounded() -> None:
     pods = [pod(f"p{number:04}") for number in reversed(range(MOST_PODS + 1))]
     assert [shown.metadata.name for shown in first_pods(pods)][-1] == f"p{MOST_PODS - 1:04}"
     assert {class_of(shown) for shown in pods} == {NO_CLASS}
+
+
+def test_tables_are_bounded_whatever_a_node_reports() -> None:
+    liar = node("liar", *(f"0{number}" for number in range(20_000)), *["runc"] * 20_000)
+    nodes = [liar, *(node(f"n{number:04}", "runc") for number in range(MOST_NODES))]
+    profiles = [
+        profile("liar", f"0{number}", conditions=working("False", "x" * 5_000), features=[
+            {"name": "terminal", "state": "Supported", "message": "x" * 5_000}])
+        for number in range(MOST_HANDLERS + 5)
+    ]  # fmt: skip
+    classes = [runtime_class(f"c{number:04}", "runc") for number in range(MOST_CLASSES + 1)]
+    view = overview(classes, nodes, profiles, [])
+    # What most nodes have is shown.
+    assert (len(view.handlers), view.handlers[-1]) == (MOST_HANDLERS, "runc")
+    assert view.left_out == {"classes": 1, "nodes": 1, "handlers": 19_951, "columns": 5}
+    assert len(view.classes) == MOST_CLASSES
+    assert view.classes[0].nodes is view.classes[1].nodes
+    assert len(view.classes[0].nodes) == len(nodes)
+    assert {len(cells) for _, cells in view.nodes} == {MOST_HANDLERS}
+    assert max(len(cell.detail) for _, cells in view.nodes for cell in cells) < 250
+    page = Templates().render("overview.html", root="", view=view, missing=[])
+    assert len(page) < 4 * 1024 * 1024
+    assert b"19951 more handlers are left out" in page

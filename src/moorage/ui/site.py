@@ -92,15 +92,19 @@ class Site:
     async def _class(self, reader: Reader, name: str) -> Page:
         lists = _Lists(reader)
         classes = [each for each in await lists.read(RUNTIME_CLASSES) if each.metadata.name == name]
-        pods = [pod for pod in await lists.read(POD_ROWS) if class_of(pod) == name]
+        pods = await lists.read(POD_ROWS)
         nodes, profiles = await lists.read(NODES), await lists.read(RUNTIME_PROFILES)
-        rows = class_rows(classes, nodes, profiles, pods)
-        if not rows and RUNTIME_CLASSES.plural in lists.missing:
-            raise ForbiddenError("you may not list runtimeclasses")
-        if not rows:
-            raise NotFoundError.of(RUNTIME_CLASSES.plural, name, group=RUNTIME_CLASSES.group)
-        view = ClassView(rows[0], first_pods(pods))
-        return await self._rendered("class.html", "../", lists, lambda: view)
+
+        def view() -> ClassView:
+            own = [pod for pod in pods if class_of(pod) == name]
+            rows = class_rows(classes, nodes, profiles, own)
+            if not rows and RUNTIME_CLASSES.plural in lists.missing:
+                raise ForbiddenError("you may not list runtimeclasses")
+            if not rows:
+                raise NotFoundError.of(RUNTIME_CLASSES.plural, name, group=RUNTIME_CLASSES.group)
+            return ClassView(rows[0], first_pods(own))
+
+        return await self._rendered("class.html", "../", lists, view)
 
     async def _pod(self, reader: Reader, namespace: str, name: str) -> Page:
         pod = await reader.get(PODS, name, namespace)

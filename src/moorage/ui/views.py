@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -23,6 +24,13 @@ NO_CLASS = ""
 PHASES = ("Pending", "Running", "Succeeded", "Failed")
 MOST_PODS = 500
 """Limit on the pods that one page lists."""
+MOST_CLASSES = 500
+"""Limit on the classes that one page lists."""
+MOST_NODES = 500
+"""Limit on the rows of the table of nodes, and on the names in a list of them."""
+MOST_HANDLERS = 50
+"""Limit on the columns of a table: nodes and profiles may name any number of handlers."""
+_MOST_LETTERS = 200
 
 
 class ClassRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,13 +81,18 @@ class FeatureSection(msgspec.Struct, frozen=True):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """The first page. `columns` are the profiles that the features are of, one per column."""
+    """The first page. `columns` are the profiles that the features are of, one per column.
+
+    Each table is bounded. What it leaves out is in `left_out`, by what it is: `classes`, `nodes`,
+    `handlers`, `columns`.
+    """
 
     classes: tuple[ClassRow, ...]
     handlers: tuple[str, ...]
     nodes: tuple[tuple[str, tuple[HandlerCell, ...]], ...]
     columns: tuple[RuntimeProfile, ...]
     sections: tuple[FeatureSection, ...]
+    left_out: Mapping[str, int]
 
 
 class ClassView(msgspec.Struct, frozen=True):
@@ -98,27 +111,44 @@ def overview(
     """Return the first page's content."""
     nodes = sorted(nodes, key=lambda node: node.metadata.name)
     profiles = sorted(profiles, key=lambda profile: (profile.spec.handler, profile.spec.node_name))
-    handlers = sorted(
-        {profile.spec.handler for profile in profiles}
-        | {handler.name for node in nodes for handler in node.status.runtime_handlers}
-    )
-    found = {(profile.spec.node_name, profile.spec.handler): profile for profile in profiles}
-    columns = _distinct(profiles)
+    listed = {node.metadata.name: _handlers_of(node) for node in nodes}
+    counts = Counter(name for names in listed.values() for name in names)
+    for profile in profiles:
+        counts[profile.spec.handler] += 1
+    handlers = sorted(heapq.nsmallest(MOST_HANDLERS, counts, lambda name: (-counts[name], name)))
+    shown = {node.metadata.name for node in nodes[:MOST_NODES]}
+    found = {
+        (profile.spec.node_name, profile.spec.handler): profile
+        for profile in profiles
+        if profile.spec.node_name in shown
+    }
+    distinct = _distinct(profiles)
+    columns = distinct[:MOST_HANDLERS]
+    classes = class_rows(classes, nodes, profiles, pods)
     return Overview(
-        classes=class_rows(classes, nodes, profiles, pods),
+        classes=classes[:MOST_CLASSES],
         handlers=tuple(handlers),
         nodes=tuple(
             (
                 node.metadata.name,
                 tuple(
-                    _handler_cell(node, handler, found.get((node.metadata.name, handler)))
+                    _handler_cell(
+                        handler in listed[node.metadata.name],
+                        found.get((node.metadata.name, handler)),
+                    )
                     for handler in handlers
                 ),
             )
-            for node in nodes
+            for node in nodes[:MOST_NODES]
         ),
         columns=columns,
         sections=_sections(columns),
+        left_out={
+            "classes": max(0, len(classes) - MOST_CLASSES),
+            "nodes": max(0, len(nodes) - MOST_NODES),
+            "handlers": max(0, len(counts) - MOST_HANDLERS),
+            "columns": len(distinct) - len(columns),
+        },
     )
 
 
@@ -160,12 +190,17 @@ def first_pods(pods: Iterable[PodRow]) -> tuple[PodRow, ...]:
     return tuple(ordered[:MOST_PODS])
 
 
+def shortened(text: str) -> str:
+    """Return a text of a cell: nodes and users may write any number of letters."""
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
+
+
 def _class_row(
     name: str,
     runtime_class: RuntimeClass | None,
     pods: Counter[str],
-    working: Mapping[str, Sequence[str]],
-    broken: Mapping[str, Sequence[str]],
+    working: Mapping[str, tuple[str, ...]],
+    broken: Mapping[str, tuple[str, ...]],
     isolation: Mapping[str, str],
 ) -> ClassRow:
     handler = "" if runtime_class is None else runtime_class.handler
@@ -178,24 +213,29 @@ def _class_row(
         is_managed=labels.get(MANAGED_LABEL) == MANAGED,
         isolation=labels.get(ISOLATION_LABEL) or isolation.get(handler, ""),
         overhead={} if overhead is None else overhead.pod_fixed,
-        nodes=tuple(working.get(handler, ())),
-        broken=tuple(broken.get(handler, ())) if handler else (),
+        # Shared: a thousand classes may have one handler.
+        nodes=working.get(handler, ()),
+        broken=broken.get(handler, ()) if handler else (),
         pods={phase: pods[phase] for phase in PHASES if pods[phase]}
         | {phase: count for phase, count in sorted(pods.items()) if phase not in PHASES},
     )
 
 
-def _nodes_of_handlers(nodes: Iterable[Node]) -> dict[str, list[str]]:
+def _nodes_of_handlers(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
     having: dict[str, list[str]] = defaultdict(list)
     for node in nodes:
-        for handler in node.status.runtime_handlers:
-            having[handler.name].append(node.metadata.name)
-    return having
+        for handler in _handlers_of(node):
+            having[handler].append(node.metadata.name)
+    return {handler: tuple(names) for handler, names in having.items()}
+
+
+def _handlers_of(node: Node) -> frozenset[str]:
+    return frozenset(handler.name for handler in node.status.runtime_handlers)
 
 
 def _found_by_probes(
     profiles: Iterable[RuntimeProfile],
-) -> tuple[dict[str, list[str]], dict[str, str]]:
+) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """Return handler → nodes where its probe failed, and handler → isolation, where all agree."""
     broken: dict[str, list[str]] = defaultdict(list)
     levels: dict[str, set[str]] = defaultdict(set)
@@ -206,18 +246,18 @@ def _found_by_probes(
         if profile.status.isolation:
             levels[handler].add(profile.status.isolation)
     agreed = {handler: found.pop() for handler, found in levels.items() if len(found) == 1}
-    return broken, agreed
+    return {handler: tuple(names) for handler, names in broken.items()}, agreed
 
 
-def _handler_cell(node: Node, handler: str, profile: RuntimeProfile | None) -> HandlerCell:
-    is_listed = any(each.name == handler for each in node.status.runtime_handlers)
+def _handler_cell(is_listed: bool, profile: RuntimeProfile | None) -> HandlerCell:
     if profile is None:
         return HandlerCell("listed") if is_listed else HandlerCell()
     for condition in profile.status.conditions:
         if condition.type == WORKING and condition.status == "False":
-            return HandlerCell("broken", condition.message or condition.reason)
+            return HandlerCell("broken", shortened(condition.message or condition.reason))
     program = profile.status.program
     version = "" if program is None else f"{program.name} {program.version}".strip()
+    version = shortened(version)
     if is_true(profile.status.conditions, WORKING):
         return HandlerCell("working", version)
     return HandlerCell("listed", version) if is_listed else HandlerCell("", version)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jinja2
 
 from moorage.runtimeclass.feature_findings import STATE_WORDS
-from moorage.ui.views import MOST_PODS, NO_CLASS
+from moorage.ui.views import MOST_NODES, MOST_PODS, NO_CLASS, shortened
 
 
 class Templates:
@@ -25,11 +26,18 @@ class Templates:
         self._environment.globals.update(
             no_class=NO_CLASS, most_pods=MOST_PODS, states=STATE_WORDS, milliseconds=milliseconds
         )
+        self._environment.filters.update(named=named, shortened=shortened)
 
     def render(self, name: str, **values: Any) -> bytes:
         """Return a page in UTF-8; what is no valid text in a value is replaced."""
         text = self._environment.get_template(name).render(**values)
         return text.encode("utf-8", "replace")
+
+
+def named(names: Sequence[str]) -> str:
+    """Return names for people, the first of many and how many more."""
+    more = len(names) - MOST_NODES
+    return ", ".join(names[:MOST_NODES]) + (f" and {more} more" if more > 0 else "")
 
 
 def milliseconds(ms: float) -> str:
