@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moorage.api.meta import ObjectMeta
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.isolation import Isolation
 from moorage.runtimeclass.offer import Offer, Support
@@ -94,6 +96,19 @@ def test_the_label_of_a_managed_class_is_not_believed_since_nodes_led_to_it(
         *(profile(f"n{number}", "a", isolation=text) for number, text in enumerate(probed)),
     )
     assert offer_of(index).isolation is level
+
+
+def test_a_profile_of_another_name_neither_counts_nor_hides_what_the_handlers_own_says() -> None:
+    weak = profile("n1", "a", isolation="shared-kernel")
+    index = index_of(runtime_class("a", isolation="virtual-machine"), node("n1", "a"), weak)
+    for level in ("shared-kernel", "virtual-machine"):
+        other = profile("n1", "a", isolation=level)
+        index.put_profile(msgspec.structs.replace(other, metadata=ObjectMeta(name="other")))
+        assert offer_of(index).isolation is Isolation.SHARED_KERNEL
+    index.remove_profile("other")
+    assert offer_of(index).isolation is Isolation.SHARED_KERNEL
+    index.remove_profile("n1.a")
+    assert offer_of(index).isolation is Isolation.VIRTUAL_MACHINE
 
 
 def test_the_cheapest_class_comes_first() -> None:

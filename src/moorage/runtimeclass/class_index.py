@@ -24,6 +24,7 @@ from moorage.api.runtime_profiles import (
     UNSUPPORTED,
     WORKING,
     RuntimeProfile,
+    profile_name,
 )
 from moorage.runtimeclass.isolation import LEVELS, Isolation
 from moorage.runtimeclass.node_sets import NodeFacts, Nodes, NodeSet, without
@@ -109,8 +110,15 @@ class ClassIndex:
         self.nodes.remove(name)
 
     def put_profile(self, profile: RuntimeProfile) -> None:
-        """Record a profile: what it says now counts, whatever it said before."""
-        name, new = profile.metadata.name, _Profile.of(profile)
+        """Record a profile: what it says now counts, whatever it said before.
+
+        One that has not the name NODE.HANDLER is ignored: a handler of a node has one profile, and
+        what that says is neither outvoted nor forgotten with another.
+        """
+        name, spec = profile.metadata.name, profile.spec
+        if name != profile_name(spec.node_name, spec.handler):
+            return
+        new = _Profile.of(profile)
         before = self._profiles.get(name)
         if before == new:
             return

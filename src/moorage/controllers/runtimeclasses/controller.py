@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from moorage.api.clock import Clock
 from moorage.api.conditions import is_true
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_profiles import WORKING, RuntimeProfile
+from moorage.api.runtime_profiles import WORKING, RuntimeProfile, profile_name
 from moorage.client import Client, Informer, WorkQueue
 from moorage.client.resources import RUNTIME_PROFILES
 from moorage.controllers.informers import Informers, wait_synced
@@ -72,6 +72,10 @@ class RuntimeClassController:
             self._queue.add(profile.spec.handler)
 
     def _is_reported(self, profile: RuntimeProfile) -> bool:
+        """Return whether it is the profile of its handler, NODE.HANDLER, and its node agrees."""
+        spec = profile.spec
+        if profile.metadata.name != profile_name(spec.node_name, spec.handler):
+            return False
         node = self._nodes.get(profile.spec.node_name)
         if node is None:
             return False
