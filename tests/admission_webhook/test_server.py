@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import json
 import re
 import shutil
 import ssl
@@ -112,6 +113,7 @@ async def running_webhook(webhook: Webhook, facts: Any) -> AsyncIterator[None]:
             WebhookOptions(webhook.pair.certificate, webhook.pair.key, "127.0.0.1", 0),
             SystemClock(),
             is_ready=lambda: webhook.is_ready,
+            knows=facts.knows,
             started=started.set_result,
         )
     )
@@ -244,6 +246,99 @@ async def _ask(
         session.request(method, url, data=body, ssl=False, **more) as answer,
     ):
         return answer.status, await answer.text()
+
+
+def _review(namespace: str, obj: Json) -> bytes:
+    asked = {
+        "uid": "u",
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "operation": "CREATE",
+        "namespace": namespace,
+        "object": obj,
+    }
+    body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
+    return json.dumps(body).encode()
+
+
+async def test_a_pod_of_a_namespace_that_has_just_been_created_is_below_its_floor(
+    server: Running, webhook: Webhook
+) -> None:
+    await _make_runtime(server, "native", "shared-kernel")
+    floor = {
+        "apiVersion": "runtime.moorage.dev/v1alpha1",
+        "kind": "ClusterRuntimePolicy",
+        "metadata": {"name": "floor"},
+        "spec": {
+            "minimumIsolation": "user-space-kernel",
+            "namespaceSelector": {"matchLabels": {"tier": "restricted"}},
+        },
+    }
+    assert (await server.ask("POST", POLICIES, floor)).status == 201
+
+    async def is_refused(namespace: str) -> bool:
+        weak = pod("weak", runtimeClassName="native")
+        status, text = await _ask(webhook, "/validate", _review(namespace, weak))
+        assert status == 200, text
+        return not json.loads(text)["response"]["allowed"]
+
+    def labelled(name: str) -> Json:
+        return {"metadata": {"name": name, "labels": {"tier": "restricted"}}}
+
+    assert (await server.ask("POST", "/api/v1/namespaces", labelled("first"))).status == 201
+    async with asyncio.timeout(20):
+        while not await is_refused("first"):
+            continue
+    for number in range(10):
+        name = f"new-{number}"
+        # The webhook may be asked before it is told of the namespace.
+        asked = asyncio.create_task(is_refused(name))
+        await asyncio.sleep(0)
+        assert (await server.ask("POST", "/api/v1/namespaces", labelled(name))).status == 201
+        assert await asked
+
+
+async def test_a_write_in_an_unknown_namespace_is_refused(
+    webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moorage.admission_webhook.informed_facts._NAMESPACE_S", 0.01)
+    status, text = await _ask(webhook, "/mutate", _review("nowhere", pod("p")))
+    response = json.loads(text)["response"]
+    assert (status, response["uid"], response["allowed"]) == (200, "u", False)
+    assert response["status"]["message"] == "namespace nowhere is not known yet; try again"
+    assert response["status"]["code"] == 503
+
+
+async def test_an_object_of_very_many_values_is_refused_before_it_is_read(
+    webhook: Webhook,
+) -> None:
+    huge = pod("p", tolerations=[{}] * 300_000)
+    status, text = await _ask(webhook, "/mutate", _review("default", huge))
+    response = json.loads(text)["response"]
+    assert (status, response["allowed"], response["status"]["code"]) == (200, False, 413)
+
+
+async def test_one_address_cannot_hold_all_that_the_webhook_reads(webhook: Webhook) -> None:
+    context = ssl._create_unverified_context()
+    head = b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+    writers = []
+    for _ in range(3):
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", webhook.port, ssl=context, local_addr=("127.0.0.3", 0)
+        )
+        writer.write(head % (8 * 1024 * 1024) + b"{")
+        writers.append(writer)
+    reader, last = await asyncio.open_connection(
+        "127.0.0.1", webhook.port, ssl=context, local_addr=("127.0.0.3", 0)
+    )
+    async with asyncio.timeout(10):
+        answered = b""
+        while b"429" not in answered:
+            last.write(head % 100)
+            answered = await reader.readline()
+    status, text = await _ask(webhook, "/mutate", _review("default", pod("p")))
+    assert (status, json.loads(text)["response"]["allowed"]) == (200, True)
+    for writer in (*writers, last):
+        writer.close()
 
 
 async def test_requests_that_are_no_reviews_are_refused(webhook: Webhook) -> None:

@@ -32,6 +32,8 @@ from moorage.runtimeclass.policies import effective_policy
 T = TypeVar("T", bound=Object)
 
 _NAMESPACE = "namespace"
+_NAMESPACE_S = 3.0
+"""Time for a namespace to arrive that an API server has already."""
 
 log = Log(__name__)
 
@@ -67,6 +69,7 @@ class InformedFacts:
         self._cluster_policies = Informer(client, CLUSTER_RUNTIME_POLICIES, clock=clock)
         self._namespaces = Informer(client, _read_as(NAMESPACES, _Namespace), clock=clock)
         self._rules: dict[str, NamespaceRules] = {}
+        self._awaited: dict[str, list[asyncio.Future[None]]] = {}
         self._classes.add_handler(self._class_changed)
         self._nodes.add_handler(self._node_changed)
         self._profiles.add_handler(self._profile_changed)
@@ -84,6 +87,24 @@ class InformedFacts:
         """Block until all is known."""
         for informer in self._informers:
             await informer.wait_synced()
+
+    async def knows(self, namespace: str) -> bool:
+        """Wait for a namespace, up to 3 s. Return whether it is known."""
+        if self._namespaces.get(namespace) is not None:
+            return True
+        arrived = asyncio.get_running_loop().create_future()
+        waiting = self._awaited.setdefault(namespace, [])
+        waiting.append(arrived)
+        try:
+            async with asyncio.timeout(_NAMESPACE_S):
+                await arrived
+        except TimeoutError:
+            return False
+        finally:
+            waiting.remove(arrived)
+            if not waiting and self._awaited.get(namespace) is waiting:
+                del self._awaited[namespace]
+        return True
 
     @property
     def is_synced(self) -> bool:
@@ -164,6 +185,10 @@ class InformedFacts:
         changed = after or before
         if changed is not None:
             self._rules.pop(changed.metadata.name, None)
+        if after is not None:
+            for arrived in self._awaited.get(after.metadata.name, ()):
+                if not arrived.done():
+                    arrived.set_result(None)
 
 
 def _put(put: Callable[[T], None], obj: T) -> None:

@@ -13,15 +13,15 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 from aiohttp import web
 
-from moorage.admission_webhook.reviews import Reviewer
+from moorage.admission_webhook.reviews import Reviewer, check_size, head_of
 from moorage.api.clock import Clock
-from moorage.api.errors import BadRequestError
+from moorage.api.errors import BadRequestError, TooLargeError, UnavailableError
 from moorage.api.logs import Log
 from moorage.linux.descriptors import descriptor_limit
 from moorage.serving import Acceptor, Budget, Limits, prove
@@ -31,6 +31,8 @@ _LARGEST_BYTES = 8 * 1024 * 1024
 """Two objects of the largest size that API servers take, and what is around them."""
 _HELD_BYTES = 32 * 1024 * 1024
 """Bodies that are held at the same time."""
+_HELD_BYTES_EACH = _LARGEST_BYTES
+"""Of these for one address: others that reach the port cannot keep API servers out alone."""
 _BODY_S = 10.0
 """Time for a body; an API server gives a webhook at most 30 s in all."""
 _RELOAD_S = 10.0
@@ -55,14 +57,17 @@ async def serve_webhook(
     clock: Clock,
     *,
     is_ready: Callable[[], bool],
+    knows: Callable[[str], Awaitable[bool]],
     started: Callable[[int], None],
 ) -> None:
     """Serve until cancelled; call `started` with the port.
 
+    `knows` waits for a namespace that has just been created; a write in one that it does not
+    return true for is refused: no policy that selects its labels may be left out.
     Raises OSError, ssl.SSLError when the certificate cannot be read or the port is in use.
     """
     certificate = _Certificate(options.certificate, options.key)
-    answers = _Answers(reviewer, is_ready)
+    answers = _Answers(reviewer, is_ready, knows)
     server = web.ServerRunner(
         web.Server(answers.answer, access_log=None), shutdown_timeout=_SHUTDOWN_S
     )
@@ -115,10 +120,16 @@ class _Certificate:
 
 
 class _Answers:
-    def __init__(self, reviewer: Reviewer, is_ready: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        reviewer: Reviewer,
+        is_ready: Callable[[], bool],
+        knows: Callable[[str], Awaitable[bool]],
+    ) -> None:
         self._reviews = {MUTATE: reviewer.mutate, VALIDATE: reviewer.validate}
         self._is_ready = is_ready
-        self._held = Budget(total=_HELD_BYTES, per_user=_HELD_BYTES)
+        self._knows = knows
+        self._held = Budget(total=_HELD_BYTES, per_user=_HELD_BYTES_EACH)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path
@@ -137,12 +148,13 @@ class _Answers:
         size = request.content_length
         if size is None or size > _LARGEST_BYTES:
             return _text(413, f"a review has a length, of at most {_LARGEST_BYTES} bytes")
-        if not self._held.take(path, size):
+        address = request.remote or "unknown"
+        if not self._held.take(address, size):
             return _text(429, "too many reviews at the same time")
         try:
             return await self._reviewed(request, review, size)
         finally:
-            self._held.give_back(path, size)
+            self._held.give_back(address, size)
 
     async def _reviewed(
         self, request: web.BaseRequest, review: Callable[[bytes], bytes], size: int
@@ -155,7 +167,16 @@ class _Answers:
         except asyncio.IncompleteReadError:
             return _text(400, "the body ended early")
         try:
-            answered = review(body)
+            head = head_of(body)
+            try:
+                check_size(body)
+                if head.namespace and not await self._knows(head.namespace):
+                    raise UnavailableError(
+                        f"namespace {head.namespace} is not known yet; try again"
+                    )
+                answered = review(body)
+            except (TooLargeError, UnavailableError) as error:
+                answered = head.refused(error)
         except BadRequestError as error:
             return _text(400, str(error))
         prove(request)

@@ -25,7 +25,12 @@ async def run(config: ClientConfig, options: WebhookOptions, ready: Callable[[],
         facts = InformedFacts(client, clock)
         tasks.create_task(
             serve_webhook(
-                Reviewer(facts), options, clock, is_ready=lambda: facts.is_synced, started=_started
+                Reviewer(facts),
+                options,
+                clock,
+                is_ready=lambda: facts.is_synced,
+                knows=facts.knows,
+                started=_started,
             )
         )
         # Their kinds come with the other parts, which may start later.
