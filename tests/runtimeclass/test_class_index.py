@@ -111,6 +111,20 @@ def test_a_profile_of_another_name_neither_counts_nor_hides_what_the_handlers_ow
     assert offer_of(index).isolation is Isolation.VIRTUAL_MACHINE
 
 
+def test_nodes_that_find_the_same_share_what_is_kept_of_it() -> None:
+    index = ClassIndex()
+    for number in range(20):
+        has = [f"feature-{one}" for one in range(number % 2, 50)]
+        index.put_profile(profile(f"n{number}", "a", has=has, lacks=["gpu"]))
+        # What a profile says now counts once, also when it says it again.
+        index.put_profile(profile(f"n{number}", "a", has=[*has, "terminal"], lacks=["gpu"]))
+    assert len({id(kept.supported) for kept in index._profiles.values()}) == 2
+    assert len(index._names) == 3
+    for number in range(20):
+        index.remove_profile(f"n{number}.a")
+    assert len(index._names) == 0
+
+
 def test_the_cheapest_class_comes_first() -> None:
     index = index_of(
         runtime_class("vm", isolation="virtual-machine"),

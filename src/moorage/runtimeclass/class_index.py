@@ -68,6 +68,29 @@ class _Profile(msgspec.Struct, frozen=True):
         )
 
 
+class _SharedNames:
+    """Sets of names, each kept once: thousands of nodes find the same features."""
+
+    def __init__(self) -> None:
+        self._kept: dict[frozenset[str], tuple[frozenset[str], int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def take(self, names: frozenset[str]) -> frozenset[str]:
+        """Return the set that equals this one, to be given back as often as it was taken."""
+        shared, users = self._kept.get(names, (names, 0))
+        self._kept[shared] = (shared, users + 1)
+        return shared
+
+    def give_back(self, names: frozenset[str]) -> None:
+        shared, users = self._kept[names]
+        if users > 1:
+            self._kept[shared] = (shared, users - 1)
+        else:
+            del self._kept[shared]
+
+
 class ClassIndex:
     """Classes, nodes and profiles of a cluster. `version` counts the changes."""
 
@@ -75,6 +98,7 @@ class ClassIndex:
         self.nodes = Nodes()
         self._classes: dict[str, RuntimeClass] = {}
         self._profiles: dict[str, _Profile] = {}
+        self._names = _SharedNames()
         self._handlers: dict[str, _Handler] = {}
         self._changes = 0
         self._offers: dict[str, Offer] = {}
@@ -124,7 +148,11 @@ class ClassIndex:
             return
         if before is not None:
             self._forget(before)
-        self._profiles[name] = new
+        self._profiles[name] = new = msgspec.structs.replace(
+            new,
+            supported=self._names.take(new.supported),
+            unsupported=self._names.take(new.unsupported),
+        )
         bit = self.nodes.hold(new.node)
         handler = self._handlers.setdefault(new.handler, _Handler())
         if new.is_broken:
@@ -144,6 +172,8 @@ class ClassIndex:
             self._changes += 1
 
     def _forget(self, profile: _Profile) -> None:
+        self._names.give_back(profile.supported)
+        self._names.give_back(profile.unsupported)
         handler = self._handlers[profile.handler]
         bit = self.nodes.bit_of(profile.node)
         handler.broken &= ~bit
