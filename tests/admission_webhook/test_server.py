@@ -290,7 +290,7 @@ async def test_a_pod_of_a_namespace_that_has_just_been_created_is_below_its_floo
             continue
     for number in range(10):
         name = f"new-{number}"
-        # The webhook may be asked before it is told of the namespace.
+        # The review may come before the watch's event.
         asked = asyncio.create_task(is_refused(name))
         await asyncio.sleep(0)
         assert (await server.ask("POST", "/api/v1/namespaces", labelled(name))).status == 201

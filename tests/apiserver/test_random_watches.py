@@ -139,6 +139,7 @@ def _revisions(listed: Any) -> dict[Key, int]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 async def test_each_watch_gets_each_event_of_its_selection_once_and_in_order(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
