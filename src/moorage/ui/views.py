@@ -124,9 +124,9 @@ def overview(
     }
     distinct = _distinct(profiles)
     columns = distinct[:MOST_HANDLERS]
-    classes = class_rows(classes, nodes, profiles, pods)
+    rows = class_rows(classes, nodes, profiles, pods)
     return Overview(
-        classes=classes[:MOST_CLASSES],
+        classes=rows[:MOST_CLASSES],
         handlers=tuple(handlers),
         nodes=tuple(
             (
@@ -144,7 +144,7 @@ def overview(
         columns=columns,
         sections=_sections(columns),
         left_out={
-            "classes": max(0, len(classes) - MOST_CLASSES),
+            "classes": max(0, len(rows) - MOST_CLASSES),
             "nodes": max(0, len(nodes) - MOST_NODES),
             "handlers": max(0, len(counts) - MOST_HANDLERS),
             "columns": len(distinct) - len(columns),
