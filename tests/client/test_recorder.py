@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from moorage.api.clock import format_time
 from moorage.api.references import ObjectReference
 from moorage.client import Client, ClientConfig, EventRecorder
 from moorage.client import recorder as recorder_module
@@ -86,6 +87,23 @@ async def test_an_event_says_what_about_what_and_by_whom(journal: Journal) -> No
     assert event["source"] == {"component": "kubelet", "host": "n1"}
     assert event["reportingComponent"] == "kubelet"
     assert event["firstTimestamp"] == event["lastTimestamp"]
+
+
+async def test_an_event_has_the_time_it_was_recorded_however_long_it_waits(
+    journal: Journal,
+) -> None:
+    recorded = format_time(journal.clock.now())
+    journal.record()
+    journal.clock.advance(40)
+    await journal.written()
+    journal.clock.advance(40)
+    repeated = format_time(journal.clock.now())
+    journal.record()
+    journal.clock.advance(40)
+    await journal.written()
+    (event,) = journal.events.values()
+    assert (event["firstTimestamp"], event["lastTimestamp"]) == (recorded, repeated)
+    assert event["count"] == 2
 
 
 async def test_a_message_with_bytes_of_a_program_does_not_end_the_recorder(

@@ -94,6 +94,39 @@ def test_a_service_without_pods_has_one_empty_slice() -> None:
     assert division.surplus == []
 
 
+def test_the_empty_slice_becomes_that_of_the_first_endpoint() -> None:
+    empty = EndpointSlice(metadata=ObjectMeta(name="e"), address_type="IPv4")
+    division = divide(service(), backends_of(service(), [READY]), [empty], lambda _: "")
+    (content,) = division.wanted
+    assert (content.existing, content.is_as_wanted) == (empty, False)
+    assert content.port_objects == [{"name": "", "port": 8080, "protocol": "TCP"}]
+    assert division.surplus == []
+
+
+def test_a_slice_of_the_same_endpoints_with_other_ports_is_not_as_wanted() -> None:
+    before = divide(service(80), backends_of(service(80), [READY]), [], lambda _: "").wanted[0]
+    slice_ = EndpointSlice(
+        metadata=ObjectMeta(name="e"),
+        address_type="IPv4",
+        endpoints=before.endpoints,
+        ports=tuple(before.port_objects),
+    )
+    assert (
+        divide(service(80), backends_of(service(80), [READY]), [slice_], lambda _: "")
+        .wanted[0]
+        .is_as_wanted
+    )
+    (content,) = divide(service(), backends_of(service(), [READY]), [slice_], lambda _: "").wanted
+    assert (content.existing, content.is_as_wanted) == (slice_, False)
+
+
+def test_a_slice_of_the_other_address_type_is_not_reused() -> None:
+    other = EndpointSlice(metadata=ObjectMeta(name="e"), address_type="IPv6")
+    division = divide(service(), backends_of(service(), [READY]), [other], lambda _: "")
+    assert [content.existing for content in division.wanted] == [None]
+    assert division.surplus == [other]
+
+
 def test_the_zone_is_the_nodes() -> None:
     (content,) = divide(
         service(), backends_of(service(), [READY]), [], {"n1": "z"}.__getitem__

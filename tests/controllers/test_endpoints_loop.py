@@ -281,6 +281,28 @@ async def test_a_slice_is_made_once_although_the_copy_lags(world: World) -> None
         assert again["endpoints"][0]["addresses"] == ["10.0.0.9"]
 
 
+async def test_a_client_never_sees_a_slice_without_ports_beside_an_endpoint(world: World) -> None:
+    world.client.put(SERVICES, service())
+    async with following(world) as client:
+        (empty,) = client.all(ENDPOINT_SLICES)
+        assert not empty["endpoints"]
+        assert not empty["ports"]
+        client.requests.clear()
+        client.put(PODS, pod("a", "10.0.0.1"))
+        await world.settled()
+        assert client.asked("create", ENDPOINT_SLICES) == []
+        assert client.asked("delete", ENDPOINT_SLICES) == []
+        (slice_,) = client.all(ENDPOINT_SLICES)
+        assert slice_["metadata"]["name"] == empty["metadata"]["name"]
+        assert slice_["endpoints"][0]["addresses"] == ["10.0.0.1"]
+        assert [port["port"] for port in slice_["ports"]] == [8080, 9090]
+        client.drop(PODS, "a")
+        await world.settled()
+        (again,) = client.all(ENDPOINT_SLICES)
+        assert not again["endpoints"]
+        assert not again["ports"]
+
+
 async def test_surplus_slices_go(world: World) -> None:
     world.client.put(SERVICES, service())
     world.client.put(PODS, pod("a", "10.0.0.1"))

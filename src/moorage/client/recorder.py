@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -46,10 +47,12 @@ class _Entry:
     type: str
     reason: str
     message: str
+    moment: datetime
+    """When it was recorded, which is what its timestamps say however long the queue is."""
 
     @property
     def key(self) -> _Key:
-        """Return the identity of the event, without the object's revision: repeats are counted."""
+        """Return the event's identity, without time and object's revision: repeats are counted."""
         about = msgspec.structs.replace(self.about, resource_version="")
         return about, self.type, self.reason, self.message
 
@@ -90,7 +93,8 @@ class EventRecorder:
         beyond the object's rate limit is dropped, and one beyond the queue's limit is dropped with
         a warning in the log.
         """
-        entry = _Entry(about, type_, reason, valid_text(message[:_MESSAGE_LIMIT]))
+        text = valid_text(message[:_MESSAGE_LIMIT])
+        entry = _Entry(about, type_, reason, text, self._clock.now())
         if not self._is_allowed(about):
             log.debug("event muted", object=about.name, reason=reason)
             return
@@ -148,18 +152,17 @@ class EventRecorder:
 
     async def _repeat(self, entry: _Entry, earlier: _Sent) -> None:
         count = earlier.count + 1
-        patch = {"count": count, "lastTimestamp": format_time(self._clock.now())}
+        patch = {"count": count, "lastTimestamp": format_time(entry.moment)}
         await self._client.patch(
             EVENTS, earlier.name, patch, _namespace(entry.about), kind=PatchType.STRATEGIC
         )
         earlier.count = count
 
     async def _create(self, entry: _Entry, now: float) -> None:
-        moment = self._clock.now()
-        stamp = format_time(moment)
+        stamp = format_time(entry.moment)
         namespace = _namespace(entry.about)
         # The name is made of the time; events of the same nanosecond need distinct names.
-        self._last_stamp = max(int(moment.timestamp() * 1e9), self._last_stamp + 1)
+        self._last_stamp = max(int(entry.moment.timestamp() * 1e9), self._last_stamp + 1)
         name = f"{entry.about.name}.{self._last_stamp:x}"
         event = {
             "metadata": {"name": name, "namespace": namespace},

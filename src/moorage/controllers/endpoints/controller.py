@@ -201,6 +201,7 @@ class EndpointsController:
                     "labels": _label_changes(present.metadata, labels),
                 },
                 "endpoints": content.endpoints,
+                "ports": content.port_objects,
             }
             name = present.metadata.name
             try:

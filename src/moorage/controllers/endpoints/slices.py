@@ -7,7 +7,7 @@ with room. Source: KEP-752, API docs "EndpointSlices: distribution".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from moorage.api.services import Service
@@ -32,7 +32,11 @@ class SliceContent:
 
     @property
     def is_as_wanted(self) -> bool:
-        return self.existing is not None and self.existing.endpoints == self.endpoints
+        return (
+            self.existing is not None
+            and self.existing.endpoints == self.endpoints
+            and _ports(self.existing) == self.ports
+        )
 
     @property
     def port_objects(self) -> list[dict[str, Any]]:
@@ -66,14 +70,31 @@ def divide(
     division = Division()
     by_group: dict[Group, list[EndpointSlice]] = {}
     for slice_ in existing:
-        group = (slice_.address_type, tuple(sorted(map(_port, slice_.ports))))
+        group = (slice_.address_type, _ports(slice_))
         if group in groups:
             by_group.setdefault(group, []).append(slice_)
         else:
             division.surplus.append(slice_)
     for group, members in groups.items():
         _divide_group(group, members, by_group.get(group, []), division)
+    _reuse_surplus(division)
     return division
+
+
+def _reuse_surplus(division: Division) -> None:
+    """Replace slices to create by surplus ones of their address type, which is immutable.
+
+    Clients never see the slices of before beside those of after, such as an empty slice without
+    ports beside the first endpoint. Source: KEP-752, the reconciler's finalize step.
+    """
+    for index, content in enumerate(division.wanted):
+        if content.existing is not None:
+            continue
+        for slice_ in division.surplus:
+            if slice_.address_type == content.address_type:
+                division.wanted[index] = replace(content, existing=slice_)
+                division.surplus.remove(slice_)
+                break
 
 
 def _divide_group(
@@ -123,6 +144,10 @@ def _endpoint(service: Service, backend: Backend, zone_of: Callable[[str], str])
         "zone": zone_of(node),
     }
     return {**endpoint, **{key: value for key, value in more.items() if value}}
+
+
+def _ports(slice_: EndpointSlice) -> tuple[Port, ...]:
+    return tuple(sorted(map(_port, slice_.ports)))
 
 
 def _port(port: dict[str, Any]) -> Port:
