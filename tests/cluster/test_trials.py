@@ -56,6 +56,9 @@ class FakeApi:
             items = [SimpleNamespace(metadata=meta, handler="runsc")]
         return SimpleNamespace(items=items, metadata=SimpleNamespace(resource_version="1"))
 
+    async def pages(self, resource: Any, *_: Any, **__: Any) -> AsyncIterator[Any]:
+        yield await self.list(resource)
+
     async def watch(self, resource: Any, *_: Any, **__: Any) -> AsyncIterator[WatchEvent[Any]]:
         queue: asyncio.Queue[WatchEvent[Any]] = asyncio.Queue()
         self._watches.setdefault(resource.plural, []).append(queue)

@@ -98,6 +98,11 @@ class FakeClient:
 
     # what the client does
 
+    async def pages(
+        self, resource: Resource[Any], *_: Any, **__: Any
+    ) -> AsyncIterator[ObjectList[Any]]:
+        yield await self.list(resource)
+
     async def list(self, resource: Resource[Any], *_: Any, **__: Any) -> ObjectList[Any]:
         items = list(self._objects[resource.plural].values())
         return ObjectList(items, ListMeta(resource_version=str(self._revision)))
