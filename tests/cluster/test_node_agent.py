@@ -18,7 +18,7 @@ import pytest
 from moorage.api.errors import StatusError
 from moorage.api.nodes import Node
 from moorage.api.references import ObjectReference
-from moorage.client.resources import NODES
+from moorage.client.resources import NODES, RUNTIME_INSTALLATIONS
 from moorage.client.rest import UnreachableError
 from moorage.cluster import engine_handlers
 from moorage.cluster.credentials import Credentials
@@ -191,6 +191,9 @@ async def test_the_part_is_ready_once_the_node_and_its_classes_are(
     async def prepare(_settings: Any, _credentials: Any, handlers: Any) -> None:
         steps.append(("classes", handlers))
 
+    async def wait_profiled(_client: Any, node: str, handlers: Any) -> None:
+        steps.append(("profiled", node, set(handlers)))
+
     settled = asyncio.Event()
     if is_settled:
         settled.set()
@@ -207,6 +210,7 @@ async def test_the_part_is_ready_once_the_node_and_its_classes_are(
     monkeypatch.setattr(module, "_PROBE_PATIENCE_S", 0.01)
     monkeypatch.setattr(module, "Informer", Informer)
     monkeypatch.setattr(module, "_prepare_api", prepare)
+    monkeypatch.setattr(module, "_wait_profiled", wait_profiled)
     monkeypatch.setattr(module, "notify_ready", lambda: steps.append("ready"))
     none: Any = None
     announcing = asyncio.ensure_future(
@@ -220,7 +224,9 @@ async def test_the_part_is_ready_once_the_node_and_its_classes_are(
     assert steps == [(NODES, "metadata.name=n1")]
     look(None, a_node("True", "", "runc"))
     await announcing
-    assert steps[1:] == ["unfollowed", ("classes", {"runc": "shared-kernel"}), "ready"]
+    profiled = [("profiled", "n1", {"runc"})] if is_settled else []
+    classes = ("classes", {"runc": "shared-kernel"})
+    assert steps[1:] == ["unfollowed", *profiled, classes, "ready"]
 
 
 @pytest.mark.parametrize("error", [None, StatusError("no"), UnreachableError("no")])
@@ -330,8 +336,10 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
 
         return call
 
-    for name in ("_await_engine", "hold_to_store", "_announce"):
+    for name in ("_await_engine", "hold_to_store", "_announce", "run_when_served"):
         monkeypatch.setattr(module, name, record(name))
+    follower = SimpleNamespace(run="follow installations")
+    monkeypatch.setattr(module, "InstallationFollower", lambda *_: follower)
     followed: list[tuple[Any, ...]] = []
 
     async def follow(*arguments: Any) -> None:
@@ -386,8 +394,11 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
     rest = steps[len(before) + 3 + len(between) :]
     assert wanted in rest
     assert sorted(step for step in rest if step != wanted) == sorted(
-        ["_announce", "discovery", "records", *([] if cri else ["follow_handlers"])]
-    )
+        ["_announce", "discovery", "records", "run_when_served",
+         *([] if cri else ["follow_handlers"])]
+    )  # fmt: skip
+    assert passed["run_when_served"][1] is RUNTIME_INSTALLATIONS
+    assert passed["run_when_served"][3] == "follow installations"
     # As the kubelet's events: `kubectl describe node` selects them by the node's name as uid.
     about = ObjectReference(kind="Node", api_version="v1", name="n1", uid="n1")
     assert [(engine, note) for engine, _, note in followed] == (
