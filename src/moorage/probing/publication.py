@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.meta import Condition
+from moorage.api.conditions import transitioned
 from moorage.api.nodes import NodeCondition
 from moorage.api.runtime_group import GROUP, feature_label, handler_label
 from moorage.api.runtime_profiles import (
@@ -155,15 +155,14 @@ def profile_status(
 
     What a runtime printed may have any length, and is truncated.
     """
-    status, reason, message = _condition_of(state)
-    earlier = next((found for found in before.conditions if found.type == WORKING), None)
-    is_same = earlier is not None and earlier.status == status
-    condition = Condition(
-        type=WORKING,
-        status=status,
+    _, reason, message = _condition_of(state)
+    condition = transitioned(
+        before.conditions,
+        WORKING,
+        holds=state.is_working,
         reason=reason,
         message=message,
-        last_transition_time=earlier.last_transition_time if earlier and is_same else stamp,
+        stamp=stamp,
     )
     probed = state.probed
     program = state.handler.program

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from moorage.api.clock import format_time
+from moorage.api.conditions import transitioned
 from moorage.api.meta import Condition
 from moorage.api.runtime_installations import (
     DEGRADED,
@@ -162,25 +163,18 @@ def _stamped(
     generation: int,
     now: datetime,
 ) -> tuple[Condition, ...]:
-    earlier = {condition.type: condition for condition in before}
-    stamped = []
-    for type_, (holds, reason, message) in conditions.items():
-        status = "True" if holds else "False"
-        former = earlier.get(type_)
-        is_same = former is not None and former.status == status
-        stamped.append(
-            Condition(
-                type=type_,
-                status=status,
-                observed_generation=generation,
-                reason=reason,
-                message=message,
-                last_transition_time=former.last_transition_time
-                if former is not None and is_same
-                else format_time(now),
-            )
+    return tuple(
+        transitioned(
+            before,
+            type_,
+            holds=holds,
+            reason=reason,
+            message=message,
+            stamp=format_time(now),
+            generation=generation,
         )
-    return tuple(stamped)
+        for type_, (holds, reason, message) in conditions.items()
+    )
 
 
 def _sentence(said: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 from itertools import islice
 
 from moorage.api.clock import format_time
+from moorage.api.conditions import transitioned
 from moorage.api.meta import Condition
 from moorage.api.runtime_rollouts import MOST_LISTED, RolloutCounts, RolloutWorkload
 from moorage.runtimeclass.rollouts.assessment import Assessed, State
@@ -87,15 +88,13 @@ def with_condition(
     now: datetime,
 ) -> tuple[Condition, ...]:
     """Return the conditions with one replaced; its transition time changes with its status."""
-    status = "True" if holds else "False"
-    current = next((one for one in conditions if one.type == type_), None)
-    since = current.last_transition_time if current and current.status == status else None
-    new = Condition(
-        type=type_,
-        status=status,
-        observed_generation=generation,
-        last_transition_time=since or format_time(now),
+    new = transitioned(
+        conditions,
+        type_,
+        holds=holds,
         reason=reason,
         message=message,
+        stamp=format_time(now),
+        generation=generation,
     )
     return (*(one for one in conditions if one.type != type_), new)
