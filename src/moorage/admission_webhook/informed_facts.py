@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from moorage.admission.runtime_policies import NamespaceRules
+from moorage.admission.runtime_policies import NamespaceFacts, NamespaceRules, rules_of
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_policies import ClusterRuntimePolicy, RuntimePolicy
 from moorage.api.runtime_profiles import RuntimeProfile
-from moorage.client import Client, Informer, Resource
+from moorage.client import Client, Informer
 from moorage.client.resources import (
     CLUSTER_RUNTIME_POLICIES,
     NAMESPACES,
@@ -24,10 +24,10 @@ from moorage.client.resources import (
     RUNTIME_CLASSES,
     RUNTIME_POLICIES,
     RUNTIME_PROFILES,
+    read_as,
 )
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.node_sets import NodeFacts
-from moorage.runtimeclass.policies import effective_policy
 
 T = TypeVar("T", bound=Object)
 
@@ -38,27 +38,13 @@ _NAMESPACE_S = 3.0
 log = Log(__name__)
 
 
-class _Labelled(Object, frozen=True):
-    name: str = ""
-    namespace: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-
-
-class _Namespace(Object, frozen=True):
-    """What is read of a namespace."""
-
-    metadata: _Labelled = _Labelled()
-
-
 class InformedFacts:
     """What the webhook knows. Read it after `wait_synced()`; `run()` keeps it current."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._index = ClassIndex()
         self._classes = Informer(client, RUNTIME_CLASSES, clock=clock)
-        self._nodes = Informer(client, _read_as(NODES, NodeFacts), keep=_named_node, clock=clock)
+        self._nodes = Informer(client, read_as(NODES, NodeFacts), keep=_named_node, clock=clock)
         self._profiles = Informer(client, RUNTIME_PROFILES, keep=_named_profile, clock=clock)
         self._policies = Informer(
             client,
@@ -67,7 +53,7 @@ class InformedFacts:
             clock=clock,
         )
         self._cluster_policies = Informer(client, CLUSTER_RUNTIME_POLICIES, clock=clock)
-        self._namespaces = Informer(client, _read_as(NAMESPACES, _Namespace), clock=clock)
+        self._namespaces = Informer(client, read_as(NAMESPACES, NamespaceFacts), clock=clock)
         self._rules: dict[str, NamespaceRules] = {}
         self._awaited: dict[str, list[asyncio.Future[None]]] = {}
         self._classes.add_handler(self._class_changed)
@@ -130,13 +116,11 @@ class InformedFacts:
         if known is not None:
             return known
         found = self._namespaces.get(namespace)
-        metadata = _Labelled() if found is None else found.metadata
-        policy = effective_policy(
-            metadata.labels,
+        rules = rules_of(
+            found or NamespaceFacts(),
             list(self._cluster_policies),
             self._policies.by_index(_NAMESPACE, namespace),
         )
-        rules = NamespaceRules(policy, metadata.annotations)
         if found is not None:
             self._rules[namespace] = rules
         return rules
@@ -181,7 +165,9 @@ class InformedFacts:
         del before, after
         self._rules.clear()
 
-    def _namespace_changed(self, before: _Namespace | None, after: _Namespace | None) -> None:
+    def _namespace_changed(
+        self, before: NamespaceFacts | None, after: NamespaceFacts | None
+    ) -> None:
         changed = after or before
         if changed is not None:
             self._rules.pop(changed.metadata.name, None)
@@ -197,17 +183,6 @@ def _put(put: Callable[[T], None], obj: T) -> None:
         put(obj)
     except ValueError as error:
         log.warning("object cannot be read", kind=type(obj).__name__, error=error)
-
-
-def _read_as(resource: Resource[Any], type_: type[T]) -> Resource[T]:
-    return Resource(
-        resource.group,
-        resource.version,
-        resource.plural,
-        resource.kind,
-        type_,
-        is_namespaced=resource.is_namespaced,
-    )
 
 
 def _named_node(node: NodeFacts) -> NodeFacts:

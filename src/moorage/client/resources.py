@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from moorage.api.admission_policies import ValidatingAdmissionPolicy
 from moorage.api.autoscaling import HorizontalPodAutoscaler
@@ -79,6 +79,18 @@ class Resource(Generic[T]):
         if subresource:
             parts.append(subresource)
         return "/".join(parts)
+
+
+def read_as(resource: Resource[Any], type_: type[T]) -> Resource[T]:
+    """Return the same resource, read as another struct: only the fields that it has."""
+    return Resource(
+        resource.group,
+        resource.version,
+        resource.plural,
+        resource.kind,
+        type_,
+        is_namespaced=resource.is_namespaced,
+    )
 
 
 class PartialObject(Object, frozen=True):

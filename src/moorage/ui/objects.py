@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moorage.api.meta import Object, ObjectMeta
-from moorage.client.resources import PODS, Resource
+from moorage.client.resources import PODS, read_as
 
 
 class PodRowSpec(Object, frozen=True):
@@ -24,4 +24,4 @@ class PodRow(Object, frozen=True):
     status: PodRowStatus = PodRowStatus()
 
 
-POD_ROWS = Resource(PODS.group, PODS.version, PODS.plural, PODS.kind, PodRow)
+POD_ROWS = read_as(PODS, PodRow)

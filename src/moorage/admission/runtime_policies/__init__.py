@@ -9,7 +9,7 @@
 """
 
 from moorage.admission.runtime_policies.class_quotas import RuntimeClassQuotaAdmission
-from moorage.admission.runtime_policies.facts import Facts, NamespaceRules
+from moorage.admission.runtime_policies.facts import Facts, NamespaceFacts, NamespaceRules, rules_of
 from moorage.admission.runtime_policies.plugin import RuntimePolicyAdmission
 from moorage.admission.runtime_policies.sources import CustomReader, RuntimeFacts
 from moorage.admission.runtime_policies.writes import RuntimePolicyWrites
@@ -17,9 +17,11 @@ from moorage.admission.runtime_policies.writes import RuntimePolicyWrites
 __all__ = [
     "CustomReader",
     "Facts",
+    "NamespaceFacts",
     "NamespaceRules",
     "RuntimeClassQuotaAdmission",
     "RuntimeFacts",
     "RuntimePolicyAdmission",
     "RuntimePolicyWrites",
+    "rules_of",
 ]

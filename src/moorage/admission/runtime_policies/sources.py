@@ -11,7 +11,11 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from moorage.admission.runtime_policies.facts import NamespaceRules
+from moorage.admission.runtime_policies.facts import (
+    NamespaceFacts,
+    NamespaceRules,
+    rules_of,
+)
 from moorage.api.errors import StatusError
 from moorage.api.logs import Log
 from moorage.api.meta import Object
@@ -27,7 +31,6 @@ from moorage.registry.resource_map import ResourceMap
 from moorage.registry.stored import Stored
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.node_sets import NodeFacts
-from moorage.runtimeclass.policies import effective_policy
 from moorage.storage import Change, WatchCache
 
 T = TypeVar("T", bound=Object)
@@ -98,17 +101,6 @@ class CustomReader(Generic[T]):
             typed = None
         self._decoded[item.key] = (item.revision, typed)
         return typed
-
-
-class _Namespace(Object, frozen=True):
-    """What is read of a namespace."""
-
-    metadata: _Labelled = msgspec.field(default_factory=lambda: _Labelled())
-
-
-class _Labelled(Object, frozen=True):
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
 
 
 _NO_RULES = NamespaceRules()
@@ -201,11 +193,8 @@ class RuntimeFacts:
         return rules
 
     def _read_rules(self, name: str, item: Stored) -> NamespaceRules:
-        metadata = msgspec.json.decode(b"{" + item.tail, type=_Namespace).metadata
-        policy = effective_policy(
-            metadata.labels, self._cluster_policies.all(), self._policies.all(name)
-        )
-        return NamespaceRules(policy, metadata.annotations)
+        namespace = _decoded(item, NamespaceFacts)
+        return rules_of(namespace, self._cluster_policies.all(), self._policies.all(name))
 
     def _read_class(self, key: str) -> None:
         item = self._cache.get(key)

@@ -20,7 +20,7 @@ from moorage.client import Client, EventRecorder, Informer, Resource, WorkQueue
 from moorage.client.backoff import Backoff
 from moorage.client.discovery import Discovered, discover
 from moorage.client.recorder import WARNING
-from moorage.client.resources import PartialObject
+from moorage.client.resources import PartialObject, read_as
 from moorage.client.rest import UnreachableError
 from moorage.controllers.garbage.graph import Coordinates, Graph, forward
 from moorage.controllers.garbage.owners import (
@@ -177,7 +177,7 @@ class GarbageCollector:
     async def _reconcile(self, item: Coordinates) -> float | None:
         try:
             live = await self._client.get(
-                _metadata_of(item.resource), item.name, item.namespace or None
+                read_as(item.resource, PartialObject), item.name, item.namespace or None
             )
         except NotFoundError:
             return None
@@ -260,7 +260,9 @@ class GarbageCollector:
             self._record_invalid_owner(reference, resource, meta)
         try:
             live = await self._client.get(
-                _metadata_of(kind), reference.name, meta.namespace if kind.is_namespaced else None
+                read_as(kind, PartialObject),
+                reference.name,
+                meta.namespace if kind.is_namespaced else None,
             )
         except NotFoundError:
             return None
@@ -354,7 +356,7 @@ class GarbageCollector:
     ) -> ObjectMeta:
         patch = {"metadata": {**locked(meta), **changes}}
         patched = await self._client.patch(
-            _metadata_of(resource), meta.name, patch, meta.namespace or None
+            read_as(resource, PartialObject), meta.name, patch, meta.namespace or None
         )
         return patched.metadata
 
@@ -365,15 +367,4 @@ def _is_news(before: ObjectMeta | None, after: ObjectMeta) -> bool:
         before.owner_references != after.owner_references
         or before.finalizers != after.finalizers
         or before.deletion_timestamp != after.deletion_timestamp
-    )
-
-
-def _metadata_of(resource: Resource[Any]) -> Resource[PartialObject]:
-    return Resource(
-        resource.group,
-        resource.version,
-        resource.plural,
-        resource.kind,
-        PartialObject,
-        is_namespaced=resource.is_namespaced,
     )
