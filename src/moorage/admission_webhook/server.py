@@ -24,7 +24,7 @@ from moorage.api.clock import Clock
 from moorage.api.errors import BadRequestError, TooLargeError, UnavailableError
 from moorage.api.logs import Log
 from moorage.linux.descriptors import descriptor_limit
-from moorage.serving import Acceptor, Budget, Limits, prove
+from moorage.serving import Acceptor, Budget, Limits, prove, server_context
 
 MUTATE, VALIDATE = "/mutate", "/validate"
 _LARGEST_BYTES = 8 * 1024 * 1024
@@ -89,10 +89,8 @@ class _Certificate:
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._files = (certificate, key)
-        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._seen = self._state()
-        self.context.load_cert_chain(certificate, key)
+        self.context = server_context(certificate, key)
 
     async def follow(self, clock: Clock) -> None:
         """Look at the files every 10 s until cancelled; files that do not go together are kept

@@ -11,6 +11,7 @@ from moorage.serving.acceptor import Acceptor
 from moorage.serving.budget import Budget
 from moorage.serving.connection import AtOnce, HttpConnection, is_proven, peer_certificate, prove
 from moorage.serving.limits import Limits
+from moorage.serving.tls import server_context
 
 __all__ = [
     "Acceptor",
@@ -21,4 +22,5 @@ __all__ = [
     "is_proven",
     "peer_certificate",
     "prove",
+    "server_context",
 ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -24,7 +23,7 @@ from moorage.client.rest import UnreachableError
 from moorage.cluster.credentials import Pair
 from moorage.linux.descriptors import descriptor_limit
 from moorage.metrics import CONTENT_TYPE, Family, exposition
-from moorage.serving import Acceptor, Limits, prove
+from moorage.serving import Acceptor, Limits, prove, server_context
 
 ADDRESS = "127.0.0.1"
 _OPEN = ("/healthz", "/livez", "/readyz")
@@ -46,12 +45,7 @@ async def serve_metrics(
 
     Raises OSError when files are missing or the port is in use.
     """
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(identity.certificate, identity.key)
-    context.load_verify_locations(authority.certificate)
-    # Optional, so that a client without one gets an HTTP status instead of a failed handshake.
-    context.verify_mode = ssl.CERT_OPTIONAL
+    context = server_context(identity.certificate, identity.key, authority.certificate)
     answers = _Answers(DelegatedAccess(client, clock), families)
     server = web.ServerRunner(
         web.Server(answers.answer, access_log=None), shutdown_timeout=_SHUTDOWN_S

@@ -6,32 +6,14 @@ Source: kubelet authentication/authorization, in its simplest form (x509, fixed 
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
 
-from moorage.node.options import ServerOptions
 from moorage.serving import prove
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-def tls_context(options: ServerOptions) -> ssl.SSLContext:
-    """Return the server's TLS context.
-
-    Client certificates are optional, and verified when presented.
-
-    Raises OSError for files that are missing or unusable.
-    """
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(options.certificate_file, options.key_file)
-    context.load_verify_locations(options.client_ca_file)
-    # Optional, so that a client without one gets an HTTP status instead of a failed handshake.
-    context.verify_mode = ssl.CERT_OPTIONAL
-    return context
 
 
 def guard(names: frozenset[str]) -> Any:

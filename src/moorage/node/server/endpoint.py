@@ -20,11 +20,11 @@ from moorage.metrics import CONTENT_TYPE, exposition, process_families
 from moorage.node.options import ServerOptions
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.pod_manager import PodManager
-from moorage.node.server.access import guard, tls_context
+from moorage.node.server.access import guard
 from moorage.node.server.container_logs import ContainerLogs
 from moorage.node.server.statistics import Statistics
 from moorage.node.server.streams import Streams
-from moorage.serving import Acceptor, Limits
+from moorage.serving import Acceptor, Limits, server_context
 
 log = Log(__name__)
 
@@ -48,7 +48,8 @@ async def serve(options: ServerOptions, context: NodeContext, pod_manager: PodMa
         family = socket.AF_INET6 if ":" in options.address else socket.AF_INET
         listener = socket.create_server((options.address, options.port), family=family)
         limits = Limits.for_descriptors(descriptor_limit())
-        async with Acceptor(runner.server, [listener], limits, tls_context(options)):
+        tls = server_context(options.certificate_file, options.key_file, options.client_ca_file)
+        async with Acceptor(runner.server, [listener], limits, tls):
             log.info("node endpoint open", address=options.address, port=options.port)
             await asyncio.get_running_loop().create_future()
     finally:
