@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,6 +23,8 @@ from moorage.api.runtime_group import GROUP, VERSION
 from moorage.registry.kind import Kind, Obj, Served
 from moorage.registry.request import Attributes, Request, User
 from moorage.runtimeclass.workloads import POD_PATHS, TEMPLATES, template_of
+
+T = TypeVar("T")
 
 API_VERSION = "admission.k8s.io/v1"
 REVIEW = "AdmissionReview"
@@ -76,8 +78,7 @@ class ReviewHead(msgspec.Struct, frozen=True):
 
     def refused(self, error: StatusError) -> bytes:
         """Return the answer that refuses the write. A webhook that fails may be ignored."""
-        status = error.to_object()
-        return _answer_of({"uid": self.uid, "allowed": False, "status": _status_of(status)})
+        return _answer_of({"uid": self.uid, **_refusal(error)})
 
 
 class _HeadOnly(msgspec.Struct, frozen=True):
@@ -89,12 +90,9 @@ _head_decoder = msgspec.json.Decoder(_HeadOnly)
 
 def head_of(body: bytes) -> ReviewHead:
     """Return the head of a review. Raises BadRequestError."""
-    try:
-        head = _head_decoder.decode(body).request
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise BadRequestError(f"the body is no {REVIEW}: {error}") from error
+    head = _parsed(_head_decoder, body).request
     if head is None:
-        raise BadRequestError(f"the body is no {REVIEW} of {API_VERSION} with a request")
+        raise _no_request()
     return head
 
 
@@ -108,8 +106,10 @@ def _answer_of(response: dict[str, Any]) -> bytes:
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": REVIEW, "response": response})
 
 
-def _status_of(status: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: status[key] for key in ("code", "reason", "message", "details") if key in status}
+def _refusal(error: StatusError) -> dict[str, Any]:
+    status = error.to_object()
+    kept = {key: status[key] for key in ("code", "reason", "message", "details") if key in status}
+    return {"allowed": False, "status": kept}
 
 
 def _kinds() -> dict[tuple[str, str], Kind]:
@@ -161,7 +161,7 @@ class Reviewer:
                 else:
                     self._validated(attributes)
             except StatusError as error:
-                answer |= {"allowed": False, "status": _status_of(error.to_object())}
+                answer |= _refusal(error)
             if attributes.request.warnings:
                 answer["warnings"] = attributes.request.warnings
         return _answer_of(answer)
@@ -217,13 +217,21 @@ class Reviewer:
 
 
 def _decoded(body: bytes) -> _Request:
+    review = _parsed(_decoder, body)
+    if (review.api_version, review.kind) != (API_VERSION, REVIEW) or review.request is None:
+        raise _no_request()
+    return review.request
+
+
+def _parsed(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     try:
-        review = _decoder.decode(body)
+        return decoder.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadRequestError(f"the body is no {REVIEW}: {error}") from error
-    if (review.api_version, review.kind) != (API_VERSION, REVIEW) or review.request is None:
-        raise BadRequestError(f"the body is no {REVIEW} of {API_VERSION} with a request")
-    return review.request
+
+
+def _no_request() -> BadRequestError:
+    return BadRequestError(f"the body is no {REVIEW} of {API_VERSION} with a request")
 
 
 class _Metadata(Object, frozen=True):

@@ -49,7 +49,7 @@ class WebPage:
         self._resource_map = resource_map
         self._cache = cache
         self._authorizer = authorizer
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_AT_ONCE)
 
     def __call__(self, request: Foreign) -> Callable[[], Awaitable[Reply]] | None:
         path = request.target.path
@@ -63,7 +63,7 @@ class WebPage:
         if not path:
             # Relative, for those who come through a proxy.
             return Reply(b"", 301, TEXT, {"Location": f"{ROOT.removeprefix('/')}/"})
-        async with self._turns:
+        async with self._slots:
             page = await self._site.page(path, _OwnReader(self, user))
         return Reply(page.body, 200, page.content_type, dict(page.headers), is_compressible=True)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -37,13 +38,15 @@ async def running_processes(cri: CriClient) -> dict[str, PodProcess]:
     for sandbox in sandboxes.items:
         if sandbox.state == pb.SANDBOX_READY:
             name = f"sandbox of {sandbox.metadata.namespace}/{sandbox.metadata.name}"
-            info = await _sandbox_info(cri, sandbox.id)
+            asked = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox.id, verbose=True)
+            info = await _info(cri, cri.runtime.PodSandboxStatus, asked)
             _add(processes, sandbox.id, name, info, is_sandbox=True)
     containers = await cri.call(cri.runtime.ListContainers, pb.ListContainersRequest())
     for container in containers.containers:
         if container.state == pb.CONTAINER_RUNNING:
             name = f"container {container.metadata.name} ({container.id[:12]})"
-            info = await _container_info(cri, container.id)
+            inquiry = pb.ContainerStatusRequest(container_id=container.id, verbose=True)
+            info = await _info(cri, cri.runtime.ContainerStatus, inquiry)
             _add(processes, container.id, name, info, is_sandbox=False)
     return processes
 
@@ -90,24 +93,15 @@ def _is_alive(identity: Identity) -> bool:
     return began(identity.pid) == identity.began_ticks and state(identity.pid) != "Z"
 
 
-async def _sandbox_info(cri: CriClient, id_: str) -> Mapping[str, str]:
-    request = pb.PodSandboxStatusRequest(pod_sandbox_id=id_, verbose=True)
+async def _info(cri: CriClient, status: Any, request: Any) -> Mapping[str, str]:
+    """Return the verbose information of a status call, nothing for what is gone."""
     try:
-        return (await cri.call(cri.runtime.PodSandboxStatus, request)).info
+        info: Mapping[str, str] = (await cri.call(status, request)).info
     except CriError as error:
         if error.is_not_found:
             return {}
         raise
-
-
-async def _container_info(cri: CriClient, id_: str) -> Mapping[str, str]:
-    request = pb.ContainerStatusRequest(container_id=id_, verbose=True)
-    try:
-        return (await cri.call(cri.runtime.ContainerStatus, request)).info
-    except CriError as error:
-        if error.is_not_found:
-            return {}
-        raise
+    return info
 
 
 def _add(
