@@ -121,7 +121,7 @@ class OtherEngine:
         running: Mapping[str, PodProcess] = {}
         try:
             running = await running_processes(self.cri)
-            name = await self._version_name()
+            name = (await self._version()).runtime_name
         except CriError as error:
             log.debug("engine is restarted without a look at its pods", reason=error.sentence)
             name = ""
@@ -134,9 +134,7 @@ class OtherEngine:
 
     async def _configuration(self) -> Configuration:
         """Find the engine, and read its configuration."""
-        version = await self.cri.call(
-            self.cri.runtime.Version, pb.VersionRequest(version="0.1.0"), reconnect_s=_RECONNECT_S
-        )
+        version = await self._version()
         self._name = version.runtime_name
         self._process = await asyncio.to_thread(find_process, self.cri.endpoint, self._name)
         offered = await self.offered()
@@ -148,11 +146,9 @@ class OtherEngine:
             frozenset(offered),
         )
 
-    async def _version_name(self) -> str:
-        reply = await self.cri.call(
-            self.cri.runtime.Version, pb.VersionRequest(version="0.1.0"), reconnect_s=_RECONNECT_S
-        )
-        return reply.runtime_name
+    async def _version(self) -> pb.VersionResponse:
+        request = pb.VersionRequest(version="0.1.0")
+        return await self.cri.call(self.cri.runtime.Version, request, reconnect_s=_RECONNECT_S)
 
     def _check_restart(self) -> None:
         if self._name != CRIO and not self.restart:

@@ -20,6 +20,7 @@ SUFFIX = ".toml"
 _RUNC_TYPES = frozenset({"io.containerd.runc.v1", "io.containerd.runc.v2"})
 _LINUX_V1 = "io.containerd.runtime.v1.linux"
 _RUNSC_TYPE = "io.containerd.runsc.v1"
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _RUNTIME_TYPE = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
 
 
@@ -145,6 +146,11 @@ def table(value: Any) -> dict[str, Any]:
 def text(value: Any) -> str:
     """Return a text, an empty one for anything else."""
     return value if isinstance(value, str) else ""
+
+
+def toml_key(key: str) -> str:
+    """Return a key in TOML's form, quoted where it must be."""
+    return key if _BARE.fullmatch(key) else toml_value(key)
 
 
 def toml_value(value: Any) -> str:

@@ -15,14 +15,13 @@ from typing import Any
 
 import msgspec
 
+from moorage.runtimeclass.migration.handler_files import toml_key
 from moorage.runtimeclass.migration.yaml_edits import CannotEditError
 
 _HEADER = re.compile(r"^[ \t]*\[(?!\[)(?P<keys>[^\n#]*?)\][ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
 _KEY = re.compile(
     r"""[ \t]*(?P<key>[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*(?P<dot>\.?)"""
 )
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-
 
 Keys = tuple[str, ...]
 """Keys of tables, from the root of a document."""
@@ -91,7 +90,7 @@ def _header(text: str, keys: Keys, spans: list[tuple[int, int]], edits: TomlEdit
         if keys[: len(old)] == old:
             # Only the last key of a table's path changes, perhaps into several.
             start, stop = spans[len(old) - 1]
-            last = ".".join(_bare(key) for key in new[len(old) - 1 :])
+            last = ".".join(toml_key(key) for key in new[len(old) - 1 :])
             return text[:start] + last + text[stop:]
     return text
 
@@ -138,7 +137,3 @@ def _unquoted(key: str) -> str:
         return str(tomllib.loads(f"k = {key}")["k"])
     except tomllib.TOMLDecodeError:
         return key
-
-
-def _bare(key: str) -> str:
-    return key if _BARE.fullmatch(key) else msgspec.json.encode(key).decode()

@@ -29,16 +29,17 @@ from moorage.cluster.runtimes.engines.changes import (
     unreadable,
 )
 from moorage.cluster.runtimes.engines.imports import with_import, without_import
-from moorage.cluster.runtimes.engines.runtime_tables import RUNC_V2, containerd_table
+from moorage.cluster.runtimes.engines.runtime_tables import containerd_table
 from moorage.cluster.runtimes.engines.toml_tables import merged, write_table
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
 from moorage.handlers import HandlerDefinition
+from moorage.handlers.runtimes import RUNC_SHIM
 from moorage.runtimeclass.migration.handler_files import table as as_table
 
 _PLUGINS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
 _LATEST_PLUGIN = _PLUGINS[3]
 _GENERATION = re.compile(r"v?(?P<major>\d+)\.(?P<minor>\d+)")
-_BUILT_IN = {"runc": {"runtime_type": RUNC_V2}}
+_BUILT_IN = {"runc": {"runtime_type": RUNC_SHIM}}
 _BUILT_IN_BLOCK = "built-in runc"
 _CREATED = "# Written by `moor runtime`, which removes it with its last handler.\n"
 _PREFIX = "moorage-"

@@ -13,7 +13,6 @@ from moorage.cluster.runtimes.errors import RuntimeInstallationError
 from moorage.handlers import HandlerDefinition, OciOptions, RunscOptions, ShimOptions
 from moorage.handlers.runtimes import RUNC_SHIM
 
-RUNC_V2 = RUNC_SHIM
 _RUNSC_V1 = "io.containerd.runsc.v1"
 _SHIMS = {_RUNSC_V1: "containerd-shim-runsc-v1"}
 
@@ -32,7 +31,7 @@ def containerd_table(
         chosen: dict[str, Any] = {"BinaryName": program} | _runc_options(options)
         if uses_systemd:
             chosen["SystemdCgroup"] = True
-        return _common(definition, {"runtime_type": RUNC_V2, "options": chosen})
+        return _common(definition, {"runtime_type": RUNC_SHIM, "options": chosen})
     if isinstance(options, RunscOptions):
         raise RuntimeInstallationError(
             f"handler {definition.name}: containerd runs gVisor by its shim: give "
@@ -47,7 +46,7 @@ def containerd_table(
         chosen["ConfigPath"] = options.config_path
     if options.options_type_url:
         chosen["TypeUrl"] = options.options_type_url
-    if uses_systemd and options.runtime_type == RUNC_V2:
+    if uses_systemd and options.runtime_type == RUNC_SHIM:
         chosen["SystemdCgroup"] = True
     if chosen:
         table["options"] = chosen

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from moorage.runtimeclass.migration.handler_files import toml_value
-
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+from moorage.runtimeclass.migration.handler_files import toml_key, toml_value
 
 
 def write_table(path: tuple[str, ...], table: Mapping[str, Any]) -> str:
     """Return a table and the tables in it, each with its header."""
     values = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
-    lines = [f"[{'.'.join(map(_key, path))}]"]
-    lines += [f"{_key(key)} = {toml_value(value)}" for key, value in values.items()]
+    lines = [f"[{'.'.join(map(toml_key, path))}]"]
+    lines += [f"{toml_key(key)} = {toml_value(value)}" for key, value in values.items()]
     text = "".join(f"{line}\n" for line in lines)
     for key, value in table.items():
         if isinstance(value, Mapping):
@@ -35,7 +30,3 @@ def merged(base: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
         else:
             result[key] = value
     return result
-
-
-def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else msgspec.json.encode(key).decode()
