@@ -30,6 +30,7 @@ from moorage.api.runtime_installations import (
     NodeInstallation,
     RuntimeInstallation,
 )
+from moorage.api.valid_text import valid_text
 from moorage.client import Client, EventRecorder, Informer, PatchType, WorkQueue
 from moorage.client.recorder import NORMAL, WARNING, reference
 from moorage.client.resources import NODES, RUNTIME_INSTALLATIONS
@@ -267,9 +268,11 @@ class InstallationFollower:
         self, name: str, installation: RuntimeInstallation | None, error: Exception
     ) -> float:
         """Report a failure; return after how many seconds the node tries again."""
-        message = str(error)[:_MESSAGE_LIMIT]
+        message = valid_text(str(error)[:_MESSAGE_LIMIT])
         count = self._failures.get(name, 0)
         self._failures[name] = count + 1
+        pause_s = float(min(_RETRY_S * 2 ** min(count, 16), _RETRY_LIMIT_S))
+        self._not_before[name] = self._clock.monotonic() + pause_s
         log.warning("installation failed", installation=name, reason=error)
         if installation is not None:
             self._record(installation, WARNING, "NodeFailed", f"node {self._node}: {message}")
@@ -277,7 +280,7 @@ class InstallationFollower:
                 await self._report(installation, self._entry(installation, FAILED, message=message))
             except StatusError as refusal:
                 log.warning("failure is not reported", installation=name, reason=refusal)
-        return float(min(_RETRY_S * 2 ** min(count, 16), _RETRY_LIMIT_S))
+        return pause_s
 
     async def _report_installed(self, installation: RuntimeInstallation, record: Record) -> None:
         if record.removal_policy != installation.spec.removal_policy:
