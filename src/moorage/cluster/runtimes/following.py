@@ -29,6 +29,7 @@ from moorage.api.runtime_installations import (
     REMOVING,
     NodeInstallation,
     RuntimeInstallation,
+    node_manager,
 )
 from moorage.api.valid_text import valid_text
 from moorage.client import Client, EventRecorder, Informer, PatchType, WorkQueue
@@ -328,7 +329,7 @@ class InstallationFollower:
             body,
             kind=PatchType.APPLY,
             subresource="status",
-            field_manager=f"moorage-node-{self._node}"[:128],
+            field_manager=node_manager(self._node),
             force=True,
         )
 
