@@ -107,6 +107,23 @@ async def test_a_message_that_is_no_text_is_reported(tmp_path: Path) -> None:
         _entry(world)["message"].encode()
 
 
+async def test_an_entry_goes_although_the_node_does_not_own_it(tmp_path: Path) -> None:
+    world, engine = World(), _Engine(lambda _: "not used")
+    mine, other = {"name": "a", "phase": "Failed"}, {"name": "b", "phase": "Installed"}
+    installation = _installation(tmp_path / "program", nodes=[other, mine])
+    installation["spec"]["nodeSelector"] = {"not": "here"}
+    world.client.put(RUNTIME_INSTALLATIONS, installation)
+    async with _following(world, tmp_path, engine):
+        await _until(world, lambda: len(world.client.asked("patch", RUNTIME_INSTALLATIONS)) >= 2)
+    applied, removed = world.client.asked("patch", RUNTIME_INSTALLATIONS)[:2]
+    # The server in memory keeps what an apply leaves out, as if another manager owned it.
+    assert applied.body["status"] == {}
+    assert removed.body == [
+        {"op": "test", "path": "/status/nodes/1/name", "value": "a"},
+        {"op": "remove", "path": "/status/nodes/1"},
+    ]
+
+
 @pytest.fixture(autouse=True)
 def _program(tmp_path: Path) -> None:
     (tmp_path / "program").write_bytes(_PROGRAM)

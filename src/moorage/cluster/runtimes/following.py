@@ -323,7 +323,7 @@ class InstallationFollower:
             "metadata": {"name": name, "uid": installation.metadata.uid},
             "status": status,
         }
-        await self._client.patch(
+        after = await self._client.patch(
             RUNTIME_INSTALLATIONS,
             name,
             body,
@@ -331,6 +331,29 @@ class InstallationFollower:
             subresource="status",
             field_manager=node_manager(self._node),
             force=True,
+        )
+        if entry is None and self._present(after) is not None:
+            await self._remove_entry(after)
+
+    async def _remove_entry(self, installation: RuntimeInstallation) -> None:
+        """Remove the node's entry where the node does not own it, or not alone.
+
+        The server drops the ownership of an object that is too large, as one with thousands of
+        nodes may be.
+        """
+        names = [entry.name for entry in installation.status.nodes]
+        place = f"/status/nodes/{names.index(self._node)}"
+        patch = [
+            {"op": "test", "path": f"{place}/name", "value": self._node},
+            {"op": "remove", "path": place},
+        ]
+        await self._client.patch(
+            RUNTIME_INSTALLATIONS,
+            installation.metadata.name,
+            patch,
+            kind=PatchType.JSON,
+            subresource="status",
+            field_manager=node_manager(self._node),
         )
 
     def _record(
