@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from moorage.cluster.runtimes import Request, Source, plan_installation
 from moorage.cluster.runtimes.versions import Versions, remove_version, store_version
@@ -75,3 +78,21 @@ def test_a_program_that_is_stored_under_another_name_is_there_under_both(tmp_pat
         assert plan.program.stat().st_mode & 0o777 == 0o755
     assert {path.name for path in plan.program.parent.iterdir()} == {"a", "b"}
     assert [path.name for path in (tmp_path / "store" / "h").iterdir()] == ["abababababab"]
+
+
+def test_a_version_is_on_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_bytes(b"content")
+    synced, sync = list[tuple[str, bool]](), os.fsync
+    directory = tmp_path / "store" / "h" / "abababababab"
+
+    def fsync(descriptor: int) -> None:
+        sync(descriptor)
+        name = Path(os.readlink(f"/proc/self/fd/{descriptor}")).name
+        synced.append((name, directory.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    request = Request(handler="h", source=Source.BINARY, origin=str(tmp_path / "a"))
+    store_version(request, plan_installation(request, "ab" * 32, tmp_path / "store", tmp_path))
+    assert synced == [("a", False), ("content", False), ("h", True)]

@@ -18,7 +18,7 @@ import msgspec
 from moorage.cluster.runtimes.archive import digest_of, extract
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
 from moorage.cluster.runtimes.plan import Plan, Request, Source
-from moorage.linux.atomic_file import replace_file
+from moorage.linux.atomic_file import rename_durably, replace_file, sync_directory
 from moorage.linux.trust import distrust
 
 _REPLACED = ".replaced"
@@ -53,6 +53,7 @@ def store_version(request: Request, plan: Plan) -> None:
     if plan.directory.exists():
         if request.source is Source.BINARY and not plan.program.exists():
             _store_binary(request.origin, plan.program)
+            _sync(plan.directory)
         return
     plan.directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=plan.directory.parent))
@@ -63,9 +64,27 @@ def store_version(request: Request, plan: Plan) -> None:
         else:
             content.mkdir(mode=0o755)
             _store_binary(request.origin, content / plan.program.name)
-        content.rename(plan.directory)
+        _sync(content)
+        rename_durably(content, plan.directory)
     finally:
         shutil.rmtree(scratch)
+
+
+def _sync(directory: Path) -> None:
+    """Sync all below a directory to the disk: a version that is there counts as complete."""
+    for path, _, names in os.walk(directory):
+        for name in names:
+            if not os.path.islink(file := os.path.join(path, name)):
+                _sync_file(file)
+        sync_directory(Path(path))
+
+
+def _sync_file(path: str | Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _store_binary(origin: str, program: Path) -> None:
