@@ -256,8 +256,63 @@ _OTHER = {"name": "n2", "phase": "Installed"}
     ],
 )
 def test_an_agent_writes_its_own_entry_of_an_installation(before: Obj, after: Obj) -> None:
-    after["metadata"] = {**after["metadata"], "resourceVersion": "2", "managedFields": [{}]}
+    fields = _managed("n1", "n1")
+    after["metadata"] = {**after["metadata"], "resourceVersion": "2", "managedFields": [fields]}
     PLUGIN.validate(_installation_write(before, after))
+
+
+def _managed(manager: str, *entries: str, **more: Any) -> Obj:
+    """Return the managed fields of a node's manager, which owns these entries."""
+    owned = {f'k:{{"name":"{entry}"}}': {".": {}, "f:name": {}} for entry in entries}
+    tree = {"f:status": {"f:nodes": owned}}
+    return {
+        "manager": f"moorage-node-{manager}", "operation": "Apply", "subresource": "status",
+        "apiVersion": "runtime.moorage.dev/v1alpha1", "fieldsV1": tree, **more,
+    }  # fmt: skip
+
+
+def _owned_write(before: list[Obj], after: list[Obj]) -> Any:
+    old, new = _installation(_OTHER), _installation(_OTHER)
+    old["metadata"]["managedFields"], new["metadata"]["managedFields"] = before, after
+    return _installation_write(old, new)
+
+
+_ADMIN = {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {"f:handler": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([_ADMIN], [_ADMIN, _managed("n1", "n1")]),
+        ([_managed("n2", "n2"), _managed("n1", "n1")], [_managed("n2", "n2")]),
+        ([_managed("n2", "n2", "n1")], [_managed("n2", "n2"), _managed("n1", "n1")]),
+        ([_managed("x", "n1")], [_managed("n1", "n1")]),
+        ([], [_managed("n1")]),
+        ([_managed("n1", "n1")], [{**_managed("n1"), "fieldsV1": {"f:status": {}}}]),
+    ],
+)
+def test_an_agent_owns_its_own_entry(before: list[Obj], after: list[Obj]) -> None:
+    PLUGIN.validate(_owned_write(before, after))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([_managed("n2", "n2")], []),
+        ([_managed("n2", "n2")], [_managed("n2", "n2", "n1")]),
+        ([_managed("n2", "n2")], [_managed("n2")]),
+        ([], [_managed("x", "n1")]),
+        ([], [_managed("n1", "n1", "n2")]),
+        ([], [_managed("n1", "n1"), _managed("n1", "n1", apiVersion="v2")]),
+        ([], [_managed("n1", "n1"), _managed("n1", "n1")]),
+        ([], [{**_managed("n1"), "fieldsV1": _ADMIN["fieldsV1"]}]),
+        ([_ADMIN], [{**_ADMIN, "fieldsV1": {"f:spec": {"f:maxUnavailable": {}}}}]),
+        ([_ADMIN], [{}]),
+    ],
+)
+def test_an_agent_leaves_what_others_own(before: list[Obj], after: list[Obj]) -> None:
+    with pytest.raises(ForbiddenError, match='as field manager "moorage-node-n1"'):
+        PLUGIN.validate(_owned_write(before, after))
 
 
 @pytest.mark.parametrize(

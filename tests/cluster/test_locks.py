@@ -46,3 +46,11 @@ async def test_waiting_for_the_lock_does_not_block_the_event_loop(tmp_path: Path
         assert not waiting.done()
     await waiting
     assert order == ["first", "second"]
+
+
+def test_another_user_cannot_take_the_lock(tmp_path: Path) -> None:
+    (tmp_path / "earlier").touch(mode=0o644)
+    for name in ("new", "earlier"):
+        with exclusive(tmp_path / name):
+            # A user who can open it for reading can hold it.
+            assert (tmp_path / name).stat().st_mode & 0o777 == 0o600

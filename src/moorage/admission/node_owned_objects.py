@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from moorage.admission.chain import CREATE, DELETE, UPDATE, Scope
+from moorage.admission.installation_ownership import is_own_ownership
 from moorage.admission.node_restriction import node_name_of
 from moorage.admission.refusal import refused
 from moorage.api.errors import InternalError, NotFoundError
 from moorage.api.nodes import Node
 from moorage.api.pods import MIRROR_ANNOTATION, Pod
+from moorage.api.runtime_installations import node_manager
 from moorage.api.runtime_profiles import profile_name
 from moorage.registry.kind import Obj
 from moorage.registry.request import Attributes
@@ -202,6 +204,12 @@ def _check_installation(attributes: Attributes, node_name: str) -> None:
             attributes,
             f'node "{node_name}" can only write its own entry in status.nodes of '
             "RuntimeInstallations",
+        )
+    if not is_own_ownership(attributes.obj or {}, attributes.old or {}, node_name):
+        raise refused(
+            attributes,
+            f'node "{node_name}" can only own its own entry in status.nodes of '
+            f'RuntimeInstallations, as field manager "{node_manager(node_name)}"',
         )
 
 

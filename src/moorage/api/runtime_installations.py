@@ -6,6 +6,8 @@ which that node writes by server-side apply, and all else of the status is the c
 
 from __future__ import annotations
 
+import hashlib
+
 from moorage.api.meta import Condition, Object, ObjectMeta
 from moorage.api.runtime_group import GROUP
 
@@ -23,6 +25,19 @@ DEGRADED = "Degraded"
 """Condition: whether there are nodes that cannot have the runtime; its message names some."""
 
 REMOVE, RETAIN = "Remove", "Retain"
+
+
+_MANAGER = "moorage-node-"
+_MANAGER_LIMIT = 128
+"""Length of a field manager's name. Source: API docs, `fieldManager`."""
+
+
+def node_manager(node: str) -> str:
+    """Return the field manager of a node's entries, another one for each node."""
+    name = f"{_MANAGER}{node}"
+    if len(name) <= _MANAGER_LIMIT:
+        return name
+    return f"{_MANAGER}sha256:{hashlib.sha256(node.encode()).hexdigest()}"
 
 
 class InstallationSource(Object, frozen=True):

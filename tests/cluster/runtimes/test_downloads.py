@@ -32,10 +32,14 @@ async def address() -> AsyncIterator[str]:
     async def around(_: web.Request) -> web.Response:
         raise web.HTTPFound("/around")
 
+    async def away(_: web.Request) -> web.Response:
+        raise web.HTTPFound("http://a..b/")
+
     application = web.Application()
     application.router.add_get("/file.tar.gz", file)
     application.router.add_get("/cut", cut)
     application.router.add_get("/around", around)
+    application.router.add_get("/away", away)
     runner = web.AppRunner(application)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -62,6 +66,7 @@ async def test_a_file_with_its_digest_is_kept_and_not_fetched_again(
         ("/none", DIGEST, 10**6, "answered 404 Not Found"),
         ("/cut", DIGEST, 10**6, "cannot be fetched"),
         ("/around", DIGEST, 10**6, "cannot be fetched"),
+        ("/away", DIGEST, 10**6, "cannot be fetched"),
     ],
 )
 async def test_nothing_is_left_of_what_is_refused(
@@ -96,3 +101,11 @@ async def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
 )
 def test_a_name_is_never_a_way_out(url: str, name: str) -> None:
     assert name_of(url) == name
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[", "http://[::1", "http://a..b/x", f"http://{'a' * 64}/x"]
+)
+async def test_an_address_that_is_none_cannot_be_fetched(url: str, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeInstallationError, match="cannot be fetched"):
+        await download(url, DIGEST, tmp_path)

@@ -58,6 +58,24 @@ def test_options_are_those_of_the_adapter() -> None:
 
 
 @pytest.mark.parametrize(
+    "key",
+    ['root = "/x"\nno_pivot_root', "root = true\n[overhead]\ncpu", 'a"\n', "a.b", "", "root\x7f"],
+)
+def test_the_name_of_an_option_is_one_word_of_the_file(key: str) -> None:
+    request = _request(options={key: "true"})
+    with pytest.raises(RuntimeInstallationError, match="unknown") as refusal:
+        plan_installation(request, _DIGEST, _STORE, _HANDLERS)
+    assert f"`{key}`" in str(refusal.value)
+
+
+def test_a_value_of_an_option_may_have_any_character() -> None:
+    value = "/a\x7fb\n[overhead]\"'\\\u2028"
+    plan = plan_installation(_request(options={"root": value}), _DIGEST, _STORE, _HANDLERS)
+    parsed: Any = parse_definition(plan.file, plan.definition).options
+    assert parsed.root == value
+
+
+@pytest.mark.parametrize(
     ("fields", "complaint"),
     [
         ({"handler": "A.b"}, "cannot be a handler's name"),

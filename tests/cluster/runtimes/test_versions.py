@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from moorage.cluster.runtimes.versions import Versions, remove_version
+import pytest
+
+from moorage.cluster.runtimes import Request, Source, plan_installation
+from moorage.cluster.runtimes.versions import Versions, remove_version, store_version
 
 
 def _version(store: Path, name: str) -> None:
@@ -52,3 +56,43 @@ def test_the_handlers_directory_goes_with_its_only_version(tmp_path: Path) -> No
     assert (tmp_path / "h" / "2").exists()
     remove_version(tmp_path / "h" / "2")
     assert not (tmp_path / "h").exists()
+
+
+def test_what_a_killed_run_was_storing_goes_with_its_version(tmp_path: Path) -> None:
+    _version(tmp_path, "1")
+    (tmp_path / "h" / ".new-abc" / "content").mkdir(parents=True)
+    remove_version(tmp_path / "h" / "2")
+    assert [path.name for path in (tmp_path / "h").iterdir()] == ["1"]
+    (tmp_path / "g" / ".new-abc").mkdir(parents=True)
+    remove_version(tmp_path / "g" / "2")
+    assert not (tmp_path / "g").exists()
+
+
+def test_a_program_that_is_stored_under_another_name_is_there_under_both(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"content")
+        request = Request(handler="h", source=Source.BINARY, origin=str(tmp_path / name))
+        plan = plan_installation(request, "ab" * 32, tmp_path / "store", tmp_path)
+        store_version(request, plan)
+        assert plan.program.read_bytes() == b"content"
+        assert plan.program.stat().st_mode & 0o777 == 0o755
+    assert {path.name for path in plan.program.parent.iterdir()} == {"a", "b"}
+    assert [path.name for path in (tmp_path / "store" / "h").iterdir()] == ["abababababab"]
+
+
+def test_a_version_is_on_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_bytes(b"content")
+    synced, sync = list[tuple[str, bool]](), os.fsync
+    directory = tmp_path / "store" / "h" / "abababababab"
+
+    def fsync(descriptor: int) -> None:
+        sync(descriptor)
+        name = Path(os.readlink(f"/proc/self/fd/{descriptor}")).name
+        synced.append((name, directory.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    request = Request(handler="h", source=Source.BINARY, origin=str(tmp_path / "a"))
+    store_version(request, plan_installation(request, "ab" * 32, tmp_path / "store", tmp_path))
+    assert synced == [("a", False), ("content", False), ("h", True)]

@@ -63,6 +63,7 @@ def test_what_fits_is_left_as_it_is(obj: dict[str, Any]) -> None:
         ({"d": "1", "o": []}, False),
         ({"d": "1", "a": {}}, False),
         ({"d": "1", "l": [{"odd": 1}]}, False),
+        ({"d": "1", "m": {"k": 1.0}}, False),
     ],
 )
 def test_fitness(obj: dict[str, Any], does: bool) -> None:

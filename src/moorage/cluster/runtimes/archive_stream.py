@@ -9,11 +9,12 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
-import lzma
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+from moorage.cluster.runtimes.archive_xz import MAGIC, XzContent
 
 MOST_HEADER_BYTES = 64 * 1024
 """Limit on the headers of one entry. A path and extended attributes take a few kilobytes."""
@@ -21,10 +22,12 @@ MOST_HEADER_BYTES = 64 * 1024
 MOST_HEADERS_BYTES = 64 * 1024 * 1024
 """Limit on the headers of all entries."""
 
+_BUFFER_BYTES = 64 * 1024
+
 _FORMATS: tuple[tuple[bytes, Callable[[IO[bytes]], Any]], ...] = (
     (b"\x1f\x8b", gzip.open),
     (b"BZh", bz2.open),
-    (b"\xfd7zXZ\x00", lzma.open),
+    (MAGIC, lambda file: io.BufferedReader(XzContent(file), _BUFFER_BYTES)),
 )
 
 

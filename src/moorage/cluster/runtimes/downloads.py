@@ -51,7 +51,11 @@ async def download(url: str, sha256: str, directory: Path, *, most_bytes: int = 
 
 def name_of(url: str) -> str:
     """Return the file name in an address, a plain one if it has none that is usable."""
-    name = PurePosixPath(unquote(urlsplit(url).path)).name
+    try:
+        path = urlsplit(url).path
+    except ValueError:
+        return _PLAIN_NAME
+    name = PurePosixPath(unquote(path)).name
     is_usable = name.isascii() and name.isprintable() and not name.startswith(".")
     return name if name and is_usable and "/" not in name and len(name) <= 128 else _PLAIN_NAME
 
@@ -73,7 +77,8 @@ async def _fetch(url: str, descriptor: int, most_bytes: int) -> str:
                     raise RuntimeInstallationError(f"{url} has more than {most_bytes} bytes")
                 digest.update(chunk)
                 await asyncio.to_thread(_write, descriptor, chunk)
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        # ValueError: the encoding of a host name that is none, of a redirect too.
         raise RuntimeInstallationError(
             f"{url} cannot be fetched: {error or 'no answer'}"
         ) from error

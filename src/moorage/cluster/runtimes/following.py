@@ -29,7 +29,9 @@ from moorage.api.runtime_installations import (
     REMOVING,
     NodeInstallation,
     RuntimeInstallation,
+    node_manager,
 )
+from moorage.api.valid_text import valid_text
 from moorage.client import Client, EventRecorder, Informer, PatchType, WorkQueue
 from moorage.client.recorder import NORMAL, WARNING, reference
 from moorage.client.resources import NODES, RUNTIME_INSTALLATIONS
@@ -267,9 +269,11 @@ class InstallationFollower:
         self, name: str, installation: RuntimeInstallation | None, error: Exception
     ) -> float:
         """Report a failure; return after how many seconds the node tries again."""
-        message = str(error)[:_MESSAGE_LIMIT]
+        message = valid_text(str(error)[:_MESSAGE_LIMIT])
         count = self._failures.get(name, 0)
         self._failures[name] = count + 1
+        pause_s = float(min(_RETRY_S * 2 ** min(count, 16), _RETRY_LIMIT_S))
+        self._not_before[name] = self._clock.monotonic() + pause_s
         log.warning("installation failed", installation=name, reason=error)
         if installation is not None:
             self._record(installation, WARNING, "NodeFailed", f"node {self._node}: {message}")
@@ -277,7 +281,7 @@ class InstallationFollower:
                 await self._report(installation, self._entry(installation, FAILED, message=message))
             except StatusError as refusal:
                 log.warning("failure is not reported", installation=name, reason=refusal)
-        return float(min(_RETRY_S * 2 ** min(count, 16), _RETRY_LIMIT_S))
+        return pause_s
 
     async def _report_installed(self, installation: RuntimeInstallation, record: Record) -> None:
         if record.removal_policy != installation.spec.removal_policy:
@@ -319,14 +323,37 @@ class InstallationFollower:
             "metadata": {"name": name, "uid": installation.metadata.uid},
             "status": status,
         }
-        await self._client.patch(
+        after = await self._client.patch(
             RUNTIME_INSTALLATIONS,
             name,
             body,
             kind=PatchType.APPLY,
             subresource="status",
-            field_manager=f"moorage-node-{self._node}"[:128],
+            field_manager=node_manager(self._node),
             force=True,
+        )
+        if entry is None and self._present(after) is not None:
+            await self._remove_entry(after)
+
+    async def _remove_entry(self, installation: RuntimeInstallation) -> None:
+        """Remove the node's entry where the node does not own it, or not alone.
+
+        The server drops the ownership of an object that is too large, as one with thousands of
+        nodes may be.
+        """
+        names = [entry.name for entry in installation.status.nodes]
+        place = f"/status/nodes/{names.index(self._node)}"
+        patch = [
+            {"op": "test", "path": f"{place}/name", "value": self._node},
+            {"op": "remove", "path": place},
+        ]
+        await self._client.patch(
+            RUNTIME_INSTALLATIONS,
+            installation.metadata.name,
+            patch,
+            kind=PatchType.JSON,
+            subresource="status",
+            field_manager=node_manager(self._node),
         )
 
     def _record(

@@ -15,9 +15,11 @@ import msgspec
 from moorage.api.names import dns_label_errors
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
 from moorage.handlers import AdapterKind, DefinitionError, parse_definition
+from moorage.runtimeclass.migration.handler_files import toml_value
 
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,62}")
 _DIGEST = re.compile("[0-9a-f]{64}")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _SHORT = 12
 _MARK = "# Written by `moor runtime`:"
 
@@ -134,19 +136,18 @@ def _definition(request: Request, program: Path, version: str) -> bytes:
     adapter = request.adapter or adapter_of(str(program))
     lines = [
         f"{_MARK} version {version}, from {request.source}.",
-        f"adapter = {_quoted(adapter)}",
-        f"binary = {_quoted(str(program))}",
+        f"adapter = {toml_value(adapter)}",
+        f"binary = {toml_value(str(program))}",
     ]
     if request.options:
         lines += ["", "[options]"]
-        lines += [f"{key} = {_value(text)}" for key, text in sorted(request.options.items())]
+        lines += [f"{_key(key)} = {_value(text)}" for key, text in sorted(request.options.items())]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else toml_value(name)
+
+
 def _value(text: str) -> str:
-    return text if text in ("true", "false") else _quoted(text)
-
-
-def _quoted(text: str) -> str:
-    # A TOML basic string has the escapes of JSON.
-    return msgspec.json.encode(text).decode()
+    return text if text in ("true", "false") else toml_value(text)

@@ -42,6 +42,8 @@ async def installer_of(
 ) -> AsyncIterator[Installer]:
     """Connect to an engine, with the image that proves handlers, and yield its installer.
 
+    A change that was interrupted is undone first.
+
     Raises RuntimeInstallationError.
     """
     store = target.layout.runtimes
@@ -49,7 +51,9 @@ async def installer_of(
         proof = Proof(cri, store / ".proof")
         if target.handlers is not None:
             own = OwnEngine(cri, target.handlers, proof)
-            yield Installer(own, store, target.handlers, report)
+            installer = Installer(own, store, target.handlers, report)
+            await installer.recover()
+            yield installer
             return
         engine = OtherEngine(cri, proof, restart_command=restart_command)
         # The directory names files in errors only: another engine has its own.

@@ -18,10 +18,11 @@ import msgspec
 from moorage.cluster.runtimes.archive import digest_of, extract
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
 from moorage.cluster.runtimes.plan import Plan, Request, Source
-from moorage.linux.atomic_file import replace_file
+from moorage.linux.atomic_file import rename_durably, replace_file, sync_directory
 from moorage.linux.trust import distrust
 
 _REPLACED = ".replaced"
+_SCRATCH = ".new-"
 
 
 def measure(request: Request) -> str:
@@ -43,30 +44,63 @@ def measure(request: Request) -> str:
 
 
 def store_version(request: Request, plan: Plan) -> None:
-    """Store a version; one with the same content is kept as it is. Blocks.
+    """Store a version; one with the same content is kept, with a binary's other name. Blocks.
 
     Raises RuntimeInstallationError if another content has that version's name.
     """
-    if plan.directory is None or plan.directory.exists():
+    if plan.directory is None:
+        return
+    if plan.directory.exists():
+        if request.source is Source.BINARY and not plan.program.exists():
+            _store_binary(request.origin, plan.program)
+            _sync(plan.directory)
         return
     plan.directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=plan.directory.parent))
+    scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=plan.directory.parent))
     try:
         content = scratch / "content"
         if request.source is Source.ARCHIVE:
             extract(Path(request.origin), content)
         else:
             content.mkdir(mode=0o755)
-            shutil.copyfile(request.origin, content / plan.program.name)
-            (content / plan.program.name).chmod(0o755)
-        content.rename(plan.directory)
+            _store_binary(request.origin, content / plan.program.name)
+        _sync(content)
+        rename_durably(content, plan.directory)
     finally:
         shutil.rmtree(scratch)
 
 
+def _sync(directory: Path) -> None:
+    """Sync all below a directory to the disk: a version that is there counts as complete."""
+    for path, _, names in os.walk(directory):
+        for name in names:
+            if not os.path.islink(file := os.path.join(path, name)):
+                _sync_file(file)
+        sync_directory(Path(path))
+
+
+def _sync_file(path: str | Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _store_binary(origin: str, program: Path) -> None:
+    scratch = program.with_name(f"{_SCRATCH}program")
+    shutil.copyfile(origin, scratch)
+    scratch.chmod(0o755)
+    scratch.rename(program)
+
+
 def remove_version(directory: Path) -> None:
-    """Remove a version, and the handler's directory if it was the only one. Blocks."""
-    shutil.rmtree(directory, ignore_errors=True)
+    """Remove a version that was being stored, with what a process that was killed left of it.
+
+    The handler's directory goes too if it was the only version. Blocks.
+    """
+    for path in (directory, *directory.parent.glob(f"{_SCRATCH}*")):
+        shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):
         directory.parent.rmdir()
 

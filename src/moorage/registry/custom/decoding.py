@@ -17,6 +17,7 @@ from moorage.registry.custom.fitting import compile_fits
 from moorage.registry.custom.pruning import prune
 from moorage.registry.custom.rules import Rule
 from moorage.registry.custom.structure import Structure, has_embedded
+from moorage.registry.custom.whole_numbers import set_whole_numbers
 from moorage.registry.kind import Obj
 
 _DIGEST_CHARS = 16
@@ -40,6 +41,7 @@ class CustomType:
     def fit(self, obj: Obj, *, completes: bool = True) -> list[str]:
         """Prune an object in place and set its defaults; return an error per unknown field.
 
+        Whole numbers become integers.
         `completes` is false for a configuration that is applied, which gets no defaults. Raises
         InvalidError for a value that is no object or list where the structure has one.
         """
@@ -47,6 +49,7 @@ class CustomType:
             return []
         if not _has_containers(obj, self.structure):
             raise self._invalid(obj)
+        set_whole_numbers(obj)
         unknown = prune(obj, self.structure)
         if completes:
             set_defaults(obj, self.structure)
@@ -54,11 +57,13 @@ class CustomType:
 
     def prune(self, obj: Obj) -> None:
         """Remove in place what the structure does not specify, of an object that was converted."""
+        set_whole_numbers(obj)
         prune(obj, self.structure)
         remove_nulls(obj, self.structure)
 
     def refit(self, obj: Obj) -> None:
         """Prune an object that was stored, in place, and set its defaults."""
+        set_whole_numbers(obj)
         prune(obj, self.structure)
         set_defaults(obj, self.structure)
 
@@ -80,7 +85,10 @@ def _digest(structure: Structure) -> str:
 
 
 def _has_containers(value: Any, structure: Structure) -> bool:
-    """Return whether every object and list of the structure is one in the value, or is null."""
+    """Return whether every object and list of the structure is one in the value, or is null.
+
+    An item of a list with keys is never null: its keys are needed to find it.
+    """
     if isinstance(value, dict):
         if structure.type == "array":
             return False
@@ -93,7 +101,11 @@ def _has_containers(value: Any, structure: Structure) -> bool:
         if structure.type == "object":
             return False
         items = structure.items
-        return items is None or all(_has_containers(item, items) for item in value)
+        if items is None:
+            return True
+        if structure.list_type == "map" and None in value and not items.has_default:
+            return False
+        return all(_has_containers(item, items) for item in value)
     return value is None or structure.type not in ("object", "array")
 
 

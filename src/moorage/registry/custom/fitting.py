@@ -17,6 +17,10 @@ Fits = Callable[[Any], bool]
 _RESOURCE_FIELDS = ("apiVersion", "kind", "metadata")
 
 
+_NOT_SCALAR = frozenset({dict, list, float})
+"""Floats too: whole ones become integers."""
+
+
 def _anything(_: Any) -> bool:
     return True
 
@@ -26,7 +30,7 @@ def _nothing(_: Any) -> bool:
 
 
 def _scalar(value: Any) -> bool:
-    return value is not None and not isinstance(value, dict | list)
+    return value is not None and not isinstance(value, dict | list | float)
 
 
 def compile_fits(structure: Structure, *, completes: bool) -> Fits:
@@ -74,7 +78,7 @@ def _object(structure: Structure, checks: Mapping[str, Fits], *, completes: bool
             check = find(name, rest)
             if check is _scalar:
                 # As `_scalar`, without the call.
-                if member is None or type(member) is dict or type(member) is list:
+                if member is None or type(member) in _NOT_SCALAR:
                     return False
             elif not check(member):
                 return False

@@ -1,0 +1,129 @@
+"""The node's loop of installations against objects in memory and an engine that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.client.resources import NODES, RUNTIME_INSTALLATIONS
+from moorage.cluster.runtimes.errors import RuntimeInstallationError
+from moorage.cluster.runtimes.following import InstallationFollower
+from tests.controllers.memory import Json, World
+
+_PROGRAM = b"#!/bin/sh\n"
+
+
+def _installation(path: Path, **more: Any) -> Json:
+    digest = hashlib.sha256(_PROGRAM).hexdigest()
+    return {
+        "metadata": {"name": "i", "uid": "uid-i", "generation": 1},
+        "spec": {
+            "handler": "h",
+            "sources": [{"architecture": "amd64", "path": str(path), "sha256": digest}],
+        },
+        "status": {"observedGeneration": 1, "allowed": ["a"], **more},
+    }
+
+
+class _Engine:
+    """Connects to an engine that fails, with another message each time."""
+
+    def __init__(self, message: Callable[[int], str]) -> None:
+        self._message = message
+        self.attempts = 0
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Any]:
+        self.attempts += 1
+        raise RuntimeInstallationError(self._message(self.attempts))
+        yield
+
+
+@asynccontextmanager
+async def _following(world: World, store: Path, engine: _Engine) -> AsyncIterator[None]:
+    world.client.put(NODES, {"metadata": {"name": "a", "labels": {"kubernetes.io/arch": "amd64"}}})
+    follower = InstallationFollower(
+        world.client, "a", store, engine.connect, world.recorder, world.clock
+    )
+    async with world.running(follower.run()):
+        yield
+
+
+async def _until(world: World, holds: Callable[[], bool]) -> None:
+    """Let all go on, threads too, until a condition holds."""
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.001)
+            await world.settled()
+
+
+async def _go_on(world: World) -> None:
+    """Let what a change brings about go on: records are read in threads, in a millisecond."""
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+        await world.settled()
+
+
+def _entry(world: World) -> Json:
+    found: Json = world.client.find(RUNTIME_INSTALLATIONS, "i") or {}
+    return dict(next(iter(found.get("status", {}).get("nodes", [])), {}))
+
+
+async def test_a_failure_is_tried_again_after_a_pause_whatever_changes_meanwhile(
+    tmp_path: Path,
+) -> None:
+    world, engine = World(), _Engine(lambda number: f"sandbox {number} does not start")
+    world.client.put(RUNTIME_INSTALLATIONS, _installation(tmp_path / "program"))
+    async with _following(world, tmp_path, engine):
+        await _until(world, lambda: "sandbox 1" in _entry(world).get("message", ""))
+        # Its own report, and reports of other nodes, come back as changes.
+        for number in range(3):
+            changed = world.client.find(RUNTIME_INSTALLATIONS, "i")
+            other = {"name": f"b{number}", "phase": "Installed"}
+            changed["status"]["nodes"] = [_entry(world), other]
+            world.client.put(RUNTIME_INSTALLATIONS, changed)
+            await _go_on(world)
+        assert engine.attempts == 1
+        await world.settled(10)
+        await _until(world, lambda: engine.attempts == 2)
+        await _until(world, lambda: "sandbox 2" in _entry(world).get("message", ""))
+        await world.settled(19)
+        assert engine.attempts == 2
+        await world.settled(1)
+        await _until(world, lambda: engine.attempts == 3)
+
+
+async def test_a_message_that_is_no_text_is_reported(tmp_path: Path) -> None:
+    world, engine = World(), _Engine(lambda _: "entry a\udcff is there twice")
+    world.client.put(RUNTIME_INSTALLATIONS, _installation(tmp_path / "program"))
+    async with _following(world, tmp_path, engine):
+        await _until(world, lambda: _entry(world).get("phase") == "Failed")
+        _entry(world)["message"].encode()
+
+
+async def test_an_entry_goes_although_the_node_does_not_own_it(tmp_path: Path) -> None:
+    world, engine = World(), _Engine(lambda _: "not used")
+    mine, other = {"name": "a", "phase": "Failed"}, {"name": "b", "phase": "Installed"}
+    installation = _installation(tmp_path / "program", nodes=[other, mine])
+    installation["spec"]["nodeSelector"] = {"not": "here"}
+    world.client.put(RUNTIME_INSTALLATIONS, installation)
+    async with _following(world, tmp_path, engine):
+        await _until(world, lambda: len(world.client.asked("patch", RUNTIME_INSTALLATIONS)) >= 2)
+    applied, removed = world.client.asked("patch", RUNTIME_INSTALLATIONS)[:2]
+    # The server in memory keeps what an apply leaves out, as if another manager owned it.
+    assert applied.body["status"] == {}
+    assert removed.body == [
+        {"op": "test", "path": "/status/nodes/1/name", "value": "a"},
+        {"op": "remove", "path": "/status/nodes/1"},
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _program(tmp_path: Path) -> None:
+    (tmp_path / "program").write_bytes(_PROGRAM)
