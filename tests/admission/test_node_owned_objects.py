@@ -263,7 +263,7 @@ def test_an_agent_writes_its_own_entry_of_an_installation(before: Obj, after: Ob
 
 def _managed(manager: str, *entries: str, **more: Any) -> Obj:
     """Return the managed fields of a node's manager, which owns these entries."""
-    owned = {f'k:{{"name":"{entry}"}}': {".": {}, "f:name": {}} for entry in entries}
+    owned: Obj = {f'k:{{"name":"{entry}"}}': {".": {}, "f:name": {}} for entry in entries}
     tree = {"f:status": {"f:nodes": owned}}
     return {
         "manager": f"moorage-node-{manager}", "operation": "Apply", "subresource": "status",
