@@ -19,6 +19,7 @@ from moorage.cluster.engine.sweep import remove_directory
 from moorage.cluster.kubeconfig import Access
 from moorage.cluster.kubeconfig import write as write_kubeconfig
 from moorage.cluster.settings import host_ip
+from tests.containerd import running_containerd
 from tests.interchange.control_plane import (
     NODE,
     cgroup,
@@ -72,16 +73,20 @@ def test_scheduler_and_controller_manager_work_on_our_api_server(place: Path) ->
         started.check()
 
 
-def test_a_kubelet_works_on_our_api_server_and_our_engine(place: Path) -> None:
+_ENGINES = {"ours": running_engine, "Debian's containerd": running_containerd}
+
+
+@pytest.mark.parametrize("engine", _ENGINES)
+def test_a_kubelet_works_on_our_api_server_and_an_engine(place: Path, engine: str) -> None:
     kubelet = required("kubelet")["kubelet"]
     choices: dict[str, Any] = {"has_node": False, "without": ("node",), "node_name": NODE}
     with (
         running(place / "c", **choices) as cluster,
         cgroup(),
-        running_engine() as engine,
+        _ENGINES[engine]() as endpoint,
         programs(place / "logs") as started,
     ):
-        path = write_kubelet_configuration(place, cluster.data_dir, engine)
+        path = write_kubelet_configuration(place, cluster.data_dir, endpoint)
         start_kubelet(
             started, kubelet, place,
             **{"/etc/kubernetes/kubelet.json": str(path),
