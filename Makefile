@@ -16,12 +16,12 @@ define environment
 $(PYTHON) -m venv $(1)
 $(1)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $(2)
 endef
-# The parts of `make test`, beside each other.
-RUNS := clusters engines others
+# The parts of `make test` beside lint, beside each other: docs/decisions/147-four-runs.md.
+RUNS := shared clusters engines others
 PYTHON_SOURCES := src tests bench tools hatch_build.py
 
-.PHONY: help demo venv format lint unit lowest coverage docs test $(RUNS:%=test-%) \
-  $(RUNS:%=retest-%) packages peers soak mutants bench lock clean
+.PHONY: help demo venv format lint unit lowest coverage docs test test-lint retest-lint \
+  $(RUNS:%=test-%) $(RUNS:%=retest-%) packages peers soak mutants bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -84,16 +84,26 @@ $(VENV)-docs/.installed: requirements/docs.lock
 	touch $@
 
 # Clusters and engines mostly wait, and the type checker has one thread, so that two cores are enough
-# for four jobs beside each other. A test that failed beside the others gets one more chance, alone:
+# for five jobs beside each other. A test that failed beside the others gets one more chance, alone:
 # docs/decisions/076.
 test: packages ## lint and every test
-	@$(MAKE) --no-print-directory --keep-going --jobs=4 --output-sync=target lint $(RUNS:%=test-%) \
-	  || $(MAKE) --no-print-directory lint $(RUNS:%=retest-%)
+	@$(MAKE) --no-print-directory --keep-going --jobs=5 --output-sync=target test-lint $(RUNS:%=test-%) \
+	  || $(MAKE) --no-print-directory retest-lint $(RUNS:%=retest-%)
 
-test-clusters retest-clusters: MARK := cluster and whole
+# Of tests/runs.py: a run imports no other modules.
+test-shared retest-shared: MARK := shared
+test-clusters retest-clusters: MARK := whole and not shared
 test-engines retest-engines: MARK := cluster and not whole
 test-others retest-others: MARK := not cluster
 ONE_RUN = $(BIN)/pytest -m '$(MARK)' -o cache_dir=$(VENV)/$*.cache
+
+# Lint finds the same each time, so that it does not run again.
+test-lint:
+	@rm -f $(VENV)/lint.failed
+	@$(MAKE) --no-print-directory lint || { touch $(VENV)/lint.failed; exit 1; }
+
+retest-lint:
+	@[ ! -e $(VENV)/lint.failed ] || { echo 'lint failed' >&2; exit 1; }
 
 $(RUNS:%=test-%): test-%:
 	@rm -f $(VENV)/$*.failed

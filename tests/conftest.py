@@ -52,6 +52,14 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Leave out what a module's tests left too: the collector is called by hundreds of tests."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what starts clusters or pods, and what makes namespaces and mounts for a fake engine.

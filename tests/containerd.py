@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
@@ -34,6 +33,7 @@ from tests.containerd_configuration.discovery import find_containerd, under_cont
 from tests.containerd_configuration.tables import default_handler, runtime_tables
 from tests.peers import required_peer
 from tests.running import until
+from tests.subnets import free_subnet
 
 _NEEDED = ("containerd", "ctr", "containerd-shim-runc-v2")
 _PEERS = {
@@ -43,8 +43,6 @@ _PEERS = {
 }
 _NAMESPACE = "k8s.io"
 _END_S = 20.0
-_SUBNET = IPv4Network("198.18.77.0/24")
-"""Of the network that is set apart for measurements, so no cluster's. Source: RFC 2544."""
 
 
 def skip_without_containerd() -> None:
@@ -121,7 +119,7 @@ def started_containerd(programs: Path | None = None) -> Iterator[StartedContaine
     mark = secrets.token_hex(4)
     network = PodNetwork(
         cluster_id=mark,
-        subnet=_SUBNET,
+        subnet=free_subnet(),
         leases=root / "leases",
         mtu=1500,
     )

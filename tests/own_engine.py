@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from ipaddress import IPv4Network
 from pathlib import Path
 
 from moorage.cluster.engine.sweep import remove_directory
@@ -23,10 +22,9 @@ from moorage.cluster.images.loading import load_archive
 from moorage.cluster.network import PodNetwork, forget
 from moorage.cluster.network.conflist import write_conflist
 from tests.running import MOOR
+from tests.subnets import free_subnet
 
 DEADLINE_S = 30.0
-_SUBNET = IPv4Network("198.18.78.0/24")
-"""Of the network that is set apart for measurements, so no cluster's. Source: RFC 2544."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def running_engine() -> Iterator[str]:
     with engine_directories() as engine:
         network = PodNetwork(
             cluster_id=secrets.token_hex(4),
-            subnet=_SUBNET,
+            subnet=free_subnet(),
             leases=engine.root / "leases",
             mtu=1500,
         )
