@@ -131,6 +131,7 @@ soak: venv ## the tests that break things on purpose, for longer, and random one
 	MOORAGE_ENGINE_PODS=1000 $(BIN)/pytest tests/engine/whole --timeout=3600
 	MOORAGE_HISTORY_MINUTES=10 $(BIN)/pytest tests/apiserver/history --timeout=3600
 	MOORAGE_KILL_ROUNDS=100 $(BIN)/pytest tests/cluster/whole/test_kill.py --timeout=3600
+	MOORAGE_ENGINES=all $(BIN)/pytest tests/cluster/whole/test_other_engines.py
 	MOORAGE_MINIMAL_ROOT=1 $(BIN)/pytest tests/cluster/whole/test_minimal_root.py
 
 mutants: venv ## put random faults into a copy of the code, and print those that no test notices

@@ -86,7 +86,7 @@ def test_every_fault_of_a_real_package_is_valid_and_differs() -> None:
         source = path.read_text()
         tree = ast.dump(ast.parse(source))
         # Each takes as long as the module is large: some of them are enough here.
-        for faulty in sorted(changed(source))[::20]:
+        for faulty in sorted(changed(source))[::100]:
             assert ast.dump(ast.parse(faulty)) != tree
 
 
