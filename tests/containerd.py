@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -33,7 +32,7 @@ from tests.containerd_configuration.discovery import find_containerd, under_cont
 from tests.containerd_configuration.tables import default_handler, runtime_tables
 from tests.peers import required_peer
 from tests.running import until
-from tests.subnets import free_subnet
+from tests.subnets import engine_mark, free_subnet
 
 _NEEDED = ("containerd", "ctr", "containerd-shim-runc-v2")
 _PEERS = {
@@ -116,7 +115,7 @@ def started_containerd(programs: Path | None = None) -> Iterator[StartedContaine
     """The same, which can be restarted; its programs are in a directory, or on PATH."""
     # Short: the kernel takes no socket path over 107 bytes.
     root = Path(tempfile.mkdtemp(prefix="moor-ctd-"))
-    mark = secrets.token_hex(4)
+    mark = engine_mark()
     network = PodNetwork(
         cluster_id=mark,
         subnet=free_subnet(),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -28,7 +27,7 @@ from moorage.cluster.network.conflist import write_conflist
 from moorage.linux.process import state
 from tests.containerd import answers, remove_sandboxes
 from tests.running import until
-from tests.subnets import free_subnet
+from tests.subnets import engine_mark, free_subnet
 
 _END_S = 20.0
 
@@ -124,7 +123,7 @@ def started_crio() -> Iterator[StartedCrio]:
     crio = StartedCrio(Path(tempfile.mkdtemp(prefix="moor-crio-")), programs)
     root = crio.root
     network = PodNetwork(
-        cluster_id=secrets.token_hex(4), subnet=free_subnet(), leases=root / "leases", mtu=1500
+        cluster_id=engine_mark(), subnet=free_subnet(), leases=root / "leases", mtu=1500
     )
     try:
         host = asyncio.run(gather(root))

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import shutil
 import socket
 import subprocess
@@ -22,7 +21,7 @@ from moorage.cluster.images.loading import load_archive
 from moorage.cluster.network import PodNetwork, forget
 from moorage.cluster.network.conflist import write_conflist
 from tests.running import MOOR
-from tests.subnets import free_subnet
+from tests.subnets import engine_mark, free_subnet
 
 DEADLINE_S = 30.0
 
@@ -89,7 +88,7 @@ def running_engine() -> Iterator[str]:
     """The endpoint of an engine with the catalogue's images and a network of its own."""
     with engine_directories() as engine:
         network = PodNetwork(
-            cluster_id=secrets.token_hex(4),
+            cluster_id=engine_mark(),
             subnet=free_subnet(),
             leases=engine.root / "leases",
             mtu=1500,
