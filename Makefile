@@ -20,7 +20,7 @@ endef
 RUNS := shared clusters engines others
 PYTHON_SOURCES := src tests bench tools hatch_build.py
 
-.PHONY: help demo venv format lint unit lowest coverage docs test test-lint retest-lint \
+.PHONY: help demo venv format lint unit unit-1 unit-2 lowest coverage docs test test-lint retest-lint \
   $(RUNS:%=test-%) $(RUNS:%=retest-%) packages peers soak mutants bench lock clean
 
 help: ## show this list
@@ -50,16 +50,19 @@ lint: venv ## format check, lint, wording, types, import direction
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# Rules, and loops against fakes: no cluster, no engine, no root. Three workers: some tests wait.
-UNIT := $(BIN)/pytest -m 'not runtime and not root and not slow' --hypothesis-profile quick -p no:cacheprovider \
-	  --numprocesses 3 --dist loadfile \
-	  tests/api tests/admission tests/client tests/containerd_configuration tests/controllers tests/cri tests/engine \
-	  tests/handlers tests/node tests/registry tests/runtimeclass tests/scheduler tests/storage \
-	  tests/quota tests/streaming \
+# Rules, and loops against fakes: no cluster, no engine, no root. Two processes of about the same
+# length; workers of one would each collect everything.
+UNIT := $(BIN)/pytest -m 'not runtime and not root and not slow' --hypothesis-profile quick -p no:cacheprovider
+UNIT_1 := tests/api tests/admission tests/registry tests/runtimeclass tests/quota tests/streaming
+UNIT_2 := tests/client tests/containerd_configuration tests/controllers tests/cri tests/engine tests/handlers \
+	  tests/node tests/scheduler tests/storage \
 	  --ignore tests/handlers/adapters --ignore tests/engine/images --ignore tests/engine/whole
 
 unit: venv ## the tests of rules and loops, in less than a minute: needs neither root nor packages
-	@$(UNIT)
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target unit-1 unit-2
+
+unit-1 unit-2: unit-%:
+	@$(UNIT) $(UNIT_$*)
 
 lowest: ## the tests of `make unit` with the lowest versions that pyproject.toml allows
 	$(PYTHON) -m venv $(VENV)-lowest
@@ -72,7 +75,7 @@ lowest: ## the tests of `make unit` with the lowest versions that pyproject.toml
 	$(MAKE) unit VENV=$(VENV)-lowest
 
 coverage: venv ## the tests of `make unit`, and which share of each package they reach
-	@$(UNIT) --cov=moorage --cov-report=
+	@$(UNIT) --numprocesses 3 --dist loadfile $(UNIT_1) $(UNIT_2) --cov=moorage --cov-report=
 	@$(BIN)/python -m tools.coverage_table
 
 docs: $(VENV)-docs/.installed ## build the documentation site into site/, which can be read offline
