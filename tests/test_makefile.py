@@ -9,8 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from _pytest.mark.expression import Expression
 
-from tests.runs import CLUSTERS, ENGINES, OTHERS, RUNS, SHARED
+from tests.runs import CLUSTERS, ENGINES, HERE, OTHERS, RUNS, SHARED, run_of, runs_of
 
 REPOSITORY = Path(__file__).parents[1]
 _TARGETS = re.findall(r"^([a-z]+):.*## ", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
@@ -167,3 +168,40 @@ def test_workflows_use_targets_that_exist() -> None:
 def test_each_target_is_in_the_documentation(target: str) -> None:
     page = (REPOSITORY / "docs" / "development.md").read_text()
     assert f"| `make {target}` |" in page
+
+
+@pytest.mark.parametrize(
+    ("module", "runs"),
+    [
+        ("api/test_errors.py", {OTHERS}),
+        ("engine/whole/test_pods.py", {ENGINES, OTHERS}),
+        ("apiserver/test_kubectl.py", {SHARED, OTHERS}),
+        ("clients/test_kopf.py", {SHARED, ENGINES}),
+        ("cluster/test_cluster.py", {ENGINES}),
+        ("cluster/whole/test_kill.py", {CLUSTERS}),
+        ("cluster/whole/test_own_ports.py", {SHARED, CLUSTERS}),
+        ("test_wheel.py", {ENGINES}),
+    ],
+)
+def test_a_module_is_imported_by_runs_that_its_tests_can_belong_to(
+    module: str, runs: set[str]
+) -> None:
+    assert runs_of(HERE / module) == runs
+
+
+@pytest.mark.parametrize(
+    ("marks", "run"),
+    [
+        (set(), OTHERS),
+        ({"root"}, OTHERS),
+        ({"cluster"}, ENGINES),
+        ({"cluster", "whole"}, CLUSTERS),
+        ({"cluster", "whole", "shared"}, SHARED),
+    ],
+)
+def test_each_test_belongs_to_one_run(marks: set[str], run: str) -> None:
+    assert run_of(marks) == run
+    matching = [
+        one for one in RUNS if Expression.compile(one).evaluate(lambda name, /, **_: name in marks)
+    ]
+    assert matching == [run]
