@@ -35,7 +35,7 @@ from tests.running import (
     until,
 )
 
-pytestmark = [pytest.mark.runtime, pytest.mark.slow]
+pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(300)]
 
 # Clusters that start several times take a minute for each engine: what the agent does there with
 # another's engine does not depend on which. `make soak` has both.
