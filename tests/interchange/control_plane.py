@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,8 @@ from tests.ports import free_port
 from tests.running import RunningCluster, until
 
 NODE = "interchange"
-_CGROUP = "moorage-interchange"
+# A kubelet ends what it does not know below its own, so those of two runs must differ.
+_CGROUP = f"moorage-interchange-{os.getpid()}"
 _CGROUPS = Path("/sys/fs/cgroup")
 _WITHIN_S = 90.0
 _KUBELET_API_ADMIN: dict[str, Any] = {
