@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from moorage.cluster import Choices
 from moorage.cluster.creation import open_cluster
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import host_ip
+from tests.containerd import remove_sandboxes
 from tests.interchange.programs import Programs, command, kubelet_configuration, programs
 from tests.ports import free_port
 from tests.running import RunningCluster, until
@@ -149,6 +151,15 @@ def _is_ready(cluster: RunningCluster) -> bool:
 
 
 @contextmanager
+def _without_sandboxes(engine: str) -> Iterator[None]:
+    """Remove the sandboxes that a kubelet leaves at its end: they are in its cgroup."""
+    try:
+        yield
+    finally:
+        asyncio.run(remove_sandboxes(engine))
+
+
+@contextmanager
 def whole_kubernetes(
     place: Path, paths: dict[str, str], engine: str
 ) -> Iterator[tuple[RunningCluster, Programs]]:
@@ -159,6 +170,7 @@ def whole_kubernetes(
     with (
         real_api_server(place, paths, address="0.0.0.0") as cluster,
         cgroup(),
+        _without_sandboxes(engine),
         programs(place / "logs") as started,
     ):
         data = cluster.data_dir
