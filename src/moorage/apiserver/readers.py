@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -91,7 +91,7 @@ class Readers:
             raise NotFoundError.of(kind.plural, name, group=kind.group)
         return item
 
-    def scan(self, kind: Kind, namespace: str) -> list[Stored]:
+    def scan(self, kind: Kind, namespace: str) -> Sequence[Stored]:
         """Return the objects of a namespace, of all for `""`."""
         return self._cache.scan(kind.prefix(namespace))
 
