@@ -124,7 +124,7 @@ class Readers:
     def find_pod(self, name: str, namespace: str) -> Pod | None:
         return self._pods.get(name, namespace)
 
-    def stored_pods(self, namespace: str) -> list[Stored]:
+    def stored_pods(self, namespace: str) -> Sequence[Stored]:
         return self.scan(POD, namespace)
 
     def pods_of_node(self, node_name: str, namespace: str) -> Iterable[Pod]:
