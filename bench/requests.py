@@ -17,6 +17,7 @@ import json
 import pstats
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,9 @@ class Wire:
         self.last = bytes(data)
         if b"Transfer-Encoding" not in self.last[:400] and not self._is_amid_chunks():
             self.answered.set()
+
+    def writelines(self, parts: Sequence[Any]) -> None:
+        self.write(b"".join(parts))
 
     def _is_amid_chunks(self) -> bool:
         return not self.last.startswith(b"HTTP/1.1 ") and not self.last.endswith(b"0\r\n\r\n")

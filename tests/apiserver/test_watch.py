@@ -179,7 +179,9 @@ async def test_the_next_watcher_gets_the_same_chunk() -> None:
 
 
 async def test_frames_for_a_client_that_is_gone_are_refused() -> None:
-    request: Any = SimpleNamespace(transport=None)
+    protocol = SimpleNamespace(transport=None, writing_paused=False)
+    request: Any = SimpleNamespace(transport=None, protocol=protocol)
+    assert not watch._Body(web.StreamResponse(), request, watch._Chunks()).is_ready()
     with pytest.raises(ConnectionResetError):
         await watch._Body(web.StreamResponse(), request, watch._Chunks()).write([b"a"])
 

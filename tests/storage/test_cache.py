@@ -83,7 +83,25 @@ async def test_a_scan_is_in_key_order_and_within_its_prefix(
     assert [word.key for word in cache.scan("a/")] == ["a/m/2", "a/n/1", "a/n/3"]
     assert [word.key for word in cache.scan("a/n/")] == ["a/n/1", "a/n/3"]
     assert cache.count("a/n/") == 2
-    assert cache.scan("c/") == []
+    assert not cache.scan("c/")
+
+
+async def test_a_scan_is_the_same_sequence_until_something_of_its_table_changes(
+    store: SqliteStore, cache: WatchCache[Word]
+) -> None:
+    for key in ("a/n/1", "a/n/2", "b/n/1"):
+        await store.put(key, b"one", 0)
+    before = cache.scan("a/n/")
+    revision = await store.put("b/n/2", b"two", 0)
+    assert cache.scan("a/n/") is before
+    revision = await store.put("a/n/2", b"two", revision - 2)
+    assert [word.text for word in cache.scan("a/n/")] == ["one", "two"]
+    await store.delete("a/n/2", b"two", revision)
+    assert [word.key for word in cache.scan("a/n/")] == ["a/n/1"]
+    assert [word.text for word in before] == ["one", "one"]
+    for number in range(100):
+        assert not cache.scan(f"a/other-{number}/")
+    assert [word.key for word in cache.scan("a/n/")] == ["a/n/1"]
 
 
 async def test_a_watcher_gets_what_happens_after_its_revision(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -300,3 +301,75 @@ def test_no_reader_misses_a_frame_gets_one_twice_or_exceeds_its_budget(
         assert not queue._frames
 
     asyncio.run(run())
+
+
+@dataclass
+class Outlet:
+    """A client that was sent frames, and reads slowly if the test says so."""
+
+    is_read: bool = True
+    is_filled_by_a_write: bool = False
+    sent: list[int] = field(default_factory=list)
+
+    def is_ready(self) -> bool:
+        return self.is_read
+
+    def send(self, frames: Sequence[bytes]) -> None:
+        self.sent += map(int, frames)
+        self.is_read = not self.is_filled_by_a_write
+
+
+async def waiting_with(
+    outlet: Outlet, queue: SharedQueue[Changed, bytes], budget: QueueBudget
+) -> tuple[Watcher[Changed, bytes], asyncio.Task[list[bytes]]]:
+    """Return a reader with an outlet for 500 bytes, and its wait for frames."""
+    watcher = reader(queue, budget)
+    watcher.send_by(outlet, 500)
+    task = asyncio.create_task(watcher.next_batch())
+    await settle()
+    return watcher, task
+
+
+async def test_a_reader_that_waits_sends_by_its_outlet() -> None:
+    budget, outlet = QueueBudget(10_000, 10_000), Outlet()
+    queue = queue_of(budget)
+    watcher, task = await waiting_with(outlet, queue, budget)
+    queue.push(changed(1))
+    queue.push(changed(2))
+    await settle()
+    assert (outlet.sent, task.done(), budget.used) == ([1, 2], False, 0)
+    watcher.finish()
+    assert await task == []
+
+
+async def test_a_client_that_has_not_read_is_left_to_the_task() -> None:
+    budget, outlet = QueueBudget(10_000, 10_000), Outlet(is_read=False)
+    queue = queue_of(budget)
+    _, task = await waiting_with(outlet, queue, budget)
+    queue.push(changed(1))
+    assert numbers(await task) == [1]
+    assert outlet.sent == []
+
+
+async def test_what_fills_a_connection_counts_until_the_next_batch() -> None:
+    budget, outlet = QueueBudget(10_000, 10_000), Outlet(is_filled_by_a_write=True)
+    queue = queue_of(budget)
+    watcher, task = await waiting_with(outlet, queue, budget)
+    queue.push(changed(1))
+    assert await task == [], "the task waits for the client"
+    assert (outlet.sent, budget.used) == ([1], 200)
+    assert await watcher.next_batch(timeout_s=0) == []
+    assert budget.used == 0
+
+
+async def test_more_than_an_outlet_takes_at_once_is_left_to_the_task() -> None:
+    budget, outlet = QueueBudget(10_000, 10_000), Outlet()
+    queue = queue_of(budget)
+    watcher, task = await waiting_with(outlet, queue, budget)
+    for revision in (1, 2, 3):
+        queue.push(changed(revision))
+    assert numbers(await task) == [1, 2, 3]
+    queue.push(changed(4))
+    await settle()
+    assert outlet.sent == [], "nothing overtakes what the task sends"
+    assert numbers(await watcher.next_batch()) == [4]

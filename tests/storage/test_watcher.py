@@ -197,7 +197,7 @@ def test_events_of_changes() -> None:
         CacheEvent("DELETED", 3, Word("a/1", 3, 3), Word("a/1", 2, 2)),
         CacheEvent("DELETED", 4, Word("a/2", 4, 0), None),
     ]
-    assert (cached.scan("a/"), cached._tables["a"].keys) == ([], [])
+    assert (cached.scan("a/"), cached._tables["a"].keys) == ((), [])
 
 
 def test_the_limits_of_queues_and_windows() -> None:

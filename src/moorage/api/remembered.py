@@ -27,14 +27,19 @@ class _LongKeyError(Exception):
     """Aborts a miss: `lru_cache` does not cache a call that raises."""
 
 
-def remembered(most: int) -> Callable[[Callable[[*Ts], R]], Callable[[*Ts], R]]:
-    """Decorate a pure function of positional arguments; caches its last `most` results."""
+def remembered(
+    most: int, longest: int = LONGEST_KEY
+) -> Callable[[Callable[[*Ts], R]], Callable[[*Ts], R]]:
+    """Decorate a pure function of positional arguments; caches its last `most` results.
+
+    A call with an argument longer than `longest`, or that raises, is not cached.
+    """
 
     def decorate(function: Callable[[*Ts], R]) -> Callable[[*Ts], R]:
         @lru_cache(maxsize=most)
         def cached(*args: *Ts) -> R:
             for argument in args:
-                if isinstance(argument, _TEXT) and len(argument) > LONGEST_KEY:
+                if isinstance(argument, _TEXT) and len(argument) > longest:
                     raise _LongKeyError
             return function(*args)
 

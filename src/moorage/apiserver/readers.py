@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -91,7 +91,7 @@ class Readers:
             raise NotFoundError.of(kind.plural, name, group=kind.group)
         return item
 
-    def scan(self, kind: Kind, namespace: str) -> list[Stored]:
+    def scan(self, kind: Kind, namespace: str) -> Sequence[Stored]:
         """Return the objects of a namespace, of all for `""`."""
         return self._cache.scan(kind.prefix(namespace))
 
@@ -124,7 +124,7 @@ class Readers:
     def find_pod(self, name: str, namespace: str) -> Pod | None:
         return self._pods.get(name, namespace)
 
-    def stored_pods(self, namespace: str) -> list[Stored]:
+    def stored_pods(self, namespace: str) -> Sequence[Stored]:
         return self.scan(POD, namespace)
 
     def pods_of_node(self, node_name: str, namespace: str) -> Iterable[Pod]:

@@ -32,6 +32,10 @@ TEXT = "text/plain; charset=utf-8"
 STATUS = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
 
 _PIECE_BYTES = 64 * 1024
+# Short pieces are copied up to this, and written with the next one.
+_SHORT_BYTES = 2048
+# Other requests run after pieces that took as long.
+_TURN_S = 0.001
 # Longest time a client may stop reading, and its minimum average rate for a large reply.
 _PATIENCE_S = 30.0
 _SLOWEST_BYTES_S = 32 * 1024
@@ -216,17 +220,28 @@ class DirectResponse(web.StreamResponse):
         framing = f"Content-Length: {len(reply.body)}\r\n" if is_sized else ""
         if is_chunked:
             framing = "Transfer-Encoding: chunked\r\n"
-        transport.write(_head(reply, self._lines, is_kept=bool(self._keep_alive), framing=framing))
+        head = _head(reply, self._lines, is_kept=bool(self._keep_alive), framing=framing)
         if request.method == "HEAD":
+            transport.write(head)
             return
         pacer = _Pacer(request)
         pieces = _compressed(_pieces(reply)) if self._is_compressed else _each(_pieces(reply))
+        # Written with the next long piece: the head, the frames of chunks, and short pieces.
+        before = head
         async for piece in pieces:
             if is_chunked:
-                piece = b"".join((b"%x\r\n" % len(piece), piece, b"\r\n"))
-            await pacer.write(piece)
+                before += b"%x\r\n" % len(piece)
+            if len(before) + len(piece) <= _SHORT_BYTES:
+                before += piece
+            else:
+                await pacer.write(before, piece)
+                before = b""
+            if is_chunked:
+                before += b"\r\n"
         if is_chunked:
-            await pacer.write(b"0\r\n\r\n")
+            before += b"0\r\n\r\n"
+        if before:
+            await pacer.write(before)
 
 
 class _Pacer:
@@ -235,21 +250,28 @@ class _Pacer:
     def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
         self._loop = asyncio.get_running_loop()
-        self._deadline = self._loop.time() + _PATIENCE_S
+        self._turn_began_s = self._loop.time()
+        self._deadline = self._turn_began_s + _PATIENCE_S
 
-    async def write(self, piece: bytes | memoryview) -> None:
-        """Write a piece and let other requests run. Raises ConnectionResetError."""
+    async def write(self, *parts: bytes | memoryview) -> None:
+        """Write parts without a copy; let other requests run. Raises ConnectionResetError."""
         request = self._request
         transport = request.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client is gone")
-        transport.write(piece)
-        self._deadline += len(piece) / _SLOWEST_BYTES_S
-        if request.protocol.writing_paused:
-            await _drained(request, self._deadline - self._loop.time())
+        if len(parts[0]):
+            transport.writelines(parts)
         else:
-            # A piece may have taken milliseconds to encode.
+            transport.write(parts[-1])
+        self._deadline += sum(map(len, parts)) / _SLOWEST_BYTES_S
+        now_s = self._loop.time()
+        if request.protocol.writing_paused:
+            await _drained(request, self._deadline - now_s)
+        elif now_s - self._turn_began_s < _TURN_S:
+            return
+        else:
             await asyncio.sleep(0)
+        self._turn_began_s = self._loop.time()
 
 
 def _pieces(reply: Reply) -> Iterator[bytes | memoryview]:

@@ -10,6 +10,7 @@ from operator import attrgetter
 import msgspec
 
 from moorage.api.errors import BadRequestError
+from moorage.apiserver.kept_batches import KeptBatches
 from moorage.apiserver.list_body import ListBody, batched
 from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Representation
 from moorage.apiserver.protobuf_list import ProtobufList, protobuf_list
@@ -61,28 +62,34 @@ def list_body(
     listed: Listed,
     form: Representation,
     query: Mapping[str, str],
+    kept: KeptBatches | None = None,
 ) -> ListBody:
-    """Return the JSON of a list. Hot path: a join of stored bytes."""
+    """Return the JSON of a list. Hot path: a join of stored bytes, or what is kept of one."""
     metadata = list_metadata(listed)
-    items: Iterable[bytes]
-    opening = b""
     if form.as_ == TABLE:
-        head, items = _table_parts(codec, kind, served, listed, form, query, metadata)
+        head, rows = _table_parts(codec, kind, served, listed, form, query, metadata)
+        return ListBody(head, batched(rows), _held_bytes(listed))
+    is_partial = form.as_ == PARTIAL_LIST
+    name, version = kind.list_kind, served.api_version
+    if is_partial:
+        name, version = PARTIAL_LIST, f"meta.k8s.io/{form.version}"
+    head = b'%b"metadata":%b,"items":[' % (
+        codec.prefix(name, version), msgspec.json.encode(metadata),
+    )  # fmt: skip
+    if not (is_partial or kind.is_custom or served.from_storage):
+        return ListBody(head, *(kept or KeptBatches()).of(listed))
+    if is_partial:
+        items = (metadata_json(item, form.version) for item in listed.items)
+    elif kind.is_custom:
+        items = (codec.encode(kind, served, item) for item in listed.items)
     else:
-        if form.as_ == PARTIAL_LIST:
-            start = codec.prefix(PARTIAL_LIST, f"meta.k8s.io/{form.version}")
-            items = (metadata_json(item, form.version) for item in listed.items)
-        else:
-            start = codec.prefix(kind.list_kind, served.api_version)
-            if kind.is_custom:
-                items = (codec.encode(kind, served, item) for item in listed.items)
-            elif served.from_storage is None:
-                opening, items = b"{", map(_tail, listed.items)
-            else:
-                items = codec.encode_items(served, listed.items)
-        head = b'%b"metadata":%b,"items":[' % (start, msgspec.json.encode(metadata))
-    held = sum([len(item.tail) for item in listed.items])
-    return ListBody(head, batched(items, opening=opening), held)
+        items = (codec.encode_item(served, item) for item in listed.items)
+    return ListBody(head, batched(items), _held_bytes(listed))
+
+
+def _held_bytes(listed: Listed) -> int:
+    """Return about the memory of the items of a list."""
+    return sum(map(len, map(_tail, listed.items)))
 
 
 async def protobuf_body(
@@ -99,7 +106,7 @@ async def protobuf_body(
         api_version=api_version,
         kind=name,
         list_meta=codec.to_message(LIST_META, list_metadata(listed)),
-        held_bytes=sum([len(item.tail) for item in listed.items]),
+        held_bytes=_held_bytes(listed),
     )
 
 

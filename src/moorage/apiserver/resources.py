@@ -14,6 +14,7 @@ from moorage.api.errors import BadRequestError
 from moorage.api.headers import STORE_HEADER
 from moorage.apiserver.call import Call
 from moorage.apiserver.decoding import BodyDecoder
+from moorage.apiserver.kept_batches import KeptBatches
 from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, PLAIN, Representation
 from moorage.apiserver.options import delete_options, int_option, write_request
 from moorage.apiserver.patching import Patcher
@@ -39,6 +40,7 @@ class Resources(msgspec.Struct, frozen=True):
     objects: Objects
     lister: Lister
     patcher: Patcher
+    kept: KeptBatches = msgspec.field(default_factory=KeptBatches)
 
     async def get(self, call: Call) -> Reply:
         """Answer GET of one object. Raises NotFoundError."""
@@ -176,7 +178,7 @@ class Resources(msgspec.Struct, frozen=True):
             if message.length <= GZIP_FROM_BYTES:
                 return Reply(b"".join(message.pieces()), content_type=form.content_type)
             return Reply(b"", content_type=form.content_type, is_compressible=True, long=message)
-        body = list_body(self.codec, call.kind, call.served, listed, form, call.query)
+        body = list_body(self.codec, call.kind, call.served, listed, form, call.query, self.kept)
         if form.media is Media.YAML:
             return await self._formed(call, body.whole(), form)
         whole = body.whole_below(GZIP_FROM_BYTES)

@@ -14,7 +14,7 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -168,6 +168,8 @@ class WatchStreams:
             end = self._bookmark(call, form, watch.revision, is_end_of_initial=True)
             await sink.write((end,))
         watcher = watch.watcher
+        if isinstance(sink, _Body) and feed.queues_frames:
+            watcher.send_by(sink, _WRITE_BYTES)
         now = self._clock.monotonic()
         last_bookmark = deadline - _LAST_BOOKMARK_S
         next_bookmark = min(now + _BOOKMARK_S, last_bookmark)
@@ -258,6 +260,18 @@ class _Body:
         self._request = request
         self._chunks = chunks
 
+    def is_ready(self) -> bool:
+        """Return whether the client is there and has read most of what it was sent."""
+        protocol = self._request.protocol
+        transport = protocol.transport
+        return transport is not None and not protocol.writing_paused and not transport.is_closing()
+
+    def send(self, frames: Sequence[bytes]) -> None:
+        """Write frames, 64 KiB at most, without waiting for the client."""
+        transport = self._request.transport
+        if transport is not None:
+            transport.write(self._chunks.of(frames))
+
     async def open(self) -> None:
         await self._response.prepare(self._request)
 
@@ -266,6 +280,8 @@ class _Body:
 
     async def write(self, frames: Iterable[bytes]) -> None:
         """Write frames in pieces, each once the client has read most of the previous ones."""
+        if self._request.protocol.writing_paused:
+            await self._request.writer.drain()
         piece: list[bytes] = []
         size = 0
         for frame in frames:
@@ -301,12 +317,12 @@ class _Chunks:
     """Makes the chunks of bodies. Keeps the last one: the next watcher sends the same frames."""
 
     def __init__(self) -> None:
-        self._frames: list[bytes] = []
+        self._frames: Sequence[bytes] = []
         self._chunk = b""
 
-    def of(self, frames: list[bytes]) -> bytes:
-        """Return frames, 64 KiB at most, as one chunk."""
-        if frames != self._frames:
+    def of(self, frames: Sequence[bytes]) -> bytes:
+        """Return frames, 64 KiB at most, as one chunk. They must not be changed after this."""
+        if frames is not self._frames and frames != self._frames:
             self._frames, self._chunk = frames, _chunk(b"".join(frames))
         return self._chunk
 

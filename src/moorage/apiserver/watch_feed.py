@@ -37,6 +37,10 @@ class Feed(Protocol[W]):
     @property
     def options(self) -> WatchOptions: ...
 
+    @property
+    def queues_frames(self) -> bool:
+        """Return whether what is queued are the frames."""
+
     def open(self, cache: WatchCache[Stored], kind: Kind, namespace: str) -> Watch[W]:
         """Start the watch. Raises as `open_watch`."""
 
@@ -58,6 +62,10 @@ class PlainFeed(msgspec.Struct, frozen=True):
     frame: Frame
     form: Hashable = None
 
+    @property
+    def queues_frames(self) -> bool:
+        return True
+
     def open(self, cache: WatchCache[Stored], kind: Kind, namespace: str) -> Watch[bytes]:
         return open_watch(cache, kind, namespace, self.options, self.frame, self.form)
 
@@ -75,6 +83,10 @@ class ConvertedFeed(msgspec.Struct, frozen=True):
     options: WatchOptions
     frame: Frame
     view: View
+
+    @property
+    def queues_frames(self) -> bool:
+        return False
 
     def open(self, cache: WatchCache[Stored], kind: Kind, namespace: str) -> Watch[StoredEvent]:
         return open_stored_watch(cache, kind, namespace, self.options)

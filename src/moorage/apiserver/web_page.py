@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -93,7 +93,7 @@ class WebPage:
             raise NotFoundError.no_such_resource()
         return found
 
-    def scan(self, kind: Kind, namespace: str) -> list[Stored]:
+    def scan(self, kind: Kind, namespace: str) -> Sequence[Stored]:
         """Return the stored objects of a namespace, of all for `""`."""
         return self._cache.scan(kind.prefix(namespace))
 

@@ -8,7 +8,7 @@ Where a version differs from the stored one only by name, encoding is a prefix a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
@@ -223,12 +223,6 @@ class Codec:
         if served.from_storage is None:
             return b"{" + item.tail
         return msgspec.json.encode(served.from_storage(item.obj))
-
-    def encode_items(self, served: Served, items: Iterable[Stored]) -> Iterator[bytes]:
-        """Return the items of a list, each as `encode_item` does."""
-        if served.from_storage is None:
-            return (b"{" + item.tail for item in items)
-        return (self.encode_item(served, item) for item in items)
 
     def encode(self, kind: Kind, served: Served, item: Stored) -> bytes:
         """Return the JSON of a stored object, starting with kind and apiVersion."""

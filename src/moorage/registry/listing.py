@@ -61,14 +61,18 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A page: the items, the revision they were read at, and the continue token."""
+    """A page: the items, the revision they were read at, and the continue token.
 
-    items: list[Stored]
+    `collection`: the prefix of the keys, if the items are what the cache has under it; else empty.
+    """
+
+    items: Sequence[Stored]
     revision: int
     continue_: str = ""
     remaining: int | None = None
     damage: Sequence[Damage] = ()
     """Damage of the listed objects that cannot be read."""
+    collection: str = ""
 
 
 class _Token(msgspec.Struct):
@@ -100,7 +104,7 @@ class Lister:
         limit = options.limit if options.resource_version != "0" else 0
         return await self._page_now(kind, prefix, "", options, limit)
 
-    def as_listed(self, items: list[Stored]) -> Listed:
+    def as_listed(self, items: Sequence[Stored]) -> Listed:
         """Return already selected items as a list at the present revision."""
         return Listed(items, self.cache.revision)
 
@@ -115,7 +119,7 @@ class Lister:
         self, kind: Kind, prefix: str, after: str, options: ListOptions, limit: int
     ) -> Listed:
         selection = options.selection
-        items = self.cache.scan(prefix)
+        items = present = self.cache.scan(prefix)
         damage = self.cache.damage_under(prefix)
         revision = self.cache.revision
         if after:
@@ -123,7 +127,9 @@ class Lister:
         if not selection.is_everything:
             items = await selected_of(_view(kind, options), items, selection)
         if not limit or len(items) <= limit:
-            return Listed(await _seen(kind, items, options), revision, damage=damage)
+            seen = await _seen(kind, items, options)
+            collection = prefix if seen is present else ""
+            return Listed(seen, revision, damage=damage, collection=collection)
         page = await _seen(kind, items[:limit], options)
         return self._cut(prefix, page, len(items) - limit, revision, selection, damage)
 
@@ -171,7 +177,7 @@ class Lister:
     def _cut(
         self,
         prefix: str,
-        items: list[Stored],
+        items: Sequence[Stored],
         remaining: int,
         revision: int,
         selection: Selection,
@@ -187,13 +193,15 @@ def _view(kind: Kind, options: ListOptions) -> View | None:
     return None if options.needs_metadata_only else kind.view
 
 
-async def _seen(kind: Kind, items: list[Stored], options: ListOptions) -> list[Stored]:
+async def _seen(kind: Kind, items: Sequence[Stored], options: ListOptions) -> Sequence[Stored]:
     """Return items as the kind's version has them. Raises StatusError."""
     view = _view(kind, options)
     return items if view is None else await view.see(items)
 
 
-async def selected_of(view: View | None, items: list[Stored], selection: Selection) -> list[Stored]:
+async def selected_of(
+    view: View | None, items: Sequence[Stored], selection: Selection
+) -> list[Stored]:
     """Return the selected items. Raises StatusError for one that cannot be converted.
 
     A selection applies to objects as a version has them: its fields are that version's, and a

@@ -12,7 +12,7 @@ Source: apiserver `registry/generic/registry.Store`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, ParamSpec, Protocol, TypeVar
 
 import msgspec
@@ -123,7 +123,7 @@ class Objects:
     def find(self, kind: Kind, namespace: str, name: str) -> Stored | None:
         return self._cache.get(kind.key(namespace, name))
 
-    def scan(self, kind: Kind, namespace: str) -> list[Stored]:
+    def scan(self, kind: Kind, namespace: str) -> Sequence[Stored]:
         """Return the present objects of a namespace, of all for `""`, in the order of keys."""
         return self._cache.scan(kind.prefix(namespace))
 
@@ -458,7 +458,7 @@ class Objects:
         namespace: str,
         selection: Selection,
         options: DeleteOptions,
-    ) -> list[Stored]:
+    ) -> Sequence[Stored]:
         """Delete the selected objects. Returns them as they were before.
 
         Several are deleted at a time, so that they share commits. After a refusal no further one is

@@ -29,6 +29,8 @@ WINDOW_BYTES = 64 * 1024 * 1024
 
 # Memory of an event besides its items.
 _EVENT_BYTES = 256
+# Scans remembered for each table; they hold references only.
+_SCANS = 16
 
 ADDED = "ADDED"
 MODIFIED = "MODIFIED"
@@ -80,6 +82,7 @@ class _Table(Generic[I]):
         "damaged",
         "events",
         "keys",
+        "scans",
         "shared",
         "sizes",
         "started",
@@ -89,6 +92,8 @@ class _Table(Generic[I]):
 
     def __init__(self, started: int) -> None:
         self.keys: list[str] = []
+        self.scans: dict[str, Sequence[I]] = {}
+        """The items under prefixes that were scanned since the last change."""
         self.damaged: dict[str, Damage] = {}
         self.events: deque[CacheEvent[I]] = deque()
         self.sizes: deque[int] = deque()
@@ -207,14 +212,19 @@ class WatchCache(Generic[I]):
             return ()
         return [item for key, item in table.damaged.items() if key.startswith(prefix)]
 
-    def scan(self, prefix: str) -> list[I]:
-        """Return the items under a prefix, in key order."""
+    def scan(self, prefix: str) -> Sequence[I]:
+        """Return the items under a prefix, in key order: the same sequence until one changes."""
         table = self._tables.get(_table_name(prefix))
         if table is None or not table.keys:
-            return []
-        first, last = _bounds(table.keys, prefix)
-        items = self._items
-        return [items[key] for key in table.keys[first:last]]
+            return ()
+        items = table.scans.get(prefix)
+        if items is None:
+            first, last = _bounds(table.keys, prefix)
+            items = tuple(map(self._items.__getitem__, table.keys[first:last]))
+            if len(table.scans) >= _SCANS:
+                table.scans.clear()
+            table.scans[prefix] = items
+        return items
 
     def count(self, prefix: str) -> int:
         """Return the number of items under a prefix."""
@@ -313,6 +323,7 @@ class WatchCache(Generic[I]):
     def _apply(self, change: Change) -> None:
         table = self._table(change.key)
         key = change.key
+        table.scans.clear()
         before = self._items.get(key)
         item = self._make(key, change.revision, change.value)
         if table.damaged:

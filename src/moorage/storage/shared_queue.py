@@ -1,11 +1,11 @@
 """Shared queues: watches of the same frames read one queue, each from a place of its own.
 
-    event ─▶ push ─▶ [frame][frame][frame] ─▶ flush wakes the readers ─▶ Place.take
+    event ─▶ push ─▶ [frame][frame][frame] ─▶ flush ─▶ Reader.read ─▶ Place.take
                        ▲ held   ▲ next
 
-An event costs the same for one watch as for a thousand. Waking is what costs then, so readers are
-woken together, at once after a quiet time, and else after a pause that grows with what the last
-waking cost: many events go out in one write, and other requests keep two thirds of the time.
+An event costs the same for one watch as for a thousand. Sending is what costs then, so readers read
+together, at once after a quiet time, and else after a pause that grows with what the last reading
+cost: many events go out in one write, and other requests keep two thirds of the time.
 Hot path: `push`, per change, and `take`, per watch and write (bench/watchers.py).
 """
 
@@ -28,8 +28,8 @@ W = TypeVar("W")
 class Reader(Queue, Protocol):
     """A watch that reads a shared queue."""
 
-    def wake(self) -> None:
-        """Have the watch read what was queued."""
+    def read(self) -> None:
+        """Read what was queued: at once, or soon by the watch's task."""
 
 
 class SharedQueue(Generic[E_contra, W]):
@@ -148,8 +148,8 @@ class SharedQueue(Generic[E_contra, W]):
         self._is_flush_due = False
         began_s = time.monotonic()
         for place in self._places:
-            place.reader.wake()
-        # Called after the readers, which have had their turn by then.
+            place.reader.read()
+        # Called after the tasks of readers that were woken, which have had their turn by then.
         asyncio.get_running_loop().call_soon(self._flushed, began_s)
 
     def _flushed(self, began_s: float) -> None:
@@ -176,6 +176,11 @@ class Place(Generic[W]):
     @property
     def queued_bytes(self) -> int:
         return self._queue.bytes - self._held_bytes
+
+    @property
+    def unread_bytes(self) -> int:
+        """Return the bytes that `take` would return now."""
+        return self._queue.bytes - self._next_bytes
 
     def take(self, limit_bytes: int | None) -> list[W]:
         """Return the next frames, none if there are none; the list must not be changed."""

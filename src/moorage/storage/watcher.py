@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from moorage.storage.queue_budget import QueueBudget, QueuedFrame
 from moorage.storage.shared_queue import Place, SharedQueue
 
 W = TypeVar("W")
+W_contra = TypeVar("W_contra", contravariant=True)
 
 
 class Event(Protocol):
@@ -26,6 +27,16 @@ class Event(Protocol):
 
 
 E = TypeVar("E", bound=Event)
+
+
+class Outlet(Protocol[W_contra]):
+    """Where the frames of a watch go while its task waits."""
+
+    def is_ready(self) -> bool:
+        """Return whether the client is there and has read most of what it was sent."""
+
+    def send(self, frames: Sequence[W_contra]) -> None:
+        """Send frames without waiting for the client. Raises nothing."""
 
 
 class WatcherOverflowError(Exception):
@@ -53,6 +64,8 @@ class Watcher(Generic[E, W]):
         self._due_s = 0.0
         self._own_bytes = 0
         self._shared: Place[W] | None = None
+        self._outlet: Outlet[W] | None = None
+        self._most_bytes = 0
         self.is_overflowed = False
         self.is_finished = False
         self.on_overflow: Callable[[], None] | None = None
@@ -66,6 +79,14 @@ class Watcher(Generic[E, W]):
     def share(self, queue: SharedQueue[E, W]) -> None:
         """Read later events from a shared queue, after what is queued here; `push` no more."""
         self._shared = queue.join(self)
+
+    def send_by(self, outlet: Outlet[W], most_bytes: int) -> None:
+        """Send what fits into a number of bytes by an outlet while `next_batch` waits.
+
+        A task that is woken for each write costs more than the write. Deadlines, and clients that
+        read slowly, are the task's as before.
+        """
+        self._outlet, self._most_bytes = outlet, most_bytes
 
     def push(self, event: E) -> None:
         """Queue an event, or end the watch when its queue is full."""
@@ -157,6 +178,26 @@ class Watcher(Generic[E, W]):
         """Have `next_batch` look again."""
         waiter = self._waiter
         if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def read(self) -> None:
+        """Send what the shared queue has, or wake `next_batch`. Hot path: per watch and write."""
+        waiter, shared, outlet = self._waiter, self._shared, self._outlet
+        if waiter is None or waiter.done() or shared is None or not shared.has_more:
+            return
+        if (
+            outlet is None
+            or self._queued
+            or shared.unread_bytes > self._most_bytes
+            or not outlet.is_ready()
+        ):
+            waiter.set_result(None)
+            return
+        outlet.send(shared.take(None))
+        if outlet.is_ready():
+            shared.release()
+        else:
+            # The frames count until the client has read, for which the task waits.
             waiter.set_result(None)
 
     def overflow(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ class FakeObjects:
             raise StatusError(f"{name} not found")
         return item
 
-    def scan(self, kind: Kind, namespace: str) -> list[Stored]:
+    def scan(self, kind: Kind, namespace: str) -> Sequence[Stored]:
         prefix = kind.prefix(namespace)
         return [item for key, item in self._items.items() if key.startswith(prefix)]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -34,7 +34,7 @@ class Reader(Protocol):
 
     def get(self, kind: Kind, namespace: str, name: str) -> Stored: ...
 
-    def scan(self, kind: Kind, namespace: str) -> list[Stored]: ...
+    def scan(self, kind: Kind, namespace: str) -> Sequence[Stored]: ...
 
 
 class Backend(msgspec.Struct, frozen=True):

@@ -6,8 +6,11 @@ Hot path: 40 µs a pod (bench/hotpaths.py). Source: core validation `ValidatePod
 
 from __future__ import annotations
 
+import msgspec
+
 from moorage.api import names, quantity
 from moorage.api.errors import FieldError
+from moorage.api.remembered import remembered
 from moorage.api.resource_names import container_limits_errors, resource_name_errors
 from moorage.registry.kind import Obj
 from moorage.registry.validation.addresses import ip_errors
@@ -34,6 +37,8 @@ _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION = ("PreemptLowerPriority", "Never")
 _OPERATING_SYSTEMS = ("linux", "windows")
+# A longer specification is validated each time.
+_LONGEST_SPEC_BYTES = 4096
 _MAX_NAMESERVERS = 3
 _MAX_SEARCHES = 32
 _MAX_SEARCH_CHARACTERS = 2048
@@ -60,11 +65,39 @@ def template_metadata_errors(template: Obj, path: str) -> list[FieldError]:
     return errors + annotation_errors(meta.get("annotations", {}), f"{path}.metadata.annotations")
 
 
+class _InvalidSpecError(Exception):
+    """A pod specification has errors."""
+
+    def __init__(self, errors: list[FieldError]) -> None:
+        super().__init__(errors)
+        self.errors = errors
+
+
 def pod_spec_errors(spec: Obj, path: str, pod_name: str | None = None) -> list[FieldError]:
     """Validate a pod specification. Errors are in upstream's order, so that messages compare.
 
-    `pod_name`: the name of the pod; None for a template.
+    `pod_name`: the name of the pod; None for a template. The pods of a workload have equal
+    specifications, so valid ones are remembered by their JSON.
     """
+    if any("ephemeral" in volume for volume in spec.get("volumes", ())):
+        # The names of their claims begin with the pod's.
+        return _errors_of(spec, path, pod_name)
+    try:
+        _check_spec(msgspec.json.encode(spec), path, pod_name is None)
+    except _InvalidSpecError as invalid:
+        return invalid.errors
+    return []
+
+
+@remembered(256, _LONGEST_SPEC_BYTES)
+def _check_spec(encoded: bytes, path: str, is_template: bool) -> None:
+    """Raise _InvalidSpecError for a specification with errors, none of which has a pod's name."""
+    spec = msgspec.json.decode(encoded)
+    if errors := _errors_of(spec, path, None if is_template else ""):
+        raise _InvalidSpecError(errors)
+
+
+def _errors_of(spec: Obj, path: str, pod_name: str | None) -> list[FieldError]:
     volumes: dict[str, Obj] = {}
     errors: list[FieldError] = []
     if "volumes" in spec:
