@@ -30,6 +30,8 @@ _COMMANDS = {
     "overhead": ("overhead", "Measure what the pods of a runtime handler cost."),
     "conformance": ("conformance", "Prove by pods what a class promises."),
     "doctor": ("doctor", "Check everything on this machine that pods need."),
+    "attach": ("attach", "Install Moorage on a Kubernetes cluster that is there already."),
+    "detach": ("detach", "Remove from a Kubernetes cluster what `moor attach` installed."),
     "migrate": ("migrate", "Migrate files or a cluster to classes, handlers, policies."),
     "image": ("image", "List, load, import and remove images of the cluster's engine."),
     "engine": ("engine", "Run the container engine alone, for any kubelet."),

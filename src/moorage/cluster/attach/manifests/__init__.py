@@ -13,7 +13,7 @@ from moorage.cluster.attach.manifests import definitions, namespace, scheduler
 from moorage.cluster.attach.manifests.identity import Obj
 from moorage.cluster.attach.values import Values
 
-__all__ = ["Obj", "objects"]
+__all__ = ["KINDS", "WEBHOOKS", "WORKLOADS", "Obj", "objects"]
 
 _PARTS: tuple[Callable[[Values], list[Obj]], ...] = (
     namespace.objects,
@@ -21,27 +21,37 @@ _PARTS: tuple[Callable[[Values], list[Obj]], ...] = (
     scheduler.objects,
 )
 
-_ORDER = (
-    "Namespace",
-    "CustomResourceDefinition",
-    "ServiceAccount",
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "Role",
-    "RoleBinding",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
-    "ConfigMap",
-    "Secret",
-    "Issuer",
-    "Certificate",
-    "Service",
-    "PodDisruptionBudget",
-    "Deployment",
-    "DaemonSet",
-    "MutatingWebhookConfiguration",
-    "ValidatingWebhookConfiguration",
+_RBAC = "rbac.authorization.k8s.io/v1"
+_ADMISSION = "admissionregistration.k8s.io/v1"
+_CERT_MANAGER = "cert-manager.io/v1"
+
+WORKLOADS = ("Deployment", "DaemonSet")
+WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+KINDS = (
+    ("v1", "Namespace"),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+    ("v1", "ServiceAccount"),
+    (_RBAC, "ClusterRole"),
+    (_RBAC, "ClusterRoleBinding"),
+    (_RBAC, "Role"),
+    (_RBAC, "RoleBinding"),
+    (_ADMISSION, "ValidatingAdmissionPolicy"),
+    (_ADMISSION, "ValidatingAdmissionPolicyBinding"),
+    ("v1", "ConfigMap"),
+    ("v1", "Secret"),
+    (_CERT_MANAGER, "Issuer"),
+    (_CERT_MANAGER, "Certificate"),
+    ("v1", "Service"),
+    ("policy/v1", "PodDisruptionBudget"),
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "DaemonSet"),
+    (_ADMISSION, "MutatingWebhookConfiguration"),
+    (_ADMISSION, "ValidatingWebhookConfiguration"),
 )
+"""API version and kind of all objects, in the order of their installation."""
+
+_ORDER = [kind for _, kind in KINDS]
 
 
 def objects(values: Values) -> list[Obj]:
