@@ -124,7 +124,7 @@ async def _install(target: Target, plan: Plan, timeout_s: float) -> None:
 
 def _ask() -> None:
     if not sys.stdin.isatty():
-        raise CliError("nothing was changed: give --yes where nobody can be asked")
+        raise CliError("nothing was changed: give --yes without a terminal to ask on")
     if not click.confirm("Install this?", err=True):
         raise CliError("nothing was changed")
 

@@ -103,7 +103,7 @@ async def _detach(target: Target, options: DetachOptions) -> list[Leftover]:
 
 def _ask() -> None:
     if not sys.stdin.isatty():
-        raise CliError("nothing was changed: give --yes where nobody can be asked")
+        raise CliError("nothing was changed: give --yes without a terminal to ask on")
     if not click.confirm("Remove this?", err=True):
         raise CliError("nothing was changed")
 
