@@ -24,7 +24,7 @@ from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine.paths import cgroup_root, engine_paths
 from moorage.cluster.engine_handlers import NodeEvents, follow_handlers
 from moorage.cluster.engine_ports import engine_listeners, engine_process
-from moorage.cluster.handler_discovery import NodeDiscovery
+from moorage.cluster.handler_discovery import NodeDiscovery, discovery_of
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
 from moorage.cluster.parts.connection import connected
@@ -77,7 +77,7 @@ async def run(layout: Layout, settings: Settings) -> None:
             kind="Node", name=settings.node_name, uid=settings.node_name, api_version="v1"
         )
         events = NodeEvents(recorder, about)
-        found = NodeDiscovery(
+        found = discovery_of(
             client,
             cri,
             events,
