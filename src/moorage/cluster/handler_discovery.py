@@ -44,13 +44,15 @@ class DiscoveryOptions(msgspec.Struct, frozen=True, kw_only=True):
     `is_own_engine` is of Moorage's engine, which reports changes of its handlers. `image_layout`
     is where the probes' image is built that is brought to the engine; None where it is there.
     Without `writes_conditions` the node's status is its kubelet's alone. A handler whose first
-    container has not ended after `working_deadline_s` counts as broken.
+    container has not ended after `working_deadline_s` counts as broken. `results` is the directory
+    of what was found, which later processes need not find again.
     """
 
     is_own_engine: bool
     image_layout: Layout | None = None
     writes_conditions: bool = True
     working_deadline_s: float = WORKING_DEADLINE_S
+    results: Path = PROBE_RESULTS
 
 
 class NodeDiscovery:
@@ -74,7 +76,7 @@ class NodeDiscovery:
         self._options = options
         self.discovery = HandlerDiscovery(
             carrier,
-            ProbeCache(PROBE_RESULTS),
+            ProbeCache(options.results),
             host,
             clock,
             lists_unproven=not options.is_own_engine,
@@ -107,6 +109,10 @@ class NodeDiscovery:
             await bring_image(self._cri, layout)
         except ImageUnavailableError as error:
             log.warning("handlers cannot be probed", reason=error)
+
+    async def wait_listed(self) -> None:
+        """Return once the engine has listed its handlers."""
+        await self.discovery.wait_listed()
 
     async def note(self, handlers: engine_pb.Handlers) -> None:
         """Take over what our own engine says of its handlers."""

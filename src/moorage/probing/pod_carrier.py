@@ -57,7 +57,13 @@ _REFUSALS = frozenset({"FailedCreatePodSandBox", "RuntimeHandlerUnknown"})
 _UNKNOWN_CLASS = "runtimeclass.node.k8s.io"
 """In the message of a kubelet that has not seen a new class yet, and tries again."""
 _NO_IMAGE = frozenset(
-    {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "ImageInspectError",
+    }
 )
 """Reasons of waiting containers that say nothing about a handler."""
 _NOT_REFUSED = frozenset({"", "ContainerCreating", "PodInitializing"})

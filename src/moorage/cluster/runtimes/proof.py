@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+
 from moorage.probing.carrier import CarrierError, Outcome, ProbeCarrier
 from moorage.probing.host import HostFacts, read_host
 from moorage.probing.running import run_plain
