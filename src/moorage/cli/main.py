@@ -39,6 +39,7 @@ _COMMANDS = {
     "controllers": ("controllers", "Run the controllers alone, for any Kubernetes API server."),
     "webhook": ("webhook", "Run the admission webhook alone, for any Kubernetes API server."),
     "node": ("node", "Run the node agent alone, for any Kubernetes API server."),
+    "runtime-agent": ("runtime_agent", "Run the runtime agent beside another's kubelet."),
     "backup": ("backup", "Write a backup of the cluster, running or not, to a file."),
     "restore": ("restore", "Put a backup in the place of a stopped cluster."),
     "demo": ("demo", "Run the demo on this machine and clean up after it."),

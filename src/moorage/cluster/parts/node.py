@@ -24,7 +24,7 @@ from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine.paths import cgroup_root, engine_paths
 from moorage.cluster.engine_handlers import NodeEvents, follow_handlers, read_handlers
 from moorage.cluster.engine_ports import engine_listeners, engine_process
-from moorage.cluster.handler_discovery import NodeDiscovery
+from moorage.cluster.handler_discovery import NodeDiscovery, discovery_of
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
 from moorage.cluster.parts.connection import connected
@@ -120,7 +120,7 @@ async def _discovery(
     settings: Settings,
     changed: asyncio.Event,
 ) -> NodeDiscovery:
-    return NodeDiscovery(
+    return discovery_of(
         client,
         cri,
         events,

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from moorage.cluster.attach.manifests import definitions, namespace, scheduler
+from moorage.cluster.attach.manifests import (
+    agent_policy,
+    definitions,
+    namespace,
+    runtime_agent,
+    scheduler,
+)
 from moorage.cluster.attach.manifests.identity import Obj
 from moorage.cluster.attach.values import Values
 
@@ -18,6 +24,8 @@ __all__ = ["KINDS", "WEBHOOKS", "WORKLOADS", "Obj", "objects"]
 _PARTS: tuple[Callable[[Values], list[Obj]], ...] = (
     namespace.objects,
     definitions.objects,
+    agent_policy.objects,
+    runtime_agent.objects,
     scheduler.objects,
 )
 
