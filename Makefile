@@ -21,7 +21,7 @@ RUNS := clusters engines others
 PYTHON_SOURCES := src tests bench tools hatch_build.py
 
 .PHONY: help demo venv format lint unit lowest coverage docs test $(RUNS:%=test-%) \
-  $(RUNS:%=retest-%) packages peers soak mutants bench lock clean
+  $(RUNS:%=retest-%) packages peers soak chart mutants bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -122,6 +122,10 @@ soak: venv ## the tests that break things on purpose, for longer, and random one
 	MOORAGE_HISTORY_MINUTES=10 $(BIN)/pytest tests/apiserver/history --timeout=3600
 	MOORAGE_KILL_ROUNDS=100 $(BIN)/pytest tests/cluster/whole/test_kill.py --timeout=3600
 	MOORAGE_MINIMAL_ROOT=1 $(BIN)/pytest tests/cluster/whole/test_minimal_root.py
+
+chart: venv ## make the Helm chart in chart/ of the objects that `moor attach` installs
+	rm -rf chart/moorage
+	$(BIN)/moor attach --chart chart/moorage
 
 mutants: venv ## put random faults into a copy of the code, and print those that no test notices
 	$(BIN)/python -m tests.mutants $(MUTANTS)

@@ -35,6 +35,7 @@ from moorage.cluster.attach.traces import (
 )
 from moorage.custom_resources import definitions
 from moorage.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
+from moorage.probing.pod_carrier import NAMESPACE as PROBE_NAMESPACE
 
 _DEFINITION = "CustomResourceDefinition"
 _INSTALLATION = (API_VERSION, "RuntimeInstallation")
@@ -267,11 +268,15 @@ class _Detachment:
 
     async def _remove_namespace(self, namespace: Obj) -> None:
         name = namespace["metadata"]["name"]
-        others = [
-            pod["metadata"]["name"]
-            async for pod in self._served.list("v1", "Pod", namespace=name)
-            if (pod["metadata"].get("labels") or {}).get(PART_OF_LABEL) is None
-        ]
+        others = (
+            []
+            if name == PROBE_NAMESPACE
+            else [
+                pod["metadata"]["name"]
+                async for pod in self._served.list("v1", "Pod", namespace=name)
+                if (pod["metadata"].get("labels") or {}).get(PART_OF_LABEL) is None
+            ]
+        )
         if others:
             self._left.append(
                 Leftover(f"Namespace {name}", f"other pods are in it: {', '.join(sorted(others))}")

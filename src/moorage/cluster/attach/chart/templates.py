@@ -105,6 +105,8 @@ class _Emitter:
         self._conditions = [_CONDITIONS[path] for path in paths]
 
     def document(self, variants: _Variants) -> Iterator[str]:
+        if all(value is _ABSENT for value in variants.values()):
+            return
         if any(value is _ABSENT for value in variants.values()):
             yield from self._split(variants, self.document)
         else:
@@ -167,10 +169,20 @@ class _Emitter:
                     for item in value
                     if _identity(item) == order[index + 1]
                 )
-                yield from _repeated(marks, sample, following, indent)
+                lines = list(_repeated(marks, sample, following, indent))
+                yield from self._where_present(items, lines)
                 skipped = True
             else:
                 yield from self._item(items, indent)
+
+    def _where_present(self, variants: _Variants, lines: Sequence[str]) -> Iterator[str]:
+        """Write lines under the conditions with which there is a value."""
+        if all(value is _ABSENT for value in variants.values()):
+            return
+        if any(value is _ABSENT for value in variants.values()):
+            yield from self._split(variants, lambda side: self._where_present(side, lines))
+        else:
+            yield from lines
 
     def _item(self, variants: _Variants, indent: str) -> Iterator[str]:
         values = list(variants.values())
@@ -251,11 +263,13 @@ def _map_expression(value: Mapping[str, Any]) -> str:
 
 
 def _marks_in(item: Any) -> ListMarks | None:
-    """Return the list whose first element stands in an item."""
+    """Return the list for whose first element an item stands, and not for the second too."""
     text = json.dumps(item, ensure_ascii=False)
     for marks in LISTS:
-        first = json.dumps(marks.elements[0], ensure_ascii=False).strip('"')
-        if first in text:
+        first, second = (
+            json.dumps(element, ensure_ascii=False).strip('"') for element in marks.elements
+        )
+        if first in text and second not in text:
             return marks
     return None
 

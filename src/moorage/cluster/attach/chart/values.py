@@ -39,7 +39,7 @@ def schema_text() -> str:
 
 def defaults() -> Raw:
     """Return the chart's default values."""
-    raw: Raw = msgspec.to_builtins(Values())
+    raw: Raw = msgspec.json.decode(msgspec.json.encode(Values()))
     return raw | _OWN_DEFAULTS
 
 
