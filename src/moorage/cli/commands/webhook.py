@@ -33,6 +33,12 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--tls-private-key-file", "key", type=_FILE, required=True, help="Its key.")
 @click.option("--bind-address", "address", default="0.0.0.0", show_default=True)
 @click.option("--port", type=click.IntRange(0, 65535), default=9443, show_default=True)
+@click.option(
+    "--place-by-handler",
+    is_flag=True,
+    help="Have pods require nodes with the handler of their class, for schedulers that do not know "
+    "handlers; hold pods for which no node has it.",
+)
 @log_level_option
 def command(
     *,
@@ -42,6 +48,7 @@ def command(
     key: Path,
     address: str,
     port: int,
+    place_by_handler: bool,
     log_level: str,
 ) -> None:
     """Run the admission webhook alone, in the foreground, for any Kubernetes API server.
@@ -52,4 +59,5 @@ def command(
     """
     config = read_config(kubeconfig, context)
     options = WebhookOptions(certificate, key, address, port)
-    run_until_stopped(partial(webhook.run, config, options), log_level)
+    run = partial(webhook.run, config, options, places_by_handler=place_by_handler)
+    run_until_stopped(run, log_level)

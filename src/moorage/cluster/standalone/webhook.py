@@ -15,7 +15,13 @@ from moorage.custom_resources import wait_installed
 log = Log(__name__)
 
 
-async def run(config: ClientConfig, options: WebhookOptions, ready: Callable[[], None]) -> None:
+async def run(
+    config: ClientConfig,
+    options: WebhookOptions,
+    ready: Callable[[], None],
+    *,
+    places_by_handler: bool = False,
+) -> None:
     """Run until cancelled; call `ready` once the cluster is known.
 
     Raises ApiUnusableError, and OSError or ssl.SSLError for a certificate that cannot be read.
@@ -25,7 +31,7 @@ async def run(config: ClientConfig, options: WebhookOptions, ready: Callable[[],
         facts = InformedFacts(client, clock)
         tasks.create_task(
             serve_webhook(
-                Reviewer(facts),
+                Reviewer(facts, places_by_handler=places_by_handler),
                 options,
                 clock,
                 is_ready=lambda: facts.is_synced,
