@@ -138,8 +138,8 @@ def test_needed_features_are_required_where_a_node_has_them() -> None:
     held = placed(index, needs="gpu")
     assert held.is_held
     assert held.message == (
-        "waiting for a node on which RuntimeClass kata has gpu, which the pod needs; not so on the "
-        'only node with the handler "kata"'
+        "waiting for a node on which RuntimeClass kata has gpu, which the pod needs: no node "
+        'with the handler "kata" that the pod may use has it'
     )
 
 

@@ -79,10 +79,9 @@ def place(
     label = label_of(handler)
     nodes = usable & index.nodes.labelled(((label, TRUE),))
     if not nodes:
-        lacking = index.reporting_nodes() | ~index.nodes.with_handler(handler)
-        if usable & ~lacking:
+        if usable & ~lacking_nodes(offer, index):
             return LEFT_ALONE
-        return Placement((label,), is_held=True, message=_missing(offer, usable))
+        return Placement((label,), is_held=True, message=_missing(offer))
     labels = [label]
     for feature in filter(is_labelled, sorted(needs.features)):
         key = feature_label(handler, feature)
@@ -90,7 +89,7 @@ def place(
             labels.append(key)
             nodes = found
         elif not nodes & ~offer.unsupported.get(feature, 0):
-            return Placement((label,), is_held=True, message=_lacking(offer, feature, nodes))
+            return Placement((label,), is_held=True, message=_lacking(offer, feature))
     for feature in sorted({demand.feature for demand in demands if is_labelled(demand.feature)}):
         if not nodes & offer.unsupported.get(feature, 0):
             continue
@@ -101,23 +100,29 @@ def place(
     return Placement(tuple(labels), nodes)
 
 
-def _missing(offer: Offer, usable: NodeSet) -> str:
+def lacking_nodes(offer: Offer, index: ClassIndex) -> NodeSet:
+    """Return the nodes that are known to lack the handler of a class.
+
+    Those are nodes of which an agent reports handlers, or whose engine lists others.
+    """
+    reported = index.reporting_nodes() | ~index.nodes.with_handler(offer.handler)
     return (
-        f'waiting for a node with the handler "{offer.handler}" of RuntimeClass {offer.name}; not '
-        f"so on {_shown(usable)} that the pod may use: install it, or use another class"
+        reported & index.nodes.existing & ~index.nodes.labelled(((label_of(offer.handler), TRUE),))
     )
 
 
-def _lacking(offer: Offer, feature: str, nodes: NodeSet) -> str:
+def _missing(offer: Offer) -> str:
+    return (
+        f'waiting for a node with the handler "{offer.handler}" of RuntimeClass {offer.name}: no '
+        "node that the pod may use has it; install it on one, or use another class"
+    )
+
+
+def _lacking(offer: Offer, feature: str) -> str:
     return (
         f"waiting for a node on which RuntimeClass {offer.name} has {feature}, which the pod "
-        f'needs; not so on {_shown(nodes)} with the handler "{offer.handler}"'
+        f'needs: no node with the handler "{offer.handler}" that the pod may use has it'
     )
-
-
-def _shown(nodes: NodeSet) -> str:
-    count = nodes.bit_count()
-    return "the only node" if count == 1 else f"any of the {count} nodes"
 
 
 def require_labels(spec: dict[str, Any], labels: Iterable[str]) -> None:
