@@ -180,7 +180,7 @@ async def test_a_class_follows_the_profiles_of_its_handler(tmp_path: Path) -> No
         informers = Informers(client, SystemClock())
         profiles = profile_informer(client, SystemClock())
         controller = RuntimeClassController(client, informers, profiles, SystemClock())
-        running = asyncio.gather(controller.run(), informers.run())
+        running = asyncio.gather(controller.run(), profiles.run(), informers.run())
         try:
             for node in "abc":
                 await _write_node(client, node, "kata", "broken", "other")

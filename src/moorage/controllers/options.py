@@ -13,8 +13,8 @@ class ControllerOptions:
     `cluster_ca` is the PEM bundle that pods verify the API server with; `cluster_ca_key` the file
     of its key, which signs certificate requests. Without one they are approved, but not signed.
     `installs_definitions`: apply the custom resources of the group runtime.moorage.dev.
-    `creates_classes`: create RuntimeClasses for the handlers that work. `removes_gates`: follow pods
-    that the webhook holds until a node has their handler.
+    `creates_classes`: create RuntimeClasses for the handlers that work. `removes_gates`: follow
+    pods that the webhook holds until a node has their handler.
     """
 
     cluster_ca: str

@@ -65,8 +65,8 @@ def judge(annotations: Mapping[str, str], spec: Json, index: ClassIndex) -> Verd
         return Verdict(
             False,
             NOT_PLACED,
-            f"{placement.message}. The pod was not placed by the webhook, so the scheduler may bind "
-            "it to a node without the handler; delete the pod, so that it is created again",
+            f"{placement.message}. The pod was not placed by the webhook: the scheduler may "
+            "bind it to a node without the handler; delete the pod, so that it is created again",
         )
     if placement.nodes:
         usable = usable_nodes(spec, offer.selector, index.nodes, with_own_labels=True)
@@ -84,8 +84,8 @@ def _of_bound(node: str, offer: Offer, index: ClassIndex) -> Verdict:
     if index.nodes.named(node) & lacking_nodes(offer, index):
         message = (
             f'node {node}, to which the pod is bound, lacks the handler "{offer.handler}" of '
-            f"RuntimeClass {offer.name}; install it there, or delete the pod, so that it is created "
-            "again and placed by its handler"
+            f"RuntimeClass {offer.name}; install it there, or delete the pod, so that it is "
+            "created again and placed by its handler"
         )
         return Verdict(False, UNAVAILABLE, message)
     message = f'node {node} has the handler "{offer.handler}" of RuntimeClass {offer.name}'
