@@ -26,6 +26,8 @@ _EXPECTED = re.compile(
     "The manifest file is empty|object has been modified|rlimit on max file handles"
     "|registered yet|storage is .re.initializing|current node from lister"
     "|node info from the cluster"
+    "|RuntimeConfig from runtime service failed"
+    "|is not as new as written version"
     "|getting node|get node|ContainerStatus from runtime service failed"
     "|initialize CSINode|no relationship found|update status for pod"
     "|use of closed network connection"

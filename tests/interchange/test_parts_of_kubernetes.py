@@ -7,27 +7,30 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from cryptography.hazmat.primitives import serialization
 
-from moorage.cluster import Choices
 from moorage.cluster.certificates import Authority, Subject
-from moorage.cluster.creation import open_cluster
 from moorage.cluster.engine.sweep import remove_directory
 from moorage.cluster.kubeconfig import Access
 from moorage.cluster.kubeconfig import write as write_kubeconfig
-from moorage.cluster.layout import Layout
 from moorage.cluster.settings import host_ip
+from tests.containerd import running_containerd
+from tests.interchange.control_plane import (
+    NODE,
+    cgroup,
+    real_api_server,
+    start_control_plane,
+    start_kubelet,
+    wait_for_node,
+    write_kubelet_configuration,
+)
 from tests.interchange.programs import (
-    Programs,
     command,
-    kubelet_configuration,
     manifests,
     programs,
     required,
@@ -45,9 +48,6 @@ from tests.running import (
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(600)]
 
-_NODE = "interchange"
-_CGROUP = "moorage-interchange"
-_CGROUPS = Path("/sys/fs/cgroup")
 _WITHIN_S = 90.0
 
 
@@ -62,21 +62,6 @@ def place() -> Iterator[Path]:
     remove_directory(root)
 
 
-def start_control_plane(started: Programs, paths: dict[str, str], data: Path) -> None:
-    """Start kube-scheduler and kube-controller-manager as the page does, on ports that are free."""
-    for name in ("kube-scheduler", "kube-controller-manager"):
-        argv = command(name, {"/var/lib/moorage": str(data)})
-        started.start(name, [paths[name], *argv[1:], "--secure-port", str(free_port())])
-
-
-def wait_for_node(cluster: RunningCluster) -> None:
-    def is_registered() -> bool:
-        return bool(cluster.get("nodes")["items"])
-
-    until(is_registered, "a node", _WITHIN_S)
-    cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", f"--timeout={_WITHIN_S:g}s")
-
-
 def test_scheduler_and_controller_manager_work_on_our_api_server(place: Path) -> None:
     paths = required("kube-scheduler", "kube-controller-manager")
     with (
@@ -88,52 +73,20 @@ def test_scheduler_and_controller_manager_work_on_our_api_server(place: Path) ->
         started.check()
 
 
-@contextmanager
-def cgroup() -> Iterator[str]:
-    """A cgroup for a kubelet's pods, in every hierarchy."""
-    version_2 = (_CGROUPS / "cgroup.controllers").exists()
-    trees = [_CGROUPS] if version_2 else [tree for tree in _CGROUPS.iterdir() if tree.is_dir()]
-    mine = [tree / _CGROUP for tree in trees]
-    for path in mine:
-        path.mkdir(exist_ok=True)
-    try:
-        yield f"/{_CGROUP}"
-    finally:
-        for path in mine:
-            below = [below for below in path.rglob("*") if below.is_dir()]
-            for directory in sorted(below, key=lambda one: len(one.parts), reverse=True):
-                directory.rmdir()
-            path.rmdir()
+_ENGINES = {"ours": running_engine, "Debian's containerd": running_containerd}
 
 
-def write_kubelet_configuration(place: Path, data: Path, engine: str, **changes: Any) -> Path:
-    text = json.dumps(kubelet_configuration()).replace("/var/lib/moorage", str(data))
-    configuration = json.loads(text) | {
-        "containerRuntimeEndpoint": engine, "cgroupRoot": f"/{_CGROUP}", "healthzPort": 0,
-        "port": free_port(), "address": host_ip(), "podLogsDir": str(place / "pods"),
-        "volumePluginDir": str(place / "plugins"),
-    } | changes  # fmt: skip
-    path = place / "kubelet.json"
-    path.write_text(json.dumps({key: value for key, value in configuration.items() if value != ""}))
-    return path
-
-
-def start_kubelet(started: Programs, kubelet: str, place: Path, **replacements: str) -> None:
-    argv = command("kubelet", {"$(hostname)": _NODE, **replacements})
-    more = ["--root-dir", str(place / "kubelet"), "--cert-dir", str(place / "certificates")]
-    started.start("kubelet", [kubelet, *argv[1:], *more, "--node-ip", host_ip()])
-
-
-def test_a_kubelet_works_on_our_api_server_and_our_engine(place: Path) -> None:
+@pytest.mark.parametrize("engine", _ENGINES)
+def test_a_kubelet_works_on_our_api_server_and_an_engine(place: Path, engine: str) -> None:
     kubelet = required("kubelet")["kubelet"]
-    choices: dict[str, Any] = {"has_node": False, "without": ("node",), "node_name": _NODE}
+    choices: dict[str, Any] = {"has_node": False, "without": ("node",), "node_name": NODE}
     with (
         running(place / "c", **choices) as cluster,
         cgroup(),
-        running_engine() as engine,
+        _ENGINES[engine]() as endpoint,
         programs(place / "logs") as started,
     ):
-        path = write_kubelet_configuration(place, cluster.data_dir, engine)
+        path = write_kubelet_configuration(place, cluster.data_dir, endpoint)
         start_kubelet(
             started, kubelet, place,
             **{"/etc/kubernetes/kubelet.json": str(path),
@@ -147,7 +100,7 @@ def test_a_kubelet_works_on_our_api_server_and_our_engine(place: Path) -> None:
 def test_all_others_are_kubernetes_and_the_kubelet_joins_by_a_token(place: Path) -> None:
     paths = required("kube-scheduler", "kube-controller-manager", "kubelet")
     parts = ("scheduler", "controllers", "node")
-    choices: dict[str, Any] = {"has_node": False, "without": parts, "node_name": _NODE}
+    choices: dict[str, Any] = {"has_node": False, "without": parts, "node_name": NODE}
     with (
         running(place / "c", **choices) as cluster,
         cgroup(),
@@ -197,57 +150,6 @@ def approve_serving_certificates(cluster: RunningCluster) -> None:
     )  # fmt: skip
 
 
-@contextmanager
-def real_api_server(place: Path, paths: dict[str, str]) -> Iterator[RunningCluster]:
-    """kube-apiserver and etcd, with certificates as `moor up` makes them."""
-    data, port = place / "c", free_port()
-    parts = ("scheduler", "controllers", "node")
-    layout = Layout(data)
-    open_cluster(layout, Choices(has_node=False, without=parts, node_name=_NODE, api_port=port))
-    pki = layout.pki
-    key = serialization.load_pem_private_key(
-        (pki / "service-accounts.key").read_bytes(), password=None
-    )
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    (pki / "service-accounts.pub").write_bytes(public)
-    store, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-    with programs(place / "server") as started:
-        started.start("etcd", [
-            paths["etcd"], "--data-dir", str(place / "etcd"), "--unsafe-no-fsync",
-            "--listen-client-urls", store, "--advertise-client-urls", store,
-            "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
-            "--initial-cluster", f"default={peers}",
-        ])  # fmt: skip
-        options = {
-            "etcd-servers": store, "secure-port": port, "bind-address": "127.0.0.1",
-            "advertise-address": host_ip(), "authorization-mode": "Node,RBAC",
-            "enable-admission-plugins": "NodeRestriction",
-            "service-cluster-ip-range": "10.96.0.0/16", "client-ca-file": pki / "ca.crt",
-            "tls-cert-file": pki / "apiserver.crt", "tls-private-key-file": pki / "apiserver.key",
-            "service-account-key-file": pki / "service-accounts.pub",
-            "service-account-signing-key-file": pki / "service-accounts.key",
-            "service-account-issuer": "https://kubernetes.default.svc.cluster.local",
-            "kubelet-certificate-authority": pki / "ca.crt",
-            "kubelet-client-certificate": pki / "apiserver-node-client.crt",
-            "kubelet-client-key": pki / "apiserver-node-client.key",
-            "kubelet-preferred-address-types": "InternalIP",
-        }  # fmt: skip
-        argv = [f"--{name}={value}" for name, value in options.items()]
-        started.start("kube-apiserver", [paths["kube-apiserver"], *argv])
-        cluster = RunningCluster(data)
-        until(lambda: _is_ready(cluster), "kube-apiserver", _WITHIN_S)
-        yield cluster
-
-
-def _is_ready(cluster: RunningCluster) -> bool:
-    try:
-        return cluster.kubectl("get", "--raw", "/readyz").stdout == "ok"
-    except AssertionError:
-        return False
-
-
 def test_our_parts_work_on_a_real_api_server(place: Path) -> None:
     paths = required("kube-apiserver", "etcd")
     with (
@@ -269,7 +171,7 @@ def test_our_parts_work_on_a_real_api_server(place: Path) -> None:
         started.start("scheduler", command("moor scheduler", places))
         started.start("controllers", command("moor controllers", places))
         more = [
-            "--node-name", _NODE, "--node-ip", host_ip(), "--port", str(free_port()),
+            "--node-name", NODE, "--node-ip", host_ip(), "--port", str(free_port()),
             "--data-dir", str(place / "node"), "--cgroup-root", pods,
         ]  # fmt: skip
         started.start("node", [*command("moor node", places), *more])

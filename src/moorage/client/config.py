@@ -7,14 +7,18 @@ ConfigError, because this package does not run programs.
 from __future__ import annotations
 
 import base64
+import os
 import ssl
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from moorage.api.yaml_values import YamlError, parse_document
+
+SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds the token, authority and namespace of its ServiceAccount."""
 
 
 class ConfigError(ValueError):
@@ -60,6 +64,39 @@ def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
         pair.write(certificate + b"\n" + key)
         pair.flush()
         context.load_cert_chain(pair.name)
+
+
+def in_cluster_config(
+    environment: Mapping[str, str] = os.environ, directory: Path = SERVICE_ACCOUNT_DIRECTORY
+) -> ClientConfig:
+    """Return the connection of a pod to its own cluster, as its ServiceAccount.
+
+    Source: client-go `rest.InClusterConfig`. Raises ConfigError outside of a pod, and in one
+    without a ServiceAccount's token.
+    """
+    host, port = (environment.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
+    if not host or not port:
+        raise ConfigError(
+            "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set, as they are in a "
+            "pod: give a kubeconfig outside of a cluster"
+        )
+    token = directory / "token"
+    try:
+        ca = (directory / "ca.crt").read_bytes()
+        token.read_bytes()
+        namespace = (directory / "namespace").read_text().strip()
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename}: {error.strerror}; the pod has no ServiceAccount token mounted "
+            "(automountServiceAccountToken)"
+        ) from error
+    address = f"[{host}]" if ":" in host else host
+    return ClientConfig(
+        server=f"https://{address}:{port}",
+        ca=ca,
+        token_file=token,
+        namespace=namespace or "default",
+    )
 
 
 def load_kubeconfig(path: Path, context_name: str | None = None) -> ClientConfig:

@@ -206,7 +206,7 @@ async def run_controllers(
         expansion.run(),
         ValidatingAdmissionPolicyStatusController(client, clock).run(),
         RoleAggregationController(client, informers, clock).run(),
-        own_group.run(),
+        *((own_group.run(),) if options.runs_runtimes else ()),
         informers.run(),
         *(recorder.run() for recorder in recorders),
     ]
@@ -233,7 +233,12 @@ async def run_alone(
     provisioner = LocalPathProvisioner(client, informers, recorder(PROVISIONER_COMPONENT), clock)
     own = RuntimeControllers(runtimes, informers, recorder, options, clock)
     async with asyncio.TaskGroup() as tasks:
-        for loop in (provisioner.run(), own.run(), informers.run()):
+        loops = [
+            provisioner.run(),
+            informers.run(),
+            *((own.run(),) if options.runs_runtimes else ()),
+        ]
+        for loop in loops:
             tasks.create_task(loop)
         for one in recorders:
             tasks.create_task(one.run())

@@ -21,7 +21,8 @@ from moorage.custom_resources.definitions import definitions
 
 _FIELD_MANAGER = "moorage"
 _ESTABLISHED = "Established"
-_OURS = "app.kubernetes.io/managed-by=moorage"
+# Helm writes its own name into the label managed-by.
+_OURS = "app.kubernetes.io/part-of=moorage"
 _DIGEST_ANNOTATION = f"{GROUP}/definition"
 
 

@@ -7,13 +7,8 @@ from pathlib import Path
 
 import click
 
-from moorage.cli.connection import context_option
-from moorage.cli.daemon import (
-    kubeconfig_option,
-    log_level_option,
-    read_config,
-    run_until_stopped,
-)
+from moorage.cli.daemon import log_level_option, run_until_stopped, server_options
+from moorage.client import ClientConfig
 from moorage.cluster.standalone import controllers
 from moorage.controllers import ControllerOptions
 
@@ -21,8 +16,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @click.command("controllers")
-@kubeconfig_option
-@context_option
+@server_options
 @click.option(
     "--cluster-ca",
     type=_FILE,
@@ -47,8 +41,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @log_level_option
 def command(
     *,
-    kubeconfig: Path,
-    context: str | None,
+    config: ClientConfig,
     cluster_ca: Path | None,
     cluster_ca_key: Path | None,
     install_definitions: bool,
@@ -60,10 +53,9 @@ def command(
     Stop kube-controller-manager first: two that act on the same objects disturb each other. The
     kubeconfig's user needs the rights of all controllers, such as those of an administrator.
     """
-    config = read_config(kubeconfig, context)
     authority = cluster_ca.read_bytes() if cluster_ca is not None else config.ca
     if authority is None:
-        raise click.UsageError(f"{kubeconfig} has no certificate authority: give --cluster-ca")
+        raise click.UsageError("the kubeconfig has no certificate authority: give --cluster-ca")
     options = ControllerOptions(
         cluster_ca=authority.decode(),
         cluster_ca_key=cluster_ca_key,

@@ -8,21 +8,15 @@ from pathlib import Path
 import click
 
 from moorage.admission_webhook import WebhookOptions
-from moorage.cli.connection import context_option
-from moorage.cli.daemon import (
-    kubeconfig_option,
-    log_level_option,
-    read_config,
-    run_until_stopped,
-)
+from moorage.cli.daemon import log_level_option, run_until_stopped, server_options
+from moorage.client import ClientConfig
 from moorage.cluster.standalone import webhook
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @click.command("webhook")
-@kubeconfig_option
-@context_option
+@server_options
 @click.option(
     "--tls-cert-file",
     "certificate",
@@ -42,8 +36,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @log_level_option
 def command(
     *,
-    kubeconfig: Path,
-    context: str | None,
+    config: ClientConfig,
     certificate: Path,
     key: Path,
     address: str,
@@ -57,7 +50,6 @@ def command(
     defaults, needs, floors, allow-lists and checks of RuntimePolicies. The kubeconfig's user lists
     and watches RuntimeClasses, Nodes, Namespaces and the objects of runtime.moorage.dev.
     """
-    config = read_config(kubeconfig, context)
     options = WebhookOptions(certificate, key, address, port)
     run = partial(webhook.run, config, options, places_by_handler=place_by_handler)
     run_until_stopped(run, log_level)
