@@ -33,6 +33,15 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     help="Have pods require nodes with the handler of their class, for schedulers that do not know "
     "handlers; hold pods for which no node has it.",
 )
+@click.option(
+    "--shutdown-delay",
+    "shutdown_delay_s",
+    type=click.FloatRange(0.0, 60.0),
+    default=0.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="After SIGTERM, time to answer while not ready, until API servers call others.",
+)
 @log_level_option
 def command(
     *,
@@ -42,6 +51,7 @@ def command(
     address: str,
     port: int,
     place_by_handler: bool,
+    shutdown_delay_s: float,
     log_level: str,
 ) -> None:
     """Run the admission webhook alone, in the foreground, for any Kubernetes API server.
@@ -51,5 +61,11 @@ def command(
     and watches RuntimeClasses, Nodes, Namespaces and the objects of runtime.moorage.dev.
     """
     options = WebhookOptions(certificate, key, address, port)
-    run = partial(webhook.run, config, options, places_by_handler=place_by_handler)
+    run = partial(
+        webhook.run,
+        config,
+        options,
+        places_by_handler=place_by_handler,
+        shutdown_delay_s=shutdown_delay_s,
+    )
     run_until_stopped(run, log_level)
