@@ -95,9 +95,20 @@ def _class_of_claim(claim: PersistentVolumeClaim) -> Iterable[str]:
 class Informers:
     """The shared informers. Add handlers, then have `run` in a task group."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        *,
+        kept: Mapping[str, Callable[[Any], Any]] | None = None,
+    ) -> None:
+        """`kept`: plural of each resource that is watched → what is kept of an object; or all.
+
+        Indexes by node, namespace and claim are left out then.
+        """
         self._client = client
         self._clock = clock
+        self._kept = kept
         self.pods = self.make(
             PODS,
             {
@@ -142,7 +153,10 @@ class Informers:
     ) -> Informer[T]:
         """Create an informer of a whole collection, indexed by owner among others."""
         every = {OWNER: owner_uids, **(indexes or {})}
-        return Informer(self._client, resource, indexes=every, clock=self._clock)
+        if self._kept is not None:
+            every = {name: of for name, of in every.items() if name in (OWNER, RUNTIME_CLASS)}
+        keep = None if self._kept is None else self._kept.get(resource.plural)
+        return Informer(self._client, resource, indexes=every, keep=keep, clock=self._clock)
 
     def __iter__(self) -> Iterator[Informer[Any]]:
         return iter(
@@ -182,7 +196,8 @@ class Informers:
         """Run all informers until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for informer in self:
-                tasks.create_task(informer.run())
+                if self._kept is None or informer.resource.plural in self._kept:
+                    tasks.create_task(informer.run())
 
 
 async def wait_synced(*informers: Informer[Any]) -> None:

@@ -21,7 +21,10 @@ from moorage.controllers.options import ControllerOptions
 from moorage.controllers.overhead_drift import OverheadDriftController, OverheadMetrics
 from moorage.controllers.overhead_drift.controller import COMPONENT as DRIFT_COMPONENT
 from moorage.controllers.runtimeclasses import RuntimeClassController
+from moorage.controllers.runtimeclasses.profiles import profile_informer
 from moorage.controllers.runtimeclassquotas import RuntimeClassQuotaController
+from moorage.controllers.runtimegates import RuntimeGateController
+from moorage.controllers.runtimegates.controller import COMPONENT as GATE_COMPONENT
 from moorage.controllers.runtimeinstallations import RuntimeInstallationController
 from moorage.controllers.runtimeinstallations.controller import COMPONENT as INSTALLATION_COMPONENT
 from moorage.controllers.runtimerollouts import RuntimeRolloutController
@@ -62,8 +65,19 @@ class RuntimeControllers:
                 client, informers, recorder(DRIFT_COMPONENT), clock, metrics=overhead_metrics
             ),
         ]
+        # Run only where a controller reads it: profiles are many.
+        self._profiles = profile_informer(client, clock)
+        self._has_profiles = options.creates_classes or options.removes_gates
         if options.creates_classes:
-            self._controllers.append(RuntimeClassController(client, informers, clock))
+            self._controllers.append(
+                RuntimeClassController(client, informers, self._profiles, clock)
+            )
+        if options.removes_gates:
+            self._controllers.append(
+                RuntimeGateController(
+                    client, informers, self._profiles, recorder(GATE_COMPONENT), clock
+                )
+            )
 
     async def run(self) -> None:
         """Install the definitions, or wait until another program has; then run until cancelled."""
@@ -72,6 +86,8 @@ class RuntimeControllers:
         else:
             await wait_installed(self._client, self._clock)
         async with asyncio.TaskGroup() as tasks:
+            if self._has_profiles:
+                tasks.create_task(self._profiles.run())
             for controller in self._controllers:
                 tasks.create_task(controller.run())
 

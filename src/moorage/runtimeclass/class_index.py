@@ -18,7 +18,13 @@ import msgspec
 from moorage.api.conditions import is_true
 from moorage.api.quantity import parse
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import CHECK_ANNOTATION, ISOLATION_LABEL, MANAGED, MANAGED_LABEL
+from moorage.api.runtime_group import (
+    CHECK_ANNOTATION,
+    ISOLATION_LABEL,
+    MANAGED,
+    MANAGED_LABEL,
+    PLACING_ANNOTATION,
+)
 from moorage.api.runtime_profiles import (
     SUPPORTED,
     UNSUPPORTED,
@@ -31,10 +37,13 @@ from moorage.runtimeclass.node_sets import NodeFacts, Nodes, NodeSet, without
 from moorage.runtimeclass.offer import Offer
 from moorage.runtimeclass.shortlist import Shortlist
 
+_DISABLED = "disabled"
+
 
 class _Handler(msgspec.Struct):
-    """What the profiles of one handler say, by node."""
+    """What the profiles of one handler say, by node; `profiled` are those that have one."""
 
+    profiled: NodeSet = 0
     broken: NodeSet = 0
     supported: dict[str, NodeSet] = msgspec.field(default_factory=dict)
     unsupported: dict[str, NodeSet] = msgspec.field(default_factory=dict)
@@ -113,6 +122,13 @@ class ClassIndex:
     def has_profiles(self) -> bool:
         return bool(self._profiles)
 
+    def reporting_nodes(self) -> NodeSet:
+        """Return the nodes of which an agent reports any handler at all."""
+        nodes = 0
+        for handler in self._handlers.values():
+            nodes |= handler.profiled
+        return nodes & self.nodes.existing
+
     def put_class(self, runtime_class: RuntimeClass) -> None:
         """Record a class. Raises ValueError for an overhead that is no amount."""
         name = runtime_class.metadata.name
@@ -155,6 +171,7 @@ class ClassIndex:
         )
         bit = self.nodes.hold(new.node)
         handler = self._handlers.setdefault(new.handler, _Handler())
+        handler.profiled |= bit
         if new.is_broken:
             handler.broken |= bit
         for feature in new.supported:
@@ -176,6 +193,7 @@ class ClassIndex:
         self._names.give_back(profile.unsupported)
         handler = self._handlers[profile.handler]
         bit = self.nodes.bit_of(profile.node)
+        handler.profiled &= ~bit
         handler.broken &= ~bit
         for feature in profile.supported:
             without(handler.supported, feature, bit)
@@ -183,7 +201,7 @@ class ClassIndex:
             without(handler.unsupported, feature, bit)
         if profile.isolation is not None:
             without(handler.isolation, profile.isolation, bit)
-        if not any(msgspec.structs.astuple(handler)):
+        if not handler.profiled:
             del self._handlers[profile.handler]
         self.nodes.release(profile.node)
 
@@ -226,6 +244,7 @@ class ClassIndex:
             nodes=nodes,
             supported=handler.supported,
             unsupported=handler.unsupported,
+            is_placed_by_handler=meta.annotations.get(PLACING_ANNOTATION) != _DISABLED,
         )
 
 

@@ -24,6 +24,8 @@ K = TypeVar("K")
 NodeSet = int
 """Bit N is the node with that number."""
 
+_NO_VALUES: Mapping[str, NodeSet] = {}
+
 
 class NodeFactsStatus(Object, frozen=True):
     allocatable: dict[str, str] = {}
@@ -89,7 +91,7 @@ class Nodes:
         self._users: dict[str, int] = defaultdict(int)
         self._free: list[NodeSet] = []
         self._known: dict[str, _Known] = {}
-        self._labelled: dict[tuple[str, str], NodeSet] = {}
+        self._labelled: dict[str, dict[str, NodeSet]] = {}
         self._reporting: dict[str, NodeSet] = {}
         self._reports_none: NodeSet = 0
         self._unsized: NodeSet = 0
@@ -134,8 +136,9 @@ class Nodes:
         bit = self.hold(name)
         self._known[name] = known
         self.existing |= bit
-        for label in known.labels.items():
-            self._labelled[label] = self._labelled.get(label, 0) | bit
+        for key, value in known.labels.items():
+            by_value = self._labelled.setdefault(key, {})
+            by_value[value] = by_value.get(value, 0) | bit
         for handler in known.handlers:
             self._reporting[handler] = self._reporting.get(handler, 0) | bit
         if not known.handlers:
@@ -161,8 +164,10 @@ class Nodes:
         self.existing &= ~bit
         self._reports_none &= ~bit
         self._unsized &= ~bit
-        for label in known.labels.items():
-            without(self._labelled, label, bit)
+        for key, value in known.labels.items():
+            without(self._labelled[key], value, bit)
+            if not self._labelled[key]:
+                del self._labelled[key]
         for handler in known.handlers:
             without(self._reporting, handler, bit)
         for resource, amount in known.allocatable.items():
@@ -177,9 +182,13 @@ class Nodes:
     def labelled(self, labels: Iterable[tuple[str, str]]) -> NodeSet:
         """Return the nodes that have all these labels."""
         nodes = self.existing
-        for label in labels:
-            nodes &= self._labelled.get(label, 0)
+        for key, value in labels:
+            nodes &= self._labelled.get(key, _NO_VALUES).get(value, 0)
         return nodes
+
+    def label_values(self, key: str) -> Mapping[str, NodeSet]:
+        """Return the nodes that have a label, by its value."""
+        return self._labelled.get(key, _NO_VALUES)
 
     def with_handler(self, handler: str) -> NodeSet:
         """Return the nodes that report a handler, or report none at all, as the scheduler does."""

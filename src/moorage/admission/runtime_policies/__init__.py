@@ -2,6 +2,7 @@
 
     facts.py       what is known, as the API server's copy (sources.py) or informers have it
     sources.py ──▶ plugin.py        choice of the class, floor, allow-list, checks
+               ├─▶ placing.py       node affinity and gates, in the webhook alone
                ├─▶ writes.py        policies that cannot be understood are refused
                └─▶ class_quotas.py  RuntimeClassQuotas
 
@@ -10,6 +11,7 @@
 
 from moorage.admission.runtime_policies.class_quotas import RuntimeClassQuotaAdmission
 from moorage.admission.runtime_policies.facts import Facts, NamespaceFacts, NamespaceRules, rules_of
+from moorage.admission.runtime_policies.placing import PlacingByHandlerAdmission
 from moorage.admission.runtime_policies.plugin import RuntimePolicyAdmission
 from moorage.admission.runtime_policies.sources import CustomReader, RuntimeFacts
 from moorage.admission.runtime_policies.writes import RuntimePolicyWrites
@@ -19,6 +21,7 @@ __all__ = [
     "Facts",
     "NamespaceFacts",
     "NamespaceRules",
+    "PlacingByHandlerAdmission",
     "RuntimeClassQuotaAdmission",
     "RuntimeFacts",
     "RuntimePolicyAdmission",

@@ -27,6 +27,21 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--tls-private-key-file", "key", type=_FILE, required=True, help="Its key.")
 @click.option("--bind-address", "address", default="0.0.0.0", show_default=True)
 @click.option("--port", type=click.IntRange(0, 65535), default=9443, show_default=True)
+@click.option(
+    "--place-by-handler",
+    is_flag=True,
+    help="Have pods require nodes with the handler of their class, for schedulers that do not know "
+    "handlers; hold pods for which no node has it.",
+)
+@click.option(
+    "--shutdown-delay",
+    "shutdown_delay_s",
+    type=click.FloatRange(0.0, 60.0),
+    default=0.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="After SIGTERM, time to answer while not ready, until API servers call others.",
+)
 @log_level_option
 def command(
     *,
@@ -35,6 +50,8 @@ def command(
     key: Path,
     address: str,
     port: int,
+    place_by_handler: bool,
+    shutdown_delay_s: float,
     log_level: str,
 ) -> None:
     """Run the admission webhook alone, in the foreground, for any Kubernetes API server.
@@ -44,4 +61,11 @@ def command(
     and watches RuntimeClasses, Nodes, Namespaces and the objects of runtime.moorage.dev.
     """
     options = WebhookOptions(certificate, key, address, port)
-    run_until_stopped(partial(webhook.run, config, options), log_level)
+    run = partial(
+        webhook.run,
+        config,
+        options,
+        places_by_handler=place_by_handler,
+        shutdown_delay_s=shutdown_delay_s,
+    )
+    run_until_stopped(run, log_level)

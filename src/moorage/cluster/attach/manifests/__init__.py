@@ -11,10 +11,12 @@ from collections.abc import Callable
 
 from moorage.cluster.attach.manifests import (
     agent_policy,
+    controllers,
     definitions,
     namespace,
     runtime_agent,
     scheduler,
+    webhook,
 )
 from moorage.cluster.attach.manifests.identity import Obj
 from moorage.cluster.attach.values import Values
@@ -26,6 +28,8 @@ _PARTS: tuple[Callable[[Values], list[Obj]], ...] = (
     definitions.objects,
     agent_policy.objects,
     runtime_agent.objects,
+    controllers.objects,
+    webhook.objects,
     scheduler.objects,
 )
 
