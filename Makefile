@@ -21,7 +21,7 @@ RUNS := clusters engines others
 PYTHON_SOURCES := src tests bench tools hatch_build.py
 
 .PHONY: help demo venv format lint unit lowest coverage docs test $(RUNS:%=test-%) \
-  $(RUNS:%=retest-%) packages peers soak chart mutants bench lock clean
+  $(RUNS:%=retest-%) packages image peers soak chart mutants bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -111,6 +111,9 @@ packages: venv ## the system packages that pods and tests need; only as root, on
 	  if [ -n "$$missing" ]; then $(call install,$$missing) \
 	    || echo "tests that need $$missing are skipped"; fi; \
 	else echo 'not root on Debian: tests with pods are skipped'; fi
+
+image: venv ## the image of all parts in build/image, without a container daemon; ARCH=arm64 for another
+	$(BIN)/python -m tools.image $(if $(ARCH),--arch $(ARCH)) --output build/image
 
 peers: venv ## build programs of others for the tests that compare with them: needs Go, Rust and npm, and minutes
 	$(BIN)/python -m tests.peers

@@ -137,7 +137,7 @@ async def test_a_plugin_that_hangs_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("moorage.client.credential_plugin._SILENT_S", 0.2)
-    with pytest.raises(CredentialPluginError, match="not ended after 0.2 s"):
+    with pytest.raises(CredentialPluginError, match="not ended after"):
         await run_plugin(plugin(script(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60")))
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)

@@ -228,7 +228,7 @@ async def _try_profiles(admin: Client, hostile: Client, own: str, other: str) ->
                 "resourceVersion": profile.metadata.resource_version,
             },
             "spec": {"nodeName": profile.spec.node_name, "handler": profile.spec.handler},
-            "status": {"isolation": "vm"},
+            "status": {"isolation": "virtual-machine"},
         }
 
     await hostile.update(RUNTIME_PROFILES, status(made), made.metadata.name, subresource="status")

@@ -1,0 +1,106 @@
+"""Runtime agent on programs of Kubernetes: its rights there, and its work beside a kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.client import load_kubeconfig
+from moorage.cluster.engine.sweep import remove_directory
+from tests.cluster.attach.hostile_agent import assert_confined
+from tests.containerd import started_containerd
+from tests.interchange.control_plane import (
+    NODE,
+    cgroup,
+    real_api_server,
+    start_kubelet,
+    wait_for_node,
+    write_kubelet_configuration,
+)
+from tests.interchange.programs import programs, required
+from tests.running import (
+    MOOR,
+    RunningCluster,
+    running,
+    skip_without_kubectl,
+    skip_without_runtimes,
+    until,
+)
+
+pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(600)]
+
+_WITHIN_S = 180.0
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory with a short path, since sockets are in it."""
+    skip_without_kubectl()
+    skip_without_runtimes()
+    root = Path(tempfile.mkdtemp(prefix="moor-"))
+    yield root
+    # Volumes may still be mounted in it, and a kubelet mounts its directory on itself.
+    remove_directory(root)
+
+
+def test_a_hostile_agent_has_its_own_node_alone_on_kube_apiserver(place: Path) -> None:
+    # Service accounts' objects come from the controller manager.
+    paths = required("kube-apiserver", "etcd")
+    with real_api_server(place, paths) as cluster, programs(place / "logs") as started:
+        kubeconfig = str(cluster.data_dir / "kubeconfig")
+        started.start("controllers", [*MOOR, "controllers", "--kubeconfig", kubeconfig])
+        asyncio.run(assert_confined(load_kubeconfig(cluster.kubeconfig)))
+
+
+def test_an_agent_finds_what_works_beside_a_kubelet_and_containerd(place: Path) -> None:
+    kubelet = required("kubelet")["kubelet"]
+    choices: dict[str, Any] = {"has_node": False, "without": ("node",), "node_name": NODE}
+    with (
+        running(place / "c", **choices) as cluster,
+        cgroup(),
+        started_containerd() as engine,
+        programs(place / "logs") as started,
+    ):
+        path = write_kubelet_configuration(place, cluster.data_dir, engine.endpoint)
+        start_kubelet(
+            started, kubelet, place,
+            **{"/etc/kubernetes/kubelet.json": str(path),
+               "/var/lib/moorage": str(cluster.data_dir)},
+        )  # fmt: skip
+        wait_for_node(cluster)
+        cluster.kubectl("create", "namespace", "moorage-probes")
+        started.start("runtime-agent", [
+            *MOOR, "runtime-agent", "--kubeconfig", str(cluster.kubeconfig), "--node-name", NODE,
+            "--cri", engine.endpoint, "--data-dir", str(place / "agent"), "--log-level", "debug",
+            "--restart-command", engine.restart_command,
+        ])  # fmt: skip
+        until(lambda: _works(cluster, "runc"), "a profile of runc", _WITHIN_S)
+        until(lambda: not _probe_classes(cluster), "the probes' classes removed", _WITHIN_S)
+        profile = cluster.get("runtimeprofile", f"{NODE}.runc")
+        states = {one["name"]: one["state"] for one in profile["status"]["features"]}
+        assert states["exec"] == "Supported"
+        labels = cluster.get("node", NODE)["metadata"]["labels"]
+        assert labels["runtime.moorage.dev/runc"] == "true"
+        # The kubelet's status is the kubelet's.
+        conditions = cluster.get("node", NODE)["status"]["conditions"]
+        assert not [one for one in conditions if "moorage" in one["type"]]
+
+
+def _works(cluster: RunningCluster, handler: str) -> bool:
+    profiles = cluster.get("runtimeprofiles")["items"]
+    status = {one["metadata"]["name"]: one.get("status", {}) for one in profiles}
+    found = status.get(f"{NODE}.{handler}", {})
+    works = any(
+        one["type"] == "Working" and one["status"] == "True" for one in found.get("conditions", [])
+    )
+    return works and bool(found.get("features"))
+
+
+def _probe_classes(cluster: RunningCluster) -> list[str]:
+    items = cluster.get("runtimeclasses")["items"]
+    return [name for one in items if (name := one["metadata"]["name"]).startswith("moorage-probe")]
