@@ -14,6 +14,7 @@ from moorage.api.meta import Raw
 from moorage.api.runtime_group import (
     CHECK_ANNOTATION,
     DEFAULT_CLASS_LABEL,
+    ENFORCE_LABEL,
     GROUP,
     MANAGED,
     MANAGED_LABEL,
@@ -24,7 +25,14 @@ from moorage.cluster.attach.manifests.identity import Obj
 from moorage.runtimeclass.start_phases import CONDITION as START_PHASES
 
 _OTHERS = frozenset(
-    (NEEDS_ANNOTATION, DEFAULT_CLASS_LABEL, CHECK_ANNOTATION, NODE_LABEL, START_PHASES)
+    (
+        NEEDS_ANNOTATION,
+        DEFAULT_CLASS_LABEL,
+        CHECK_ANNOTATION,
+        ENFORCE_LABEL,
+        NODE_LABEL,
+        START_PHASES,
+    )
 )
 """Labels, annotations and conditions of the group that are not of an attachment's parts."""
 _PODS_FIELDS = ("annotations",)

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from moorage import __version__
+from moorage.probing.pod_carrier import NAMESPACE as PROBE_NAMESPACE
 
 DEFAULT_NAMESPACE = "moorage-system"
 SYSTEM_NAMESPACE = "kube-system"
@@ -162,4 +163,4 @@ class Values(_Values, frozen=True):
     @property
     def unguarded_namespaces(self) -> tuple[str, ...]:
         """The namespaces that the webhook leaves alone: the system's, ours, the excluded ones."""
-        return (SYSTEM_NAMESPACE, self.namespace, *self.excluded_namespaces)
+        return (SYSTEM_NAMESPACE, PROBE_NAMESPACE, self.namespace, *self.excluded_namespaces)

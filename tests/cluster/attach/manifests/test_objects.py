@@ -40,4 +40,9 @@ def test_the_namespace_allows_the_agents_host_directories() -> None:
 @pytest.mark.parametrize("excluded", [(), ("a", "b")])
 def test_the_systems_and_our_own_namespace_are_left_alone(excluded: tuple[str, ...]) -> None:
     values = Values(excluded_namespaces=excluded)
-    assert values.unguarded_namespaces == ("kube-system", "moorage-system", *excluded)
+    assert values.unguarded_namespaces == (
+        "kube-system",
+        "moorage-probes",
+        "moorage-system",
+        *excluded,
+    )
