@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from moorage.client import load_kubeconfig
+from moorage.cluster.attach.manifests import (
+    agent_policy,
+    definitions,
+    namespace,
+    runtime_agent,
+)
+from moorage.cluster.attach.values import AgentValues, Values
 from moorage.cluster.engine.sweep import remove_directory
+from moorage.cluster.settings import host_ip
+from tests.built_image import built_image
 from tests.cluster.attach.hostile_agent import assert_confined
 from tests.containerd import started_containerd
 from tests.interchange.control_plane import (
+    KUBELET_API_ADMIN,
     NODE,
     cgroup,
     real_api_server,
+    start_control_plane,
     start_kubelet,
     wait_for_node,
     write_kubelet_configuration,
@@ -89,6 +102,62 @@ def test_an_agent_finds_what_works_beside_a_kubelet_and_containerd(place: Path) 
         # The kubelet's status is the kubelet's.
         conditions = cluster.get("node", NODE)["status"]["conditions"]
         assert not [one for one in conditions if "moorage" in one["type"]]
+
+
+def test_the_daemonset_works_with_its_image_and_no_more_rights_than_it_has(place: Path) -> None:
+    paths = required(
+        "kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager", "kubelet"
+    )
+    image = built_image()
+    with (
+        real_api_server(place, paths, address="0.0.0.0") as cluster,
+        cgroup(),
+        started_containerd() as engine,
+        programs(place / "logs") as started,
+    ):
+        data = cluster.data_dir
+        start_control_plane(started, paths, data)
+        path = write_kubelet_configuration(place, data, engine.endpoint)
+        start_kubelet(
+            started, paths["kubelet"], place,
+            **{"/etc/kubernetes/kubelet.json": str(path), "/var/lib/moorage": str(data)},
+        )  # fmt: skip
+        cluster.apply(KUBELET_API_ADMIN)
+        wait_for_node(cluster)
+        socket = engine.endpoint.removeprefix("unix://")
+        subprocess.run(
+            ["ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", image],
+            check=True, capture_output=True, timeout=_WITHIN_S,
+        )  # fmt: skip
+        values = Values(
+            image_pull_policy="Never", agent=AgentValues(cri=engine.endpoint), log_level="debug"
+        )
+        made = [
+            *namespace.objects(values),
+            *definitions.objects(values),
+            *agent_policy.objects(values),
+            *runtime_agent.objects(values),
+        ]
+        for obj in made:
+            if obj["kind"] == "DaemonSet":
+                # No service address is routed here.
+                (container,) = obj["spec"]["template"]["spec"]["containers"]
+                server = urlsplit(load_kubeconfig(cluster.kubeconfig).server)
+                container["env"] += [
+                    {"name": "KUBERNETES_SERVICE_HOST", "value": host_ip()},
+                    {"name": "KUBERNETES_SERVICE_PORT", "value": str(server.port)},
+                ]
+        cluster.apply(*made)
+        try:
+            until(lambda: _works(cluster, "runc"), "a profile of runc", _WITHIN_S)
+            until(lambda: not _probe_classes(cluster), "the probes' classes removed", _WITHIN_S)
+            labels = cluster.get("node", NODE)["metadata"]["labels"]
+            assert labels["runtime.moorage.dev/runc"] == "true"
+        finally:
+            print(cluster.kubectl("get", "pods", "--all-namespaces", "--output", "yaml").stdout)
+            print(cluster.kubectl("get", "events", "--all-namespaces").stdout)
+            agent = "--selector=app.kubernetes.io/component=runtime-agent"
+            print(cluster.kubectl("logs", agent, "-n", values.namespace, "--tail=-1").stdout)
 
 
 def _works(cluster: RunningCluster, handler: str) -> bool:

@@ -11,6 +11,7 @@ Source: kubelet `HandlePodCleanups`.
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -37,6 +38,7 @@ from moorage.cluster.runtimes.target import Target, installer_of
 from moorage.cluster.standalone.connection import connected_to
 from moorage.cri import CriClient, CriError, HandlersUnknownError, pb
 from moorage.linux.inotify import Inotify
+from moorage.linux.libc import malloc_trim
 from moorage.probing.carrier import CarrierError
 from moorage.probing.host import read_host
 from moorage.probing.pod_carrier import NAMESPACE, PodCarrier
@@ -206,6 +208,9 @@ async def remove_idle_classes(found: NodeDiscovery, carrier: PodCarrier, clock: 
             continue
         try:
             await carrier.remove_classes()
+            # Probes take memory that an agent at rest has no use for.
+            gc.collect()
+            malloc_trim()
         except CarrierError as error:
             log.warning("classes of probes stay for now", reason=error)
             await clock.sleep(_RETRY_S)

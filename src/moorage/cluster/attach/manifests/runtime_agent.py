@@ -213,6 +213,4 @@ def _host_directory(
     mount: Raw = {"name": name, "mountPath": path}
     if is_read_only:
         mount["readOnly"] = True
-    # Mounts that come later, as an engine's own, are seen too.
-    mount["mountPropagation"] = "HostToContainer"
     return {"name": name, "hostPath": {"path": path, "type": kind}}, mount
