@@ -55,6 +55,7 @@ class RuntimeControllers:
         self._client = client
         self._clock = clock
         self._installs = options.installs_definitions
+        self._profiles = profile_informer(client, clock)
         self._controllers: list[_Controller] = [
             RuntimeClassQuotaController(client, informers, clock),
             RuntimeRolloutController(client, informers, recorder(ROLLOUT_COMPONENT), clock),
@@ -62,12 +63,14 @@ class RuntimeControllers:
                 client, informers, recorder(INSTALLATION_COMPONENT), clock
             ),
             OverheadDriftController(
-                client, informers, recorder(DRIFT_COMPONENT), clock, metrics=overhead_metrics
+                client,
+                informers,
+                self._profiles,
+                recorder(DRIFT_COMPONENT),
+                clock,
+                metrics=overhead_metrics,
             ),
         ]
-        # Run only where a controller reads it: profiles are many.
-        self._profiles = profile_informer(client, clock)
-        self._has_profiles = options.creates_classes or options.removes_gates
         if options.creates_classes:
             self._controllers.append(
                 RuntimeClassController(client, informers, self._profiles, clock)
@@ -86,8 +89,7 @@ class RuntimeControllers:
         else:
             await wait_installed(self._client, self._clock)
         async with asyncio.TaskGroup() as tasks:
-            if self._has_profiles:
-                tasks.create_task(self._profiles.run())
+            tasks.create_task(self._profiles.run())
             for controller in self._controllers:
                 tasks.create_task(controller.run())
 

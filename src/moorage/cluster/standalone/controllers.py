@@ -31,8 +31,8 @@ from moorage.metrics import Family, QueueMetrics, counting_queues, process_famil
 HEALTH_ADDRESS = "0.0.0.0"
 LEASE = "moorage-controllers"
 
-TIMING = LeaseTiming(duration_s=12.0, renew_deadline_s=8.0, retry_s=2.0)
-"""Shorter than client-go's, so that another leads within 15 s of a kill."""
+TIMING = LeaseTiming(duration_s=12.0, renew_deadline_s=8.0, retry_s=3.0)
+"""Another one leads within 15 s of a kill, and a renewal is a request each 3 s."""
 
 
 class LeaseLostError(ClusterError):

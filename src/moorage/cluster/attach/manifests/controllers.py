@@ -78,8 +78,9 @@ def _cluster_rules(values: Values) -> list[Raw]:
         _rule("batch", ["jobs"], _READ),
         _rule("batch", ["cronjobs"], [*_READ, "patch"]),
         _rule("node.k8s.io", ["runtimeclasses"], _READ),
-        _rule(GROUP, ["runtimeprofiles", "runtimeclassquotas"], _READ),
-        _rule(GROUP, ["runtimeinstallations", "runtimerollouts"], [*_READ, "patch"]),
+        _rule(GROUP, ["runtimeprofiles", "runtimeclassquotas", "runtimerollouts"], _READ),
+        # Its finalizer keeps an installation until all nodes are done.
+        _rule(GROUP, ["runtimeinstallations"], [*_READ, "patch"]),
         _rule(
             GROUP,
             ["runtimeclassquotas/status", "runtimeinstallations/status", "runtimerollouts/status"],
