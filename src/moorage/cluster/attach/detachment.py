@@ -23,6 +23,7 @@ from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.installation import CERTIFICATE_SECRET
 from moorage.cluster.attach.manifests import KINDS, WEBHOOKS, WORKLOADS
 from moorage.cluster.attach.manifests.identity import OURS, PART_OF_LABEL, Obj
+from moorage.cluster.attach.manifests.runtime_agent import DATA_DIRECTORY
 from moorage.cluster.attach.served_objects import ServedObjects, name_of
 from moorage.cluster.attach.traces import (
     asks_our_labels,
@@ -30,11 +31,13 @@ from moorage.cluster.attach.traces import (
     gate_patch,
     is_managed_class,
     is_ours,
+    is_probe_class,
     metadata_patch,
     users_of,
 )
 from moorage.custom_resources import definitions
 from moorage.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
+from moorage.probing.default_classes import RECORD, RECORD_NAMESPACE
 from moorage.probing.pod_carrier import NAMESPACE as PROBE_NAMESPACE
 
 _DEFINITION = "CustomResourceDefinition"
@@ -141,6 +144,9 @@ class _Detachment:
         else:
             await self._remove_definitions([obj for obj in found if obj["kind"] == _DEFINITION])
         await self._wait_gone()
+        if any(obj["kind"] == "DaemonSet" for obj in found):
+            text = "records of probes and installations: remove the directory where you want none"
+            self._left.append(Leftover(f"{DATA_DIRECTORY} on each node", text))
         return self._left
 
     async def _delete(self, objects: Iterable[Obj]) -> None:
@@ -251,6 +257,9 @@ class _Detachment:
         pods = [pod async for pod in self._served.list("v1", "Pod")]
         async for obj in self._served.list("node.k8s.io/v1", "RuntimeClass"):
             name = obj["metadata"]["name"]
+            if is_probe_class(obj):
+                await self._served.delete(obj)
+                continue
             if not is_managed_class(obj):
                 await self._strip(obj)
                 continue
@@ -321,15 +330,16 @@ def _namespace_of(obj: Obj) -> str:
 
 
 def _made_at_run_time(namespace: str) -> list[Obj]:
-    """Return what the parts make for themselves: the webhook's certificate, the leader's lease."""
+    """Return what the parts make for themselves: certificate, lease, record of classes."""
 
-    def obj(api_version: str, kind: str, name: str) -> Raw:
-        metadata = {"name": name, "namespace": namespace}
+    def obj(api_version: str, kind: str, name: str, place: str = namespace) -> Raw:
+        metadata = {"name": name, "namespace": place}
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
     return [
         obj("v1", "Secret", CERTIFICATE_SECRET),
         obj("coordination.k8s.io/v1", "Lease", _LEASE),
+        obj("v1", "ConfigMap", RECORD, RECORD_NAMESPACE),
     ]
 
 

@@ -21,6 +21,7 @@ from moorage.client import Client, Informer, wait_until
 from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES, RUNTIME_PROFILES
 from moorage.cluster.attach.manifests.identity import COMPONENT_LABEL, OURS, RUNTIME_AGENT
 from moorage.cluster.attach.survey import engine_problem
+from moorage.probing.pod_manifest import PROBE_LABEL
 
 _AGENTS = f"{OURS},{COMPONENT_LABEL}={RUNTIME_AGENT}"
 
@@ -58,6 +59,8 @@ def outcome_of(
         profiles_of[profile.spec.node_name].append(profile)
     by_handler: defaultdict[str, list[str]] = defaultdict(list)
     for one in classes:
+        if PROBE_LABEL in one.metadata.labels:
+            continue
         by_handler[one.handler].append(one.metadata.name)
     return Outcome(
         nodes=tuple(
@@ -109,20 +112,26 @@ def _silence(node: Node, agent: Pod | None) -> tuple[str, str]:
     return "its handlers are being probed", f"see moor runtimes features, and kubectl logs {pod}"
 
 
-def reports_of_all(profiles: Iterable[RuntimeProfile], nodes: Iterable[str]) -> bool:
-    """Return whether each of the nodes has a profile, and each profile a verdict."""
-    seen = set()
+def reports_of_all(profiles: Iterable[RuntimeProfile], nodes: Iterable[Node]) -> bool:
+    """Return whether each handler that a node lists has a verdict, or one if it lists none."""
+    seen: defaultdict[str, set[str]] = defaultdict(set)
     for profile in profiles:
-        seen.add(profile.spec.node_name)
-        if not any(condition.type == WORKING for condition in profile.status.conditions):
+        if any(condition.type == WORKING for condition in profile.status.conditions):
+            seen[profile.spec.node_name].add(profile.spec.handler)
+    for node in nodes:
+        listed = {handler.name for handler in node.status.runtime_handlers} - {""}
+        reported = seen[node.metadata.name]
+        if not reported or not reported >= listed:
             return False
-    return seen.issuperset(nodes)
+    return True
 
 
 async def wait_reported(client: Client, clock: Clock, timeout_s: float) -> None:
     """Return once each node with a ready agent has reported its handlers, or after a while."""
     agents = await client.list(PODS, label_selector=_AGENTS)
-    nodes = [pod.spec.node_name for pod in agents.items if is_ready(pod.status.conditions)]
+    names = {pod.spec.node_name for pod in agents.items if is_ready(pod.status.conditions)}
+    listed = await client.list(NODES)
+    nodes = [node for node in listed.items if node.metadata.name in names]
     informer = Informer(client, RUNTIME_PROFILES, clock=clock)
     try:
         async with asyncio.timeout(timeout_s):

@@ -39,6 +39,9 @@ _REMEDIES = {
 }
 
 
+_ON_THE_WAY = ("ContainerCreating", "PodInitializing")
+
+
 class WaitReason(msgspec.Struct, frozen=True, order=True):
     """Why a pod is not ready, and the remedy, empty if it only takes time."""
 
@@ -90,7 +93,7 @@ def _reasons(pod: Pod) -> Iterable[WaitReason]:
 
 def _container_reason(pod: Pod, status: ContainerStatus, image: str) -> WaitReason | None:
     waiting = status.state.waiting
-    if waiting is None:
+    if waiting is None or (waiting.reason in _ON_THE_WAY and not waiting.message):
         return None
     text = waiting.reason or "waiting"
     if waiting.message:

@@ -22,6 +22,7 @@ from moorage.api.runtime_group import (
 )
 from moorage.claims.local_path import NODE_LABEL
 from moorage.cluster.attach.manifests.identity import Obj
+from moorage.probing.pod_manifest import PROBE_LABEL
 from moorage.runtimeclass.start_phases import CONDITION as START_PHASES
 
 _OTHERS = frozenset(
@@ -102,6 +103,11 @@ def asks_our_labels(pod: Obj) -> bool:
 def is_managed_class(runtime_class: Obj) -> bool:
     """Return whether our controllers made a RuntimeClass."""
     return (runtime_class["metadata"].get("labels") or {}).get(MANAGED_LABEL) == MANAGED
+
+
+def is_probe_class(runtime_class: Obj) -> bool:
+    """Return whether an agent made a RuntimeClass for its probes, and was stopped meanwhile."""
+    return PROBE_LABEL in (runtime_class["metadata"].get("labels") or {})
 
 
 def users_of(pods: list[Any], name: str) -> int:

@@ -19,5 +19,15 @@ KUBELET_SOCKETS = (
 
 
 def sockets_in(sockets: Sequence[Path]) -> list[Path]:
-    """Return those of these sockets that exist, each once, by path. Blocks."""
-    return sorted({path.resolve() for path in sockets if path.is_socket()})
+    """Return those of these sockets that exist, each once, by path. Blocks.
+
+    One in a directory that this process may not look into is none of a kubelet's.
+    """
+    return sorted({path.resolve() for path in sockets if _is_socket(path)})
+
+
+def _is_socket(path: Path) -> bool:
+    try:
+        return path.is_socket()
+    except PermissionError:
+        return False
