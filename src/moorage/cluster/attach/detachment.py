@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -17,7 +18,7 @@ from moorage.api.errors import ConflictError, InvalidError, NotFoundError
 from moorage.api.meta import Raw
 from moorage.api.runtime_group import API_VERSION
 from moorage.api.runtime_installations import FINALIZER, REMOVING, RuntimeInstallation
-from moorage.client import Client, Informer, PatchType, wait_until
+from moorage.client import Client, Informer, PatchType, Resource, wait_until
 from moorage.client.resources import NAMESPACES, PODS, RUNTIME_INSTALLATIONS
 from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.installation import CERTIFICATE_SECRET
@@ -309,8 +310,11 @@ class _Detachment:
 
     async def _wait_gone(self) -> None:
         """Wait until namespace and definitions, whose contents go first, are gone themselves."""
-        for resource in (NAMESPACES, CUSTOM_RESOURCE_DEFINITIONS):
-            informer = Informer(self._client, resource, label_selector=OURS, clock=self._clock)
+        resources: tuple[Resource[Any], ...] = (NAMESPACES, CUSTOM_RESOURCE_DEFINITIONS)
+        for resource in resources:
+            informer: Informer[Any] = Informer(
+                self._client, resource, label_selector=OURS, clock=self._clock
+            )
             try:
                 async with asyncio.timeout(self._options.timeout_s):
                     await wait_until(

@@ -16,7 +16,8 @@ from moorage.probing.pod_carrier import NAMESPACE as PROBE_NAMESPACE
 
 DEFAULT_NAMESPACE = "moorage-system"
 SYSTEM_NAMESPACE = "kube-system"
-OWN, CERT_MANAGER = "own", "cert-manager"
+OWN: Literal["own"] = "own"
+CERT_MANAGER: Literal["cert-manager"] = "cert-manager"
 
 _LABEL_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _NamespaceName = Annotated[str, Meta(pattern=_LABEL_PATTERN, max_length=63)]
