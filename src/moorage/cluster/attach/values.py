@@ -15,6 +15,8 @@ from moorage import __version__
 
 DEFAULT_NAMESPACE = "moorage-system"
 SYSTEM_NAMESPACE = "kube-system"
+PROBE_NAMESPACE = "moorage-probes"
+"""Of the runtime agent's probe pods, as `moorage.probing.pod_carrier` has it."""
 OWN, CERT_MANAGER = "own", "cert-manager"
 
 _LABEL_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -162,4 +164,5 @@ class Values(_Values, frozen=True):
     @property
     def unguarded_namespaces(self) -> tuple[str, ...]:
         """The namespaces that the webhook leaves alone: the system's, ours, the excluded ones."""
-        return (SYSTEM_NAMESPACE, self.namespace, *self.excluded_namespaces)
+        ours = (self.namespace, PROBE_NAMESPACE)
+        return (SYSTEM_NAMESPACE, *ours, *self.excluded_namespaces)

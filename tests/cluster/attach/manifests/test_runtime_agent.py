@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from moorage.cluster.attach.manifests.runtime_agent import CAPABILITIES, objects
-from moorage.cluster.attach.values import AgentValues, Values
+from moorage.cluster.attach.values import PROBE_NAMESPACE, AgentValues, Values
+from moorage.probing.pod_carrier import NAMESPACE
 from tests.documents import REPOSITORY
 
-PAGE = (REPOSITORY / "docs" / "how-to" / "attach-the-runtime-agent.md").read_text()
+PAGE = (REPOSITORY / "docs" / "runtime-agent.md").read_text()
 
 
 def pod_of(values: Values) -> dict[str, Any]:
@@ -70,6 +71,11 @@ def test_the_page_names_each_privilege() -> None:
             assert f"`{volume['hostPath']['path']}`" in PAGE
     for word in ("`hostPID`", "`spc_t`", "`Unconfined`", "`system-node-critical`"):
         assert word in PAGE
+
+
+def test_the_namespace_of_probes_is_where_the_agent_runs_them() -> None:
+    names = [obj["metadata"]["name"] for obj in objects(Values()) if obj["kind"] == "Namespace"]
+    assert names == [NAMESPACE] == [PROBE_NAMESPACE]
 
 
 def test_probes_run_from_the_agents_own_image() -> None:
