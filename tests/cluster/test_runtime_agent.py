@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +17,7 @@ import grpc
 import pytest
 
 from moorage.api.names import label_value_errors
-from moorage.cluster.runtimes.host_access import CONTAINED, DIRECT, find_access
+from moorage.cluster.runtimes.host_access import CONTAINED, DIRECT
 from moorage.cluster.standalone import runtime_agent
 from moorage.cluster.standalone.runtime_agent import (
     NoEngineError,
@@ -65,10 +68,21 @@ def test_every_node_has_a_label_value_for_its_probes(node: str) -> None:
     assert not label_value_errors(probe_owner(node))
 
 
-def test_the_host_is_reached_directly_outside_of_containers() -> None:
-    assert find_access() in (DIRECT, CONTAINED)
+@pytest.mark.skipif(os.geteuid() != 0, reason="mount namespaces need root")
+def test_the_host_is_reached_directly_but_from_other_mounts() -> None:
+    program = (
+        "from moorage.cluster.runtimes.host_access import find_access\n"
+        "print(find_access().is_contained)"
+    )
+    said = [
+        subprocess.run(
+            [*prefix, sys.executable, "-c", program], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for prefix in ([], ["unshare", "--mount"])
+    ]
+    assert said == ["False", "True"]
     assert not DIRECT.is_contained
-    assert CONTAINED.command[-1] == "--"
+    assert CONTAINED.command == ("nsenter", "--target", "1", "--mount", "--")
 
 
 def test_facts_of_the_first_process_are_those_of_the_host() -> None:
