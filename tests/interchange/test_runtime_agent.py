@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -102,6 +104,8 @@ def test_an_agent_finds_what_works_beside_a_kubelet_and_containerd(place: Path) 
         # The kubelet's status is the kubelet's.
         conditions = cluster.get("node", NODE)["status"]["conditions"]
         assert not [one for one in conditions if "moorage" in one["type"]]
+        _install(cluster, place)
+        started.check()
 
 
 def test_the_daemonset_works_with_its_image_and_no_more_rights_than_it_has(place: Path) -> None:
@@ -158,6 +162,38 @@ def test_the_daemonset_works_with_its_image_and_no_more_rights_than_it_has(place
             print(cluster.kubectl("get", "events", "--all-namespaces").stdout)
             agent = "--selector=app.kubernetes.io/component=runtime-agent"
             print(cluster.kubectl("logs", agent, "-n", values.namespace, "--tail=-1").stdout)
+
+
+def _install(cluster: RunningCluster, place: Path) -> None:
+    """Have a copy of runc installed, which restarts containerd, and wait until it works."""
+    program = shutil.which("runc")
+    assert program is not None
+    source = {
+        "architecture": cluster.get("node", NODE)["status"]["nodeInfo"]["architecture"],
+        "path": str(shutil.copy(program, place / "runc-copy")),
+        "sha256": hashlib.sha256(Path(program).read_bytes()).hexdigest(),
+    }
+    cluster.apply(
+        {
+            "apiVersion": "runtime.moorage.dev/v1alpha1",
+            "kind": "RuntimeInstallation",
+            "metadata": {"name": "copy"},
+            "spec": {"handler": "runc-copy", "adapter": "oci", "sources": [source]},
+        }
+    )
+
+    def is_installed() -> bool:
+        entries = cluster.get("runtimeinstallation", "copy").get("status", {}).get("nodes", [])
+        assert "Failed" not in [one["phase"] for one in entries], entries
+        return [one["phase"] for one in entries] == ["Installed"]
+
+    until(is_installed, "the installation", _WITHIN_S)
+
+    def is_labelled() -> bool:
+        labels = cluster.get("node", NODE)["metadata"]["labels"]
+        return labels.get("runtime.moorage.dev/runc-copy") == "true"
+
+    until(is_labelled, "the label of the installed runtime", _WITHIN_S)
 
 
 def _works(cluster: RunningCluster, handler: str) -> bool:

@@ -131,13 +131,13 @@ def unpack(file: Path, tree: Tree) -> Package:
     hard_links: dict[str, str] = {}
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         for member in archive:
-            path = _placed(member.name)
-            if not path or not _is_taken(path, patterns):
+            path = placed(member.name)
+            if not path or not is_taken(path, patterns):
                 continue
             if member.issym():
                 tree.add_link(path, member.linkname)
             elif member.islnk():
-                hard_links[path] = _placed(member.linkname)
+                hard_links[path] = placed(member.linkname)
             elif member.isfile():
                 reader = archive.extractfile(member)
                 assert reader is not None
@@ -149,14 +149,14 @@ def unpack(file: Path, tree: Tree) -> Package:
     return Package(name, fields["Version"], fields["Architecture"], source, control)
 
 
-def _placed(name: str) -> str:
+def placed(name: str) -> str:
     """Return a member's path without the directories that are links."""
     path = name.removeprefix("./").strip("/")
     first = path.partition("/")[0]
     return f"usr/{path}" if first in _MERGED and "/" in path else path
 
 
-def _is_taken(path: str, patterns: tuple[str, ...]) -> bool:
+def is_taken(path: str, patterns: tuple[str, ...]) -> bool:
     if fnmatch(path, "usr/share/doc/*/copyright"):
         return True
     if any(fnmatch(path, pattern) for pattern in _LEFT_OUT):
@@ -179,10 +179,9 @@ def add_base(tree: Tree, packages: list[Package]) -> None:
     tree.add_file(
         "etc/passwd",
         b"root:x:0:0:root:/root:/usr/sbin/nologin\n"
-        b"moorage:x:65532:65532:moorage:/home:/usr/sbin/nologin\n"
-        b"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+        b"moorage:x:65532:65532:moorage:/home:/usr/sbin/nologin\n",
     )
-    tree.add_file("etc/group", b"root:x:0:\nmoorage:x:65532:\nnogroup:x:65534:\n")
+    tree.add_file("etc/group", b"root:x:0:\nmoorage:x:65532:\n")
     tree.add_file("etc/nsswitch.conf", b"passwd: files\ngroup: files\nhosts: files dns\n")
     certificates = [
         entry.content.strip() + b"\n"

@@ -111,8 +111,8 @@ async def assert_confined(config: ClientConfig) -> None:
             unbound = await _token(admin, "")
             async with Client(
                 ClientConfig(config.server, ca=config.ca, token=unbound), user_agent="unbound"
-            ) as nobody:
-                await _refused(lambda: _label(nobody, own, "runtime.moorage.dev/x", "true"))
+            ) as unbound_agent:
+                await _refused(lambda: _label(unbound_agent, own, "runtime.moorage.dev/x", "true"))
         finally:
             for node in (own, other):
                 await admin.delete(NODES, node)

@@ -12,10 +12,11 @@ import msgspec
 from msgspec import Meta
 
 from moorage import __version__
-from moorage.probing.pod_carrier import NAMESPACE as PROBE_NAMESPACE
 
 DEFAULT_NAMESPACE = "moorage-system"
 SYSTEM_NAMESPACE = "kube-system"
+PROBE_NAMESPACE = "moorage-probes"
+"""Of the runtime agent's probe pods, as `moorage.probing.pod_carrier` has it."""
 OWN: Literal["own"] = "own"
 CERT_MANAGER: Literal["cert-manager"] = "cert-manager"
 
@@ -164,4 +165,5 @@ class Values(_Values, frozen=True):
     @property
     def unguarded_namespaces(self) -> tuple[str, ...]:
         """The namespaces that the webhook leaves alone: the system's, ours, the excluded ones."""
-        return (SYSTEM_NAMESPACE, PROBE_NAMESPACE, self.namespace, *self.excluded_namespaces)
+        ours = (self.namespace, PROBE_NAMESPACE)
+        return (SYSTEM_NAMESPACE, *ours, *self.excluded_namespaces)
