@@ -77,7 +77,7 @@ Labels = frozenset[tuple[str, str]]
 class _Known(msgspec.Struct, frozen=True):
     """What is recorded of a node; what many nodes have in common is kept once.
 
-    Labels are apart by who has the same: those of handlers, those with the name of the node, others.
+    Labels are apart by who has the same: those of handlers, those with the node name, others.
     """
 
     labels: Labels
