@@ -199,6 +199,7 @@ class Client:
         *,
         label_selector: str = "",
         field_selector: str = "",
+        page_size: int = PAGE_SIZE,
     ) -> AsyncIterator[ObjectList[T]]:
         """Yield every matching object in pages of one revision. Raises as `list`."""
         token = ""
@@ -209,7 +210,7 @@ class Client:
                 query={
                     "labelSelector": label_selector,
                     "fieldSelector": field_selector,
-                    "limit": str(PAGE_SIZE),
+                    "limit": str(page_size),
                     "continue": token,
                 },
                 accept=_accept(resource, is_list=True),

@@ -220,7 +220,7 @@ async def _do_everything(server: Running, admin: Client) -> None:
     await admin.patch(NODES, "n", {"status": {"runtimeHandlers": handlers}}, subresource="status")
     for handler in ("runc", "crun"):
         await _profile(admin, "n", handler, "")
-        await _class(admin, handler, lambda found: True)
+        await _class(admin, handler, bool)
     await _isolation(admin, "n.runc", "shared-kernel")
     await _class(admin, "runc", lambda found: found.metadata.labels.get(
         "runtime.moorage.dev/isolation"))  # fmt: skip

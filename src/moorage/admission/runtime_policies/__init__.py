@@ -6,24 +6,21 @@
                ├─▶ writes.py        policies that cannot be understood are refused
                └─▶ class_quotas.py  RuntimeClassQuotas
 
-`moorage.runtimeclass` decides; the objects are custom resources of the group runtime.moorage.dev.
+`sources` and `class_quotas` are imported by the API server alone: they know its store, which the
+webhook does without. `moorage.runtimeclass` decides; the objects are custom resources of the group
+runtime.moorage.dev.
 """
 
-from moorage.admission.runtime_policies.class_quotas import RuntimeClassQuotaAdmission
 from moorage.admission.runtime_policies.facts import Facts, NamespaceFacts, NamespaceRules, rules_of
 from moorage.admission.runtime_policies.placing import PlacingByHandlerAdmission
 from moorage.admission.runtime_policies.plugin import RuntimePolicyAdmission
-from moorage.admission.runtime_policies.sources import CustomReader, RuntimeFacts
 from moorage.admission.runtime_policies.writes import RuntimePolicyWrites
 
 __all__ = [
-    "CustomReader",
     "Facts",
     "NamespaceFacts",
     "NamespaceRules",
     "PlacingByHandlerAdmission",
-    "RuntimeClassQuotaAdmission",
-    "RuntimeFacts",
     "RuntimePolicyAdmission",
     "RuntimePolicyWrites",
     "rules_of",

@@ -12,11 +12,8 @@ from pathlib import Path
 from msgspec import structs
 
 from moorage.admission.configuration import AdmissionOptions, load_configuration
-from moorage.admission.runtime_policies import (
-    RuntimeClassQuotaAdmission,
-    RuntimePolicyAdmission,
-    RuntimePolicyWrites,
-)
+from moorage.admission.runtime_policies import RuntimePolicyAdmission, RuntimePolicyWrites
+from moorage.admission.runtime_policies.class_quotas import RuntimeClassQuotaAdmission
 from moorage.api.host_ports import Listener
 from moorage.apiserver.aggregation import FrontProxy
 from moorage.apiserver.assembly import ApiOptions

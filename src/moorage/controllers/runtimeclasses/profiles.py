@@ -21,6 +21,8 @@ from moorage.client.resources import RUNTIME_PROFILES
 
 PROFILE_HANDLER, PROFILE_NODE = "handler", "node"
 """Indexes of the informer."""
+_AT_ONCE = 100
+"""Profiles of a page."""
 
 
 def profile_informer(client: Client, clock: Clock) -> Informer[RuntimeProfile]:
@@ -30,6 +32,7 @@ def profile_informer(client: Client, clock: Clock) -> Informer[RuntimeProfile]:
         RUNTIME_PROFILES,
         clock=clock,
         keep=_kept,
+        page_size=_AT_ONCE,
         indexes={
             PROFILE_HANDLER: lambda profile: [profile.spec.handler],
             PROFILE_NODE: lambda profile: [profile.spec.node_name],
