@@ -105,7 +105,6 @@ def test_an_agent_finds_what_works_beside_a_kubelet_and_containerd(place: Path) 
         conditions = cluster.get("node", NODE)["status"]["conditions"]
         assert not [one for one in conditions if "moorage" in one["type"]]
         _install(cluster, place)
-        started.check()
 
 
 def test_the_daemonset_works_with_its_image_and_no_more_rights_than_it_has(place: Path) -> None:
