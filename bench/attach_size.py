@@ -221,7 +221,7 @@ def main() -> None:
         )  # fmt: skip
         controllers = ("controllers", "--runtimes-only", "--leader-elect", "--create-classes")
         with (
-            process(layout.root),
+            process(layout.root, _READY_S),
             part(layout, *hook) as webhook,
             part(layout, *hook) as other_webhook,
             part(layout, *controllers) as leader,

@@ -37,8 +37,8 @@ _BINDING = {
 
 
 @contextlib.contextmanager
-def process(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The API server's process, entered when it says that it is ready."""
+def process(directory: Path, ready_s: float = _READY_S) -> Iterator[subprocess.Popen[bytes]]:
+    """The API server's process, entered when it says that it is ready, after `ready_s` at most."""
     layout = Layout(directory)
     port = None if layout.settings.exists() else _free_port()
     open_cluster(layout, Choices(has_node=False, api_port=port))
@@ -51,7 +51,7 @@ def process(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
     )
     os.close(write_end)
     try:
-        _wait_ready(read_end)
+        _wait_ready(read_end, ready_s)
         yield server
     finally:
         os.close(read_end)
@@ -66,10 +66,10 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait_ready(notices: int) -> None:
+def _wait_ready(notices: int, ready_s: float) -> None:
     """Wait for the message among the beats. Raises SystemExit."""
     output = b""
-    deadline = time.monotonic() + _READY_S
+    deadline = time.monotonic() + ready_s
     while READY_MESSAGE not in output:
         left_s = deadline - time.monotonic()
         is_readable = left_s > 0 and select.select([notices], [], [], left_s)[0]
