@@ -45,7 +45,7 @@ class Attachments:
     async def attach(self, values: Values | None = None, *, timeout_s: float = 30) -> Outcome:
         plan = await self.plan(values)
         assert plan.is_possible, plan.findings
-        options = InstallationOptions(self.said.append, lambda _: None, timeout_s)
+        options = InstallationOptions(self.said.append, lambda _: None, timeout_s, 0.1)
         certificate = asyncio.create_task(self._certificate(plan.values.namespace))
         try:
             return await attach(self.client, plan, SystemClock(), options)

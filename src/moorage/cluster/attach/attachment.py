@@ -16,8 +16,6 @@ from moorage.cluster.attach.served_objects import ServedObjects
 from moorage.cluster.attach.survey import Level, Survey, SurveyFinding, findings, is_foreign, look
 from moorage.cluster.attach.values import Values
 
-_REPORT_S = 60.0
-
 
 class Plan(msgspec.Struct, frozen=True):
     """What an attachment would do. `changes` are empty where a problem forbids it."""
@@ -61,5 +59,5 @@ async def attach(client: Client, plan: Plan, clock: Clock, options: Installation
     Raises AttachError if the parts are not ready in time, StatusError, UnreachableError.
     """
     await install(ServedObjects(client), plan.values, plan.changes, clock, options)
-    await wait_reported(client, clock, min(_REPORT_S, options.timeout_s))
+    await wait_reported(client, clock, options.report_s)
     return await read_outcome(client)

@@ -29,11 +29,15 @@ _AUTHORITY_KEY = "ca.crt"
 
 
 class InstallationOptions(msgspec.Struct, frozen=True):
-    """`said` gets a line for each step; `progress` the parts while they start."""
+    """`said` gets a line for each step; `progress` the parts while they start.
+
+    timeout_s: how long the parts may take to start. report_s: how long to wait for the handlers.
+    """
 
     said: Callable[[str], None]
     progress: Report
     timeout_s: float
+    report_s: float = 60.0
 
 
 async def install(
