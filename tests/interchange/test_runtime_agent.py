@@ -190,7 +190,7 @@ def _install(cluster: RunningCluster, place: Path) -> None:
 
     def is_labelled() -> bool:
         labels = cluster.get("node", NODE)["metadata"]["labels"]
-        return labels.get("runtime.moorage.dev/runc-copy") == "true"
+        return "runtime.moorage.dev/runc-copy" in labels
 
     until(is_labelled, "the label of the installed runtime", _WITHIN_S)
 

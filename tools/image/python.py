@@ -107,8 +107,8 @@ def add_compiled(tree: Tree) -> None:
         )  # fmt: skip
         if done.returncode:
             raise BuildError(f"modules do not compile: {done.stderr.strip()[-2000:]}")
-        for path in sorted(root.rglob("*.pyc")):
-            tree.add_file(path.relative_to(root).as_posix(), path.read_bytes())
+        for compiled in sorted(root.rglob("*.pyc")):
+            tree.add_file(compiled.relative_to(root).as_posix(), compiled.read_bytes())
 
 
 _COMPILE = """

@@ -10,6 +10,7 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -188,7 +189,7 @@ async def _try_nodes(hostile: Client, own: str, other: str) -> None:
     )  # fmt: skip
     for key in foreign:
         for value in ("evil", None) if key == "kept" else ("evil",):
-            said = await _refused(lambda key=key, value=value: _label(hostile, own, key, value))
+            said = await _refused(partial(_label, hostile, own, key, value))
             assert "labels under runtime.moorage.dev only" in said
     for change in (
         {"spec": {"unschedulable": True}},
@@ -196,15 +197,19 @@ async def _try_nodes(hostile: Client, own: str, other: str) -> None:
         {"metadata": {"annotations": {"a": "b"}}},
         {"metadata": {"finalizers": ["example.com/stay"]}},
     ):
-        said = await _refused(lambda change=change: hostile.patch(NODES, own, change))
+        said = await _refused(partial(hostile.patch, NODES, own, change))
         assert "nothing of a node but labels" in said
     for node in (own, other):
         await _refused(
-            lambda node=node: hostile.patch(
-                NODES, node, {"status": {"capacity": {"cpu": "999"}}}, subresource="status"
+            partial(
+                hostile.patch,
+                NODES,
+                node,
+                {"status": {"capacity": {"cpu": "999"}}},
+                subresource="status",
             )
         )
-        await _refused(lambda node=node: hostile.delete(NODES, node))
+        await _refused(partial(hostile.delete, NODES, node))
     await _refused(lambda: hostile.create(NODES, {"metadata": {"name": "new"}}))
 
 
@@ -242,7 +247,7 @@ async def _try_profiles(admin: Client, hostile: Client, own: str, other: str) ->
         _profile(own, "crun", name=f"{other}.crun"),
         _profile(other, "crun", name=f"{own}.crun"),
     ):
-        said = await _refused(lambda body=body: hostile.create(RUNTIME_PROFILES, body))
+        said = await _refused(partial(hostile.create, RUNTIME_PROFILES, body))
         assert "RuntimeProfiles NODE.HANDLER of its own node only" in said
     owned = _profile(own, "crun")
     owned["metadata"]["ownerReferences"] = [
@@ -316,9 +321,7 @@ async def _try_probes(admin: Client, hostile: Client, own: str, other: str) -> N
     await hostile.create(PODS, _pod(mine, own), PROBES)
     await admin.create(PODS, _pod(theirs, other), PROBES)
     for name, node in ((theirs + "x", other), (probe_pod_name(own, "1" * 8), other), ("p", own)):
-        said = await _refused(
-            lambda name=name, node=node: hostile.create(PODS, _pod(name, node), PROBES)
-        )
+        said = await _refused(partial(hostile.create, PODS, _pod(name, node), PROBES))
         assert "probe pods of its own node only" in said
     await _refused(lambda: hostile.create(PODS, _pod(mine, own), VALUES.namespace))
     await _refused(lambda: hostile.create(PODS, _pod(mine, own), "kube-system"))
@@ -338,7 +341,7 @@ async def _try_probes(admin: Client, hostile: Client, own: str, other: str) -> N
     await hostile.create(RUNTIME_CLASSES, class_(probe_class))
     await admin.create(RUNTIME_CLASSES, class_(probe_class_name(other, "runc")))
     for name in ("runc", probe_class_name(own, "crun"), probe_class_name("third", "runc")):
-        said = await _refused(lambda name=name: hostile.create(RUNTIME_CLASSES, class_(name)))
+        said = await _refused(partial(hostile.create, RUNTIME_CLASSES, class_(name)))
         assert "classes of its own node's probes only" in said
     await _refused(lambda: hostile.delete(RUNTIME_CLASSES, probe_class_name(other, "runc")))
     await hostile.delete(RUNTIME_CLASSES, probe_class)
@@ -357,9 +360,7 @@ async def _try_events(hostile: Client, own: str, other: str) -> None:
 
     await hostile.create(EVENTS, event("Node", own), "default")
     for kind, name in (("Node", other), ("ServiceAccount", "x")):
-        said = await _refused(
-            lambda kind=kind, name=name: hostile.create(EVENTS, event(kind, name), "default")
-        )
+        said = await _refused(partial(hostile.create, EVENTS, event(kind, name), "default"))
         assert "events about its own node" in said
 
 
@@ -368,4 +369,4 @@ async def _try_everything_else(hostile: Client, own: str) -> None:
         "/api/v1/secrets", "/api/v1/namespaces/kube-system/configmaps", "/api/v1/pods",
         f"/api/v1/nodes/{own}/proxy/pods", "/apis/apps/v1/daemonsets",
     ):  # fmt: skip
-        await _refused(lambda path=path: hostile.request("GET", path))
+        await _refused(partial(hostile.request, "GET", path))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from moorage import __version__
@@ -33,9 +35,10 @@ def test_the_parts_start_from_the_image_as_an_ordinary_user(whole_cluster: Runni
         }
         whole_cluster.apply(pod(name, restartPolicy="Never", containers=[container]))
     for arguments, name in names.items():
-        until(
-            lambda name=name: whole_cluster.get("pods", name)["status"]["phase"] == "Succeeded",
-            f"moor {arguments}",
-        )
+        until(partial(_has_succeeded, whole_cluster, name), f"moor {arguments}")
         assert whole_cluster.kubectl("logs", name).stdout.startswith(COMMANDS[arguments])
         whole_cluster.kubectl("delete", "pod", name, "--wait=false")
+
+
+def _has_succeeded(cluster: RunningCluster, name: str) -> bool:
+    return bool(cluster.get("pods", name)["status"]["phase"] == "Succeeded")
