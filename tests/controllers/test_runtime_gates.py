@@ -19,8 +19,8 @@ from moorage.api.runtime_group import (
 from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES, RUNTIME_PROFILES
 from moorage.controllers.runtimeclasses.profiles import profile_informer
 from moorage.controllers.runtimegates import RuntimeGateController
-from moorage.runtimeclass.placing import hold, require_labels
 from moorage.runtimeclass.needs import parse_needs
+from moorage.runtimeclass.placing import hold, require_labels
 from tests.controllers.memory import Json, MemoryClient, World
 from tests.runtimeclass.indexes import profile
 
