@@ -16,12 +16,12 @@ define environment
 $(PYTHON) -m venv $(1)
 $(1)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $(2)
 endef
-# The parts of `make test`, beside each other.
-RUNS := clusters engines others
+# The parts of `make test` beside lint, beside each other: docs/decisions/147-four-runs.md.
+RUNS := shared clusters engines others
 PYTHON_SOURCES := src tests bench tools hatch_build.py
 
-.PHONY: help demo venv format lint unit lowest coverage docs test $(RUNS:%=test-%) \
-  $(RUNS:%=retest-%) packages peers soak mutants bench lock clean
+.PHONY: help demo venv format lint unit unit-1 unit-2 lowest coverage docs test test-lint retest-lint \
+  $(RUNS:%=test-%) $(RUNS:%=retest-%) packages peers soak mutants bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -50,16 +50,19 @@ lint: venv ## format check, lint, wording, types, import direction
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# Rules, and loops against fakes: no cluster, no engine, no root. Three workers: some tests wait.
-UNIT := $(BIN)/pytest -m 'not runtime and not root and not slow' --hypothesis-profile quick -p no:cacheprovider \
-	  --numprocesses 3 --dist loadfile \
-	  tests/api tests/admission tests/client tests/containerd_configuration tests/controllers tests/cri tests/engine \
-	  tests/handlers tests/node tests/registry tests/runtimeclass tests/scheduler tests/storage \
-	  tests/quota tests/streaming \
+# Rules, and loops against fakes: no cluster, no engine, no root. Two processes of about the same
+# length; workers of one would each collect everything.
+UNIT := $(BIN)/pytest -m 'not runtime and not root and not slow' --hypothesis-profile quick -p no:cacheprovider
+UNIT_1 := tests/api tests/admission tests/registry tests/runtimeclass tests/quota tests/streaming
+UNIT_2 := tests/client tests/containerd_configuration tests/controllers tests/cri tests/engine tests/handlers \
+	  tests/node tests/scheduler tests/storage \
 	  --ignore tests/handlers/adapters --ignore tests/engine/images --ignore tests/engine/whole
 
 unit: venv ## the tests of rules and loops, in less than a minute: needs neither root nor packages
-	@$(UNIT)
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target unit-1 unit-2
+
+unit-1 unit-2: unit-%:
+	@$(UNIT) $(UNIT_$*)
 
 lowest: ## the tests of `make unit` with the lowest versions that pyproject.toml allows
 	$(PYTHON) -m venv $(VENV)-lowest
@@ -72,7 +75,7 @@ lowest: ## the tests of `make unit` with the lowest versions that pyproject.toml
 	$(MAKE) unit VENV=$(VENV)-lowest
 
 coverage: venv ## the tests of `make unit`, and which share of each package they reach
-	@$(UNIT) --cov=moorage --cov-report=
+	@$(UNIT) --numprocesses 3 --dist loadfile $(UNIT_1) $(UNIT_2) --cov=moorage --cov-report=
 	@$(BIN)/python -m tools.coverage_table
 
 docs: $(VENV)-docs/.installed ## build the documentation site into site/, which can be read offline
@@ -84,16 +87,26 @@ $(VENV)-docs/.installed: requirements/docs.lock
 	touch $@
 
 # Clusters and engines mostly wait, and the type checker has one thread, so that two cores are enough
-# for four jobs beside each other. A test that failed beside the others gets one more chance, alone:
+# for five jobs beside each other. A test that failed beside the others gets one more chance, alone:
 # docs/decisions/076.
 test: packages ## lint and every test
-	@$(MAKE) --no-print-directory --keep-going --jobs=4 --output-sync=target lint $(RUNS:%=test-%) \
-	  || $(MAKE) --no-print-directory lint $(RUNS:%=retest-%)
+	@$(MAKE) --no-print-directory --keep-going --jobs=5 --output-sync=target test-lint $(RUNS:%=test-%) \
+	  || $(MAKE) --no-print-directory retest-lint $(RUNS:%=retest-%)
 
-test-clusters retest-clusters: MARK := cluster and whole
+# Of tests/runs.py: a run imports no other modules.
+test-shared retest-shared: MARK := shared
+test-clusters retest-clusters: MARK := whole and not shared
 test-engines retest-engines: MARK := cluster and not whole
 test-others retest-others: MARK := not cluster
 ONE_RUN = $(BIN)/pytest -m '$(MARK)' -o cache_dir=$(VENV)/$*.cache
+
+# Lint finds the same each time, so that it does not run again.
+test-lint:
+	@rm -f $(VENV)/lint.failed
+	@$(MAKE) --no-print-directory lint || { touch $(VENV)/lint.failed; exit 1; }
+
+retest-lint:
+	@[ ! -e $(VENV)/lint.failed ] || { echo 'lint failed' >&2; exit 1; }
 
 $(RUNS:%=test-%): test-%:
 	@rm -f $(VENV)/$*.failed
@@ -121,6 +134,7 @@ soak: venv ## the tests that break things on purpose, for longer, and random one
 	MOORAGE_ENGINE_PODS=1000 $(BIN)/pytest tests/engine/whole --timeout=3600
 	MOORAGE_HISTORY_MINUTES=10 $(BIN)/pytest tests/apiserver/history --timeout=3600
 	MOORAGE_KILL_ROUNDS=100 $(BIN)/pytest tests/cluster/whole/test_kill.py --timeout=3600
+	MOORAGE_ENGINES=all $(BIN)/pytest tests/cluster/whole/test_other_engines.py
 	MOORAGE_MINIMAL_ROOT=1 $(BIN)/pytest tests/cluster/whole/test_minimal_root.py
 
 mutants: venv ## put random faults into a copy of the code, and print those that no test notices

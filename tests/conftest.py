@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ from tests.running import (
     skip_without_kubectl,
     skip_without_runtimes,
 )
+from tests.runs import HERE, RUNS, run_of, runs_of, starts_programs
 
 # A test run does the same each time; `make soak` lets Hypothesis look where it has not been, and
 # `make unit` takes fewer examples.
@@ -30,25 +33,12 @@ settings.register_profile("random", deadline=None)
 settings.load_profile("random" if os.environ.get("MOORAGE_FUZZ") else "steady")
 
 
-_HERE = Path(__file__).parent
-_WITHOUT_CLUSTERS = frozenset(
-    path.name for path in _HERE.iterdir() if path.is_dir() and path.name not in ("cli", "cluster")
-)
-
-
-_MAY_HAVE_CLUSTERS = frozenset(
-    ("admission", "apiserver", "cli", "clients", "cluster", "engine", "handlers", "interchange",
-     "probing", "ui")
-)  # fmt: skip
-"""Directories in which a test may be marked `cluster`; runs of these collect no others."""
-
-
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out directories without clusters where only these are wanted: 9,000 tests less."""
-    is_wanted = collection_path.name in _MAY_HAVE_CLUSTERS or not collection_path.is_dir()
-    if collection_path.parent != _HERE or is_wanted:
+    """Leave out modules of which the wanted run of `make test` has no test."""
+    wanted = config.option.markexpr
+    if wanted not in RUNS or not re.fullmatch(r"test_.*\.py", collection_path.name):
         return None
-    return True if config.option.markexpr.startswith("cluster") else None
+    return None if wanted in runs_of(collection_path) else True
 
 
 # The modules, tests and parameters of a whole run are a million objects that stay: looking through
@@ -62,27 +52,43 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Leave out what a module's tests left too: the collector is called by hundreds of tests."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what starts clusters or pods, and what makes namespaces and mounts for a fake engine.
 
-    `make test` runs everything else beside the clusters; `make unit` leaves both out.
+    The marks divide `make test` into runs beside each other; `make unit` leaves all of them out.
     """
-    for item in items:
-        directory = item.path.relative_to(_HERE).parts[0]
-        fixtures = set(getattr(item, "fixturenames", ()))
-        shares_a_cluster = bool({"control_plane", "whole_cluster"} & fixtures)
-        if directory == "engine" and "place" in fixtures:
-            item.add_marker("root")
-        is_alone = directory in _WITHOUT_CLUSTERS and not shares_a_cluster
-        if not is_alone or item.get_closest_marker("runtime"):
-            item.add_marker("cluster")
-            if item.path.parent != _HERE and directory not in _MAY_HAVE_CLUSTERS:
-                raise pytest.UsageError(
-                    f"{item.nodeid}: no run of `make test` looks for clusters here"
-                )
-        if shares_a_cluster or item.path.parent == _HERE / "cluster" / "whole":
-            item.add_marker("whole")
+    for path, tests in itertools.groupby(items, key=lambda item: item.path):
+        parts = path.relative_to(HERE).parts
+        possible = runs_of(path)
+        for item in tests:
+            marks = _marks(item, parts)
+            for mark in sorted(marks):
+                item.add_marker(mark)
+            if run_of(marks) not in possible:
+                raise pytest.UsageError(f"{item.nodeid}: its run of `make test` leaves out {path}")
+
+
+def _marks(item: pytest.Item, parts: tuple[str, ...]) -> set[str]:
+    fixtures = getattr(item, "fixturenames", ())
+    shares_a_cluster = "control_plane" in fixtures or "whole_cluster" in fixtures
+    is_runtime = item.get_closest_marker("runtime") is not None
+    is_in_whole = parts[:2] == ("cluster", "whole")
+    marks = {
+        "root": parts[0] == "engine" and "place" in fixtures,
+        "shared": shares_a_cluster,
+        "whole": shares_a_cluster or is_in_whole,
+        "cluster": shares_a_cluster or starts_programs(parts[0], is_runtime=is_runtime),
+    }
+    return {mark for mark, is_set in marks.items() if is_set}
 
 
 @pytest.fixture(scope="session", autouse=True)

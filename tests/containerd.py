@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -15,7 +14,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
@@ -34,6 +32,7 @@ from tests.containerd_configuration.discovery import find_containerd, under_cont
 from tests.containerd_configuration.tables import default_handler, runtime_tables
 from tests.peers import required_peer
 from tests.running import until
+from tests.subnets import engine_mark, free_subnet
 
 _NEEDED = ("containerd", "ctr", "containerd-shim-runc-v2")
 _PEERS = {
@@ -43,8 +42,6 @@ _PEERS = {
 }
 _NAMESPACE = "k8s.io"
 _END_S = 20.0
-_SUBNET = IPv4Network("198.18.77.0/24")
-"""Of the network that is set apart for measurements, so no cluster's. Source: RFC 2544."""
 
 
 def skip_without_containerd() -> None:
@@ -118,10 +115,10 @@ def started_containerd(programs: Path | None = None) -> Iterator[StartedContaine
     """The same, which can be restarted; its programs are in a directory, or on PATH."""
     # Short: the kernel takes no socket path over 107 bytes.
     root = Path(tempfile.mkdtemp(prefix="moor-ctd-"))
-    mark = secrets.token_hex(4)
+    mark = engine_mark()
     network = PodNetwork(
         cluster_id=mark,
-        subnet=_SUBNET,
+        subnet=free_subnet(),
         leases=root / "leases",
         mtu=1500,
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -16,7 +15,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
@@ -29,10 +27,9 @@ from moorage.cluster.network.conflist import write_conflist
 from moorage.linux.process import state
 from tests.containerd import answers, remove_sandboxes
 from tests.running import until
+from tests.subnets import engine_mark, free_subnet
 
 _END_S = 20.0
-_SUBNET = IPv4Network("198.18.79.0/24")
-"""Of the network that is set apart for measurements, so no cluster's. Source: RFC 2544."""
 
 _CONFIGURATION = """# A CRI-O of tests.
 [crio]
@@ -126,7 +123,7 @@ def started_crio() -> Iterator[StartedCrio]:
     crio = StartedCrio(Path(tempfile.mkdtemp(prefix="moor-crio-")), programs)
     root = crio.root
     network = PodNetwork(
-        cluster_id=secrets.token_hex(4), subnet=_SUBNET, leases=root / "leases", mtu=1500
+        cluster_id=engine_mark(), subnet=free_subnet(), leases=root / "leases", mtu=1500
     )
     try:
         host = asyncio.run(gather(root))

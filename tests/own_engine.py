@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import shutil
 import socket
 import subprocess
@@ -14,7 +13,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from ipaddress import IPv4Network
 from pathlib import Path
 
 from moorage.cluster.engine.sweep import remove_directory
@@ -23,10 +21,9 @@ from moorage.cluster.images.loading import load_archive
 from moorage.cluster.network import PodNetwork, forget
 from moorage.cluster.network.conflist import write_conflist
 from tests.running import MOOR
+from tests.subnets import engine_mark, free_subnet
 
 DEADLINE_S = 30.0
-_SUBNET = IPv4Network("198.18.78.0/24")
-"""Of the network that is set apart for measurements, so no cluster's. Source: RFC 2544."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +88,8 @@ def running_engine() -> Iterator[str]:
     """The endpoint of an engine with the catalogue's images and a network of its own."""
     with engine_directories() as engine:
         network = PodNetwork(
-            cluster_id=secrets.token_hex(4),
-            subnet=_SUBNET,
+            cluster_id=engine_mark(),
+            subnet=free_subnet(),
             leases=engine.root / "leases",
             mtu=1500,
         )

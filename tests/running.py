@@ -129,11 +129,16 @@ def newer_runsc() -> Path | None:
 
 
 def until(condition: Callable[[], bool], description: str, within_s: float = 30.0) -> None:
-    """Poll until `condition` is true: for conditions that send no notification."""
+    """Poll until `condition` is true: for conditions that send no notification.
+
+    Most of them start a program, so that the pauses become longer: to 0.5 s.
+    """
     deadline = time.monotonic() + within_s
+    pause_s = 0.05
     while not condition():
         assert time.monotonic() < deadline, f"{description} not within {within_s:g} s"
-        time.sleep(0.05)
+        time.sleep(pause_s)
+        pause_s = min(1.5 * pause_s, 0.5)
 
 
 def pod(name: str, *, runtime_class: str = "", **spec: Any) -> dict[str, Any]:

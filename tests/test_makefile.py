@@ -9,6 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from _pytest.mark.expression import Expression
+
+from tests.runs import CLUSTERS, ENGINES, HERE, OTHERS, RUNS, SHARED, run_of, runs_of
 
 REPOSITORY = Path(__file__).parents[1]
 _TARGETS = re.findall(r"^([a-z]+):.*## ", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
@@ -106,6 +109,7 @@ exit 1
 
 # A linter fails with the mark $STATE/lint, each time.
 _LINTER = """#!/bin/sh
+echo "$(basename "$0") $*" >> "$LOG"
 [ ! -e "$STATE/lint" ]
 """
 
@@ -115,11 +119,13 @@ _LINTER = """#!/bin/sh
     [
         ({}, 0, []),
         ({"lint": 1}, 2, []),
-        ({"cluster and whole": 1}, 0, ["cluster and whole"]),
-        ({"cluster and not whole": 1}, 0, ["cluster and not whole"]),
-        ({"not cluster": 1}, 0, ["not cluster"]),
-        ({"cluster and whole": 1, "not cluster": 1}, 0, ["cluster and whole", "not cluster"]),
-        ({"not cluster": 2}, 2, ["not cluster"]),
+        ({SHARED: 1}, 0, [SHARED]),
+        ({CLUSTERS: 1}, 0, [CLUSTERS]),
+        ({ENGINES: 1}, 0, [ENGINES]),
+        ({OTHERS: 1}, 0, [OTHERS]),
+        ({SHARED: 1, OTHERS: 1}, 0, [SHARED, OTHERS]),
+        ({"lint": 1, OTHERS: 1}, 2, [OTHERS]),
+        ({OTHERS: 2}, 2, [OTHERS]),
     ],
 )
 def test_what_failed_runs_once_more(
@@ -134,15 +140,17 @@ def test_what_failed_runs_once_more(
         (machine / ".venv" / built).touch()
     for mark, count in failures.items():
         (machine / mark).write_text("failure\n" * count)
-    # A mark of an earlier run says nothing about this one.
-    (machine / ".venv" / "clusters.failed").touch()
-    done, calls = _make(machine, "--old-file=packages", "test")
+    # Marks of an earlier run say nothing about this one.
+    for name in ("clusters", "lint"):
+        (machine / ".venv" / f"{name}.failed").touch()
+    done, calls = _make(machine, "--old-file=packages", "test", "--keep-going")
     assert done.returncode == code, done.stderr
-    assert sorted(call.split(" -o ")[0] for call in calls[:3]) == [
-        "pytest -m cluster and not whole", "pytest -m cluster and whole", "pytest -m not cluster"
-    ]  # fmt: skip
-    assert [call.split(" -o ")[0] for call in calls[3:]] == [f"pytest -m {mark}" for mark in again]
-    assert all("--last-failed" in call for call in calls[3:])
+    runs = [call.split(" -o ")[0] for call in calls if call.startswith("pytest")]
+    assert sorted(runs[:4]) == sorted(f"pytest -m {mark}" for mark in RUNS)
+    assert runs[4:] == [f"pytest -m {mark}" for mark in again]
+    assert [call for call in calls if "--last-failed" in call] == calls[len(calls) - len(again) :]
+    # Lint finds the same each time.
+    assert sum(call.startswith("ruff format") for call in calls) == 1
     assert done.stdout.count("run again, alone") == len(again)
 
 
@@ -160,3 +168,40 @@ def test_workflows_use_targets_that_exist() -> None:
 def test_each_target_is_in_the_documentation(target: str) -> None:
     page = (REPOSITORY / "docs" / "development.md").read_text()
     assert f"| `make {target}` |" in page
+
+
+@pytest.mark.parametrize(
+    ("module", "runs"),
+    [
+        ("api/test_errors.py", {OTHERS}),
+        ("engine/whole/test_pods.py", {ENGINES, OTHERS}),
+        ("apiserver/test_kubectl.py", {SHARED, OTHERS}),
+        ("clients/test_kopf.py", {SHARED, ENGINES}),
+        ("cluster/test_cluster.py", {ENGINES}),
+        ("cluster/whole/test_kill.py", {CLUSTERS}),
+        ("cluster/whole/test_own_ports.py", {SHARED, CLUSTERS}),
+        ("test_wheel.py", {ENGINES}),
+    ],
+)
+def test_a_module_is_imported_by_runs_that_its_tests_can_belong_to(
+    module: str, runs: set[str]
+) -> None:
+    assert runs_of(HERE / module) == runs
+
+
+@pytest.mark.parametrize(
+    ("marks", "run"),
+    [
+        (set(), OTHERS),
+        ({"root"}, OTHERS),
+        ({"cluster"}, ENGINES),
+        ({"cluster", "whole"}, CLUSTERS),
+        ({"cluster", "whole", "shared"}, SHARED),
+    ],
+)
+def test_each_test_belongs_to_one_run(marks: set[str], run: str) -> None:
+    assert run_of(marks) == run
+    matching = [
+        one for one in RUNS if Expression.compile(one).evaluate(lambda name, /, **_: name in marks)
+    ]
+    assert matching == [run]

@@ -177,12 +177,14 @@ def test_aliases_do_not_get_around_the_depth() -> None:
         parse_document("a: &a " + "[" * 60 + "]" * 60 + "\nb: " + "[" * 60 + "*a" + "]" * 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("item", ["- \n", "- a\n", "- {}\n", "? a\n", "a: 1\n", "- &a x\n"])
 def test_the_number_of_values_is_bounded(item: str) -> None:
     with pytest.raises(YamlError, match="more than 150000 values"):
         parse_document(item * 300_000)
 
 
+@pytest.mark.slow
 def test_tag_directives_are_bounded() -> None:
     # libyaml compares each with all before it, in one call that nothing can interrupt.
     directives = "".join(f"%TAG !a{number}! b\n" for number in range(200_000))

@@ -332,12 +332,12 @@ _FAILURES = {
                "received undecodable patch in webhook response: response.patch is not base64"),
     "no-list": ({**ALLOWED, "patch": base64.b64encode(b"{}").decode(), "patchType": "JSONPatch"},
                 "received undecodable patch in webhook response"),
-    "status": (web.Response(status=500, text="broken"),
+    "status": (lambda: web.Response(status=500, text="broken"),
                'failed to call webhook: an error on the server ("broken") has prevented the '
                "request from succeeding"),
-    "not-found": (web.Response(status=404),
+    "not-found": (lambda: web.Response(status=404),
                   "failed to call webhook: the server could not find the requested resource"),
-    "redirect": (web.Response(status=302, headers={"Location": "https://127.0.0.1:1/"}),
+    "redirect": (lambda: web.Response(status=302, headers={"Location": "https://127.0.0.1:1/"}),
                  "failed to call webhook: the server rejected our request"),
 }  # fmt: skip
 
@@ -349,7 +349,8 @@ async def test_answers_that_are_none(
 ) -> None:
     answer: Any
     answer, text = _FAILURES[failure]
-    hooks.answers[failure] = lambda _: answer
+    # A response can be sent once.
+    hooks.answers[failure] = lambda _: answer() if callable(answer) else answer
     await configure(server, hooks, MUTATING, {"path": failure, "failurePolicy": policy})
     written = await add(server, a="b")
     if policy == "Ignore":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +16,14 @@ from moorage.cluster import Choices
 from moorage.cluster.creation import open_cluster
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import host_ip
+from tests.containerd import remove_sandboxes
 from tests.interchange.programs import Programs, command, kubelet_configuration, programs
 from tests.ports import free_port
 from tests.running import RunningCluster, until
 
 NODE = "interchange"
-_CGROUP = "moorage-interchange"
+# A kubelet ends what it does not know below its own, so those of two runs must differ.
+_CGROUP = f"moorage-interchange-{os.getpid()}"
 _CGROUPS = Path("/sys/fs/cgroup")
 _WITHIN_S = 90.0
 _KUBELET_API_ADMIN: dict[str, Any] = {
@@ -147,6 +151,15 @@ def _is_ready(cluster: RunningCluster) -> bool:
 
 
 @contextmanager
+def _without_sandboxes(engine: str) -> Iterator[None]:
+    """Remove the sandboxes that a kubelet leaves at its end: they are in its cgroup."""
+    try:
+        yield
+    finally:
+        asyncio.run(remove_sandboxes(engine))
+
+
+@contextmanager
 def whole_kubernetes(
     place: Path, paths: dict[str, str], engine: str
 ) -> Iterator[tuple[RunningCluster, Programs]]:
@@ -157,6 +170,7 @@ def whole_kubernetes(
     with (
         real_api_server(place, paths, address="0.0.0.0") as cluster,
         cgroup(),
+        _without_sandboxes(engine),
         programs(place / "logs") as started,
     ):
         data = cluster.data_dir

@@ -60,7 +60,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
         running.define("crun", "crun")
         running.define("broken", running.program("broken", f"{version}echo no way >&2; exit 1"))
         running.define("hangs", running.program("hangs", f"{version}sleep 600"))
-        floods = "while :; do echo noise; echo noise >&2; done"
+        # More than anyone keeps; without end it would take a CPU until the deadline.
+        noise = "yes noise | head -c 16000000"
+        floods = f"{noise}; {noise} >&2; sleep 600"
         running.define("floods", running.program("floods", f"{version}{floods}"))
         claims = f"""case "$*" in *features*) echo '{_FEATURES}'; exit 0;; esac; """
         lies = f'{claims}{_FORGETS}exec crun "$@"'

@@ -124,7 +124,10 @@ async def read_features(client: Client, within_s: float) -> tuple[RuntimeProfile
 
 
 async def _find_classes(client: Client) -> tuple[FoundClass, ...]:
-    """Return the managed classes, once each handler of the nodes has one with its isolation."""
+    """Return the managed classes, once each handler of the nodes has one with its isolation.
+
+    Its profile says so too by then: floors and needs believe profiles alone.
+    """
     listed = await client.list(NODES)
     handlers = {
         handler.name
@@ -132,11 +135,12 @@ async def _find_classes(client: Client) -> tuple[FoundClass, ...]:
         for handler in node.status.runtime_handlers
         if handler.name
     }
-    classes = Informer(client, RUNTIME_CLASSES)
+    classes, profiles = Informer(client, RUNTIME_CLASSES), Informer(client, RUNTIME_PROFILES)
     # A handler that does not work has no class; the others are shown.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_FOUND_WITHIN_S):
             await wait_until(classes, lambda listed: _found(listed).keys() >= handlers)
+            await wait_until(profiles, lambda listed: _profiled(listed) >= handlers)
     found = _found(classes)
     if not found:
         raise DemoRuntimesError(
@@ -154,6 +158,11 @@ def _found(classes: Iterable[RuntimeClass]) -> dict[str, FoundClass]:
         if one.metadata.labels.get(MANAGED_LABEL) == MANAGED
         and (isolation := one.metadata.labels.get(ISOLATION_LABEL))
     }
+
+
+def _profiled(profiles: Iterable[RuntimeProfile]) -> set[str]:
+    """Return the handlers whose isolation a profile says."""
+    return {one.spec.handler for one in profiles if one.status.isolation}
 
 
 async def _refusal(client: Client, weakest: FoundClass) -> str:

@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,35 +30,15 @@ def demo(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(240)
 def test_the_demo_twice_in_a_row(tmp_path: Path) -> None:
+    """As a document, and as the README shows it: each leaves nothing for the next."""
     skip_without_runtimes()
     before = host_resources()
-    for _ in range(2):
-        done = demo(tmp_path, "-o", "json")
-        document = json.loads(done.stdout)
-        rows = {row["pod"]: row for row in document["pods"]}
-        levels = {found["handler"]: found["isolation"] for found in document["classes"]}
-        assert levels["crun"] == levels["runc"] == "shared-kernel"
-        assert {"crun-limited", "native-app", "metered-app", "no-class", "kata-app"} <= set(rows)
-        for name, runtime in (("crun-limited", "crun"), ("native-app", "runc")):
-            assert rows[name]["status"] == "Running"
-            assert rows[name]["inside"] == runtime
-            assert rows[name]["kernel"] == os.uname().release
-        sandboxed = [row for row in rows.values() if row["runtime_class"] == "sandboxed"]
-        assert len(sandboxed) == 2
-        if shutil.which("runsc"):
-            assert levels["gvisor"] == "user-space-kernel"
-            assert "user-space-kernel" in document["refusal"]
-            assert document["fitted"]["class"] == "gvisor"
-            for row in sandboxed:
-                assert (row["status"], row["inside"]) == ("Running", "gVisor")
-                assert row["kernel"] not in ("", os.uname().release)
-        assert 'lack runtime handler "kata-containers"' in rows["kata-app"]["reason"]
-        assert not demo_processes()
-        assert not leftovers(before)
-
-
-def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
-    skip_without_runtimes()
+    _check_document(json.loads(demo(tmp_path, "-o", "json").stdout))
+    assert not demo_processes()
+    assert not leftovers(before)
+    printed = demo(tmp_path).stdout
+    assert not demo_processes()
+    assert not leftovers(before)
     skip_without_gvisor()
     (table,) = [
         block.text
@@ -65,5 +46,26 @@ def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
         if block.text.startswith("POD ")
     ]
     # The README's node is n1; the demo's has the host's name.
-    printed = demo(tmp_path).stdout.replace(f" {platform.node().lower()} ", " n1 ")
+    printed = printed.replace(f" {platform.node().lower()} ", " n1 ")
     assert matches(f"...\n{table}...\n", printed), printed
+
+
+def _check_document(document: dict[str, Any]) -> None:
+    rows = {row["pod"]: row for row in document["pods"]}
+    levels = {found["handler"]: found["isolation"] for found in document["classes"]}
+    assert levels["crun"] == levels["runc"] == "shared-kernel"
+    assert {"crun-limited", "native-app", "metered-app", "no-class", "kata-app"} <= set(rows)
+    for name, runtime in (("crun-limited", "crun"), ("native-app", "runc")):
+        assert rows[name]["status"] == "Running"
+        assert rows[name]["inside"] == runtime
+        assert rows[name]["kernel"] == os.uname().release
+    sandboxed = [row for row in rows.values() if row["runtime_class"] == "sandboxed"]
+    assert len(sandboxed) == 2
+    if shutil.which("runsc"):
+        assert levels["gvisor"] == "user-space-kernel"
+        assert "user-space-kernel" in document["refusal"]
+        assert document["fitted"]["class"] == "gvisor"
+        for row in sandboxed:
+            assert (row["status"], row["inside"]) == ("Running", "gVisor")
+            assert row["kernel"] not in ("", os.uname().release)
+    assert 'lack runtime handler "kata-containers"' in rows["kata-app"]["reason"]

@@ -59,8 +59,14 @@ def test_evictions_wait_for_the_replacement(whole_cluster: RunningCluster, name:
         )
         return done.stdout + done.stderr
 
-    assert '"Success"' in evict(first)
-    refusal = evict(second, fails=True)
+    # The replacement finds no node until the refusal is there: it may be ready before it else.
+    node = whole_cluster.get("nodes")["items"][0]["metadata"]["name"]
+    whole_cluster.kubectl("cordon", node)
+    try:
+        assert '"Success"' in evict(first)
+        refusal = evict(second, fails=True)
+    finally:
+        whole_cluster.kubectl("uncordon", node)
     assert "Cannot evict pod as it would violate the pod's disruption budget." in refusal
     until(lambda: allowed() == 1, "a disruption is allowed")
     assert '"Success"' in evict(second)

@@ -28,7 +28,7 @@ from tests.running import (
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(300)]
 
-ROUNDS = int(os.environ.get("MOORAGE_KILL_ROUNDS", "7"))
+ROUNDS = int(os.environ.get("MOORAGE_KILL_ROUNDS", "3"))
 _WRITERS = 4
 _MAPS = "/api/v1/namespaces/default/configmaps"
 

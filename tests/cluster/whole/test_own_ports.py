@@ -127,31 +127,33 @@ def redirected(port: int) -> Iterator[None]:
         subprocess.run(["iptables", "-w", "-t", "nat", "-D", *rule], check=True)
 
 
-@pytest.mark.parametrize("has_node", [True, False])
-def test_a_cluster_that_starts_after_such_a_rule_is_reached(tmp_path: Path, has_node: bool) -> None:
+@contextmanager
+def started_after_a_rule(data_dir: Path, **choices: Any) -> Iterator[RunningCluster]:
+    """A cluster that starts after such a rule for its port, and is reached all the same."""
     skip_without_kubectl()
     skip_without_runtimes()
-    # Far from those that other clusters take first, while this one is down.
-    port, node_port = free_port(), free_port()
-    ports = {"api_port": port, "node_port": node_port}
-    choices = ports | ({"node_name": "n1"} if has_node else {"has_node": False})
-    with running(tmp_path / "data", **choices) as cluster:
-        chain = f"MOORAGE-{settings(cluster)['cluster_id']}"
-        cluster.moor("down")
-        assert chain not in subprocess.check_output(["iptables-save"], text=True)
-        with redirected(port):
-            with pytest.raises(ConnectionRefusedError):
-                socket.create_connection(("127.0.0.1", port), timeout=5)
-            cluster.moor("up", "--detach", *(() if has_node else ("--no-node",)))
+    port = free_port()
+    with redirected(port):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+        with running(data_dir, api_port=port, node_port=free_port(), **choices) as cluster:
             assert cluster.kubectl("get", "--raw", "/readyz").stdout == "ok"
-            cluster.moor("down")
+            chain = f"MOORAGE-{settings(cluster)['cluster_id']}"
+            yield cluster
+    assert chain not in subprocess.check_output(["iptables-save"], text=True)
+
+
+def test_a_cluster_that_starts_after_such_a_rule_is_reached(tmp_path: Path) -> None:
+    with started_after_a_rule(tmp_path / "data", node_name="n1") as cluster:
+        chain = f"MOORAGE-{settings(cluster)['cluster_id']}"
+        assert chain in subprocess.check_output(["iptables-save"], text=True)
+        cluster.moor("down")
         assert chain not in subprocess.check_output(["iptables-save"], text=True)
 
 
 def test_a_control_plane_alone_protects_its_port_while_it_runs(tmp_path: Path) -> None:
     """Without pods nothing stays on the machine, though the cluster is not taken down."""
-    skip_without_runtimes()
-    with running(tmp_path / "data", has_node=False) as cluster:
+    with started_after_a_rule(tmp_path / "data", has_node=False) as cluster:
         decided = settings(cluster)
         rule = f"-A MOORAGE-{decided['cluster_id']}-PORTS -d 127.0.0.1/32 -p tcp -m tcp"
         saved = subprocess.check_output(["iptables-save"], text=True)

@@ -1,6 +1,6 @@
 """Pods made and killed at random points, under an engine that is killed too: nothing is left.
 
-Forty pods in `make test`; as many as MOORAGE_ENGINE_PODS says, with another seed each time, when
+Twenty pods in `make test`; as many as MOORAGE_ENGINE_PODS says, with another seed each time, when
 that is set.
 """
 
@@ -18,7 +18,7 @@ import pytest
 from moorage.cri import CriClient, CriError, pb
 from tests.engine.whole.engines import Caller, RunningEngine, an_engine
 
-_PODS = int(os.environ.get("MOORAGE_ENGINE_PODS", "40"))
+_PODS = int(os.environ.get("MOORAGE_ENGINE_PODS", "20"))
 _SEED = random.randrange(1 << 32) if "MOORAGE_ENGINE_PODS" in os.environ else 7
 _AT_ONCE = 6
 _PODS_A_LIFE = 10

@@ -135,7 +135,8 @@ async def test_nothing_starts_when_it_cannot_be_placed(tmp_path: Path, task: Tas
     before = open_descriptors()
     with pytest.raises((PermissionError, AdapterError)):
         await made.create(task, Path("/bin/runc"), (), place=refuse)
-    assert open_descriptors() == before
+    # Those of earlier tests may be closed meanwhile.
+    assert open_descriptors() <= before
     assert not (tmp_path / "argv").exists()
     assert not Child.awaited, "the launcher is a zombie"
 

@@ -53,7 +53,7 @@ def test_a_rich_object_reads_back_as_it_was(name: str) -> None:
         }
     ),
 )
-@settings(max_examples=min(10, settings().max_examples), deadline=None)
+@settings(max_examples=max(4, settings().max_examples // 10), deadline=None)
 @given(data=st.data())
 def test_objects_of_every_kind_read_back_as_they_were(type_name: str, data: st.DataObject) -> None:
     if type_name == DEFINITION:

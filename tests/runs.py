@@ -1,0 +1,66 @@
+"""Runs of `make test`: which modules each of them has to import.
+
+To import a module and to make its tests takes longer than to decide by its text that none of its
+tests belongs to a run. Source: docs/decisions/147-four-runs.md.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+SHARED = "shared"
+CLUSTERS = "whole and not shared"
+ENGINES = "cluster and not whole"
+OTHERS = "not cluster"
+
+RUNS = frozenset((SHARED, CLUSTERS, ENGINES, OTHERS))
+"""Marker expressions, as in the Makefile. Each test belongs to exactly one."""
+
+_STARTS_PROGRAMS = frozenset(("cli", "clients", "cluster", "interchange"))
+"""Directories whose tests all start clusters or engines, beside the modules of `tests/` itself."""
+
+_SHARES = re.compile(r"\b(?:control_plane|whole_cluster)\b")
+_RUNTIME = re.compile(r"\bmark\.runtime\b")
+
+
+def starts_programs(directory: str, *, is_runtime: bool) -> bool:
+    """Return whether a test starts a cluster or an engine of its own.
+
+    `directory` is the one of `tests/` that it is in, or a module's name; `is_runtime` whether the
+    test has the marker `runtime`.
+    """
+    return is_runtime or directory in _STARTS_PROGRAMS or directory.endswith(".py")
+
+
+def runs_of(path: Path) -> frozenset[str]:
+    """Return the runs that the tests of a module can belong to."""
+    return _runs_of(path.relative_to(HERE).parts, path.read_text())
+
+
+@cache
+def _runs_of(parts: tuple[str, ...], text: str) -> frozenset[str]:
+    runs = set()
+    if _SHARES.search(text):
+        runs.add(SHARED)
+    if parts[:2] == ("cluster", "whole"):
+        runs.add(CLUSTERS)
+    elif starts_programs(parts[0], is_runtime=False):
+        runs.add(ENGINES)
+    else:
+        runs.add(OTHERS)
+        if _RUNTIME.search(text):
+            runs.add(ENGINES)
+    return frozenset(runs)
+
+
+def run_of(marks: set[str]) -> str:
+    """Return the run of a test that has these markers."""
+    if "shared" in marks:
+        return SHARED
+    if "whole" in marks:
+        return CLUSTERS
+    return ENGINES if "cluster" in marks else OTHERS
