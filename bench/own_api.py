@@ -47,7 +47,7 @@ def process(directory: Path, ready_s: float = _READY_S) -> Iterator[subprocess.P
         [sys.executable, "-m", "moorage.cluster.parts", "apiserver", str(directory)],
         env={**os.environ, NOTIFY_VARIABLE: str(write_end)},
         pass_fds=(write_end,),
-        stderr=subprocess.DEVNULL,
+        stderr=None if os.environ.get("BENCH_LOG") else subprocess.DEVNULL,
     )
     os.close(write_end)
     try:

@@ -34,8 +34,8 @@ from moorage.runtimeclass.node_sets import NodeFacts
 T = TypeVar("T", bound=Object)
 
 _NAMESPACE = "namespace"
-_PROFILES_AT_ONCE = 100
-"""Profiles of a page: each has a hundred features."""
+_NODES_AT_ONCE, _PROFILES_AT_ONCE = 50, 50
+"""Objects of a page: each has hundreds of labels or features, and memory keeps its peak."""
 _NAMESPACE_S = 3.0
 """Time for a namespace to arrive that an API server has already."""
 
@@ -48,7 +48,13 @@ class InformedFacts:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._index = ClassIndex()
         self._classes = Informer(client, RUNTIME_CLASSES, clock=clock)
-        self._nodes = Informer(client, read_as(NODES, NodeFacts), keep=_known, clock=clock)
+        self._nodes = Informer(
+            client,
+            read_as(NODES, NodeFacts),
+            keep=_known,
+            page_size=_NODES_AT_ONCE,
+            clock=clock,
+        )
         self._profiles = Informer(
             client,
             read_as(RUNTIME_PROFILES, RuntimeProfile),

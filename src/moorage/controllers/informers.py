@@ -34,7 +34,7 @@ from moorage.client.resources import (
     STATEFUL_SETS,
     STORAGE_CLASSES,
 )
-from moorage.client.rest import meta_of
+from moorage.client.rest import PAGE_SIZE, meta_of
 from moorage.controllers.objects import (
     ATTRIBUTES_CLASSES,
     CLAIMS,
@@ -47,6 +47,9 @@ from moorage.controllers.objects import (
 )
 
 T = TypeVar("T", bound=Object)
+
+_LEAN_PAGE = 50
+"""Nodes of a page: each may have hundreds of labels, and memory stays as it was at most."""
 
 OWNER = "owner"
 """Index: the uid of an owner."""
@@ -156,7 +159,15 @@ class Informers:
         if self._kept is not None:
             every = {name: of for name, of in every.items() if name in (OWNER, RUNTIME_CLASS)}
         keep = None if self._kept is None else self._kept.get(resource.plural)
-        return Informer(self._client, resource, indexes=every, keep=keep, clock=self._clock)
+        page_size = _LEAN_PAGE if resource is NODES and keep is not None else PAGE_SIZE
+        return Informer(
+            self._client,
+            resource,
+            indexes=every,
+            keep=keep,
+            page_size=page_size,
+            clock=self._clock,
+        )
 
     def __iter__(self) -> Iterator[Informer[Any]]:
         return iter(

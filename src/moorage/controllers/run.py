@@ -69,7 +69,7 @@ from moorage.controllers.replicasets.controller import COMPONENT as REPLICA_SET_
 from moorage.controllers.replicasets.controller import REPLICATION_COMPONENT
 from moorage.controllers.resourcequotas import ResourceQuotaController
 from moorage.controllers.role_aggregation import RoleAggregationController
-from moorage.controllers.runtime_copies import KEPT
+from moorage.controllers.runtime_copies import kept_copies
 from moorage.controllers.runtimes import RuntimeControllers
 from moorage.controllers.servicecidrs import IPAddressController, ServiceCIDRController
 from moorage.controllers.statefulsets.controller import COMPONENT as STATEFUL_SET_COMPONENT
@@ -229,7 +229,7 @@ async def run_runtimes(
 
     With `webhook` its certificate is issued and rotated too. Runs until cancelled.
     """
-    informers = Informers(client, clock, kept=KEPT)
+    informers = Informers(client, clock, kept=kept_copies())
     recorders: list[EventRecorder] = []
 
     def recorder(component: str) -> EventRecorder:

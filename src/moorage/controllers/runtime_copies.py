@@ -6,17 +6,28 @@ hundred bytes each stay: class, node, owner, phase, readiness. Templates keep th
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from sys import intern
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
 from moorage.api.meta import ObjectMeta, OwnerReference, Raw
 from moorage.api.pods import PodCondition
-from moorage.controllers.objects import ContainerStatus, Node, NodeStatus, Pod, PodSpec, PodStatus
+from moorage.api.runtime_group import GROUP
+from moorage.controllers.objects import (
+    ContainerStatus,
+    Node,
+    NodeStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    RuntimeHandler,
+)
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_MOST_SHARED = 1000
 _CONDITIONS = ("Ready", "PodScheduled")
 
 
@@ -75,11 +86,42 @@ def _kept_owner(owner: OwnerReference) -> OwnerReference:
     )
 
 
-def _kept_node(node: Node) -> Node:
-    """Return a node without what its labels' index has: the conditions that are read stay."""
-    conditions = tuple(one for one in node.status.conditions if one.type == "Ready")
-    status = NodeStatus(conditions=conditions, runtime_handlers=node.status.runtime_handlers)
-    return replace(node, metadata=_kept_metadata(node.metadata), status=status)
+class _SharedLabels:
+    """Labels of handlers and features, hundreds a node, kept once for all nodes with the same."""
+
+    def __init__(self) -> None:
+        self._kept: dict[frozenset[tuple[str, str]], dict[str, str]] = {}
+
+    def share(self, labels: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the same labels, of which those of our group are shared."""
+        ours = frozenset(label for label in labels.items() if GROUP in label[0])
+        if ours not in self._kept and len(self._kept) >= _MOST_SHARED:
+            self._kept.clear()
+        shared = self._kept.setdefault(ours, dict(ours))
+        others = {key: value for key, value in labels.items() if GROUP not in key}
+        return ChainMap(others, shared)
+
+
+def _node_keeper() -> Callable[[Node], Node]:
+    labels = _SharedLabels()
+
+    def kept(node: Node) -> Node:
+        meta = node.metadata
+        metadata = ObjectMeta(
+            name=meta.name,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+            creation_timestamp=meta.creation_timestamp,
+            labels=cast(dict[str, str], labels.share(meta.labels)),
+        )
+        conditions = tuple(one for one in node.status.conditions if one.type == "Ready")
+        handlers = tuple(
+            RuntimeHandler(name=intern(handler.name)) for handler in node.status.runtime_handlers
+        )
+        status = NodeStatus(conditions=conditions, runtime_handlers=handlers)
+        return Node(metadata=metadata, status=status)
+
+    return kept
 
 
 def _kept_workload(workload: Any) -> Any:
@@ -107,9 +149,13 @@ def _kept_metadata(meta: ObjectMeta) -> ObjectMeta:
     return replace(meta, annotations=kept)
 
 
-KEPT: Mapping[str, Callable[[Any], Any]] = {
+def kept_copies() -> Mapping[str, Callable[[Any], Any]]:
+    """Return the plural of each resource that the controllers read → what is kept of an object."""
+    return {**_KEPT, "nodes": _node_keeper()}
+
+
+_KEPT: Mapping[str, Callable[[Any], Any]] = {
     "pods": _kept_pod,
-    "nodes": _kept_node,
     "replicasets": _kept_workload,
     "replicationcontrollers": _kept_workload,
     "deployments": _kept_workload,
@@ -120,4 +166,3 @@ KEPT: Mapping[str, Callable[[Any], Any]] = {
     "namespaces": lambda namespace: namespace,
     "runtimeclasses": lambda runtime_class: runtime_class,
 }
-"""Plural of each resource that the controllers of runtimes read → what is kept of an object."""

@@ -21,7 +21,7 @@ from moorage.client.resources import RUNTIME_PROFILES
 
 PROFILE_HANDLER, PROFILE_NODE = "handler", "node"
 """Indexes of the informer."""
-_AT_ONCE = 100
+_AT_ONCE = 50
 """Profiles of a page."""
 
 
