@@ -102,7 +102,8 @@ async def attachments(directory: Path) -> AsyncIterator[Attachments]:
 
 def _are_published(found: Sequence[Any]) -> bool:
     """Whether each of the first namespaces has the authority that pods trust."""
-    return sum(one.metadata.name == "kube-root-ca.crt" for one in found) == len(_FIRST_NAMESPACES)
+    count = sum(1 for one in found if one.metadata.name == "kube-root-ca.crt")
+    return count == len(_FIRST_NAMESPACES)
 
 
 def pod(name: str, runtime_class: str = "", **spec: Any) -> dict[str, Any]:
@@ -186,7 +187,11 @@ async def test_pods_keep_running_and_classes_in_use_become_the_users(tmp_path: P
     async with attachments(tmp_path) as user:
         managed = {
             "name": "kata",
-            "labels": {"runtime.moorage.dev/managed": "true", "team": "a"},
+            "labels": {
+                "app.kubernetes.io/managed-by": "moorage",
+                "runtime.moorage.dev/managed": "true",
+                "team": "a",
+            },
         }
         await user.client.create(RUNTIME_CLASSES, {"metadata": managed, "handler": "kata"})
         await user.client.create(PODS, pod("running", "kata"), "default")

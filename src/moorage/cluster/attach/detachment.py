@@ -51,6 +51,7 @@ _WORKLOAD_KINDS = (
     ("batch/v1", "CronJob"),
 )  # fmt: skip
 _LEASE = "moorage-controllers"
+_MANAGED_BY = "app.kubernetes.io/managed-by"
 _TRIES = 5
 
 
@@ -267,6 +268,8 @@ class _Detachment:
             users = users_of(pods, name)
             if users and not self._options.removes_classes:
                 await self._strip(obj)
+                released = {"metadata": {"labels": {_MANAGED_BY: None}}}
+                await self._served.patch(obj, released, PatchType.MERGE)
                 self._left.append(
                     Leftover(
                         f"RuntimeClass {name}",
