@@ -58,7 +58,7 @@ _PATHS = {
     "ValidatingWebhookConfiguration":
         "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
 }  # fmt: skip
-_TEMPLATE = {
+_TEMPLATE: Raw = {
     "metadata": {"labels": {"app": "a"}},
     "spec": {"runtimeClassName": "old", "containers": [{"name": "c", "image": "i"}]},
 }
@@ -255,8 +255,8 @@ async def _do_everything(server: Running, admin: Client) -> None:
     await admin.create(
         PODS, {"metadata": {"name": "bound"}, "spec": {**spec, "nodeName": "n"}}, "default"
     )
-    status = {"phase": "Running"}
-    await admin.patch(PODS, "bound", {"status": status}, "default", subresource="status")
+    running = {"phase": "Running"}
+    await admin.patch(PODS, "bound", {"status": running}, "default", subresource="status")
 
 
 async def _class(admin: Client, name: str, condition: Callable[[Any], object]) -> None:

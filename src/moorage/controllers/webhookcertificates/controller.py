@@ -97,14 +97,15 @@ class WebhookCertificateController:
             )
             for resource in (MUTATING, VALIDATING)
         ]
+        self._informers: tuple[Informer[Any], ...] = (self._secrets, *self._configurations)
         self._queue: WorkQueue[str] = WorkQueue("webhook certificate", clock=clock)
-        for informer in (self._secrets, *self._configurations):
+        for informer in self._informers:
             informer.add_handler(lambda _before, _after: self._queue.add(_KEY))
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for informer in (self._secrets, *self._configurations):
+            for informer in self._informers:
                 tasks.create_task(informer.run())
             await wait_synced(self._secrets, *self._configurations)
             self._queue.add(_KEY)
