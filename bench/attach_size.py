@@ -13,10 +13,12 @@ import argparse
 import asyncio
 import contextlib
 import re
+import ssl
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -24,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.large_store import cpu_s, memory_mib
-from bench.own_api import process
+from bench.own_api import free_port, process
 from moorage.admission.runtime_policies.sources import PROFILES, table_of
 from moorage.api.runtime_group import feature_label, handler_label
 from moorage.api.runtime_profiles import profile_name
@@ -93,13 +95,13 @@ async def write_templates(layout: Layout) -> None:
             body = {"metadata": {"name": f"class-{number}"}, "handler": handler}
             await client.create(RUNTIME_CLASSES, body)
         await client.create(NODES, {"metadata": {"name": _TEMPLATE, "labels": labels("x", 1)}})
-        status = {
+        status: dict[str, Any] = {
             "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"},
             "runtimeHandlers": [{"name": handler} for handler in HANDLERS],
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
         }
         await client.patch(NODES, _TEMPLATE, {"status": status}, subresource="status")
-        spec = {"nodeName": _TEMPLATE, "handler": HANDLERS[0]}
+        spec: dict[str, Any] = {"nodeName": _TEMPLATE, "handler": HANDLERS[0]}
         name = profile_name(_TEMPLATE, HANDLERS[0])
         await client.create(RUNTIME_PROFILES, {"metadata": {"name": name}, "spec": spec})
         working = {
@@ -177,6 +179,19 @@ def part(layout: Layout, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         running.wait()
 
 
+def wait_synced(port: int) -> None:
+    """Wait until a webhook knows the cluster. Raises SystemExit."""
+    context = ssl._create_unverified_context()
+    deadline = time.monotonic() + _READY_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            url = f"https://127.0.0.1:{port}/readyz"
+            with urllib.request.urlopen(url, context=context, timeout=5):
+                return
+        time.sleep(0.5)
+    raise SystemExit("the webhook does not know the cluster in time")
+
+
 def wait_calm(pid: int) -> None:
     """Wait until a process has done nothing for some seconds. Raises SystemExit."""
     deadline, before, calm = time.monotonic() + _READY_S, -1.0, 0
@@ -215,19 +230,23 @@ def main() -> None:
         asyncio.run(seed(layout, options.nodes, options.pods))
         authority = Authority(Path(scratch) / "webhook", datetime.now(UTC))
         pair = authority.issue("webhook", Subject("webhook", hosts=("127.0.0.1",)))
-        hook = (
-            "webhook", "--tls-cert-file", str(pair.certificate), "--tls-private-key-file",
-            str(pair.key), "--port", "0", "--place-by-handler",
-        )  # fmt: skip
+        ports = [free_port() for _ in range(2)]
+        hooks = [
+            ("webhook", "--tls-cert-file", str(pair.certificate), "--tls-private-key-file",
+             str(pair.key), "--port", str(port), "--place-by-handler")
+            for port in ports
+        ]  # fmt: skip
         controllers = ("controllers", "--runtimes-only", "--leader-elect", "--create-classes")
         with (
             process(layout.root, _READY_S),
-            part(layout, *hook) as webhook,
-            part(layout, *hook) as other_webhook,
+            part(layout, *hooks[0]) as webhook,
+            part(layout, *hooks[1]) as other_webhook,
             part(layout, *controllers) as leader,
             part(layout, *controllers) as standby,
         ):
             running = (webhook, other_webhook, leader, standby)
+            for port in ports:
+                wait_synced(port)
             for one in running:
                 wait_calm(one.pid)
             report("webhook", webhook.pid)

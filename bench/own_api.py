@@ -40,7 +40,7 @@ _BINDING = {
 def process(directory: Path, ready_s: float = _READY_S) -> Iterator[subprocess.Popen[bytes]]:
     """The API server's process, entered when it says that it is ready, after `ready_s` at most."""
     layout = Layout(directory)
-    port = None if layout.settings.exists() else _free_port()
+    port = None if layout.settings.exists() else free_port()
     open_cluster(layout, Choices(has_node=False, api_port=port))
     read_end, write_end = os.pipe()
     server = subprocess.Popen(
@@ -59,7 +59,7 @@ def process(directory: Path, ready_s: float = _READY_S) -> Iterator[subprocess.P
         server.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A port that no cluster on this machine has: the default one may be taken."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -58,7 +58,7 @@ _PATHS = {
     "ValidatingWebhookConfiguration":
         "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
 }  # fmt: skip
-_TEMPLATE: dict[str, Any] = {
+_TEMPLATE: Raw = {
     "metadata": {"labels": {"app": "a"}},
     "spec": {"runtimeClassName": "old", "containers": [{"name": "c", "image": "i"}]},
 }
@@ -255,9 +255,8 @@ async def _do_everything(server: Running, admin: Client) -> None:
     await admin.create(
         PODS, {"metadata": {"name": "bound"}, "spec": {**spec, "nodeName": "n"}}, "default"
     )
-    await admin.patch(
-        PODS, "bound", {"status": {"phase": "Running"}}, "default", subresource="status"
-    )
+    running = {"phase": "Running"}
+    await admin.patch(PODS, "bound", {"status": running}, "default", subresource="status")
 
 
 async def _class(admin: Client, name: str, condition: Callable[[Any], object]) -> None:
@@ -283,7 +282,7 @@ async def _roll_out(server: Running, admin: Client) -> None:
     for name in ("old", "new"):
         await admin.create(RUNTIME_CLASSES, {"metadata": {"name": name}, "handler": "runc"})
     labels = {"selector": {"matchLabels": {"app": "a"}}, "template": _TEMPLATE}
-    job: dict[str, Any] = {"template": {"spec": {**_TEMPLATE["spec"], "restartPolicy": "Never"}}}
+    job = {"template": {"spec": {**_TEMPLATE["spec"], "restartPolicy": "Never"}}}
     workloads = (
         ("apps", "deployments", {**labels, "replicas": 0}),
         ("apps", "statefulsets", {**labels, "replicas": 0, "serviceName": "s"}),
