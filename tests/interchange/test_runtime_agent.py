@@ -7,7 +7,8 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from moorage.cluster.attach.manifests import (
     namespace,
     runtime_agent,
 )
+from moorage.cluster.attach.manifests.runtime_agent import DATA_DIRECTORY, ENGINE_CONFIGURATIONS
 from moorage.cluster.attach.values import AgentValues, Values
 from moorage.cluster.engine.sweep import remove_directory
 from moorage.cluster.settings import host_ip
@@ -112,7 +114,10 @@ def test_the_daemonset_works_with_its_image_and_no_more_rights_than_it_has(place
         "kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager", "kubelet"
     )
     image = built_image()
+    left = [path for path in (Path(DATA_DIRECTORY), *map(Path, ENGINE_CONFIGURATIONS))
+            if not path.exists()]  # fmt: skip
     with (
+        _removed_afterwards(left),
         real_api_server(place, paths, address="0.0.0.0") as cluster,
         cgroup(),
         started_containerd() as engine,
@@ -161,6 +166,15 @@ def test_the_daemonset_works_with_its_image_and_no_more_rights_than_it_has(place
             print(cluster.kubectl("get", "events", "--all-namespaces").stdout)
             agent = "--selector=app.kubernetes.io/component=runtime-agent"
             print(cluster.kubectl("logs", agent, "-n", values.namespace, "--tail=-1").stdout)
+
+
+@contextmanager
+def _removed_afterwards(directories: Sequence[Path]) -> Iterator[None]:
+    """What the agent's pod makes on this machine is gone at the end."""
+    yield
+    for directory in directories:
+        if directory.exists():
+            remove_directory(directory)
 
 
 def _install(cluster: RunningCluster, place: Path) -> None:
