@@ -21,7 +21,7 @@ RUNS := shared clusters engines others
 PYTHON_SOURCES := src tests bench tools hatch_build.py
 
 .PHONY: help demo venv format lint unit unit-1 unit-2 lowest coverage docs test test-lint retest-lint \
-  $(RUNS:%=test-%) $(RUNS:%=retest-%) packages peers soak mutants bench lock clean
+  $(RUNS:%=test-%) $(RUNS:%=retest-%) packages image peers soak chart mutants bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -125,6 +125,9 @@ packages: venv ## the system packages that pods and tests need; only as root, on
 	    || echo "tests that need $$missing are skipped"; fi; \
 	else echo 'not root on Debian: tests with pods are skipped'; fi
 
+image: venv ## the image of all parts in build/image, without a container daemon; ARCH=arm64 for another
+	$(BIN)/python -m tools.image $(if $(ARCH),--arch $(ARCH)) --output build/image
+
 peers: venv ## build programs of others for the tests that compare with them: needs Go, Rust and npm, and minutes
 	$(BIN)/python -m tests.peers
 
@@ -136,6 +139,10 @@ soak: venv ## the tests that break things on purpose, for longer, and random one
 	MOORAGE_KILL_ROUNDS=100 $(BIN)/pytest tests/cluster/whole/test_kill.py --timeout=3600
 	MOORAGE_ENGINES=all $(BIN)/pytest tests/cluster/whole/test_other_engines.py
 	MOORAGE_MINIMAL_ROOT=1 $(BIN)/pytest tests/cluster/whole/test_minimal_root.py
+
+chart: venv ## make the Helm chart in chart/ of the objects that `moor attach` installs
+	rm -rf chart/moorage
+	$(BIN)/moor attach --chart chart/moorage
 
 mutants: venv ## put random faults into a copy of the code, and print those that no test notices
 	$(BIN)/python -m tests.mutants $(MUTANTS)

@@ -21,7 +21,8 @@ from typing import Any
 import msgspec
 
 from moorage.admission.chain import CREATE
-from moorage.admission.runtime_policies import RuntimeFacts, RuntimePolicyAdmission
+from moorage.admission.runtime_policies import RuntimePolicyAdmission
+from moorage.admission.runtime_policies.sources import RuntimeFacts
 from moorage.api.clock import SystemClock
 from moorage.api.runtime_classes import Overhead, RuntimeClass, Scheduling
 from moorage.cri import pb

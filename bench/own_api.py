@@ -37,21 +37,21 @@ _BINDING = {
 
 
 @contextlib.contextmanager
-def process(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The API server's process, entered when it says that it is ready."""
+def process(directory: Path, ready_s: float = _READY_S) -> Iterator[subprocess.Popen[bytes]]:
+    """The API server's process, entered when it says that it is ready, after `ready_s` at most."""
     layout = Layout(directory)
-    port = None if layout.settings.exists() else _free_port()
+    port = None if layout.settings.exists() else free_port()
     open_cluster(layout, Choices(has_node=False, api_port=port))
     read_end, write_end = os.pipe()
     server = subprocess.Popen(
         [sys.executable, "-m", "moorage.cluster.parts", "apiserver", str(directory)],
         env={**os.environ, NOTIFY_VARIABLE: str(write_end)},
         pass_fds=(write_end,),
-        stderr=subprocess.DEVNULL,
+        stderr=None if os.environ.get("BENCH_LOG") else subprocess.DEVNULL,
     )
     os.close(write_end)
     try:
-        _wait_ready(read_end)
+        _wait_ready(read_end, ready_s)
         yield server
     finally:
         os.close(read_end)
@@ -59,17 +59,17 @@ def process(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
         server.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A port that no cluster on this machine has: the default one may be taken."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _wait_ready(notices: int) -> None:
+def _wait_ready(notices: int, ready_s: float) -> None:
     """Wait for the message among the beats. Raises SystemExit."""
     output = b""
-    deadline = time.monotonic() + _READY_S
+    deadline = time.monotonic() + ready_s
     while READY_MESSAGE not in output:
         left_s = deadline - time.monotonic()
         is_readable = left_s > 0 and select.select([notices], [], [], left_s)[0]

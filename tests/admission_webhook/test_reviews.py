@@ -13,10 +13,17 @@ import pytest
 from moorage.admission.runtime_policies import NamespaceRules
 from moorage.admission_webhook.reviews import Reviewer
 from moorage.api.errors import BadRequestError
+from moorage.api.runtime_group import (
+    CHOICE_ANNOTATION,
+    HANDLER_GATE,
+    NEEDS_ANNOTATION,
+    handler_label,
+)
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.policies import effective_policy
+from moorage.runtimeclass.usable_nodes import REQUIRED
 from moorage.runtimeclass.workloads import TEMPLATES
-from tests.runtimeclass.indexes import three_runtimes
+from tests.runtimeclass.indexes import node, three_runtimes
 from tests.runtimeclass.test_policies import cluster, own
 
 Json = dict[str, Any]
@@ -200,3 +207,55 @@ def test_pods_of_any_shape_are_answered(obj: Json) -> None:
         except BadRequestError:
             continue
         assert isinstance(response["allowed"], bool)
+
+
+def _placing(facts: FakeFacts) -> Reviewer:
+    return Reviewer(facts, places_by_handler=True)
+
+
+def test_a_pod_of_a_class_requires_the_labels_of_its_handler() -> None:
+    facts = FakeFacts()
+    facts.index().put_node(
+        node("n1", "runc", "runsc", "kata", labels={handler_label("kata"): "true"})
+    )
+    reviewer = _placing(facts)
+    asked = pod(runtimeClassName="kata")
+    response = answer(reviewer.mutate(review(asked)))
+    once = patched(asked, response)
+    ours = {"key": handler_label("kata"), "operator": "In", "values": ["true"]}
+    required = once["spec"]["affinity"]["nodeAffinity"][REQUIRED]
+    assert required == {"nodeSelectorTerms": [{"matchExpressions": [ours]}]}
+    assert "schedulingGates" not in once["spec"]
+    # Called again for the same pod, it changes nothing.
+    assert "patch" not in answer(reviewer.mutate(review(once)))
+
+
+def test_a_pod_whose_handler_no_node_has_is_held_and_its_author_is_warned() -> None:
+    reviewer = _placing(FakeFacts())
+    asked = pod(runtimeClassName="kata", schedulingGates=[{"name": "example.com/mine"}])
+    response = answer(reviewer.mutate(review(asked)))
+    held = patched(asked, response)
+    gates = [{"name": "example.com/mine"}, {"name": HANDLER_GATE}]
+    assert held["spec"]["schedulingGates"] == gates
+    assert response["warnings"][0].startswith('waiting for a node with the handler "kata"')
+    assert "patch" not in answer(reviewer.mutate(review(held)))
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"runtimeClassName": "legacy"}, {"runtimeClassName": "kata", "nodeName": "n1"}]
+)
+def test_pods_without_a_class_or_on_a_node_are_not_placed(spec: Json) -> None:
+    assert "patch" not in answer(_placing(FakeFacts()).mutate(review(pod(**spec))))
+
+
+def test_a_second_call_for_a_pod_keeps_its_choice() -> None:
+    """An API server does not mark the second call (`reinvocationPolicy: IfNeeded`)."""
+    reviewer = Reviewer(FakeFacts())
+    asked = pod({NEEDS_ANNOTATION: "isolation=kernel"})
+    once = patched(asked, answer(reviewer.mutate(review(asked))))
+    assert once["metadata"]["annotations"][CHOICE_ANNOTATION] == "fitted"
+    assert "patch" not in answer(reviewer.mutate(review(once)))
+    # What an author writes of a class that is not the fitted one goes.
+    once["spec"]["runtimeClassName"] = "kata"
+    again = patched(once, answer(reviewer.mutate(review(once))))
+    assert again["metadata"]["annotations"] == {NEEDS_ANNOTATION: "isolation=kernel"}

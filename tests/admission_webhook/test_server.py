@@ -46,6 +46,7 @@ class Webhook:
         self.pair = authority.issue("hook", Subject("hook", hosts=("127.0.0.1",)))
         self.port = 0
         self.is_ready = True
+        self.is_stopping = False
         self._bundle = base64.b64encode(authority.pair.certificate.read_bytes()).decode()
 
     def configuration(self, path: str) -> Json:
@@ -115,6 +116,7 @@ async def running_webhook(webhook: Webhook, facts: Any) -> AsyncIterator[None]:
             is_ready=lambda: webhook.is_ready,
             knows=facts.knows,
             started=started.set_result,
+            is_stopping=lambda: webhook.is_stopping,
         )
     )
     try:
@@ -393,3 +395,11 @@ async def _shown(port: int) -> bytes:
         return shown
     finally:
         writer.close()
+
+
+async def test_a_webhook_that_stops_is_not_ready_and_still_answers(webhook: Webhook) -> None:
+    webhook.is_stopping = True
+    assert await _ask(webhook, "/readyz") == (503, "stopping\n")
+    assert (await _ask(webhook, "/livez"))[0] == 200
+    status, text = await _ask(webhook, "/mutate", _review("default", pod("p")))
+    assert (status, json.loads(text)["response"]["allowed"]) == (200, True)

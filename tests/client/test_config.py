@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from moorage.client import ClientConfig, load_kubeconfig
-from moorage.client.config import ConfigError, load_kubeconfigs
+from moorage.client.config import ConfigError, in_cluster_config, load_kubeconfigs
 from moorage.cluster.certificates import Authority, Subject
 
 
@@ -98,8 +98,8 @@ def test_a_server_need_not_be_verified(path: Path) -> None:
         (kubeconfig(users=[]), "users has no entry named 'u'"),
         (kubeconfig(users=[{"name": "u", "user": "x"}]), "users"),
         (kubeconfig(clusters=[{"name": "c", "cluster": {}}]), "cluster 'c' names no server"),
-        (kubeconfig(**user(exec={"command": "aws"})), "user 'u' needs a exec plugin"),
-        (kubeconfig(**user(auth_provider={"name": "gcp"})), "needs a auth-provider plugin"),
+        (kubeconfig(**user(exec={"command": "aws"})), "exec.apiVersion is None"),
+        (kubeconfig(**user(auth_provider={"name": "gcp"})), "needs an auth-provider plugin"),
         (kubeconfig(**user(client_key_data="%%%")), "client-key-data is not base64"),
         (kubeconfig(**user(client_key="missing.pem")), "missing.pem"),
     ],
@@ -226,3 +226,39 @@ def test_a_file_that_is_missing_is_named_once(path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_kubeconfig(path)
     assert str(caught.value) == f"{path}: No such file or directory"
+
+
+def service_account(directory: Path) -> Path:
+    for name, text in (("token", "t"), ("ca.crt", "PEM"), ("namespace", "moorage-system\n")):
+        (directory / name).write_text(text)
+    return directory
+
+
+def test_a_pod_connects_as_its_service_account(tmp_path: Path) -> None:
+    environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    config = in_cluster_config(environment, service_account(tmp_path))
+    assert config == ClientConfig(
+        server="https://10.0.0.1:443",
+        ca=b"PEM",
+        token_file=tmp_path / "token",
+        namespace="moorage-system",
+    )
+
+
+def test_an_ipv6_address_of_the_service_stands_in_brackets(tmp_path: Path) -> None:
+    environment = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    assert (
+        in_cluster_config(environment, service_account(tmp_path)).server == "https://[fd00::1]:443"
+    )
+
+
+def test_outside_of_a_pod_there_is_no_own_cluster(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="KUBERNETES_SERVICE_HOST"):
+        in_cluster_config({}, service_account(tmp_path))
+
+
+def test_a_pod_without_a_token_is_refused(tmp_path: Path) -> None:
+    environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    (service_account(tmp_path) / "token").unlink()
+    with pytest.raises(ConfigError, match="automountServiceAccountToken"):
+        in_cluster_config(environment, tmp_path)

@@ -363,7 +363,7 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
         async def read(self, status: Any) -> None:
             raise AssertionError(status)
 
-    monkeypatch.setattr(module, "NodeDiscovery", Discovery)
+    monkeypatch.setattr(module, "discovery_of", Discovery)
     layout, settings = Layout(tmp_path), msgspec.structs.replace(SETTINGS, cri=cri)
     await module.run(layout, settings)
     assert ran.is_set()

@@ -56,10 +56,16 @@ class Cluster:
             follower.cancel()
         return list(informer)
 
-    async def status(self, resource: Resource[Any], name: str, status: dict[str, Any]) -> None:
-        namespace = "default" if resource.is_namespaced else None
+    async def status(
+        self,
+        resource: Resource[Any],
+        name: str,
+        status: dict[str, Any],
+        namespace: str = "default",
+    ) -> None:
+        place = namespace if resource.is_namespaced else None
         await self.client.patch(
-            resource, name, {"status": status}, namespace,
+            resource, name, {"status": status}, place,
             kind=PatchType.STRATEGIC, subresource="status",
         )  # fmt: skip
 
@@ -108,7 +114,8 @@ class FakeNodeAgent:
             now = format_time(datetime.now(UTC))
             ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
             running = {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}
-            await self._cluster.status(PODS, name, {**running, "conditions": [ready]})
+            status = {**running, "conditions": [ready]}
+            await self._cluster.status(PODS, name, status, namespace)
         return None
 
     async def _bind(self, name: str, namespace: str) -> None:

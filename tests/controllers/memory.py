@@ -27,7 +27,7 @@ from moorage.controllers.informers import Informers
 from tests.clocks import FakeClock, settle
 
 Json = dict[str, Any]
-_MERGED = {"conditions": "type", "ownerReferences": "uid"}
+_MERGED = {"conditions": "type", "ownerReferences": "uid", "schedulingGates": "name"}
 
 
 @dataclass(frozen=True)

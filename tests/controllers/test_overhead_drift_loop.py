@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from moorage.api.runtime_group import ISOLATION_LABEL
 from moorage.client.resources import RUNTIME_CLASSES, RUNTIME_PROFILES
 from moorage.controllers.objects import PODS
 from moorage.controllers.overhead_drift import OverheadDriftController, OverheadMetrics
+from moorage.controllers.runtimeclasses.profiles import profile_informer
 from tests.controllers.memory import World
 
 MI = 1 << 20
@@ -65,13 +67,20 @@ class Drifting:
         self.client.answers["GET", f"/api/v1/nodes/{node}/proxy/stats/summary"] = answer
 
     def controller(self) -> Any:
-        return OverheadDriftController(
+        profiles = profile_informer(self.client, self.world.clock)
+        controller = OverheadDriftController(
             self.client,
             self.world.informers,
+            profiles,
             self.world.recorder,
             self.world.clock,
             metrics=self.metrics,
-        ).run()
+        )
+
+        async def run() -> None:
+            await asyncio.gather(profiles.run(), controller.run())
+
+        return run()
 
     async def minutes(self, count: int) -> None:
         for _ in range(count):

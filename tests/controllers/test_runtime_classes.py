@@ -17,6 +17,7 @@ from moorage.client.resources import CONFIG_MAPS, NODES, RUNTIME_CLASSES, RUNTIM
 from moorage.controllers.informers import Informers
 from moorage.controllers.runtimeclasses import RuntimeClassController
 from moorage.controllers.runtimeclasses.controller import weakest
+from moorage.controllers.runtimeclasses.profiles import profile_informer
 from moorage.custom_resources import install_definitions
 from moorage.probing import default_classes
 from moorage.probing.default_classes import (
@@ -177,8 +178,9 @@ async def test_a_class_follows_the_profiles_of_its_handler(tmp_path: Path) -> No
         client = cluster.client
         await install_definitions(client)
         informers = Informers(client, SystemClock())
-        controller = RuntimeClassController(client, informers, SystemClock())
-        running = asyncio.gather(controller.run(), informers.run())
+        profiles = profile_informer(client, SystemClock())
+        controller = RuntimeClassController(client, informers, profiles, SystemClock())
+        running = asyncio.gather(controller.run(), profiles.run(), informers.run())
         try:
             for node in "abc":
                 await _write_node(client, node, "kata", "broken", "other")

@@ -11,6 +11,7 @@ from moorage.api.meta import Raw
 from moorage.api.runtime_group import GROUP, VERSION
 from moorage.client import resources
 from moorage.custom_resources import definitions
+from moorage.custom_resources.definitions import definition_names
 from moorage.runtimeclass.features import CAPABILITIES, FEATURES, capability_feature
 from moorage.runtimeclass.isolation import LEVELS
 
@@ -75,3 +76,8 @@ def _unexplained(schema: Raw, path: str) -> Iterator[str]:
     items = schema.get("items", {})
     for name, inner in items.get("properties", {}).items():
         yield from _unexplained(inner, f"{path}[].{name}")
+
+
+def test_each_file_has_the_name_of_its_definition() -> None:
+    names = {definition["metadata"]["name"] for definition in definitions()}
+    assert definition_names() == names

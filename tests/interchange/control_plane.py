@@ -26,7 +26,7 @@ NODE = "interchange"
 _CGROUP = f"moorage-interchange-{os.getpid()}"
 _CGROUPS = Path("/sys/fs/cgroup")
 _WITHIN_S = 90.0
-_KUBELET_API_ADMIN: dict[str, Any] = {
+KUBELET_API_ADMIN: dict[str, Any] = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRoleBinding",
     "metadata": {"name": "kubelet-api-admin"},
@@ -186,6 +186,6 @@ def whole_kubernetes(
             "--conntrack-max-per-core", "0", "--healthz-bind-address", "",
             "--metrics-bind-address", f"127.0.0.1:{free_port()}",
         ])  # fmt: skip
-        cluster.apply(_KUBELET_API_ADMIN)
+        cluster.apply(KUBELET_API_ADMIN)
         wait_for_node(cluster)
         yield cluster, started

@@ -119,10 +119,10 @@ def test_nodes_that_find_the_same_share_what_is_kept_of_it() -> None:
         # What a profile says now counts once, also when it says it again.
         index.put_profile(profile(f"n{number}", "a", has=[*has, "terminal"], lacks=["gpu"]))
     assert len({id(kept.supported) for kept in index._profiles.values()}) == 2
-    assert len(index._names) == 3
+    assert len(index._findings) == 2
     for number in range(20):
         index.remove_profile(f"n{number}.a")
-    assert len(index._names) == 0
+    assert len(index._findings) == 0
 
 
 def test_the_cheapest_class_comes_first() -> None:

@@ -14,7 +14,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from moorage.admission.chain import Plugin
-from moorage.admission.runtime_policies import Facts, RuntimePolicyAdmission, RuntimePolicyWrites
+from moorage.admission.runtime_policies import (
+    Facts,
+    PlacingByHandlerAdmission,
+    RuntimePolicyAdmission,
+    RuntimePolicyWrites,
+)
 from moorage.admission_webhook.patches import patch_of
 from moorage.api.errors import BadRequestError, StatusError, TooLargeError
 from moorage.api.meta import Object
@@ -135,9 +140,11 @@ def _kind(group: str, version: str, plural: str, name: str) -> Kind:
 class Reviewer:
     """Answers AdmissionReviews. Hot path: under 0.5 ms a pod."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, *, places_by_handler: bool = False) -> None:
+        """`places_by_handler`: pods get node affinity and gates, as our scheduler does not need."""
         self._plugins: tuple[Plugin, ...] = (
-            RuntimePolicyAdmission(facts),
+            RuntimePolicyAdmission(facts, recognizes_choice=True),
+            *((PlacingByHandlerAdmission(facts),) if places_by_handler else ()),
             RuntimePolicyWrites(facts.index),
         )
         self._kinds = _kinds()

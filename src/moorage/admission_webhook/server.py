@@ -59,15 +59,19 @@ async def serve_webhook(
     is_ready: Callable[[], bool],
     knows: Callable[[str], Awaitable[bool]],
     started: Callable[[int], None],
+    is_stopping: Callable[[], bool] = bool,
 ) -> None:
     """Serve until cancelled; call `started` with the port.
+
+    While `is_stopping`, it is not ready, and answers the reviews that still come, each on a
+    connection that ends with it.
 
     `knows` waits for a namespace that has just been created; a write in one that it does not
     return true for is refused: no policy that selects its labels may be left out.
     Raises OSError, ssl.SSLError when the certificate cannot be read or the port is in use.
     """
     certificate = _Certificate(options.certificate, options.key)
-    answers = _Answers(reviewer, is_ready, knows)
+    answers = _Answers(reviewer, is_ready, knows, is_stopping)
     server = web.ServerRunner(
         web.Server(answers.answer, access_log=None), shutdown_timeout=_SHUTDOWN_S
     )
@@ -123,17 +127,27 @@ class _Answers:
         reviewer: Reviewer,
         is_ready: Callable[[], bool],
         knows: Callable[[str], Awaitable[bool]],
+        is_stopping: Callable[[], bool],
     ) -> None:
         self._reviews = {MUTATE: reviewer.mutate, VALIDATE: reviewer.validate}
         self._is_ready = is_ready
         self._knows = knows
+        self._is_stopping = is_stopping
         self._held = Budget(total=_HELD_BYTES, per_user=_HELD_BYTES_EACH)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        response = await self._answer(request)
+        if self._is_stopping():
+            response.force_close()
+        return response
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path
         if path in ("/healthz", "/livez", "/readyz"):
             if path == "/readyz" and not self._is_ready():
                 return _text(503, "the cluster is not known yet")
+            if path == "/readyz" and self._is_stopping():
+                return _text(503, "stopping")
             return _text(200, "ok")
         review = self._reviews.get(path)
         if review is None:

@@ -52,6 +52,21 @@ CONFORMANCE_DATE_ANNOTATION = f"{GROUP}/conformance-date"
 CONFORMANCE_TESTED_ANNOTATION = f"{GROUP}/conformance-tested"
 """Annotation of a RuntimeClass: digest of what was tested, `sha256:HEX`."""
 
+ENFORCE_LABEL = f"{GROUP}/enforce"
+"""Label of a namespace: with `true`, no pod is created in it while the webhook is away."""
+
+PLACING_ANNOTATION = f"{GROUP}/place-by-handler"
+"""Annotation of a RuntimeClass: `disabled` where its pods are not placed by its handler."""
+
+HANDLER_GATE = f"{GROUP}/handler"
+"""Scheduling gate of pods that wait for a node with the handler of their class."""
+
+HANDLER_AVAILABLE = f"{GROUP}/HandlerAvailable"
+"""Condition of a pod: whether a node that it may use has the handler of its class."""
+
+HELD_FOR_ANNOTATION = f"{GROUP}/held-for"
+"""Annotation of a pod with our scheduling gate: the features that its node must have."""
+
 
 def handler_label(handler: str) -> str:
     """Return the node label that says, with the value `true`, that a handler works there."""

@@ -45,14 +45,10 @@ from moorage.admission.priority import PriorityAdmission
 from moorage.admission.rbac_escalation import RbacEscalation
 from moorage.admission.resource_quota import ResourceQuotaAdmission, WriteUsed
 from moorage.admission.runtime_class import RuntimeClassAdmission
-from moorage.admission.runtime_policies import (
-    CustomReader,
-    RuntimeClassQuotaAdmission,
-    RuntimeFacts,
-    RuntimePolicyAdmission,
-    RuntimePolicyWrites,
-)
+from moorage.admission.runtime_policies import RuntimePolicyAdmission, RuntimePolicyWrites
+from moorage.admission.runtime_policies.class_quotas import RuntimeClassQuotaAdmission
 from moorage.admission.runtime_policies.class_quotas import WriteUsed as WriteClassUsed
+from moorage.admission.runtime_policies.sources import CustomReader, RuntimeFacts
 from moorage.admission.service_account import ServiceAccountAdmission
 from moorage.admission.service_addresses import ServiceAddresses
 from moorage.admission.storage_protection import StorageObjectInUseProtection

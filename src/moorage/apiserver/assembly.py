@@ -18,8 +18,7 @@ import msgspec
 from aiohttp import web
 
 from moorage.admission.configuration import AdmissionOptions
-from moorage.admission.runtime_policies import CustomReader
-from moorage.admission.runtime_policies.sources import CLASS_QUOTAS
+from moorage.admission.runtime_policies.sources import CLASS_QUOTAS, CustomReader
 from moorage.api.clock import Clock
 from moorage.api.host_ports import Listener
 from moorage.api.quotas import ResourceQuota

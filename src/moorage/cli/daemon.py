@@ -1,7 +1,11 @@
-"""Commands that run one part in the foreground, as `moor engine` does, until SIGTERM or Ctrl-C."""
+"""Commands that run one part in the foreground, as `moor engine` does, until SIGTERM or Ctrl-C.
+
+Those that are clients of an API server have the options of `server_options`.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -11,29 +15,58 @@ import click
 import uvloop
 
 from moorage.api.logs import Log, configure
+from moorage.cli.connection import context_option
 from moorage.cli.errors import CliError, is_expected
 from moorage.cli.options import LOG_LEVELS
-from moorage.client import ClientConfig, load_kubeconfig
+from moorage.client import load_kubeconfig
+from moorage.client.config import in_cluster_config
 from moorage.cluster.daemon import Service, calm_collector, until_stopped
 from moorage.linux.private import UMASK
 
 log = Log(__name__)
 
-kubeconfig_option: Callable[..., Any] = click.option(
+_kubeconfig_option: Callable[..., Any] = click.option(
     "--kubeconfig",
     "kubeconfig",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    required=True,
     help="Kubeconfig of the API server and of the user to be.",
+)
+_in_cluster_option: Callable[..., Any] = click.option(
+    "--in-cluster",
+    is_flag=True,
+    help="Run in a pod of the cluster, as its ServiceAccount, in place of --kubeconfig.",
 )
 log_level_option: Callable[..., Any] = click.option(
     "--log-level", type=click.Choice(LOG_LEVELS), default="info", show_default=True
 )
 
 
-def read_config(kubeconfig: Path, context: str | None) -> ClientConfig:
-    """Return the connection that a kubeconfig's context names. Raises ConfigError."""
-    return load_kubeconfig(kubeconfig, context)
+def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--kubeconfig`, `--context` and `--in-cluster` to a command, which gets a `config`.
+
+    When the command is called, raises UsageError for none or both of the first and last, and
+    ConfigError for a connection that cannot be used.
+    """
+
+    @functools.wraps(command)
+    def connected(
+        *arguments: Any,
+        kubeconfig: Path | None,
+        context: str | None,
+        in_cluster: bool,
+        **options: Any,
+    ) -> Any:
+        if in_cluster == (kubeconfig is not None):
+            raise click.UsageError("give one of --kubeconfig and --in-cluster")
+        if in_cluster and context is not None:
+            raise click.UsageError("--context names a kubeconfig's context: leave out --in-cluster")
+        config = in_cluster_config() if kubeconfig is None else load_kubeconfig(kubeconfig, context)
+        return command(*arguments, config=config, **options)
+
+    wrapped: Callable[..., Any] = connected
+    for option in (_in_cluster_option, context_option, _kubeconfig_option):
+        wrapped = option(wrapped)
+    return wrapped
 
 
 def run_until_stopped(

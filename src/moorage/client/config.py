@@ -1,20 +1,25 @@
 """Connection settings and kubeconfig files: the API server's URL and the user's credentials.
 
-Source: client-go "kubeconfig" (clientcmd/v1). Exec and auth-provider plugins are refused with a
-ConfigError, because this package does not run programs.
+Source: client-go "kubeconfig" (clientcmd/v1). Users of auth-provider plugins, which client-go no
+longer has either, are refused with a ConfigError.
 """
 
 from __future__ import annotations
 
 import base64
+import os
 import ssl
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from moorage.api.yaml_values import YamlError, parse_document
+from moorage.client.credential_plugin import CredentialPlugin, parse_plugin, with_authority
+
+SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds the token, authority and namespace of its ServiceAccount."""
 
 
 class ConfigError(ValueError):
@@ -25,6 +30,7 @@ class ConfigError(ValueError):
 class ClientConfig:
     """One server and one identity. Certificates and keys are PEM bytes.
 
+    `plugin` is the program that gives the credentials, where the kubeconfig names one.
     `token_file` is read again when its mtime changes, because bound service account tokens rotate.
     """
 
@@ -36,6 +42,7 @@ class ClientConfig:
     token_file: Path | None = None
     insecure: bool = False
     namespace: str = "default"
+    plugin: CredentialPlugin | None = None
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return the TLS context of the connection; None for plain HTTP.
@@ -50,11 +57,12 @@ class ClientConfig:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if self.certificate and self.key:
-            _load_pair(context, self.certificate, self.key)
+            load_pair(context, self.certificate, self.key)
         return context
 
 
-def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Have a TLS context present a certificate, given in PEM. Raises ssl.SSLError."""
     # The ssl module takes a client certificate from a file only.
     with tempfile.NamedTemporaryFile(suffix=".pem") as pair:
         pair.write(certificate + b"\n" + key)
@@ -62,11 +70,44 @@ def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
         context.load_cert_chain(pair.name)
 
 
+def in_cluster_config(
+    environment: Mapping[str, str] = os.environ, directory: Path = SERVICE_ACCOUNT_DIRECTORY
+) -> ClientConfig:
+    """Return the connection of a pod to its own cluster, as its ServiceAccount.
+
+    Source: client-go `rest.InClusterConfig`. Raises ConfigError outside of a pod, and in one
+    without a ServiceAccount's token.
+    """
+    host, port = (environment.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
+    if not host or not port:
+        raise ConfigError(
+            "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set, as they are in a "
+            "pod: give a kubeconfig outside of a cluster"
+        )
+    token = directory / "token"
+    try:
+        ca = (directory / "ca.crt").read_bytes()
+        token.read_bytes()
+        namespace = (directory / "namespace").read_text().strip()
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename}: {error.strerror}; the pod has no ServiceAccount token mounted "
+            "(automountServiceAccountToken)"
+        ) from error
+    address = f"[{host}]" if ":" in host else host
+    return ClientConfig(
+        server=f"https://{address}:{port}",
+        ca=ca,
+        token_file=token,
+        namespace=namespace or "default",
+    )
+
+
 def load_kubeconfig(path: Path, context_name: str | None = None) -> ClientConfig:
     """Read the settings of a kubeconfig's context; None selects its current context.
 
     Raises ConfigError when the file cannot be read, is not a kubeconfig, has no such context, or
-    requires an exec or auth-provider plugin.
+    requires an auth-provider plugin.
     """
     return _config([(path, _read(path))], context_name)
 
@@ -109,22 +150,38 @@ def _config(documents: _Documents, context_name: str | None) -> ClientConfig:
     _, context = _named(documents, "contexts", "context", chosen)
     cluster_path, cluster = _named(documents, "clusters", "cluster", context.get("cluster", ""))
     user_path, user = _named(documents, "users", "user", context.get("user", ""))
-    for plugin in ("exec", "auth-provider"):
-        if plugin in user:
-            raise ConfigError(f"{user_path}: user {context.get('user')!r} needs a {plugin} plugin")
+    if "auth-provider" in user:
+        raise ConfigError(
+            f"{user_path}: user {context.get('user')!r} needs an auth-provider plugin, which no "
+            "client has any more: use an exec plugin"
+        )
     if not cluster.get("server"):
         raise ConfigError(f"{cluster_path}: cluster {context.get('cluster')!r} names no server")
     token_file = user.get("tokenFile")
+    authority = _data(cluster, "certificate-authority", cluster_path)
     return ClientConfig(
         server=cluster["server"],
-        ca=_data(cluster, "certificate-authority", cluster_path),
+        ca=authority,
         certificate=_data(user, "client-certificate", user_path),
         key=_data(user, "client-key", user_path),
         token=user.get("token"),
         token_file=user_path.parent / token_file if token_file else None,
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
         namespace=context.get("namespace") or "default",
+        plugin=_plugin(user, user_path, with_authority(cluster, authority)),
     )
+
+
+def _plugin(
+    user: dict[str, Any], path: Path, cluster: Mapping[str, Any]
+) -> CredentialPlugin | None:
+    given = user.get("exec")
+    if not given:
+        return None
+    try:
+        return parse_plugin(given, path.parent, cluster)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def _named(

@@ -17,7 +17,7 @@ from moorage.api.logs import Log
 from moorage.api.meta import Object, ObjectMeta
 from moorage.client.backoff import Backoff
 from moorage.client.resources import Resource
-from moorage.client.rest import Client, UnreachableError, WatchEvent, meta_of
+from moorage.client.rest import PAGE_SIZE, Client, UnreachableError, WatchEvent, meta_of
 
 T = TypeVar("T", bound=Object)
 Handler = Callable[[T | None, T | None], None]
@@ -50,15 +50,20 @@ class Informer(Generic[T]):
         field_selector: str = "",
         indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
         keep: Callable[[T], T] | None = None,
+        page_size: int = PAGE_SIZE,
         clock: Clock | None = None,
     ) -> None:
-        """`keep` returns what is kept of an object once the handlers have seen it whole."""
+        """`keep` returns what is kept of an object once the handlers have seen it whole.
+
+        It has at least `metadata` with `resource_version`, and what indexes and handlers read.
+        """
         self._client = client
         self.resource = resource
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
         self._keep = keep
+        self._page_size = page_size
         self._clock = clock or SystemClock()
         self._objects: dict[str, T] = {}
         self._indexes = dict(indexes or {})
@@ -128,6 +133,7 @@ class Informer(Generic[T]):
             self._namespace,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
+            page_size=self._page_size,
         )
         listed: set[str] = set()
         revision = ""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
@@ -21,10 +23,15 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from moorage.api.errors import StatusError
+from moorage.api.errors import StatusError, UnauthorizedError
 from moorage.api.headers import STORE_HEADER
 from moorage.api.meta import ListMeta, Object
-from moorage.client.config import ClientConfig
+from moorage.client.config import ClientConfig, load_pair
+from moorage.client.credential_plugin import (
+    Credential,
+    CredentialPluginError,
+    PluginCredentials,
+)
 from moorage.client.resources import PartialObject, Resource
 from moorage.metrics import RequestMetrics
 from moorage.metrics.requests import NO_ANSWER
@@ -117,6 +124,9 @@ class Client:
         self._session: aiohttp.ClientSession | None = None
         self._decoders: dict[type[Object], msgspec.json.Decoder[Any]] = {}
         self._token = _TokenSource(config.token, config.token_file)
+        self._plugin = PluginCredentials(config.plugin) if config.plugin is not None else None
+        self._tls: ssl.SSLContext | None = None
+        self._presented = b""
         self._exchanges = asyncio.Semaphore(_EXCHANGES_AT_ONCE)
         self._store = ""
         self.metrics = RequestMetrics()
@@ -141,7 +151,7 @@ class Client:
         return self._config.server
 
     async def __aenter__(self) -> Self:
-        context = self._config.ssl_context()
+        self._tls = context = self._config.ssl_context()
         connector = aiohttp.TCPConnector(ssl=context if context is not None else False, limit=0)
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -189,6 +199,7 @@ class Client:
         *,
         label_selector: str = "",
         field_selector: str = "",
+        page_size: int = PAGE_SIZE,
     ) -> AsyncIterator[ObjectList[T]]:
         """Yield every matching object in pages of one revision. Raises as `list`."""
         token = ""
@@ -199,7 +210,7 @@ class Client:
                 query={
                     "labelSelector": label_selector,
                     "fieldSelector": field_selector,
-                    "limit": str(PAGE_SIZE),
+                    "limit": str(page_size),
                     "continue": token,
                 },
                 accept=_accept(resource, is_list=True),
@@ -420,17 +431,51 @@ class Client:
             if timeout_s is not None
             else aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
         )
-        request = self._session.request(
+        send = partial(
+            self._session.request,
             method,
             self._config.server.rstrip("/") + path,
             params=_present(query or {}),
             data=body,
-            headers=headers,
             timeout=timeout,
             allow_redirects=False,
         )
         note = partial(self.metrics.answered, method, self._host)
-        return _Response(request, is_checked=is_checked, store=self._store, note=note)
+        if self._plugin is not None and not token:
+            return _PluginResponse(
+                partial(self._send_with_plugin, send, headers),
+                self._plugin,
+                is_checked=is_checked,
+                store=self._store,
+                note=note,
+            )
+        return _Response(send(headers=headers), is_checked=is_checked, store=self._store, note=note)
+
+    async def _send_with_plugin(
+        self, send: Callable[..., Any], headers: Mapping[str, str]
+    ) -> tuple[Any, Credential]:
+        """Return the exchange of a request with the plugin's credential, and the credential."""
+        credential = await self._plugin_credential()
+        return send(headers={**headers, **_bearer(credential.token)}), credential
+
+    async def _plugin_credential(self) -> Credential:
+        """Return the plugin's credential, with its certificate on connections from now on.
+
+        Raises UnreachableError.
+        """
+        assert self._plugin is not None
+        try:
+            credential = await self._plugin.current()
+        except CredentialPluginError as error:
+            raise UnreachableError(str(error)) from error
+        if credential.certificate and credential.certificate != self._presented:
+            if self._tls is not None:
+                try:
+                    load_pair(self._tls, credential.certificate, credential.key)
+                except ssl.SSLError as error:
+                    raise UnreachableError(f"the plugin's certificate: {error}") from error
+            self._presented = credential.certificate
+        return credential
 
     @asynccontextmanager
     async def websocket(
@@ -444,7 +489,9 @@ class Client:
         if self._session is None:
             raise RuntimeError("the client is not open: use it as `async with Client(…)`")
         token = self._token.current()
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if self._plugin is not None and not token:
+            token = (await self._plugin_credential()).token
+        headers = _bearer(token or "")
         url = URL(self._config.server.rstrip("/") + path, encoded=True)
         try:
             async with self._session.ws_connect(
@@ -505,6 +552,35 @@ class _Response:
     def _count(self, code: str) -> None:
         if self._note is not None:
             self._note(code, asyncio.get_running_loop().time() - self._started_s)
+
+
+class _PluginResponse(_Response):
+    """Exchange whose credential comes from a plugin, which runs again for one that is refused."""
+
+    def __init__(
+        self,
+        send: Callable[[], Awaitable[tuple[Any, Credential]]],
+        plugin: PluginCredentials,
+        **options: Any,
+    ) -> None:
+        super().__init__(None, **options)
+        self._send = send
+        self._plugin = plugin
+
+    async def __aenter__(self) -> aiohttp.ClientResponse:
+        self._request, credential = await self._send()
+        try:
+            response = await super().__aenter__()
+        except UnauthorizedError:
+            self._plugin.refuse(credential)
+            raise
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            self._plugin.refuse(credential)
+        return response
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 class _TokenSource:

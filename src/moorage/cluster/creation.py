@@ -25,6 +25,7 @@ from moorage.cluster.settings import (
     DEFAULT_NODE_PORT,
     DEFAULT_SCHEDULER_PORT,
     NODE,
+    RUNTIMES,
     Settings,
     SettingsError,
     free_port,
@@ -79,7 +80,7 @@ def open_cluster(
             accept_loss(layout.store_mark)
             layout.node_store.unlink(missing_ok=True)
         write(layout.kubeconfig, access(layout, settings))
-        left_out = {*settings.without, *(() if settings.has_node else (NODE,))}
+        left_out = {*settings.without, *(() if settings.has_node else (NODE,))} - {RUNTIMES}
         for part in sorted(left_out):
             write(layout.part_kubeconfig(part), access(layout, settings, part))
         if settings.has_node:

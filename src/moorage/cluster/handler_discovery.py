@@ -1,4 +1,4 @@
-"""Handler discovery of a cluster's node: what the engine lists becomes what works.
+"""Handler discovery of a node: what its engine lists becomes what works.
 
 engine ── WatchHandlers ──▶ known handlers ──▶ HandlerDiscovery ──▶ HandlerPublisher ──▶ API
        ── Status ─────────▶ reported handlers, for the node's status
@@ -26,14 +26,33 @@ from moorage.cri import CriClient, engine_pb, pb
 from moorage.handlers.definition import DefinitionError, ShimOptions, parse_definition
 from moorage.linux.cgroups import current_cgroups
 from moorage.probing.cache import ProbeCache
+from moorage.probing.carrier import ProbeCarrier
 from moorage.probing.cri_carrier import CriCarrier
 from moorage.probing.cri_configuration import probe_owner
 from moorage.probing.discovery import HandlerDiscovery
 from moorage.probing.host import HostFacts
 from moorage.probing.publishing import HandlerPublisher
+from moorage.probing.running import WORKING_DEADLINE_S
 from moorage.probing.states import HandlerState, KnownHandler
 
 log = Log(__name__)
+
+
+class DiscoveryOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is particular to a node.
+
+    `is_own_engine` is of Moorage's engine, which reports changes of its handlers. `image_layout`
+    is where the probes' image is built that is brought to the engine; None where it is there.
+    Without `writes_conditions` the node's status is its kubelet's alone. A handler whose first
+    container has not ended after `working_deadline_s` counts as broken. `results` is the directory
+    of what was found, which later processes need not find again.
+    """
+
+    is_own_engine: bool
+    image_layout: Layout | None = None
+    writes_conditions: bool = True
+    working_deadline_s: float = WORKING_DEADLINE_S
+    results: Path = PROBE_RESULTS
 
 
 class NodeDiscovery:
@@ -46,35 +65,32 @@ class NodeDiscovery:
         events: NodeEvents,
         host: HostFacts,
         *,
-        layout: Layout,
-        settings: Settings,
-        handlers_changed: asyncio.Event,
+        node: str,
+        carrier: ProbeCarrier,
+        options: DiscoveryOptions,
         clock: Clock | None = None,
     ) -> None:
-        """`handlers_changed` is set when other handlers are to be reported in the node's status."""
+        """`carrier` runs the probes, `options` say what is particular to the node."""
         clock = clock or SystemClock()
         self._cri = cri
-        self._layout = layout
-        self._is_own_engine = not settings.cri
-        carrier = CriCarrier(
-            cri,
-            owner=probe_owner(settings.cluster_id, settings.node_name),
-            state=layout.node / "probes" / "running",
-            cgroup_parent=f"{cgroup_root(settings)}/probes",
-            cgroups=current_cgroups(),
-        )
+        self._options = options
         self.discovery = HandlerDiscovery(
             carrier,
-            ProbeCache(PROBE_RESULTS),
+            ProbeCache(options.results),
             host,
             clock,
-            lists_unproven=not self._is_own_engine,
+            lists_unproven=not options.is_own_engine,
+            working_deadline_s=options.working_deadline_s,
         )
         self.publisher = HandlerPublisher(
-            client, settings.node_name, self._states, events.record, clock
+            client,
+            node,
+            self._states,
+            events.record,
+            clock,
+            writes_conditions=options.writes_conditions,
         )
         self.discovery.add_listener(self.publisher.changed)
-        self.discovery.add_listener(handlers_changed.set)
 
     def _states(self) -> Mapping[str, HandlerState] | None:
         return self.discovery.states if self.discovery.is_listed else None
@@ -83,16 +99,20 @@ class NodeDiscovery:
         """Probe and publish until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.publisher.run())
-            if not self._is_own_engine:
-                await self._bring_image()
+            if self._options.image_layout is not None:
+                await self._bring_image(self._options.image_layout)
             tasks.create_task(self.discovery.run())
 
-    async def _bring_image(self) -> None:
+    async def _bring_image(self, layout: Layout) -> None:
         """Bring the probes' image to an external engine; without it nothing is probed."""
         try:
-            await bring_image(self._cri, self._layout)
+            await bring_image(self._cri, layout)
         except ImageUnavailableError as error:
             log.warning("handlers cannot be probed", reason=error)
+
+    async def wait_listed(self) -> None:
+        """Return once the engine has listed its handlers."""
+        await self.discovery.wait_listed()
 
     async def note(self, handlers: engine_pb.Handlers) -> None:
         """Take over what our own engine says of its handlers."""
@@ -105,7 +125,7 @@ class NodeDiscovery:
     async def read(self, status: pb.StatusResponse) -> tuple[NodeRuntimeHandler, ...]:
         """Return the handlers to report. Raises HandlersUnknownError, CriError."""
         listed = await read_handlers(self._cri, status)
-        if not self._is_own_engine:
+        if not self._options.is_own_engine:
             version = await self._cri.call(
                 self._cri.runtime.Version, pb.VersionRequest(version="0.1.0")
             )
@@ -118,6 +138,37 @@ class NodeDiscovery:
                 ],
             )
         return self.discovery.reported(listed)
+
+
+def discovery_of(
+    client: Client,
+    cri: CriClient,
+    events: NodeEvents,
+    host: HostFacts,
+    *,
+    layout: Layout,
+    settings: Settings,
+    handlers_changed: asyncio.Event,
+) -> NodeDiscovery:
+    """Return the discovery of a cluster's node, whose probes the engine itself runs.
+
+    `handlers_changed` is set when other handlers are to be reported in the node's status.
+    """
+    carrier = CriCarrier(
+        cri,
+        owner=probe_owner(settings.cluster_id, settings.node_name),
+        state=layout.node / "probes" / "running",
+        cgroup_parent=f"{cgroup_root(settings)}/probes",
+        cgroups=current_cgroups(),
+    )
+    options = DiscoveryOptions(
+        is_own_engine=not settings.cri, image_layout=layout if settings.cri else None
+    )
+    found = NodeDiscovery(
+        client, cri, events, host, node=settings.node_name, carrier=carrier, options=options
+    )
+    found.discovery.add_listener(handlers_changed.set)
+    return found
 
 
 def known_handlers(handlers: engine_pb.Handlers) -> tuple[KnownHandler, ...]:

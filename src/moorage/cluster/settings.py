@@ -28,6 +28,8 @@ DEFAULT_POD_PIDS_LIMIT = 4096
 """Processes and threads that one pod may have; the kubelet's own default is no limit."""
 SCHEDULER, CONTROLLERS, NODE = "scheduler", "controllers", "node"
 """Parts that `moor up --without` leaves to other programs."""
+RUNTIMES = "runtimes"
+"""What `moor up --without` leaves to `moor attach`: all that Kubernetes does not have."""
 _PORT_TRIES = 50
 _PORT_PATIENCE_S = 5.0
 _PORT_POLL_S = 0.05
@@ -43,8 +45,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `controllers_port` and `scheduler_port` are those of their metrics, on loopback; 0 before the
     first start that has them. `cri` is the endpoint of an external engine, empty for our own;
     `has_node` is false for a control plane alone. `without` names the parts that another program
-    takes the place of: SCHEDULER, CONTROLLERS, NODE. `gates` are feature gates that differ from
-    their default.
+    takes the place of: SCHEDULER, CONTROLLERS, NODE, RUNTIMES. `gates` are feature gates that
+    differ from their default.
     `seccomp_default` and `pod_pids_limit` (-1: unlimited) are KubeletConfiguration's
     `seccompDefault` and `podPidsLimit`, `image_verification` and `image_allowlist` its
     `imagePullCredentialsVerificationPolicy` and `preloadedImagesVerificationAllowlist`.
@@ -80,6 +82,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     admission_configuration: str = ""
     image_limit_bytes: int = DEFAULT_IMAGE_LIMIT_BYTES
     default_classes: bool = True
+
+    @property
+    def has_runtimes(self) -> bool:
+        """Whether the cluster has discovery, policies and the kinds of our own group inside."""
+        return RUNTIMES not in self.without
 
     @property
     def has_provisioner_alone(self) -> bool:

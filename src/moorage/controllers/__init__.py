@@ -9,6 +9,14 @@ client; none knows another.
 
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.overhead_drift import OverheadMetrics
-from moorage.controllers.run import run_alone, run_controllers
+from moorage.controllers.run import run_alone, run_controllers, run_runtimes
+from moorage.controllers.webhookcertificates import WebhookService
 
-__all__ = ["ControllerOptions", "OverheadMetrics", "run_alone", "run_controllers"]
+__all__ = [
+    "ControllerOptions",
+    "OverheadMetrics",
+    "WebhookService",
+    "run_alone",
+    "run_controllers",
+    "run_runtimes",
+]

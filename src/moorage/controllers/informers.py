@@ -34,7 +34,7 @@ from moorage.client.resources import (
     STATEFUL_SETS,
     STORAGE_CLASSES,
 )
-from moorage.client.rest import meta_of
+from moorage.client.rest import PAGE_SIZE, meta_of
 from moorage.controllers.objects import (
     ATTRIBUTES_CLASSES,
     CLAIMS,
@@ -47,6 +47,9 @@ from moorage.controllers.objects import (
 )
 
 T = TypeVar("T", bound=Object)
+
+_LEAN_PAGE = 50
+"""Nodes of a page: each may have hundreds of labels, and memory stays as it was at most."""
 
 OWNER = "owner"
 """Index: the uid of an owner."""
@@ -95,9 +98,20 @@ def _class_of_claim(claim: PersistentVolumeClaim) -> Iterable[str]:
 class Informers:
     """The shared informers. Add handlers, then have `run` in a task group."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        *,
+        kept: Mapping[str, Callable[[Any], Any]] | None = None,
+    ) -> None:
+        """`kept`: plural of each resource that is watched → what is kept of an object; or all.
+
+        Indexes by node, namespace and claim are left out then.
+        """
         self._client = client
         self._clock = clock
+        self._kept = kept
         self.pods = self.make(
             PODS,
             {
@@ -142,7 +156,18 @@ class Informers:
     ) -> Informer[T]:
         """Create an informer of a whole collection, indexed by owner among others."""
         every = {OWNER: owner_uids, **(indexes or {})}
-        return Informer(self._client, resource, indexes=every, clock=self._clock)
+        if self._kept is not None:
+            every = {name: of for name, of in every.items() if name in (OWNER, RUNTIME_CLASS)}
+        keep = None if self._kept is None else self._kept.get(resource.plural)
+        page_size = _LEAN_PAGE if resource is NODES and keep is not None else PAGE_SIZE
+        return Informer(
+            self._client,
+            resource,
+            indexes=every,
+            keep=keep,
+            page_size=page_size,
+            clock=self._clock,
+        )
 
     def __iter__(self) -> Iterator[Informer[Any]]:
         return iter(
@@ -182,7 +207,8 @@ class Informers:
         """Run all informers until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for informer in self:
-                tasks.create_task(informer.run())
+                if self._kept is None or informer.resource.plural in self._kept:
+                    tasks.create_task(informer.run())
 
 
 async def wait_synced(*informers: Informer[Any]) -> None:

@@ -13,7 +13,9 @@ class ControllerOptions:
     `cluster_ca` is the PEM bundle that pods verify the API server with; `cluster_ca_key` the file
     of its key, which signs certificate requests. Without one they are approved, but not signed.
     `installs_definitions`: apply the custom resources of the group runtime.moorage.dev.
-    `creates_classes`: create RuntimeClasses for the handlers that work.
+    `runs_runtimes`: run the controllers of that group. `creates_classes`: create RuntimeClasses for
+    the handlers that work. `removes_gates`: follow pods that the webhook holds until a node has
+    their handler.
     """
 
     cluster_ca: str
@@ -43,5 +45,7 @@ class ControllerOptions:
     autoscaler_cpu_initialization_s: float = 300.0
     autoscaler_initial_readiness_delay_s: float = 30.0
     namespace_workers: int = 5
+    runs_runtimes: bool = True
     installs_definitions: bool = False
     creates_classes: bool = False
+    removes_gates: bool = False

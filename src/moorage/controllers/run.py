@@ -69,6 +69,7 @@ from moorage.controllers.replicasets.controller import COMPONENT as REPLICA_SET_
 from moorage.controllers.replicasets.controller import REPLICATION_COMPONENT
 from moorage.controllers.resourcequotas import ResourceQuotaController
 from moorage.controllers.role_aggregation import RoleAggregationController
+from moorage.controllers.runtime_copies import kept_copies
 from moorage.controllers.runtimes import RuntimeControllers
 from moorage.controllers.servicecidrs import IPAddressController, ServiceCIDRController
 from moorage.controllers.statefulsets.controller import COMPONENT as STATEFUL_SET_COMPONENT
@@ -80,6 +81,7 @@ from moorage.controllers.storage_protection import (
 from moorage.controllers.validatingadmissionpolicies import (
     ValidatingAdmissionPolicyStatusController,
 )
+from moorage.controllers.webhookcertificates import WebhookCertificateController, WebhookService
 
 
 async def run_controllers(
@@ -206,13 +208,45 @@ async def run_controllers(
         expansion.run(),
         ValidatingAdmissionPolicyStatusController(client, clock).run(),
         RoleAggregationController(client, informers, clock).run(),
-        own_group.run(),
+        *((own_group.run(),) if options.runs_runtimes else ()),
         informers.run(),
         *(recorder.run() for recorder in recorders),
     ]
     async with asyncio.TaskGroup() as tasks:
         for loop in loops:
             tasks.create_task(loop)
+
+
+async def run_runtimes(
+    client: Client,
+    options: ControllerOptions,
+    clock: Clock,
+    *,
+    webhook: WebhookService | None = None,
+    overhead_metrics: OverheadMetrics | None = None,
+) -> None:
+    """Run the controllers of our own group alone, beside another controller manager.
+
+    With `webhook` its certificate is issued and rotated too. Runs until cancelled.
+    """
+    informers = Informers(client, clock, kept=kept_copies())
+    recorders: list[EventRecorder] = []
+
+    def recorder(component: str) -> EventRecorder:
+        recorders.append(EventRecorder(client, component, clock=clock))
+        return recorders[-1]
+
+    own = RuntimeControllers(
+        client, informers, recorder, options, clock, overhead_metrics=overhead_metrics
+    )
+    async with asyncio.TaskGroup() as tasks:
+        if webhook is not None:
+            # First of all: no pod of a class is admitted without it.
+            tasks.create_task(WebhookCertificateController(client, webhook, clock).run())
+        tasks.create_task(own.run())
+        tasks.create_task(informers.run())
+        for one in recorders:
+            tasks.create_task(one.run())
 
 
 async def run_alone(
@@ -233,7 +267,12 @@ async def run_alone(
     provisioner = LocalPathProvisioner(client, informers, recorder(PROVISIONER_COMPONENT), clock)
     own = RuntimeControllers(runtimes, informers, recorder, options, clock)
     async with asyncio.TaskGroup() as tasks:
-        for loop in (provisioner.run(), own.run(), informers.run()):
+        loops = [
+            provisioner.run(),
+            informers.run(),
+            *((own.run(),) if options.runs_runtimes else ()),
+        ]
+        for loop in loops:
             tasks.create_task(loop)
         for one in recorders:
             tasks.create_task(one.run())

@@ -21,7 +21,10 @@ from moorage.controllers.options import ControllerOptions
 from moorage.controllers.overhead_drift import OverheadDriftController, OverheadMetrics
 from moorage.controllers.overhead_drift.controller import COMPONENT as DRIFT_COMPONENT
 from moorage.controllers.runtimeclasses import RuntimeClassController
+from moorage.controllers.runtimeclasses.profiles import profile_informer
 from moorage.controllers.runtimeclassquotas import RuntimeClassQuotaController
+from moorage.controllers.runtimegates import RuntimeGateController
+from moorage.controllers.runtimegates.controller import COMPONENT as GATE_COMPONENT
 from moorage.controllers.runtimeinstallations import RuntimeInstallationController
 from moorage.controllers.runtimeinstallations.controller import COMPONENT as INSTALLATION_COMPONENT
 from moorage.controllers.runtimerollouts import RuntimeRolloutController
@@ -52,6 +55,7 @@ class RuntimeControllers:
         self._client = client
         self._clock = clock
         self._installs = options.installs_definitions
+        self._profiles = profile_informer(client, clock)
         self._controllers: list[_Controller] = [
             RuntimeClassQuotaController(client, informers, clock),
             RuntimeRolloutController(client, informers, recorder(ROLLOUT_COMPONENT), clock),
@@ -59,11 +63,24 @@ class RuntimeControllers:
                 client, informers, recorder(INSTALLATION_COMPONENT), clock
             ),
             OverheadDriftController(
-                client, informers, recorder(DRIFT_COMPONENT), clock, metrics=overhead_metrics
+                client,
+                informers,
+                self._profiles,
+                recorder(DRIFT_COMPONENT),
+                clock,
+                metrics=overhead_metrics,
             ),
         ]
         if options.creates_classes:
-            self._controllers.append(RuntimeClassController(client, informers, clock))
+            self._controllers.append(
+                RuntimeClassController(client, informers, self._profiles, clock)
+            )
+        if options.removes_gates:
+            self._controllers.append(
+                RuntimeGateController(
+                    client, informers, self._profiles, recorder(GATE_COMPONENT), clock
+                )
+            )
 
     async def run(self) -> None:
         """Install the definitions, or wait until another program has; then run until cancelled."""
@@ -72,6 +89,7 @@ class RuntimeControllers:
         else:
             await wait_installed(self._client, self._clock)
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._profiles.run())
             for controller in self._controllers:
                 tasks.create_task(controller.run())
 

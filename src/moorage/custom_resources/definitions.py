@@ -6,7 +6,17 @@ from functools import cache
 from importlib.resources import files
 
 from moorage.api.meta import Raw
+from moorage.api.runtime_group import GROUP
 from moorage.api.yaml_values import parse_document
+
+
+def definition_names() -> frozenset[str]:
+    """Return the names of all definitions, by the names of their files: nothing is parsed."""
+    return frozenset(
+        f"{path.name.removesuffix('.yaml')}.{GROUP}"
+        for path in files(__package__).iterdir()
+        if path.name.endswith(".yaml")
+    )
 
 
 @cache

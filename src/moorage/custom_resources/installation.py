@@ -17,11 +17,12 @@ from moorage.api.errors import ExpiredError
 from moorage.api.meta import Condition, Object, ObjectMeta, Raw
 from moorage.api.runtime_group import GROUP
 from moorage.client import Client, Informer, PatchType, Resource, wait_until
-from moorage.custom_resources.definitions import definitions
+from moorage.custom_resources.definitions import definition_names, definitions
 
 _FIELD_MANAGER = "moorage"
 _ESTABLISHED = "Established"
-_OURS = "app.kubernetes.io/managed-by=moorage"
+# Helm writes its own name into the label managed-by.
+_OURS = "app.kubernetes.io/part-of=moorage"
 _DIGEST_ANNOTATION = f"{GROUP}/definition"
 
 
@@ -59,7 +60,7 @@ async def install_definitions(client: Client) -> None:
 
 async def wait_installed(client: Client, clock: Clock) -> None:
     """Return once the server serves the kinds of all definitions, which another program applies."""
-    names = {str(definition["metadata"]["name"]) for definition in definitions()}
+    names = definition_names()
     informer = Informer(client, CUSTOM_RESOURCE_DEFINITIONS, label_selector=_OURS, clock=clock)
     await wait_until(
         informer,

@@ -72,6 +72,14 @@ def syncfs(descriptor: int) -> None:
     _check(_libc.syncfs(descriptor))
 
 
+def malloc_trim() -> None:
+    """Return free memory at the heap's end, and whole free pages in it, to the kernel.
+
+    Source: malloc_trim(3).
+    """
+    _libc.malloc_trim(0)
+
+
 def inotify_init(flags: int) -> int:
     """Call inotify_init1(2). Returns the descriptor."""
     return _check(_libc.inotify_init1(flags), "inotify")

@@ -74,6 +74,7 @@ class HandlerDiscovery:
         self._retries: dict[str, tuple[Backoff, float]] = {}
         self._changed = asyncio.Event()
         self._settled = asyncio.Event()
+        self._listed = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
 
     @property
@@ -90,6 +91,10 @@ class HandlerDiscovery:
         """Call a function after every change of the states. It must not block."""
         self._listeners.append(listener)
 
+    async def wait_listed(self) -> None:
+        """Return once the engine has listed its handlers."""
+        await self._listed.wait()
+
     async def wait_settled(self) -> None:
         """Return once every handler of the engine is known to work or not."""
         await self._settled.wait()
@@ -100,6 +105,7 @@ class HandlerDiscovery:
         if (engine, listed) == (self._engine, self._handlers):
             return
         self._engine, self._handlers = engine, listed
+        self._listed.set()
         self._settled.clear()
         self._changed.set()
 

@@ -38,8 +38,13 @@ _POINT, _OPTIONAL_FIELDS = 4, 6
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def read_host() -> HostFacts:
-    """Return the facts of this machine. Blocks for some file reads."""
+def read_host(process: str = "self") -> HostFacts:
+    """Return the facts of this machine. Blocks for some file reads.
+
+    `process` is one in the host's namespaces: 1 from a container with the host's process IDs.
+    """
+    directory = f"/proc/{process}"
+    is_here = process == "self"
     system = os.uname()
     return HostFacts(
         kernel=system.release,
@@ -47,16 +52,25 @@ def read_host() -> HostFacts:
         architecture=_ARCHITECTURES.get(system.machine, system.machine),
         cpu_count=os.cpu_count() or 0,
         memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-        interfaces=tuple(sorted(_names("/sys/class/net"))),
+        interfaces=tuple(sorted(_interfaces(f"{directory}/net/dev"))),
         first_process=_text("/proc/1/comm"),
-        ipc_namespace=_link("/proc/self/ns/ipc"),
+        ipc_namespace=_link(f"{directory}/ns/ipc"),
         product=_text("/sys/class/dmi/id/product_name"),
         security_modules=_security_modules(),
-        devices=tuple(
-            path for path in (CHARACTER_DEVICE, *GPU_DEVICES, *BLOCK_DEVICES) if Path(path).exists()
-        ),
-        shares_mounts=_shares_mounts("/dev"),
+        # A container has a /dev of its own.
+        devices=_devices() if is_here else None,
+        shares_mounts=_shares_mounts("/dev", f"{directory}/mountinfo"),
     )
+
+
+def _devices() -> tuple[str, ...]:
+    candidates = (CHARACTER_DEVICE, *GPU_DEVICES, *BLOCK_DEVICES)
+    return tuple(path for path in candidates if Path(path).exists())
+
+
+def _interfaces(path: str) -> list[str]:
+    """Return the names in a /proc/PID/net/dev, whose first two lines are its heading."""
+    return [line.partition(":")[0].strip() for line in _text(path).splitlines()[2:]]
 
 
 def _security_modules() -> tuple[str, ...]:
@@ -68,8 +82,8 @@ def _security_modules() -> tuple[str, ...]:
     return tuple(modules)
 
 
-def _shares_mounts(directory: str) -> bool | None:
-    for line in _text("/proc/self/mountinfo").splitlines():
+def _shares_mounts(directory: str, mounts: str) -> bool | None:
+    for line in _text(mounts).splitlines():
         fields = line.split(" ")
         if len(fields) > _OPTIONAL_FIELDS and fields[_POINT] == directory:
             return any(field.startswith("shared:") for field in fields[_OPTIONAL_FIELDS:])
@@ -88,10 +102,3 @@ def _link(path: str) -> str:
         return os.readlink(path)
     except OSError:
         return ""
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except OSError:
-        return []

@@ -43,6 +43,8 @@ from moorage.probing.pod_manifest import (
     limits,
     not_expressible,
     pod_manifest,
+    probe_class_name,
+    probe_pod_name,
 )
 from moorage.probing.port_stream import PROTOCOL, read_port
 
@@ -52,6 +54,18 @@ _ACCOUNT_DEADLINE_S = 30.0
 _END_DEADLINE_S = 30.0
 _REFUSALS = frozenset({"FailedCreatePodSandBox", "RuntimeHandlerUnknown"})
 """Reasons of events by which an agent says that a sandbox cannot be made."""
+_UNKNOWN_CLASS = "runtimeclass.node.k8s.io"
+"""In the message of a kubelet that has not seen a new class yet, and tries again."""
+_NO_IMAGE = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "ImageInspectError",
+    }
+)
+"""Reasons of waiting containers that say nothing about a handler."""
 _NOT_REFUSED = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons of waiting containers that still come up."""
 _FAILED, _SUCCEEDED = "Failed", "Succeeded"
@@ -61,18 +75,30 @@ class PodCarrier:
     """Runs probes as pods. `ProbeCarrier` documents the methods.
 
     `owner` is the value of the label by which leftovers are found, unique to a node. The namespace
-    is created if it does not exist.
+    is created if it does not exist, unless `has_namespace`. `image` has the probes' programs, where
+    it is not the image that Moorage makes for them.
     """
 
     def __init__(
-        self, client: Client, *, node: str, owner: str, namespace: str = NAMESPACE
+        self,
+        client: Client,
+        *,
+        node: str,
+        owner: str,
+        namespace: str = NAMESPACE,
+        has_namespace: bool = False,
+        image: str = "",
     ) -> None:
         self._client = client
         self._node = node
         self._owner = owner
         self._namespace = namespace
-        self._has_namespace = False
-        self._classes: set[str] = set()
+        self._has_namespace = has_namespace
+        self._image = image
+        self._classes: dict[str, int] = {}
+        """Classes that exist, and how many probes use each."""
+        self._changing_classes = asyncio.Lock()
+        self._running: set[str] = set()
 
     async def run(
         self, handler: str, container: ProbeContainer, *, deadline_s: float
@@ -96,16 +122,35 @@ class PodCarrier:
         selector = f"{PROBE_LABEL}={self._owner}"
         try:
             pods = await self._client.list(PODS, self._namespace, label_selector=selector)
-            for pod in pods.items:
-                await self._delete(pod.metadata.name)
+            left = [pod.metadata.name for pod in pods.items]
+            left = [name for name in left if name not in self._running]
+            for name in left:
+                await self._delete(name)
             classes = await self._client.list(RUNTIME_CLASSES, label_selector=selector)
-            for found in classes.items:
-                with contextlib.suppress(NotFoundError):
-                    await self._client.delete(RUNTIME_CLASSES, found.metadata.name)
+            async with self._changing_classes:
+                for found in classes.items:
+                    if not self._classes.get(found.metadata.name):
+                        await self._delete_class(found.metadata.name)
         except (StatusError, UnreachableError) as error:
             raise CarrierError(f"earlier probes cannot be removed: {error}") from error
-        self._classes.clear()
-        return len(pods.items)
+        return len(left)
+
+    async def remove_classes(self) -> None:
+        """Delete the classes that no probe uses now; the next probe creates its own again.
+
+        Raises CarrierError.
+        """
+        async with self._changing_classes:
+            for name in [name for name, users in self._classes.items() if users == 0]:
+                try:
+                    await self._delete_class(name)
+                except (StatusError, UnreachableError) as error:
+                    raise CarrierError(f"class {name} cannot be removed: {error}") from error
+
+    async def _delete_class(self, name: str) -> None:
+        with contextlib.suppress(NotFoundError):
+            await self._client.delete(RUNTIME_CLASSES, name)
+        self._classes.pop(name, None)
 
     @asynccontextmanager
     async def _started(
@@ -119,14 +164,24 @@ class PodCarrier:
         if reason:
             raise ProbeRefusedError(ProbeResult(outcome=Outcome.UNSUPPORTED, error=reason))
         started_s = time.monotonic()
-        place = PodPlace(
-            name=f"probe-{handler or 'default'}-{secrets.token_hex(4)}",
-            namespace=self._namespace,
-            owner=self._owner,
-            node=self._node,
-            class_name=await self._class_of(handler),
-        )
         await self._ensure_namespace()
+        async with self._class_of(handler) as class_name:
+            place = PodPlace(
+                name=probe_pod_name(self._node, secrets.token_hex(4)),
+                namespace=self._namespace,
+                owner=self._owner,
+                node=self._node,
+                class_name=class_name,
+                image=self._image,
+            )
+            async with self._pod(container, place, started_s, deadline_s) as probe:
+                yield probe
+
+    @asynccontextmanager
+    async def _pod(
+        self, container: ProbeContainer, place: PodPlace, started_s: float, deadline_s: float
+    ) -> AsyncIterator[_PodProbe]:
+        self._running.add(place.name)
         try:
             pod = await self._create(pod_manifest(container, place))
             probe = _PodProbe(self._client, pod, started_s)
@@ -144,6 +199,7 @@ class PodCarrier:
             yield probe
         finally:
             await asyncio.shield(self._delete(place.name))
+            self._running.discard(place.name)
 
     async def _create(self, manifest: dict[str, object]) -> Pod:
         """Create a pod. Raises ProbeRefusedError if the API refuses it."""
@@ -161,20 +217,27 @@ class PodCarrier:
         with contextlib.suppress(NotFoundError):
             await self._client.delete(PODS, name, self._namespace, grace_period_seconds=0)
 
-    async def _class_of(self, handler: str) -> str:
-        """Return the class of a handler, which is created if need be."""
+    @asynccontextmanager
+    async def _class_of(self, handler: str) -> AsyncIterator[str]:
+        """Yield the class of a handler, which is created if need be, and stays meanwhile."""
         if not handler:
-            return ""
-        name = f"moorage-probe-{handler}"
-        if name not in self._classes:
-            body = {
-                "metadata": {"name": name, "labels": {PROBE_LABEL: self._owner}},
-                "handler": handler,
-            }
-            with contextlib.suppress(AlreadyExistsError):
-                await self._client.create(RUNTIME_CLASSES, body)
-            self._classes.add(name)
-        return name
+            yield ""
+            return
+        name = probe_class_name(self._node, handler)
+        async with self._changing_classes:
+            if name not in self._classes:
+                body = {
+                    "metadata": {"name": name, "labels": {PROBE_LABEL: self._owner}},
+                    "handler": handler,
+                }
+                with contextlib.suppress(AlreadyExistsError):
+                    await self._client.create(RUNTIME_CLASSES, body)
+                self._classes[name] = 0
+            self._classes[name] += 1
+        try:
+            yield name
+        finally:
+            self._classes[name] -= 1
 
     async def _ensure_namespace(self) -> None:
         if self._has_namespace:
@@ -239,6 +302,8 @@ class _PodProbe:
         state = _state(pod)
         if state.running is None and state.terminated is None:
             waiting = state.waiting
+            if waiting is not None and waiting.reason in _NO_IMAGE:
+                raise CarrierError(f"image of a probe: {waiting.reason}: {waiting.message}")
             text = f"{waiting.reason}: {waiting.message}" if waiting else ""
             raise self._refused(text or f"{pod.status.reason}: {pod.status.message}")
 
@@ -362,7 +427,7 @@ class _PodProbe:
         while True:
             found = await self._client.list(EVENTS, self._namespace, field_selector=selector)
             for event in found.items:
-                if event.reason in _REFUSALS:
+                if event.reason in _REFUSALS and _UNKNOWN_CLASS not in event.message:
                     return event.message
             with contextlib.suppress(ExpiredError):
                 async for change in self._client.watch(

@@ -19,7 +19,7 @@ _TOLERATE_ALL = {"operator": "Exists"}
 class PodPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where a probe's pod runs: its name, namespace and node, and the class of its handler.
 
-    `class_name` is empty for the node's default handler.
+    `class_name` is empty for the node's default handler, `image` for the probe's own.
     """
 
     name: str
@@ -27,6 +27,7 @@ class PodPlace(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     node: str
     class_name: str
+    image: str = ""
 
 
 def not_expressible(probe: ProbeContainer) -> str:
@@ -51,7 +52,7 @@ def pod_manifest(probe: ProbeContainer, place: PodPlace) -> dict[str, Any]:
         "hostNetwork": probe.uses_host_network,
         "hostPID": probe.uses_host_pid,
         "hostIPC": probe.uses_host_ipc,
-        "containers": [_container(probe)],
+        "containers": [_container(probe, place.image or probe.image)],
         "volumes": [
             {"name": f"host-{number}", "hostPath": {"path": mount.host_path, "type": "Directory"}}
             for number, mount in enumerate(probe.mounts)
@@ -75,6 +76,22 @@ def pod_manifest(probe: ProbeContainer, place: PodPlace) -> dict[str, Any]:
     }
 
 
+def probe_pod_name(node: str, mark: str) -> str:
+    """Return the name of a probe's pod: `mark` of 8 characters, then the node.
+
+    Both stand at fixed places, so that a policy can read the node from the name alone.
+    """
+    return f"probe-{mark}.{node}"
+
+
+def probe_class_name(node: str, handler: str) -> str:
+    """Return the name of the class by which a node's probes reach a handler.
+
+    Each node has its own, since it is removed after the probes.
+    """
+    return f"moorage-probe-{handler}.{node}"
+
+
 def limits(cpu_millis: int, memory_bytes: int) -> dict[str, str]:
     """Return limits as quantities; 0 stands for none."""
     values = {}
@@ -85,10 +102,10 @@ def limits(cpu_millis: int, memory_bytes: int) -> dict[str, str]:
     return values
 
 
-def _container(probe: ProbeContainer) -> dict[str, Any]:
+def _container(probe: ProbeContainer, image: str) -> dict[str, Any]:
     return {
         "name": CONTAINER_NAME,
-        "image": probe.image,
+        "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": list(probe.command),
         "tty": probe.has_terminal,

@@ -24,13 +24,12 @@ from moorage.api.runtime_profiles import (
     RuntimeProgram,
 )
 from moorage.probing.states import HandlerState, Working
-from moorage.runtimeclass.features import FEATURES, FeatureArea
+from moorage.runtimeclass.features import is_labelled
 
 FAILED_REASON = "RuntimeHandlerFailed"
 WORKS_REASON = "RuntimeHandlerWorks"
 _PROBE_SUCCEEDED, _PROBE_FAILED = "ProbeSucceeded", "ProbeFailed"
 _TRUE = "true"
-_UNLABELLED_AREAS = frozenset({FeatureArea.SYSTEM_CALLS, FeatureArea.CAPABILITIES})
 _CONDITION_SUFFIX = f".{GROUP}/{WORKING}"
 _MESSAGE_LIMIT = 1024
 _NAME_LIMIT, _PATH_LIMIT, _DIGEST_LIMIT = 256, 4096, 128
@@ -50,8 +49,7 @@ def labels_of(states: Mapping[str, HandlerState]) -> dict[str, str]:
             continue
         labels[handler_label(name)] = _TRUE
         for feature in state.probed.features if state.probed else ():
-            known = FEATURES.get(feature.name)
-            if known and known.area not in _UNLABELLED_AREAS and feature.state == SUPPORTED:
+            if is_labelled(feature.name) and feature.state == SUPPORTED:
                 labels[feature_label(name, feature.name)] = _TRUE
     return labels
 

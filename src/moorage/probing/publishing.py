@@ -51,17 +51,21 @@ class HandlerPublisher:
         states: Callable[[], Mapping[str, HandlerState] | None],
         record: Callable[[str, str, str], None],
         clock: Clock,
+        *,
+        writes_conditions: bool = True,
     ) -> None:
         """Publish for the node named `node`.
 
         `states` returns None before the engine has listed its handlers: what an earlier process
         published stays until then. `record(type, reason, message)` records an event about the node.
+        Without `writes_conditions` the node's status is left to its kubelet.
         """
         self._client = client
         self._node = node
         self._states = states
         self._record = record
         self._clock = clock
+        self._writes_conditions = writes_conditions
         self._wake = asyncio.Event()
         self._informer = Informer(
             client, NODES, field_selector=f"metadata.name={node}", clock=clock
@@ -143,7 +147,11 @@ class HandlerPublisher:
     async def _write_node(self, node: Node, states: Mapping[str, HandlerState]) -> bool:
         labels = label_changes(node.metadata.labels, states)
         stamp = format_time(self._clock.now())
-        conditions = condition_changes(node.status.conditions, states, stamp)
+        conditions = (
+            condition_changes(node.status.conditions, states, stamp)
+            if self._writes_conditions
+            else []
+        )
         if labels:
             await self._client.patch(NODES, self._node, {"metadata": {"labels": labels}})
         if conditions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from moorage.probing.carrier import (
+    CarrierError,
     Outcome,
     ProbeCarrier,
     ProbeRefusedError,
@@ -35,7 +36,11 @@ async def run_plain(
 ) -> ProbeResult:
     """Run the probe that decides whether a handler works. Raises CarrierError."""
     container = PROBES[PLAIN].container(host)
-    return await carrier.run(handler, container, deadline_s=deadline_s)
+    result = await carrier.run(handler, container, deadline_s=deadline_s)
+    if result.outcome is Outcome.UNSUPPORTED:
+        # An API server that refuses the pod says nothing about the handler.
+        raise CarrierError(result.error)
+    return result
 
 
 async def run_suite(

@@ -76,7 +76,7 @@ def choose_class(
     if spec.get("runtimeClassName"):
         return _explicit(spec["runtimeClassName"], policy)
     own = metadata.get("annotations") or {}
-    needs, sources = _needs(own, namespace_annotations, policy)
+    needs, sources = stated_needs(own, namespace_annotations, policy)
     if needs:
         return _fitted(spec, needs, sources, policy, index)
     if policy.problem:
@@ -119,10 +119,13 @@ def own_needs(annotations: Mapping[str, str]) -> Needs:
     return parse_needs(text) if text else NO_NEEDS
 
 
-def _needs(
+def stated_needs(
     own: Mapping[str, str], namespace: Mapping[str, str], policy: EffectivePolicy
 ) -> tuple[Needs, list[str]]:
-    """Return all needs, and where they are stated. Raises ChoiceRefusal."""
+    """Return all needs, and where they are stated. Raises ChoiceRefusal.
+
+    `own` and `namespace` are the annotations of the pod and of its namespace.
+    """
     if policy.problem:
         raise ChoiceRefusal(policy.problem)
     parts: list[Needs] = []

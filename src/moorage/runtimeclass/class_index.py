@@ -18,33 +18,43 @@ import msgspec
 from moorage.api.conditions import is_true
 from moorage.api.quantity import parse
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import CHECK_ANNOTATION, ISOLATION_LABEL, MANAGED, MANAGED_LABEL
+from moorage.api.runtime_group import (
+    CHECK_ANNOTATION,
+    ISOLATION_LABEL,
+    MANAGED,
+    MANAGED_LABEL,
+    PLACING_ANNOTATION,
+)
 from moorage.api.runtime_profiles import (
     SUPPORTED,
     UNSUPPORTED,
     WORKING,
     RuntimeProfile,
+    node_of_profile,
     profile_name,
 )
 from moorage.runtimeclass.isolation import LEVELS, Isolation
 from moorage.runtimeclass.node_sets import NodeFacts, Nodes, NodeSet, without
 from moorage.runtimeclass.offer import Offer
+from moorage.runtimeclass.shared_values import SharedValues
 from moorage.runtimeclass.shortlist import Shortlist
+
+_DISABLED = "disabled"
 
 
 class _Handler(msgspec.Struct):
-    """What the profiles of one handler say, by node."""
+    """What the profiles of one handler say, by node; `profiled` are those that have one."""
 
+    profiled: NodeSet = 0
     broken: NodeSet = 0
     supported: dict[str, NodeSet] = msgspec.field(default_factory=dict)
     unsupported: dict[str, NodeSet] = msgspec.field(default_factory=dict)
     isolation: dict[Isolation, NodeSet] = msgspec.field(default_factory=dict)
 
 
-class _Profile(msgspec.Struct, frozen=True):
-    """What is recorded of a profile."""
+class _Findings(msgspec.Struct, frozen=True):
+    """What is recorded of a profile; of most nodes the same."""
 
-    node: str
     handler: str
     is_broken: bool = False
     supported: frozenset[str] = frozenset()
@@ -52,43 +62,19 @@ class _Profile(msgspec.Struct, frozen=True):
     isolation: Isolation | None = None
 
     @classmethod
-    def of(cls, profile: RuntimeProfile) -> _Profile:
+    def of(cls, profile: RuntimeProfile) -> _Findings:
         """Return what counts of a profile. One whose probe has not run says nothing."""
-        spec, status = profile.spec, profile.status
+        handler, status = profile.spec.handler, profile.status
         if not is_true(status.conditions, WORKING):
             is_broken = any(condition.type == WORKING and condition.status == "False"
                             for condition in status.conditions)  # fmt: skip
-            return cls(spec.node_name, spec.handler, is_broken)
+            return cls(handler, is_broken)
         return cls(
-            spec.node_name,
-            spec.handler,
+            handler,
             supported=frozenset(one.name for one in status.features if one.state == SUPPORTED),
             unsupported=frozenset(one.name for one in status.features if one.state == UNSUPPORTED),
             isolation=LEVELS.get(status.isolation),
         )
-
-
-class _SharedNames:
-    """Sets of names, each kept once: thousands of nodes find the same features."""
-
-    def __init__(self) -> None:
-        self._kept: dict[frozenset[str], tuple[frozenset[str], int]] = {}
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def take(self, names: frozenset[str]) -> frozenset[str]:
-        """Return the set that equals this one, to be given back as often as it was taken."""
-        shared, users = self._kept.get(names, (names, 0))
-        self._kept[shared] = (shared, users + 1)
-        return shared
-
-    def give_back(self, names: frozenset[str]) -> None:
-        shared, users = self._kept[names]
-        if users > 1:
-            self._kept[shared] = (shared, users - 1)
-        else:
-            del self._kept[shared]
 
 
 class ClassIndex:
@@ -97,8 +83,8 @@ class ClassIndex:
     def __init__(self) -> None:
         self.nodes = Nodes()
         self._classes: dict[str, RuntimeClass] = {}
-        self._profiles: dict[str, _Profile] = {}
-        self._names = _SharedNames()
+        self._profiles: dict[str, _Findings] = {}
+        self._findings: SharedValues[_Findings] = SharedValues()
         self._handlers: dict[str, _Handler] = {}
         self._changes = 0
         self._offers: dict[str, Offer] = {}
@@ -112,6 +98,13 @@ class ClassIndex:
     @property
     def has_profiles(self) -> bool:
         return bool(self._profiles)
+
+    def reporting_nodes(self) -> NodeSet:
+        """Return the nodes of which an agent reports any handler at all."""
+        nodes = 0
+        for handler in self._handlers.values():
+            nodes |= handler.profiled
+        return nodes & self.nodes.existing
 
     def put_class(self, runtime_class: RuntimeClass) -> None:
         """Record a class. Raises ValueError for an overhead that is no amount."""
@@ -142,19 +135,16 @@ class ClassIndex:
         name, spec = profile.metadata.name, profile.spec
         if name != profile_name(spec.node_name, spec.handler):
             return
-        new = _Profile.of(profile)
+        found = _Findings.of(profile)
         before = self._profiles.get(name)
-        if before == new:
+        if before == found:
             return
         if before is not None:
-            self._forget(before)
-        self._profiles[name] = new = msgspec.structs.replace(
-            new,
-            supported=self._names.take(new.supported),
-            unsupported=self._names.take(new.unsupported),
-        )
-        bit = self.nodes.hold(new.node)
+            self._forget(name, before)
+        self._profiles[name] = new = self._findings.take(found)
+        bit = self.nodes.hold(spec.node_name)
         handler = self._handlers.setdefault(new.handler, _Handler())
+        handler.profiled |= bit
         if new.is_broken:
             handler.broken |= bit
         for feature in new.supported:
@@ -166,16 +156,17 @@ class ClassIndex:
         self._changes += 1
 
     def remove_profile(self, name: str) -> None:
-        profile = self._profiles.pop(name, None)
-        if profile is not None:
-            self._forget(profile)
+        findings = self._profiles.pop(name, None)
+        if findings is not None:
+            self._forget(name, findings)
             self._changes += 1
 
-    def _forget(self, profile: _Profile) -> None:
-        self._names.give_back(profile.supported)
-        self._names.give_back(profile.unsupported)
+    def _forget(self, name: str, profile: _Findings) -> None:
+        self._findings.give_back(profile)
+        node = node_of_profile(name)
         handler = self._handlers[profile.handler]
-        bit = self.nodes.bit_of(profile.node)
+        bit = self.nodes.bit_of(node)
+        handler.profiled &= ~bit
         handler.broken &= ~bit
         for feature in profile.supported:
             without(handler.supported, feature, bit)
@@ -183,9 +174,9 @@ class ClassIndex:
             without(handler.unsupported, feature, bit)
         if profile.isolation is not None:
             without(handler.isolation, profile.isolation, bit)
-        if not any(msgspec.structs.astuple(handler)):
+        if not handler.profiled:
             del self._handlers[profile.handler]
-        self.nodes.release(profile.node)
+        self.nodes.release(node)
 
     def find(self, name: str) -> Offer | None:
         """Return what a class offers, None if it does not exist."""
@@ -226,6 +217,7 @@ class ClassIndex:
             nodes=nodes,
             supported=handler.supported,
             unsupported=handler.unsupported,
+            is_placed_by_handler=meta.annotations.get(PLACING_ANNOTATION) != _DISABLED,
         )
 
 

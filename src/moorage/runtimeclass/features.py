@@ -116,6 +116,18 @@ FEATURES: dict[str, Feature] = {
 }
 """Name → feature, in the order of the matrix. A name is a DNS label of up to 63 characters."""
 
+_UNLABELLED_AREAS = frozenset({FeatureArea.SYSTEM_CALLS, FeatureArea.CAPABILITIES})
+
+
+def is_labelled(feature: str) -> bool:
+    """Return whether nodes have a label for a feature that they support, as most features do.
+
+    System calls and capabilities are in profiles alone: hundreds of labels would go out with every
+    change of a node.
+    """
+    known = FEATURES.get(feature)
+    return known is not None and known.area not in _UNLABELLED_AREAS
+
 
 def capability_feature(capability: str) -> str:
     """Return the feature of a capability in the API's spelling, with or without `CAP_`."""

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate, chain
 from operator import or_
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.nodes import NodeRuntimeHandler
 from moorage.api.quantity import parse
+from moorage.api.runtime_group import GROUP
+from moorage.runtimeclass.shared_values import SharedValues
 
 K = TypeVar("K")
 
 NodeSet = int
 """Bit N is the node with that number."""
+
+_NO_VALUES: Mapping[str, NodeSet] = {}
 
 
 class NodeFactsStatus(Object, frozen=True):
@@ -67,12 +71,38 @@ class _Amounts:
         return self._at_least[index] if index < len(self._at_least) else 0
 
 
-class _Known(msgspec.Struct, frozen=True):
-    """What is recorded of a node."""
+Labels = frozenset[tuple[str, str]]
 
-    labels: Mapping[str, str]
-    allocatable: Mapping[str, int]
+
+class _Known(msgspec.Struct, frozen=True):
+    """What is recorded of a node; what many nodes have in common is kept once.
+
+    Labels are apart by who has the same: those of handlers, those with the node name, others.
+    """
+
+    labels: Labels
+    handler_labels: Labels
+    unique_labels: Labels
+    allocatable: frozenset[tuple[str, int]]
     handlers: frozenset[str]
+
+    @classmethod
+    def of(cls, node: NodeFacts) -> _Known:
+        labels = node.metadata.labels.items()
+        name = node.metadata.name
+        ours = frozenset(label for label in labels if GROUP in label[0])
+        unique = frozenset(label for label in labels if label[1] == name)
+        return cls(
+            frozenset(labels) - ours - unique,
+            ours - unique,
+            unique,
+            frozenset((key, parse(text).nano) for key, text in node.status.allocatable.items()),
+            frozenset(handler.name for handler in node.status.runtime_handlers),
+        )
+
+    @property
+    def all_labels(self) -> Iterator[tuple[str, str]]:
+        return chain(self.labels, self.handler_labels, self.unique_labels)
 
 
 class Nodes:
@@ -89,7 +119,8 @@ class Nodes:
         self._users: dict[str, int] = defaultdict(int)
         self._free: list[NodeSet] = []
         self._known: dict[str, _Known] = {}
-        self._labelled: dict[tuple[str, str], NodeSet] = {}
+        self._shared: SharedValues[frozenset[Any]] = SharedValues()
+        self._labelled: dict[str, dict[str, NodeSet]] = {}
         self._reporting: dict[str, NodeSet] = {}
         self._reports_none: NodeSet = 0
         self._unsized: NodeSet = 0
@@ -121,28 +152,29 @@ class Nodes:
     def put(self, node: NodeFacts) -> bool:
         """Record a node. Return whether something of it has changed."""
         name = node.metadata.name
-        known = _Known(
-            node.metadata.labels,
-            {key: parse(text).nano for key, text in node.status.allocatable.items()},
-            frozenset(handler.name for handler in node.status.runtime_handlers),
-        )
+        known = _Known.of(node)
         before = self._known.get(name)
         if before == known:
             return False
         if before is not None:
             self._forget(name, before)
         bit = self.hold(name)
-        self._known[name] = known
+        take = self._shared.take
+        self._known[name] = known = _Known(
+            take(known.labels), take(known.handler_labels), known.unique_labels,
+            take(known.allocatable), take(known.handlers),
+        )  # fmt: skip
         self.existing |= bit
-        for label in known.labels.items():
-            self._labelled[label] = self._labelled.get(label, 0) | bit
+        for key, value in known.all_labels:
+            by_value = self._labelled.setdefault(key, {})
+            by_value[value] = by_value.get(value, 0) | bit
         for handler in known.handlers:
             self._reporting[handler] = self._reporting.get(handler, 0) | bit
         if not known.handlers:
             self._reports_none |= bit
         if not known.allocatable:
             self._unsized |= bit
-        for resource, amount in known.allocatable.items():
+        for resource, amount in known.allocatable:
             self._amounts.setdefault(resource, _Amounts()).add(amount, bit)
         self.version += 1
         return True
@@ -161,11 +193,15 @@ class Nodes:
         self.existing &= ~bit
         self._reports_none &= ~bit
         self._unsized &= ~bit
-        for label in known.labels.items():
-            without(self._labelled, label, bit)
+        for shared in (known.labels, known.handler_labels, known.allocatable, known.handlers):
+            self._shared.give_back(shared)
+        for key, value in known.all_labels:
+            without(self._labelled[key], value, bit)
+            if not self._labelled[key]:
+                del self._labelled[key]
         for handler in known.handlers:
             without(self._reporting, handler, bit)
-        for resource, amount in known.allocatable.items():
+        for resource, amount in known.allocatable:
             if self._amounts[resource].remove(amount, bit):
                 del self._amounts[resource]
         self.release(name)
@@ -177,9 +213,13 @@ class Nodes:
     def labelled(self, labels: Iterable[tuple[str, str]]) -> NodeSet:
         """Return the nodes that have all these labels."""
         nodes = self.existing
-        for label in labels:
-            nodes &= self._labelled.get(label, 0)
+        for key, value in labels:
+            nodes &= self._labelled.get(key, _NO_VALUES).get(value, 0)
         return nodes
+
+    def label_values(self, key: str) -> Mapping[str, NodeSet]:
+        """Return the nodes that have a label, by its value."""
+        return self._labelled.get(key, _NO_VALUES)
 
     def with_handler(self, handler: str) -> NodeSet:
         """Return the nodes that report a handler, or report none at all, as the scheduler does."""

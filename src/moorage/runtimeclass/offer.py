@@ -36,6 +36,7 @@ class Offer(msgspec.Struct, frozen=True):
     nodes: NodeSet
     supported: Mapping[str, NodeSet]
     unsupported: Mapping[str, NodeSet]
+    is_placed_by_handler: bool = True
 
     @property
     def cost(self) -> tuple[int, int, int, str]:

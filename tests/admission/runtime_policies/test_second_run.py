@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.admission.runtime_policies import RuntimeFacts, RuntimePolicyAdmission
+from moorage.admission.runtime_policies import RuntimePolicyAdmission
+from moorage.admission.runtime_policies.sources import RuntimeFacts
 from moorage.registry.kinds import STORED_KINDS
 from moorage.registry.request import Reinvocation
 from moorage.registry.resource_map import ResourceMap

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from moorage.admission.runtime_policies import RuntimeFacts
+from moorage.admission.runtime_policies.sources import RuntimeFacts
 from moorage.registry.kinds import STORED_KINDS
 from moorage.registry.kinds.namespace import NAMESPACE
 from moorage.registry.resource_map import ResourceMap

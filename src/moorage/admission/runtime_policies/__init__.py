@@ -2,25 +2,25 @@
 
     facts.py       what is known, as the API server's copy (sources.py) or informers have it
     sources.py ──▶ plugin.py        choice of the class, floor, allow-list, checks
+               ├─▶ placing.py       node affinity and gates, in the webhook alone
                ├─▶ writes.py        policies that cannot be understood are refused
                └─▶ class_quotas.py  RuntimeClassQuotas
 
-`moorage.runtimeclass` decides; the objects are custom resources of the group runtime.moorage.dev.
+`sources` and `class_quotas` are imported by the API server alone: they know its store, which the
+webhook does without. `moorage.runtimeclass` decides; the objects are custom resources of the group
+runtime.moorage.dev.
 """
 
-from moorage.admission.runtime_policies.class_quotas import RuntimeClassQuotaAdmission
 from moorage.admission.runtime_policies.facts import Facts, NamespaceFacts, NamespaceRules, rules_of
+from moorage.admission.runtime_policies.placing import PlacingByHandlerAdmission
 from moorage.admission.runtime_policies.plugin import RuntimePolicyAdmission
-from moorage.admission.runtime_policies.sources import CustomReader, RuntimeFacts
 from moorage.admission.runtime_policies.writes import RuntimePolicyWrites
 
 __all__ = [
-    "CustomReader",
     "Facts",
     "NamespaceFacts",
     "NamespaceRules",
-    "RuntimeClassQuotaAdmission",
-    "RuntimeFacts",
+    "PlacingByHandlerAdmission",
     "RuntimePolicyAdmission",
     "RuntimePolicyWrites",
     "rules_of",

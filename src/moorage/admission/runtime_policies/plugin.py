@@ -43,8 +43,13 @@ class RuntimePolicyAdmission:
     name = "RuntimePolicy"
     scope = Scope.of([_PODS, *TEMPLATES], [CREATE, UPDATE], ["", _EPHEMERAL, _STATUS])
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, *, recognizes_choice: bool = False) -> None:
+        """`recognizes_choice`: a call may be the second for one pod without being marked so.
+
+        That is a webhook's case (`reinvocationPolicy`).
+        """
         self._facts = facts
+        self._recognizes_choice = recognizes_choice
 
     def mutate(self, attributes: Attributes) -> None:
         """Set the class of a new pod. Raises ForbiddenError if there is none for it."""
@@ -57,6 +62,8 @@ class RuntimePolicyAdmission:
             _keep_choice(pod, attributes.old or {})
             return
         if _is_second(attributes) and _is_as_chosen(pod):
+            return
+        if self._recognizes_choice and self._is_chosen_again(attributes.namespace, pod):
             return
         _set_annotations(pod, {})
         if not self._is_ruled(attributes.namespace, pod) or _exempt(attributes, pod):
@@ -89,6 +96,25 @@ class RuntimePolicyAdmission:
         if NEEDS_ANNOTATION in (pod["metadata"].get("annotations") or {}):
             return True
         return NEEDS_ANNOTATION in self._facts.rules(namespace).annotations
+
+    def _is_chosen_again(self, namespace: str, pod: Obj) -> bool:
+        """Return whether a pod has the class that it would get without one, and says so.
+
+        A pod's author who writes that beforehand is right.
+        """
+        annotations = pod["metadata"].get("annotations") or {}
+        name = pod["spec"].get("runtimeClassName")
+        if not name or CHOICE_ANNOTATION not in annotations or not self._is_ruled(namespace, pod):
+            return False
+        without = {**pod, "spec": {**pod["spec"], "runtimeClassName": None}}
+        try:
+            choice = self._choice(namespace, without)
+        except ChoiceRefusal:
+            return False
+        if choice.class_name != name:
+            return False
+        _set_annotations(pod, choice.annotations)
+        return True
 
     def _choice(self, namespace: str, pod: Obj) -> Choice:
         rules = self._facts.rules(namespace)

@@ -10,14 +10,9 @@ from pathlib import Path
 import click
 
 from moorage.api.host_ports import Listener
-from moorage.cli.connection import context_option
-from moorage.cli.daemon import (
-    kubeconfig_option,
-    log_level_option,
-    read_config,
-    run_until_stopped,
-)
+from moorage.cli.daemon import log_level_option, run_until_stopped, server_options
 from moorage.cli.options import pairs, socket_path
+from moorage.client import ClientConfig
 from moorage.cluster.errors import CannotRunPodsError
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
@@ -31,8 +26,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @click.command("node")
-@kubeconfig_option
-@context_option
+@server_options
 @click.option("--cri", metavar="ENDPOINT", required=True, help="The engine: unix:///path/to.sock.")
 @click.option(
     "--data-dir",
@@ -83,8 +77,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @log_level_option
 def command(
     *,
-    kubeconfig: Path,
-    context: str | None,
+    config: ClientConfig,
     cri: str,
     data_dir: Path,
     name: str | None,
@@ -112,7 +105,6 @@ def command(
     files = (tls_cert, tls_key, client_ca)
     if any(files) and not all(files):
         raise click.UsageError("--tls-cert, --tls-key and --client-ca are given together")
-    config = read_config(kubeconfig, context)
     if os.geteuid() != 0:
         raise CannotRunPodsError("a node agent needs root: run as root")
     layout, host = Layout(data_dir.absolute()), read_host()

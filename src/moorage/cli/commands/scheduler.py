@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import click
 
-from moorage.cli.connection import context_option
-from moorage.cli.daemon import (
-    kubeconfig_option,
-    log_level_option,
-    read_config,
-    run_until_stopped,
-)
+from moorage.cli.daemon import log_level_option, run_until_stopped, server_options
+from moorage.client import ClientConfig
 from moorage.cluster.standalone import scheduler
 from moorage.scheduler import DEFAULT_SCHEDULER, SchedulerOptions
 
 
 @click.command("scheduler")
-@kubeconfig_option
-@context_option
+@server_options
 @click.option(
     "--name",
     default=DEFAULT_SCHEDULER,
@@ -34,14 +27,11 @@ from moorage.scheduler import DEFAULT_SCHEDULER, SchedulerOptions
     help="Keep pods off nodes that lack their handler, or let them fail there as Kubernetes does.",
 )
 @log_level_option
-def command(
-    *, kubeconfig: Path, context: str | None, name: str, by_handler: bool, log_level: str
-) -> None:
+def command(*, config: ClientConfig, name: str, by_handler: bool, log_level: str) -> None:
     """Run the scheduler alone, in the foreground, for any Kubernetes API server.
 
     Stop kube-scheduler first, or give another --name: two that place the same pods disturb each
     other.
     """
-    config = read_config(kubeconfig, context)
     options = SchedulerOptions(name=name, filters_by_handler=by_handler)
     run_until_stopped(partial(scheduler.run, config, options), log_level)

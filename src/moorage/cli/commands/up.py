@@ -25,11 +25,11 @@ from moorage.cli.options import (
     socket_path,
 )
 from moorage.cluster import AlreadyRunningError, Choices, Cluster, Settings, kubeconfig
-from moorage.cluster.settings import CONTROLLERS, DEFAULT_POD_PIDS_LIMIT, NODE, SCHEDULER
+from moorage.cluster.settings import CONTROLLERS, DEFAULT_POD_PIDS_LIMIT, NODE, RUNTIMES, SCHEDULER
 from moorage.cluster.supervise import moor_command, usage
 from moorage.cluster.supervisor import COMPLETE
 
-_OPTIONAL_PARTS = (SCHEDULER, CONTROLLERS, NODE)
+_OPTIONAL_PARTS = (SCHEDULER, CONTROLLERS, NODE, RUNTIMES)
 USER_KUBECONFIG = Path.home() / ".kube" / "config"
 
 
@@ -100,7 +100,7 @@ def _allowlist(policy: str | None, patterns: tuple[str, ...]) -> tuple[str, ...]
     "--without",
     metavar="PART[,PART…]",
     help="Leave parts to other programs: scheduler, controllers, node. Their kubeconfigs are "
-    "DATA_DIR/PART.kubeconfig.",
+    "DATA_DIR/PART.kubeconfig. `runtimes` leaves out all that Kubernetes lacks, for `moor attach`.",
 )
 @click.option("--cri", metavar="ENDPOINT", help="Use a running engine: unix:///path/to.sock.")
 @click.option("--own-engine", is_flag=True, help="Use the cluster's own engine again, after --cri.")

@@ -9,7 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from moorage.admission.configuration import AdmissionOptions, load_configuration
+from moorage.admission.runtime_policies import RuntimePolicyAdmission, RuntimePolicyWrites
+from moorage.admission.runtime_policies.class_quotas import RuntimeClassQuotaAdmission
 from moorage.api.host_ports import Listener
 from moorage.apiserver.aggregation import FrontProxy
 from moorage.apiserver.assembly import ApiOptions
@@ -25,6 +29,11 @@ from moorage.cluster.settings import Settings
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.private import make_private
 
+_RUNTIME_PLUGINS = frozenset(
+    plugin.name
+    for plugin in (RuntimePolicyAdmission, RuntimePolicyWrites, RuntimeClassQuotaAdmission)
+)
+"""Plugins that Kubernetes does not have."""
 _POLL_S = 10.0
 
 
@@ -74,7 +83,10 @@ async def run(layout: Layout, settings: Settings) -> None:
 
 def _admission(settings: Settings) -> AdmissionOptions:
     path = settings.admission_configuration
-    return load_configuration(Path(path)) if path else AdmissionOptions()
+    options = load_configuration(Path(path)) if path else AdmissionOptions()
+    if settings.has_runtimes:
+        return options
+    return structs.replace(options, disabled=options.disabled | _RUNTIME_PLUGINS)
 
 
 @asynccontextmanager

@@ -63,7 +63,7 @@ async def run(layout: Layout, settings: Settings) -> None:
             )
             options = _controller_options(credentials, settings)
             tasks.create_task(run_alone(client, admin, options, SystemClock()))
-        if CONTROLLERS in clients or settings.has_provisioner_alone:
+        if settings.has_runtimes and (CONTROLLERS in clients or settings.has_provisioner_alone):
             await _wait_own_kinds(admin)
         notify_ready()
 
@@ -86,7 +86,8 @@ def _controller_options(credentials: Credentials, settings: Settings) -> Control
     return ControllerOptions(
         cluster_ca=authority.certificate.read_text(),
         cluster_ca_key=authority.key,
-        installs_definitions=True,
+        runs_runtimes=settings.has_runtimes,
+        installs_definitions=settings.has_runtimes,
         creates_classes=settings.is_enabled("RuntimeClass") and settings.default_classes,
     )
 
@@ -120,7 +121,9 @@ def _start_scheduler(
     credentials: Credentials,
     settings: Settings,
 ) -> None:
-    options = SchedulerOptions(filters_by_handler=settings.filters_by_handler)
+    options = SchedulerOptions(
+        filters_by_handler=settings.filters_by_handler and settings.has_runtimes
+    )
     metrics = SchedulerMetrics(options.name)
     served = _Served(settings.scheduler_port, credentials.scheduler_server, metrics.families)
     tasks.create_task(run_scheduler(client, options, SystemClock(), metrics=metrics))

@@ -22,9 +22,9 @@ from moorage.client.rest import UnreachableError
 from moorage.client.served import run_when_served
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine.paths import cgroup_root, engine_paths
-from moorage.cluster.engine_handlers import NodeEvents, follow_handlers
+from moorage.cluster.engine_handlers import NodeEvents, follow_handlers, read_handlers
 from moorage.cluster.engine_ports import engine_listeners, engine_process
-from moorage.cluster.handler_discovery import NodeDiscovery
+from moorage.cluster.handler_discovery import NodeDiscovery, discovery_of
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
 from moorage.cluster.parts.connection import connected
@@ -34,7 +34,7 @@ from moorage.cluster.runtimes.target import installer_of, node_target
 from moorage.cluster.settings import CONTROLLERS, Settings
 from moorage.cluster.storage_class import create_storage_class
 from moorage.cluster.system_reserved import system_reserved
-from moorage.cri import CriClient
+from moorage.cri import CriClient, engine_pb
 from moorage.custom_resources import install_definitions
 from moorage.linux.atomic_file import write_durably
 from moorage.linux.descriptors import raise_descriptor_limit
@@ -77,42 +77,64 @@ async def run(layout: Layout, settings: Settings) -> None:
             kind="Node", name=settings.node_name, uid=settings.node_name, api_version="v1"
         )
         events = NodeEvents(recorder, about)
-        found = NodeDiscovery(
-            client,
-            cri,
-            events,
-            await asyncio.to_thread(read_host_facts),
-            layout=layout,
-            settings=settings,
-            handlers_changed=changed,
-        )
-        tasks.create_task(found.run())
-        if not settings.cri:
-            tasks.create_task(follow_handlers(cri, events, found.note))
-        follower = InstallationFollower(
-            client,
-            settings.node_name,
-            layout.runtimes,
-            partial(
-                installer_of,
-                node_target(layout, settings),
-                restart_command=(),
-                report=log.warning,
-            ),
-            recorder,
-        )
-        tasks.create_task(
-            run_when_served(client, RUNTIME_INSTALLATIONS, SystemClock(), follower.run)
-        )
-        tasks.create_task(_announce(client, settings, credentials, found))
+        if settings.has_runtimes:
+            found = await _discovery(client, cri, events, layout, settings, changed)
+            tasks.create_task(found.run())
+            if not settings.cri:
+                tasks.create_task(follow_handlers(cri, events, found.note))
+            follower = InstallationFollower(
+                client,
+                settings.node_name,
+                layout.runtimes,
+                partial(
+                    installer_of,
+                    node_target(layout, settings),
+                    restart_command=(),
+                    report=log.warning,
+                ),
+                recorder,
+            )
+            tasks.create_task(
+                run_when_served(client, RUNTIME_INSTALLATIONS, SystemClock(), follower.run)
+            )
+            tasks.create_task(_announce(client, settings, credentials, found))
+        else:
+            if not settings.cri:
+                tasks.create_task(follow_handlers(cri, events, partial(_notify, changed)))
+            tasks.create_task(_announce_plain(client, settings, credentials))
         await run_node(
             client,
             cri,
             _options(layout, settings, credentials, host),
             machine=machine,
-            read_handlers=found.read,
+            read_handlers=found.read if settings.has_runtimes else partial(read_handlers, cri),
             engine_changed=changed,
         )
+
+
+async def _discovery(
+    client: Client,
+    cri: CriClient,
+    events: NodeEvents,
+    layout: Layout,
+    settings: Settings,
+    changed: asyncio.Event,
+) -> NodeDiscovery:
+    return discovery_of(
+        client,
+        cri,
+        events,
+        await asyncio.to_thread(read_host_facts),
+        layout=layout,
+        settings=settings,
+        handlers_changed=changed,
+    )
+
+
+async def _notify(changed: asyncio.Event, handlers: engine_pb.Handlers) -> None:
+    """Have the node agent read the handlers."""
+    del handlers
+    changed.set()
 
 
 class OtherStoreError(Exception):
@@ -224,8 +246,7 @@ async def _announce(
 
     Floors believe profiles alone, so a class without them would do for no namespace with a floor.
     """
-    node = Informer(client, NODES, field_selector=f"metadata.name={settings.node_name}")
-    await wait_until(node, lambda found: any(is_ready(one.status.conditions) for one in found))
+    await _wait_node_ready(client, settings)
     try:
         async with asyncio.timeout(_PROBE_PATIENCE_S):
             await found.discovery.wait_settled()
@@ -234,6 +255,23 @@ async def _announce(
         log.warning("not all handlers are probed and reported yet; the others are later")
     await _prepare_api(settings, credentials, _working(found))
     notify_ready()
+
+
+async def _announce_plain(client: Client, settings: Settings, credentials: Credentials) -> None:
+    """Report readiness once the node is ready, on a node without discovery."""
+    await _wait_node_ready(client, settings)
+    try:
+        async with connected(settings, credentials, credentials.admin, "moorage-classes") as admin:
+            await create_storage_class(admin)
+    except (StatusError, UnreachableError) as error:
+        # The cluster is usable without it, and the next start retries.
+        log.warning("the storage class cannot be created", reason=error)
+    notify_ready()
+
+
+async def _wait_node_ready(client: Client, settings: Settings) -> None:
+    node = Informer(client, NODES, field_selector=f"metadata.name={settings.node_name}")
+    await wait_until(node, lambda found: any(is_ready(one.status.conditions) for one in found))
 
 
 async def _wait_profiled(client: Client, node: str, handlers: Collection[str]) -> None:

@@ -14,10 +14,10 @@ import msgspec
 
 from moorage.cluster.engine_ports import engine_process
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
+from moorage.cluster.runtimes.host_access import DIRECT, HostAccess, mount_namespace
 from moorage.linux.process import Identity, began
 
 CONTAINERD, CRIO = "containerd", "cri-o"
-_SYSTEMD = Path("/run/systemd/system")
 _UNIT = re.compile(r"/(?P<unit>[^/\n]+\.service)$", re.MULTILINE)
 _MOST_BYTES = 1024 * 1024
 
@@ -51,8 +51,11 @@ class EngineProcess(msgspec.Struct, frozen=True):
     unit: str
 
 
-def find_process(endpoint: str, engine: str) -> EngineProcess:
-    """Return the process of an engine of that name. Blocks. Raises RuntimeInstallationError."""
+def find_process(endpoint: str, engine: str, host: HostAccess = DIRECT) -> EngineProcess:
+    """Return the process of an engine of that name. Blocks.
+
+    Raises RuntimeInstallationError, also for an engine that does not see the host's files.
+    """
     if engine not in _OPTIONS:
         raise RuntimeInstallationError(
             f"the engine {engine} is not known here: containerd and CRI-O are; add the handler to "
@@ -66,7 +69,7 @@ def find_process(endpoint: str, engine: str) -> EngineProcess:
         )
     process = Path(f"/proc/{identity.pid}")
     try:
-        if _namespace(process) != _namespace(Path("/proc/self")):
+        if mount_namespace(process) != host.mount_namespace():
             raise RuntimeInstallationError(
                 f"{engine} at {endpoint} has a file system of its own (a container): run `moor "
                 "runtime` in it"
@@ -74,7 +77,7 @@ def find_process(endpoint: str, engine: str) -> EngineProcess:
         words = _words(process / "cmdline")
         variables = dict(word.partition("=")[::2] for word in _words(process / "environ"))
         directory = (process / "cwd").readlink()
-        unit = unit_of((process / "cgroup").read_text()) if _SYSTEMD.is_dir() else ""
+        unit = unit_of((process / "cgroup").read_text()) if host.has_systemd() else ""
     except OSError as error:
         raise RuntimeInstallationError(
             f"the process of {engine} ({identity.pid}) cannot be read: {error}; run as root"
@@ -115,7 +118,3 @@ def _words(path: Path) -> list[str]:
     with path.open("rb") as file:
         content = file.read(_MOST_BYTES)
     return [word.decode(errors="surrogateescape") for word in content.split(b"\0") if word]
-
-
-def _namespace(process: Path) -> int:
-    return (process / "ns" / "mnt").stat().st_ino

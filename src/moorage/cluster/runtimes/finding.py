@@ -11,13 +11,8 @@ from pathlib import Path
 
 from moorage.cluster.cluster import Cluster
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
+from moorage.cluster.runtimes.sockets import USUAL_SOCKETS, sockets_in
 from moorage.cluster.runtimes.target import Target, node_target
-
-USUAL_SOCKETS = (
-    Path("/run/containerd/containerd.sock"),
-    Path("/run/crio/crio.sock"),
-    Path("/var/run/crio/crio.sock"),
-)
 
 
 def find_target(cluster: Cluster, endpoint: str, sockets: Sequence[Path] = USUAL_SOCKETS) -> Target:
@@ -34,11 +29,11 @@ def find_target(cluster: Cluster, endpoint: str, sockets: Sequence[Path] = USUAL
                 "the cluster has no node on this machine: name its engine with --cri"
             )
         return node_target(cluster.layout, settings)
-    present = {path.resolve() for path in sockets if path.is_socket()}
+    present = sockets_in(sockets)
     if len(present) != 1:
-        listed = ", ".join(map(str, sorted(present))) or "no engine's socket is here"
+        listed = ", ".join(map(str, present)) or "no engine's socket is here"
         raise RuntimeInstallationError(
             f"there is no cluster in {cluster.directory}, and it is not clear which engine is "
             f"meant ({listed}): name it with --cri unix:///path"
         )
-    return Target(endpoint=f"unix://{present.pop()}", layout=cluster.layout)
+    return Target(endpoint=f"unix://{present[0]}", layout=cluster.layout)

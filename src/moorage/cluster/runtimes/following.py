@@ -74,9 +74,13 @@ class InstallationFollower:
         connect: Connect,
         recorder: EventRecorder,
         clock: Clock | None = None,
+        *,
+        is_contained: bool = False,
     ) -> None:
+        """`is_contained` is of an agent in a container: it has no package manager of the host."""
         self._client = client
         self._node = node
+        self._is_contained = is_contained
         self._store = store
         self._connect = connect
         self._recorder = recorder
@@ -222,6 +226,12 @@ class InstallationFollower:
         source = source_of(spec, architecture)
         assert source is not None
         if source.package:
+            if self._is_contained:
+                raise RuntimeInstallationError(
+                    f"package {source.package} cannot be installed by an agent in a container: "
+                    "give an archive or a program by url and sha256, or have the package installed "
+                    "on the nodes and give its path"
+                )
             await install_package(source.package, await gather(self._store))
             kind, origin = Source.PACKAGE, source.package
         else:

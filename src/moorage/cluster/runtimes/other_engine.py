@@ -21,6 +21,7 @@ from moorage.cluster.runtimes.engine_process import (
 )
 from moorage.cluster.runtimes.engines import Configuration, FileChange
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
+from moorage.cluster.runtimes.host_access import DIRECT, HostAccess
 from moorage.cluster.runtimes.plan import Plan
 from moorage.cluster.runtimes.proof import Proof
 from moorage.cluster.runtimes.running_processes import (
@@ -46,15 +47,22 @@ _RECONNECT_S = 5.0
 class OtherEngine:
     """containerd or CRI-O at a CRI client's endpoint. `ManagedEngine` documents the methods.
 
-    `restart_command` is used where the engine is no systemd service.
+    `restart_command` is used where the engine is no systemd service. `host` is how the host's
+    processes and its systemd are reached.
     """
 
     def __init__(
-        self, cri: CriClient, proof: Proof, *, restart_command: Sequence[str] = ()
+        self,
+        cri: CriClient,
+        proof: Proof,
+        *,
+        restart_command: Sequence[str] = (),
+        host: HostAccess = DIRECT,
     ) -> None:
         self.cri = cri
         self._proof = proof
         self._restart_command = tuple(restart_command)
+        self._host = host
         self._name = ""
         self._process: EngineProcess | None = None
 
@@ -63,7 +71,7 @@ class OtherEngine:
         if self._restart_command:
             return self._restart_command
         unit = self._process.unit if self._process is not None else ""
-        return ("systemctl", "restart", unit) if unit else ()
+        return (*self._host.command, "systemctl", "restart", unit) if unit else ()
 
     async def written(self) -> frozenset[str]:
         return (await self._configuration()).written()
@@ -136,7 +144,9 @@ class OtherEngine:
         """Find the engine, and read its configuration."""
         version = await self._version()
         self._name = version.runtime_name
-        self._process = await asyncio.to_thread(find_process, self.cri.endpoint, self._name)
+        self._process = await asyncio.to_thread(
+            find_process, self.cri.endpoint, self._name, self._host
+        )
         offered = await self.offered()
         return await asyncio.to_thread(
             read_configuration,

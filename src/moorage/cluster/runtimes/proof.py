@@ -1,25 +1,21 @@
-"""Proof that a handler works: the first container of the probes, through the CRI of any engine."""
+"""Proof that a handler works: the first container of the probes, by any carrier of them."""
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
-from moorage.cri import CriClient
-from moorage.probing.carrier import CarrierError, Outcome
-from moorage.probing.cri_carrier import CriCarrier
+from moorage.probing.carrier import CarrierError, Outcome, ProbeCarrier
 from moorage.probing.host import HostFacts, read_host
 from moorage.probing.running import run_plain
 
 _DEADLINE_S = 60.0
-_OWNER = "moor-runtime"
 
 
 class Proof:
-    """Runs a container under a handler. `state` is a directory for its log."""
+    """Runs a container under a handler."""
 
-    def __init__(self, cri: CriClient, state: Path) -> None:
-        self._carrier = CriCarrier(cri, owner=_OWNER, state=state)
+    def __init__(self, carrier: ProbeCarrier) -> None:
+        self._carrier = carrier
         self._host: HostFacts | None = None
 
     async def find_problem(self, handler: str) -> str:

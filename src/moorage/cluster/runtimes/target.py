@@ -12,12 +12,17 @@ from moorage.cluster.engine.paths import engine_paths
 from moorage.cluster.images.external import ImageUnavailableError, bring_image
 from moorage.cluster.layout import Layout
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
+from moorage.cluster.runtimes.host_access import DIRECT, HostAccess
 from moorage.cluster.runtimes.installation import Installer
 from moorage.cluster.runtimes.other_engine import OtherEngine
 from moorage.cluster.runtimes.own_engine import OwnEngine
 from moorage.cluster.runtimes.proof import Proof
 from moorage.cluster.settings import Settings
 from moorage.cri import CriClient
+from moorage.probing.carrier import ProbeCarrier
+from moorage.probing.cri_carrier import CriCarrier
+
+_OWNER = "moor-runtime"
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,29 +43,36 @@ def node_target(layout: Layout, settings: Settings) -> Target:
 
 @asynccontextmanager
 async def installer_of(
-    target: Target, *, restart_command: Sequence[str], report: Callable[[str], None]
+    target: Target,
+    *,
+    restart_command: Sequence[str],
+    report: Callable[[str], None],
+    carrier: ProbeCarrier | None = None,
+    host: HostAccess = DIRECT,
 ) -> AsyncIterator[Installer]:
     """Connect to an engine, with the image that proves handlers, and yield its installer.
 
-    A change that was interrupted is undone first.
+    A change that was interrupted is undone first. `carrier` proves handlers, and has an image for
+    that; without one the engine itself does, which a kubelet on the same engine may disturb.
 
     Raises RuntimeInstallationError.
     """
     store = target.layout.runtimes
     async with CriClient(target.endpoint) as cri:
-        proof = Proof(cri, store / ".proof")
+        proof = Proof(carrier or CriCarrier(cri, owner=_OWNER, state=store / ".proof"))
         if target.handlers is not None:
             own = OwnEngine(cri, target.handlers, proof)
             installer = Installer(own, store, target.handlers, report)
             await installer.recover()
             yield installer
             return
-        engine = OtherEngine(cri, proof, restart_command=restart_command)
+        engine = OtherEngine(cri, proof, restart_command=restart_command, host=host)
         # The directory names files in errors only: another engine has its own.
         installer = Installer(engine, store, store, report)
         await installer.recover()
-        try:
-            await bring_image(cri, target.layout)
-        except ImageUnavailableError as error:
-            raise RuntimeInstallationError(str(error)) from error
+        if carrier is None:
+            try:
+                await bring_image(cri, target.layout)
+            except ImageUnavailableError as error:
+                raise RuntimeInstallationError(str(error)) from error
         yield installer

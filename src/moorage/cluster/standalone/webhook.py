@@ -15,22 +15,58 @@ from moorage.custom_resources import wait_installed
 log = Log(__name__)
 
 
-async def run(config: ClientConfig, options: WebhookOptions, ready: Callable[[], None]) -> None:
+async def run(
+    config: ClientConfig,
+    options: WebhookOptions,
+    ready: Callable[[], None],
+    *,
+    places_by_handler: bool = False,
+    shutdown_delay_s: float = 0.0,
+) -> None:
     """Run until cancelled; call `ready` once the cluster is known.
+
+    When it is cancelled, it is not ready any more, and answers for `shutdown_delay_s`, until API
+    servers have stopped to call it; cancelled once more, it ends at once.
 
     Raises ApiUnusableError, and OSError or ssl.SSLError for a certificate that cannot be read.
     """
+    stopping = asyncio.Event()
+    running = asyncio.ensure_future(
+        _run(config, options, ready, stopping, places_by_handler=places_by_handler)
+    )
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        stopping.set()
+        if not running.done():
+            log.info("webhook stops", after_s=shutdown_delay_s)
+            await asyncio.wait((running,), timeout=shutdown_delay_s)
+        raise
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def _run(
+    config: ClientConfig,
+    options: WebhookOptions,
+    ready: Callable[[], None],
+    stopping: asyncio.Event,
+    *,
+    places_by_handler: bool,
+) -> None:
     clock = SystemClock()
     async with connected_to(config, "moorage-webhook") as client, asyncio.TaskGroup() as tasks:
         facts = InformedFacts(client, clock)
         tasks.create_task(
             serve_webhook(
-                Reviewer(facts),
+                Reviewer(facts, places_by_handler=places_by_handler),
                 options,
                 clock,
                 is_ready=lambda: facts.is_synced,
                 knows=facts.knows,
                 started=_started,
+                is_stopping=stopping.is_set,
             )
         )
         # Their kinds come with the other parts, which may start later.

@@ -14,15 +14,16 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from moorage.api.clock import Clock
-from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.errors import StatusError
 from moorage.api.logs import Log
 from moorage.api.quantity import parse
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import ISOLATION_LABEL
-from moorage.client import Client, EventRecorder, WorkQueue
+from moorage.api.runtime_profiles import RuntimeProfile
+from moorage.client import Client, EventRecorder, Informer, WorkQueue
 from moorage.client.node_summary import PodFigures, SummaryError, read_node_summary
 from moorage.client.recorder import NORMAL, WARNING, reference
-from moorage.client.resources import RUNTIME_CLASSES, RUNTIME_PROFILES
+from moorage.client.resources import RUNTIME_CLASSES
 from moorage.client.rest import UnreachableError
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import Pod
@@ -66,6 +67,7 @@ class OverheadDriftController:
         self,
         client: Client,
         informers: Informers,
+        profiles: Informer[RuntimeProfile],
         recorder: EventRecorder,
         clock: Clock,
         *,
@@ -75,6 +77,7 @@ class OverheadDriftController:
         self._client = client
         self._pods = informers.pods
         self._classes = informers.runtime_classes
+        self._profiles = profiles
         self._recorder = recorder
         self._metrics = metrics or OverheadMetrics()
         self._tolerance = tolerance or Tolerance()
@@ -84,7 +87,7 @@ class OverheadDriftController:
 
     async def run(self) -> None:
         """Judge until cancelled."""
-        await wait_synced(self._pods, self._classes)
+        await wait_synced(self._pods, self._classes, self._profiles)
         self._queue.add_after(_KEY, _INTERVAL_S)
         await self._queue.run(self._reconcile)
 
@@ -97,7 +100,7 @@ class OverheadDriftController:
         pods = [pod for pod in self._pods if _is_measurable(pod, classes)]
         figures = await self._figures(sorted({pod.spec.node_name for pod in pods}))
         if figures:
-            levels = await self._profile_levels()
+            levels = self._profile_levels()
             costs: dict[str, list[Bounds]] = {}
             for pod in pods:
                 place = pod.spec.node_name, pod.metadata.uid
@@ -156,14 +159,11 @@ class OverheadDriftController:
             log.debug("summary of a node not read", node=node, reason=error)
             return {}
 
-    async def _profile_levels(self) -> Mapping[tuple[str, str], str]:
+    def _profile_levels(self) -> Mapping[tuple[str, str], str]:
         """Return the isolation level of each node's handler, as its profile has it."""
-        try:
-            profiles = (await self._client.list(RUNTIME_PROFILES)).items
-        except NotFoundError:
-            # A cluster without the kind.
-            return {}
-        return {(one.spec.node_name, one.spec.handler): one.status.isolation for one in profiles}
+        return {
+            (one.spec.node_name, one.spec.handler): one.status.isolation for one in self._profiles
+        }
 
 
 def declared_bytes(runtime_class: RuntimeClass) -> int:

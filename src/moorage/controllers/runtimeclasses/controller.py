@@ -10,7 +10,6 @@ handler too (or, as before Kubernetes 1.30, no handlers at all), and a cluster g
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 
 from moorage.api.clock import Clock
@@ -18,29 +17,26 @@ from moorage.api.conditions import is_true
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_profiles import WORKING, RuntimeProfile, profile_name
 from moorage.client import Client, Informer, WorkQueue
-from moorage.client.resources import RUNTIME_PROFILES
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import Node
+from moorage.controllers.runtimeclasses.profiles import PROFILE_HANDLER, PROFILE_NODE
 from moorage.probing.default_classes import complete_class, create_classes
 from moorage.runtimeclass.isolation import LEVELS
-
-_HANDLER, _NODE = "handler", "node"
 
 
 class RuntimeClassController:
     """Creates and completes classes for the handlers in RuntimeProfiles."""
 
-    def __init__(self, client: Client, informers: Informers, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        profiles: Informer[RuntimeProfile],
+        clock: Clock,
+    ) -> None:
+        """`profiles` is one of `profile_informer`, which its caller runs."""
         self._client = client
-        self._profiles = Informer(
-            client,
-            RUNTIME_PROFILES,
-            clock=clock,
-            indexes={
-                _HANDLER: lambda profile: [profile.spec.handler],
-                _NODE: lambda profile: [profile.spec.node_name],
-            },
-        )
+        self._profiles = profiles
         self._classes, self._nodes = informers.runtime_classes, informers.nodes
         self._queue: WorkQueue[str] = WorkQueue("runtime classes", clock=clock)
         self._profiles.add_handler(self._profile_changed)
@@ -49,10 +45,8 @@ class RuntimeClassController:
 
     async def run(self) -> None:
         """Reconcile until cancelled. The server must serve profiles."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._profiles.run())
-            await wait_synced(self._profiles, self._classes, self._nodes)
-            await self._queue.run(self._reconcile)
+        await wait_synced(self._profiles, self._classes, self._nodes)
+        await self._queue.run(self._reconcile)
 
     def _profile_changed(self, before: RuntimeProfile | None, after: RuntimeProfile | None) -> None:
         changed = after or before
@@ -68,7 +62,7 @@ class RuntimeClassController:
         changed = after or before
         if changed is None or (before and after and _handlers(before) == _handlers(after)):
             return
-        for profile in self._profiles.by_index(_NODE, changed.metadata.name):
+        for profile in self._profiles.by_index(PROFILE_NODE, changed.metadata.name):
             self._queue.add(profile.spec.handler)
 
     def _is_reported(self, profile: RuntimeProfile) -> bool:
@@ -85,7 +79,7 @@ class RuntimeClassController:
     async def _reconcile(self, handler: str) -> float | None:
         working = [
             profile
-            for profile in self._profiles.by_index(_HANDLER, handler)
+            for profile in self._profiles.by_index(PROFILE_HANDLER, handler)
             if is_true(profile.status.conditions, WORKING) and self._is_reported(profile)
         ]
         if not working:

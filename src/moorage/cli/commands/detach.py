@@ -1,0 +1,124 @@
+"""Command `moor detach`: removes from a Kubernetes cluster what `moor attach` installed."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import click
+
+from moorage.api.clock import SystemClock
+from moorage.api.printable import printable
+from moorage.cli.connection import Target, connection_options
+from moorage.cli.errors import CliError
+from moorage.cli.interruption import interruptible
+from moorage.cluster.attach.detachment import (
+    DetachOptions,
+    DetachPlan,
+    Leftover,
+    detach,
+    plan_detachment,
+)
+from moorage.cluster.attach.served_objects import name_of
+
+USER_AGENT = "moor-detach"
+
+
+@click.command("detach")
+@click.option(
+    "--remove-classes",
+    is_flag=True,
+    help="Remove the RuntimeClasses that Moorage made although pods use them; without it these "
+    "stay, and are yours.",
+)
+@click.option(
+    "--leave-runtimes",
+    is_flag=True,
+    help="Leave on the nodes what RuntimeInstallations installed there.",
+)
+@click.option(
+    "--keep-definitions",
+    is_flag=True,
+    help="Keep the kinds of runtime.moorage.dev, with your policies and quotas.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and change nothing.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=1),
+    default=300.0,
+    show_default=True,
+    help="Seconds that nodes may take to undo installations, and parts to end.",
+)
+@connection_options
+def command(
+    *,
+    remove_classes: bool,
+    leave_runtimes: bool,
+    keep_definitions: bool,
+    dry_run: bool,
+    yes: bool,
+    timeout_s: float,
+    target: Target,
+) -> None:
+    """Remove from a Kubernetes cluster everything that `moor attach` installed.
+
+    Webhooks go first, so that no pod is held up; what RuntimeInstallations put on nodes is undone;
+    running pods keep running. It says what it leaves and why. Run again, it goes on where it
+    stopped.
+    """
+    options = DetachOptions(
+        said=_say,
+        removes_classes=remove_classes,
+        leaves_runtimes=leave_runtimes,
+        keeps_definitions=keep_definitions,
+        timeout_s=timeout_s,
+    )
+    with interruptible() as interruptions:
+        plan = interruptions.run(_plan(target))
+        if plan.is_empty:
+            click.echo("nothing of Moorage is attached")
+            return
+        _show(plan, options)
+        if dry_run:
+            return
+        if not yes:
+            _ask()
+        left = interruptions.run(_detach(target, options))
+    click.echo("detached")
+    for leftover in left:
+        click.echo(f"left: {printable(leftover.what)}: {printable(leftover.why)}")
+
+
+async def _plan(target: Target) -> DetachPlan:
+    async with target.client(USER_AGENT) as client:
+        return await plan_detachment(client)
+
+
+async def _detach(target: Target, options: DetachOptions) -> list[Leftover]:
+    async with target.client(USER_AGENT) as client:
+        return await detach(client, SystemClock(), options)
+
+
+def _ask() -> None:
+    if not sys.stdin.isatty():
+        raise CliError("nothing was changed: give --yes without a terminal to ask on")
+    if not click.confirm("Remove this?", err=True):
+        raise CliError("nothing was changed")
+
+
+def _show(plan: DetachPlan, options: DetachOptions) -> None:
+    counts = Counter(obj["kind"] for obj in plan.objects)
+    shown = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    click.echo(f"to remove: {shown}")
+    for obj in plan.installations:
+        verb = "left" if options.leaves_runtimes else "undone on its nodes"
+        click.echo(f"RuntimeInstallation {printable(obj['metadata']['name'])}: {verb}")
+    if plan.users_objects and not options.keeps_definitions:
+        names = ", ".join(printable(name_of(obj)) for obj in plan.users_objects)
+        click.echo(f"goes with the kinds, unless --keep-definitions is given: {names}", err=True)
+
+
+def _say(text: str) -> None:
+    click.echo(printable(text))

@@ -1,0 +1,97 @@
+"""Command `moor runtime-agent`: runs the runtime agent beside a kubelet that is not ours."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from functools import partial
+from pathlib import Path
+
+import click
+
+from moorage.cli.daemon import log_level_option, run_until_stopped, server_options
+from moorage.cli.options import socket_path
+from moorage.client import ClientConfig
+from moorage.cluster.errors import CannotRunPodsError
+from moorage.cluster.settings import node_name
+from moorage.cluster.standalone import runtime_agent
+from moorage.cluster.standalone.runtime_agent import AgentOptions
+from moorage.probing.pod_carrier import NAMESPACE
+
+
+@click.command("runtime-agent")
+@server_options
+@click.option("--node-name", "name", help="The node's name in the API; the host's by default.")
+@click.option(
+    "--cri",
+    metavar="ENDPOINT",
+    default="",
+    help="The kubelet's engine: unix:///path/to.sock; by default the only one at a usual path.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("/var/lib/moorage-agent"),
+    show_default=True,
+    help="Installed runtimes, and what probes found.",
+)
+@click.option(
+    "--probe-image",
+    default="",
+    metavar="IMAGE",
+    help="Image with the probes' programs that the node has, as the agent's own; by default one is "
+    "made and imported into the engine.",
+)
+@click.option(
+    "--probe-namespace",
+    default=NAMESPACE,
+    show_default=True,
+    help="Namespace of the probes' pods, which must exist and allow privileged ones.",
+)
+@click.option(
+    "--install/--no-install",
+    "installs",
+    default=True,
+    show_default=True,
+    help="Follow RuntimeInstallations: write the engine's configuration and restart it.",
+)
+@click.option(
+    "--restart-command",
+    default="",
+    metavar="COMMAND",
+    help="Restarts the engine; by default systemd restarts its service.",
+)
+@log_level_option
+def command(
+    *,
+    config: ClientConfig,
+    name: str | None,
+    cri: str,
+    data_dir: Path,
+    probe_image: str,
+    probe_namespace: str,
+    installs: bool,
+    restart_command: str,
+    log_level: str,
+) -> None:
+    """Run the runtime agent in the foreground, beside a kubelet of any Kubernetes.
+
+    It finds the kubelet's engine, runs a probe pod of each handler, and reports which work and
+    what each supports: RuntimeProfiles, labels of its own node under runtime.moorage.dev, events.
+    It installs what RuntimeInstallations ask for. In a container it needs the host's process IDs
+    and the host's directories at the same paths. SIGTERM ends it; nothing else changes.
+    """
+    if cri:
+        socket_path("--cri", cri)
+    if os.geteuid() != 0:
+        raise CannotRunPodsError("a runtime agent needs root, which engines' sockets are open to")
+    options = AgentOptions(
+        node=node_name(name),
+        data_dir=data_dir.absolute(),
+        cri=cri,
+        probe_image=probe_image,
+        probe_namespace=probe_namespace,
+        installs_runtimes=installs,
+        restart_command=tuple(shlex.split(restart_command)),
+    )
+    run_until_stopped(partial(runtime_agent.run, config, options), log_level)

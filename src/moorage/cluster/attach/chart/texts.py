@@ -1,0 +1,98 @@
+"""Texts of the chart that are no template of an object: Chart.yaml, NOTES, the test."""
+
+from __future__ import annotations
+
+from moorage import __version__
+from moorage.cluster.attach.installation import CERTIFICATE_SECRET
+from moorage.cluster.attach.manifests.identity import Obj, labels, metadata, part_name
+from moorage.cluster.attach.survey import LEAST_MINOR
+from moorage.cluster.attach.values import Values
+
+CHART = f"""\
+apiVersion: v2
+name: moorage
+description: Runtime handlers discovered, probed and used well, on any Kubernetes
+type: application
+version: {__version__}
+appVersion: "{__version__}"
+kubeVersion: ">=1.{LEAST_MINOR}.0-0"
+"""
+
+NOTES = """\
+Moorage {{ $.Chart.AppVersion }} is being installed in namespace \
+{{ default $.Release.Namespace $.Values.namespace }}.
+
+{{- if not $.Values.createNamespace }}
+
+Where the cluster enforces pod security, the namespace needs the level that the runtime agents have:
+
+  kubectl label --overwrite namespace {{ default $.Release.Namespace $.Values.namespace }} \
+pod-security.kubernetes.io/enforce=privileged
+{{- end }}
+
+See whether it answers, which handlers work where, and their classes:
+
+  helm test {{ $.Release.Name }} -n {{ $.Release.Namespace }}
+  kubectl get runtimeprofiles
+  kubectl get runtimeclasses
+
+`helm uninstall` keeps the definitions of runtime.moorage.dev, with your policies, and what the \
+parts wrote on nodes and pods; `moor detach` removes these too. Run it instead of, or after, \
+`helm uninstall`.
+"""
+
+_TEST = "answers"
+_WEBHOOK = part_name("webhook")
+_PROGRAM = """\
+import ssl, urllib.request
+trusted = ssl.create_default_context(cafile="/certificates/ca.crt")
+with urllib.request.urlopen("https://{host}/readyz", context=trusted, timeout=30) as answer:
+    print("the webhook answers:", answer.status)
+"""
+
+
+def test_objects(values: Values) -> list[Obj]:
+    """Return the pod of `helm test`, which asks the webhook by its service whether it is ready."""
+    made = metadata(f"{part_name('test')}-{_TEST}", namespace=values.namespace)
+    made["annotations"] = {
+        "helm.sh/hook": "test",
+        "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
+    }
+    made["labels"] = labels("test")
+    program = _PROGRAM.format(host=f"{_WEBHOOK}.{values.namespace}.svc")
+    container = {
+        "name": _TEST,
+        "image": values.image,
+        "imagePullPolicy": values.image_pull_policy,
+        "command": ["python3", "-c", program],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumeMounts": [
+            {"name": "authority", "mountPath": "/certificates", "readOnly": True},
+        ],
+    }
+    authority = {
+        "name": "authority",
+        "secret": {
+            "secretName": CERTIFICATE_SECRET,
+            "items": [{"key": "ca.crt", "path": "ca.crt"}],
+        },
+    }
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": made,
+            "spec": {
+                "restartPolicy": "Never",
+                "automountServiceAccountToken": False,
+                "containers": [container],
+                "volumes": [authority],
+            },
+        }
+    ]

@@ -1,0 +1,363 @@
+"""Detachment: removes all that an attachment put into a cluster, in an order that blocks no pod.
+
+webhook configurations ─▶ RuntimeInstallations, which the agents undo ─▶ workloads ─▶ traces on
+pods, nodes, workloads and classes ─▶ rights, service, namespace ─▶ definitions, with all objects of
+their kinds. It finds everything by labels, so that one that was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from moorage.api.clock import Clock
+from moorage.api.errors import ConflictError, InvalidError, NotFoundError
+from moorage.api.meta import Raw
+from moorage.api.runtime_group import API_VERSION
+from moorage.api.runtime_installations import FINALIZER, REMOVING, RuntimeInstallation
+from moorage.client import Client, Informer, PatchType, Resource, wait_until
+from moorage.client.resources import NAMESPACES, PODS, RUNTIME_INSTALLATIONS
+from moorage.cluster.attach.errors import AttachError
+from moorage.cluster.attach.installation import CERTIFICATE_SECRET
+from moorage.cluster.attach.manifests import KINDS, WEBHOOKS, WORKLOADS
+from moorage.cluster.attach.manifests.identity import OURS, PART_OF_LABEL, Obj
+from moorage.cluster.attach.manifests.runtime_agent import DATA_DIRECTORY
+from moorage.cluster.attach.served_objects import ServedObjects, name_of
+from moorage.cluster.attach.traces import (
+    asks_our_labels,
+    condition_patch,
+    gate_patch,
+    is_managed_class,
+    is_ours,
+    is_probe_class,
+    metadata_patch,
+    users_of,
+)
+from moorage.custom_resources import definitions
+from moorage.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
+from moorage.probing.default_classes import RECORD, RECORD_NAMESPACE
+from moorage.probing.pod_carrier import NAMESPACE as PROBE_NAMESPACE
+
+_DEFINITION = "CustomResourceDefinition"
+_INSTALLATION = (API_VERSION, "RuntimeInstallation")
+_WRITTEN_BY_USERS = (
+    "RuntimePolicy", "ClusterRuntimePolicy", "RuntimeClassQuota", "RuntimeRollout",
+)  # fmt: skip
+_WORKLOAD_KINDS = (
+    ("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"), ("apps/v1", "DaemonSet"),
+    ("batch/v1", "CronJob"),
+)  # fmt: skip
+_LEASE = "moorage-controllers"
+_MANAGED_BY = "app.kubernetes.io/managed-by"
+_TRIES = 5
+
+
+class DetachOptions(msgspec.Struct, frozen=True):
+    """What is removed. `said` gets a line for each step.
+
+    removes_classes: managed classes go although pods use them. leaves_runtimes: what
+    RuntimeInstallations installed stays on the nodes. keeps_definitions: the kinds of our group
+    stay, with all objects of them.
+    """
+
+    said: Callable[[str], None]
+    removes_classes: bool = False
+    leaves_runtimes: bool = False
+    keeps_definitions: bool = False
+    timeout_s: float = 300.0
+
+
+class Leftover(msgspec.Struct, frozen=True):
+    """Something that stays, and why."""
+
+    what: str
+    why: str
+
+
+class DetachPlan(msgspec.Struct, frozen=True):
+    """What a detachment would remove: objects of ours, and objects of users' that go with them."""
+
+    objects: tuple[Obj, ...]
+    users_objects: tuple[Obj, ...]
+    installations: tuple[Obj, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing of ours."""
+        return not self.objects
+
+
+async def plan_detachment(client: Client) -> DetachPlan:
+    """Return what is there to remove. Raises StatusError, UnreachableError."""
+    served = ServedObjects(client)
+    return DetachPlan(
+        tuple([obj async for obj in _labelled(served)]),
+        tuple([obj for kind in _WRITTEN_BY_USERS async for obj in served.list(API_VERSION, kind)]),
+        tuple([obj async for obj in served.list(*_INSTALLATION)]),
+    )
+
+
+async def detach(client: Client, clock: Clock, options: DetachOptions) -> list[Leftover]:
+    """Remove everything. Returns what stays.
+
+    Raises AttachError when agents do not undo their installations, or parts do not end, in time;
+    StatusError, UnreachableError. Run again, it goes on.
+    """
+    return await _Detachment(client, clock, options).run()
+
+
+async def _labelled(served: ServedObjects) -> AsyncIterator[Obj]:
+    for api_version, kind in KINDS:
+        async for obj in served.list(api_version, kind, label_selector=OURS):
+            yield obj
+
+
+class _Detachment:
+    def __init__(self, client: Client, clock: Clock, options: DetachOptions) -> None:
+        self._client = client
+        self._served = ServedObjects(client)
+        self._clock = clock
+        self._options = options
+        self._left: list[Leftover] = []
+
+    async def run(self) -> list[Leftover]:
+        found = [obj async for obj in _labelled(self._served)]
+        await self._delete(obj for obj in found if obj["kind"] in WEBHOOKS)
+        await self._undo_installations()
+        await self._end_workloads([obj for obj in found if obj["kind"] in WORKLOADS])
+        await self._clean_pods()
+        for kind in ("Node", "Namespace"):
+            await self._clean("v1", kind)
+        for api_version, kind in _WORKLOAD_KINDS:
+            await self._clean(api_version, kind)
+        await self._remove_classes()
+        rest = (_DEFINITION, "Namespace", *WEBHOOKS, *WORKLOADS)
+        await self._delete(obj for obj in reversed(found) if obj["kind"] not in rest)
+        for namespace in sorted({_namespace_of(obj) for obj in found} - {""}):
+            await self._delete(_made_at_run_time(namespace))
+        for obj in found:
+            if obj["kind"] == "Namespace":
+                await self._remove_namespace(obj)
+        if self._options.keeps_definitions:
+            self._left.append(Leftover("the kinds of runtime.moorage.dev", "as you asked"))
+        else:
+            await self._remove_definitions([obj for obj in found if obj["kind"] == _DEFINITION])
+        await self._wait_gone()
+        if any(obj["kind"] == "DaemonSet" for obj in found):
+            text = "records of probes and installations: remove the directory where you want none"
+            self._left.append(Leftover(f"{DATA_DIRECTORY} on each node", text))
+        return self._left
+
+    async def _delete(self, objects: Iterable[Obj]) -> None:
+        for obj in objects:
+            if await self._served.delete(obj):
+                self._options.said(f"{name_of(obj)} removed")
+
+    async def _undo_installations(self) -> None:
+        """Delete all RuntimeInstallations, and wait until no node has what they installed.
+
+        While the controllers and agents still run, since these undo it.
+        """
+        found = [obj async for obj in self._served.list(*_INSTALLATION)]
+        if not found:
+            return
+        if self._options.leaves_runtimes:
+            for obj in found:
+                await self._drop_finalizer(obj)
+            await self._delete(found)
+            names = ", ".join(obj["metadata"]["name"] for obj in found)
+            self._left.append(
+                Leftover(f"what RuntimeInstallations {names} installed on nodes", "as you asked")
+            )
+            return
+        await self._delete(found)
+        informer = Informer(self._client, RUNTIME_INSTALLATIONS, clock=self._clock)
+        try:
+            async with asyncio.timeout(self._options.timeout_s):
+                await wait_until(informer, lambda present: len(present) == 0)
+        except TimeoutError as error:
+            raise AttachError(_not_undone(informer, self._options.timeout_s)) from error
+
+    async def _drop_finalizer(self, obj: Obj) -> None:
+        finalizers = obj["metadata"].get("finalizers") or []
+        if FINALIZER in finalizers:
+            kept = [name for name in finalizers if name != FINALIZER]
+            await self._served.patch(obj, {"metadata": {"finalizers": kept}}, PatchType.MERGE)
+
+    async def _end_workloads(self, workloads: Sequence[Obj]) -> None:
+        """Delete the workloads, and wait until their pods are gone: they would write again."""
+        await self._delete(workloads)
+        for namespace in sorted({_namespace_of(obj) for obj in workloads}):
+            informer = Informer(
+                self._client, PODS, namespace=namespace, label_selector=OURS, clock=self._clock
+            )
+            try:
+                async with asyncio.timeout(self._options.timeout_s):
+                    await wait_until(informer, lambda present: len(present) == 0)
+            except TimeoutError as error:
+                names = ", ".join(sorted(pod.metadata.name for pod in informer))
+                raise AttachError(
+                    f"pods of namespace {namespace} have not ended after "
+                    f"{self._options.timeout_s:g} s: {names}; see kubectl describe pod, and run it "
+                    "again"
+                ) from error
+
+    async def _clean_pods(self) -> None:
+        """Lift our gates, so that no pod is stuck; remove our annotations and conditions."""
+        waiting = 0
+        async for pod in self._served.list("v1", "Pod"):
+            await self._lift_gates(pod)
+            await self._strip(pod)
+            waiting += asks_our_labels(pod)
+        if waiting:
+            self._left.append(
+                Leftover(
+                    f"node affinity of {waiting} pods that no node took",
+                    "a pod's affinity cannot be removed: delete these pods, so that their "
+                    "owners make others",
+                )
+            )
+
+    async def _lift_gates(self, pod: Obj) -> None:
+        for _ in range(_TRIES):
+            patch = gate_patch(pod)
+            if patch is None:
+                return
+            try:
+                await self._served.patch(pod, patch, PatchType.JSON)
+            except NotFoundError:
+                return
+            except (ConflictError, InvalidError):
+                present = await self._served.get(pod)
+                if present is None:
+                    return
+                pod = {**pod, **present}
+            else:
+                self._options.said(f"{name_of(pod)}: scheduling gate lifted")
+                return
+        self._left.append(Leftover(f"scheduling gate of {name_of(pod)}", "it changes all the time"))
+
+    async def _clean(self, api_version: str, kind: str) -> None:
+        async for obj in self._served.list(api_version, kind):
+            await self._strip(obj)
+
+    async def _strip(self, obj: Obj) -> None:
+        try:
+            if patch := metadata_patch(obj):
+                await self._served.patch(obj, patch, PatchType.MERGE)
+            if patch := condition_patch(obj):
+                await self._served.patch(obj, patch, PatchType.STRATEGIC, subresource="status")
+        except NotFoundError:
+            # It is gone, with what we had written on it.
+            return
+
+    async def _remove_classes(self) -> None:
+        """Delete the classes that our controllers made; those in use become the user's own."""
+        pods = [pod async for pod in self._served.list("v1", "Pod")]
+        async for obj in self._served.list("node.k8s.io/v1", "RuntimeClass"):
+            name = obj["metadata"]["name"]
+            if is_probe_class(obj):
+                await self._served.delete(obj)
+                continue
+            if not is_managed_class(obj):
+                await self._strip(obj)
+                continue
+            users = users_of(pods, name)
+            if users and not self._options.removes_classes:
+                await self._strip(obj)
+                released = {"metadata": {"labels": {_MANAGED_BY: None}}}
+                await self._served.patch(obj, released, PatchType.MERGE)
+                self._left.append(
+                    Leftover(
+                        f"RuntimeClass {name}",
+                        f"{users} pods use it; it is yours now: kubectl delete runtimeclass {name}",
+                    )
+                )
+            else:
+                await self._delete([obj])
+
+    async def _remove_namespace(self, namespace: Obj) -> None:
+        name = namespace["metadata"]["name"]
+        others = (
+            []
+            if name == PROBE_NAMESPACE
+            else [
+                pod["metadata"]["name"]
+                async for pod in self._served.list("v1", "Pod", namespace=name)
+                if (pod["metadata"].get("labels") or {}).get(PART_OF_LABEL) is None
+            ]
+        )
+        if others:
+            self._left.append(
+                Leftover(f"Namespace {name}", f"other pods are in it: {', '.join(sorted(others))}")
+            )
+            return
+        await self._delete([namespace])
+
+    async def _remove_definitions(self, found: Sequence[Obj]) -> None:
+        """Delete the definitions; objects of their kinds have no controller left to finish them."""
+        names = {definition["metadata"]["name"] for definition in definitions()}
+        ours = [obj for obj in found if obj["metadata"]["name"] in names]
+        for obj in ours:
+            kind = obj["spec"]["names"]["kind"]
+            async for item in self._served.list(API_VERSION, kind):
+                finalizers = item["metadata"].get("finalizers") or []
+                if any(is_ours(name) for name in finalizers):
+                    kept = [name for name in finalizers if not is_ours(name)]
+                    patch = {"metadata": {"finalizers": kept}}
+                    await self._served.patch(item, patch, PatchType.MERGE)
+        await self._delete(ours)
+
+    async def _wait_gone(self) -> None:
+        """Wait until namespace and definitions, whose contents go first, are gone themselves."""
+        resources: tuple[Resource[Any], ...] = (NAMESPACES, CUSTOM_RESOURCE_DEFINITIONS)
+        for resource in resources:
+            informer: Informer[Any] = Informer(
+                self._client, resource, label_selector=OURS, clock=self._clock
+            )
+            try:
+                async with asyncio.timeout(self._options.timeout_s):
+                    await wait_until(
+                        informer,
+                        lambda present: not any(one.metadata.deletion_timestamp for one in present),
+                    )
+            except TimeoutError as error:
+                names = ", ".join(sorted(one.metadata.name for one in informer))
+                raise AttachError(
+                    f"{resource.plural} {names} are not gone after {self._options.timeout_s:g} s; "
+                    f"see kubectl get {resource.plural} -o yaml for what holds them"
+                ) from error
+
+
+def _namespace_of(obj: Obj) -> str:
+    return str(obj["metadata"].get("namespace", ""))
+
+
+def _made_at_run_time(namespace: str) -> list[Obj]:
+    """Return what the parts make for themselves: certificate, lease, record of classes."""
+
+    def obj(api_version: str, kind: str, name: str, place: str = namespace) -> Raw:
+        metadata = {"name": name, "namespace": place}
+        return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+    return [
+        obj("v1", "Secret", CERTIFICATE_SECRET),
+        obj("coordination.k8s.io/v1", "Lease", _LEASE),
+        obj("v1", "ConfigMap", RECORD, RECORD_NAMESPACE),
+    ]
+
+
+def _not_undone(installations: Iterable[RuntimeInstallation], timeout_s: float) -> str:
+    lines = [
+        f"nodes have not undone their installations after {timeout_s:g} s; run it again to wait, "
+        "or leave what is installed with --leave-runtimes"
+    ]
+    for installation in installations:
+        for node in installation.status.nodes:
+            state = "is undoing it" if node.phase == REMOVING else f"is {node.phase or 'silent'}"
+            message = f": {node.message}" if node.message else ""
+            lines.append(f"  {installation.metadata.name}: node {node.name} {state}{message}")
+    return "\n".join(lines)

@@ -1,0 +1,15 @@
+"""Definitions of runtime.moorage.dev among the objects of an attachment."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+from moorage.cluster.attach.manifests.identity import Obj
+from moorage.cluster.attach.values import Values
+from moorage.custom_resources import definitions
+
+
+def objects(values: Values) -> list[Obj]:
+    """Return all CustomResourceDefinitions of the group."""
+    del values
+    return [deepcopy(definition) for definition in definitions()]

@@ -1,0 +1,200 @@
+"""Progress of the parts' workloads, with what their pods wait for, until all are ready.
+
+`part_progress` decides purely from a workload and its pods; `follow` watches both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from moorage.api.clock import Clock
+from moorage.api.labels import from_labels
+from moorage.api.meta import Raw
+from moorage.api.pods import ContainerStatus, Pod
+from moorage.api.workloads import DaemonSet, Deployment
+from moorage.client import Client, Informer
+from moorage.client.resources import DAEMON_SETS, DEPLOYMENTS, PODS
+from moorage.cluster.attach.errors import AttachError
+from moorage.cluster.attach.manifests.identity import OURS, Obj
+from moorage.cluster.attach.served_objects import key_of
+
+_IMAGE = (
+    "the nodes cannot get image {image}: push it to a registry that they reach and set image to "
+    "it, or load it into each node's engine and set imagePullPolicy=Never"
+)
+_REMEDIES = {
+    "ErrImagePull": _IMAGE,
+    "ImagePullBackOff": _IMAGE,
+    "RegistryUnavailable": _IMAGE,
+    "ErrImageNeverPull": "load image {image} into each node's engine, or set "
+    "imagePullPolicy=IfNotPresent",
+    "InvalidImageName": "set image to a valid name",
+    "CrashLoopBackOff": "see what it wrote: kubectl logs --previous -n {namespace} {pod}",
+    "CreateContainerConfigError": "see kubectl describe pod -n {namespace} {pod}",
+    "Unschedulable": "give the cluster a node that has room, or set a smaller request",
+}
+
+
+_ON_THE_WAY = ("ContainerCreating", "PodInitializing")
+
+
+class WaitReason(msgspec.Struct, frozen=True, order=True):
+    """Why a pod is not ready, and the remedy, empty if it only takes time."""
+
+    text: str
+    remedy: str = ""
+
+
+class PartProgress(msgspec.Struct, frozen=True):
+    """A part: how many pods it shall have and how many are ready, and what others wait for.
+
+    `is_done`: all pods are ready, and of the present template.
+    """
+
+    name: str
+    desired: int = 0
+    ready: int = 0
+    is_done: bool = False
+    reasons: tuple[WaitReason, ...] = ()
+
+
+def part_progress(workload: Deployment | DaemonSet, pods: Iterable[Pod]) -> PartProgress:
+    """Return how far a workload is, given its pods."""
+    name = workload.metadata.name
+    status = workload.status
+    is_current = status.observed_generation >= workload.metadata.generation
+    if isinstance(workload, DaemonSet):
+        desired, ready = workload.status.desired_number_scheduled, workload.status.number_available
+        updated = workload.status.updated_number_scheduled
+    else:
+        replicas = workload.spec.replicas
+        desired = 1 if replicas is None else replicas
+        ready, updated = workload.status.available_replicas, workload.status.updated_replicas
+    is_done = is_current and ready >= desired and updated >= desired
+    reasons = () if is_done else tuple(sorted({reason for pod in pods for reason in _reasons(pod)}))
+    return PartProgress(name, desired, ready, is_done, reasons)
+
+
+def _reasons(pod: Pod) -> Iterable[WaitReason]:
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.reason == "Unschedulable":
+            yield WaitReason(
+                f"no node takes its pod: {condition.message}", _REMEDIES["Unschedulable"]
+            )
+    images = {container.name: container.image for container in pod.spec.containers}
+    for status in pod.status.container_statuses:
+        if reason := _container_reason(pod, status, images.get(status.name, "")):
+            yield reason
+
+
+def _container_reason(pod: Pod, status: ContainerStatus, image: str) -> WaitReason | None:
+    waiting = status.state.waiting
+    if waiting is None or (waiting.reason in _ON_THE_WAY and not waiting.message):
+        return None
+    text = waiting.reason or "waiting"
+    if waiting.message:
+        text += f": {waiting.message}"
+    remedy = _REMEDIES.get(waiting.reason, "")
+    return WaitReason(
+        text,
+        remedy.format(image=image, namespace=pod.metadata.namespace, pod=pod.metadata.name),
+    )
+
+
+Report = Callable[[Sequence[PartProgress]], None]
+
+
+async def follow(
+    client: Client,
+    namespace: str,
+    workloads: Sequence[Obj],
+    report: Report,
+    clock: Clock,
+    timeout_s: float,
+) -> None:
+    """Wait until the workloads are ready; `report` gets the parts whenever they change.
+
+    Raises AttachError, with what the parts wait for, after `timeout_s`.
+    """
+    keys = {key_of(obj) for obj in workloads}
+    selectors = {
+        obj["metadata"]["name"]: obj["spec"]["selector"]["matchLabels"] for obj in workloads
+    }
+    changed = asyncio.Event()
+    watched = _Watched(client, namespace, clock, changed)
+    latest: list[PartProgress] = []
+    try:
+        async with asyncio.timeout(timeout_s), watched:
+            while True:
+                changed.clear()
+                parts = [
+                    part_progress(one, watched.pods_of(selectors[one.metadata.name]))
+                    for one in watched.workloads()
+                    if (_kind(one), namespace, one.metadata.name) in keys
+                ]
+                if parts != latest:
+                    latest = parts
+                    report(parts)
+                if len(parts) == len(keys) and all(part.is_done for part in parts):
+                    return
+                await changed.wait()
+    except TimeoutError as error:
+        waiting = [part for part in latest if not part.is_done]
+        raise AttachError(_timeout_text(waiting, timeout_s)) from error
+
+
+def _timeout_text(waiting: Sequence[PartProgress], timeout_s: float) -> str:
+    lines = [f"the parts are not ready after {timeout_s:g} s; run it again to go on"]
+    for part in waiting:
+        lines.append(f"  {part.name}: {part.ready} of {part.desired} pods are ready")
+        for reason in part.reasons:
+            lines.append(f"    {reason.text}")
+            if reason.remedy:
+                lines.append(f"    → {reason.remedy}")
+    return "\n".join(lines)
+
+
+def _kind(workload: Deployment | DaemonSet) -> str:
+    return "DaemonSet" if isinstance(workload, DaemonSet) else "Deployment"
+
+
+class _Watched:
+    """Copies of the workloads and pods of the namespace, watched while it is open."""
+
+    def __init__(
+        self, client: Client, namespace: str, clock: Clock, changed: asyncio.Event
+    ) -> None:
+        def informer(resource: Any) -> Informer[Any]:
+            made: Informer[Any] = Informer(
+                client, resource, namespace=namespace, label_selector=OURS, clock=clock
+            )
+            made.add_handler(lambda _before, _after: changed.set())
+            return made
+
+        self._deployments = informer(DEPLOYMENTS)
+        self._daemon_sets = informer(DAEMON_SETS)
+        self._pods = informer(PODS)
+        self._tasks: list[asyncio.Future[None]] = []
+
+    def workloads(self) -> list[Deployment | DaemonSet]:
+        found = [*self._deployments, *self._daemon_sets]
+        return sorted(found, key=lambda one: str(one.metadata.name))
+
+    def pods_of(self, selector: Raw) -> list[Pod]:
+        chosen = from_labels(selector)
+        return [pod for pod in self._pods if chosen.matches(pod.metadata.labels)]
+
+    async def __aenter__(self) -> None:
+        informers = (self._deployments, self._daemon_sets, self._pods)
+        self._tasks = [asyncio.ensure_future(one.run()) for one in informers]
+        for one in informers:
+            await one.wait_synced()
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,330 @@
+"""Survey of a cluster before an attachment: what is there, and what stands in the way.
+
+`look` reads facts; `findings` decides purely what they mean. Problems stop an attachment, warnings
+do not; each has a remedy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from moorage.api.meta import Object, Raw
+from moorage.client.resources import NODES
+from moorage.cluster.attach.changes import is_attached
+from moorage.cluster.attach.manifests.identity import OURS, PART_OF_LABEL, Obj
+from moorage.cluster.attach.served_objects import NotServedError, ServedObjects
+from moorage.cluster.attach.values import CERT_MANAGER, Values
+
+LEAST_MINOR = 30
+"""Kubernetes 1.30: admission policies know the node of a node's ServiceAccount token from then."""
+
+_OWN_SERVER = "+moorage"
+_ADMISSION = "admissionregistration.k8s.io/v1"
+_POLICIES = "ValidatingAdmissionPolicy"
+_CERT_MANAGER_VERSION = "cert-manager.io/v1"
+_HELM_RELEASE = "meta.helm.sh/release-name"
+_ENFORCE = "pod-security.kubernetes.io/enforce"
+_VERBS = ("get", "list", "create", "patch", "delete")
+_MINOR = re.compile(r"v?1\.(\d+)")
+_ENGINE = re.compile(r"([a-z0-9-]+)://v?(.+)")
+_LEAST_ENGINES = {"containerd": (1, 6), "cri-o": (1, 20), "moorage": (0, 0)}
+
+
+class Level(StrEnum):
+    """Weight of a finding: a problem stops the attachment."""
+
+    PROBLEM = "problem"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class SurveyFinding(msgspec.Struct, frozen=True):
+    """One finding, and what to do about it."""
+
+    level: Level
+    text: str
+    remedy: str = ""
+
+
+class SurveyedNode(msgspec.Struct, frozen=True):
+    """A node as the survey sees it: `engine` is its containerRuntimeVersion."""
+
+    name: str
+    engine: str
+    os: str = "linux"
+    kubelet: str = ""
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """Facts of a cluster. `missing_rights` are `verb resource` that the user lacks.
+
+    `served` are those of the kinds asked for that the server has; `ours` the objects labelled as
+    Moorage's, of workloads, webhook configurations and definitions; `namespace` is that of the
+    values, None where it does not exist.
+    """
+
+    version: str
+    server: str = ""
+    nodes: tuple[SurveyedNode, ...] = ()
+    missing_rights: tuple[str, ...] = ()
+    served: frozenset[str] = frozenset()
+    ours: tuple[Raw, ...] = ()
+    namespace: Raw | None = None
+
+    @property
+    def is_our_server(self) -> bool:
+        """Whether the API server is that of `moor up`."""
+        return _OWN_SERVER in self.version
+
+
+class _Version(Object, frozen=True):
+    git_version: str = ""
+
+
+def findings(survey: Survey, values: Values) -> list[SurveyFinding]:
+    """Return what the facts mean for an attachment with these values, problems first."""
+    found = [
+        *_version_findings(survey),
+        *_right_findings(survey),
+        *_admission_findings(survey, values),
+        *_other_findings(survey, values),
+        *_namespace_findings(survey, values),
+        *_node_findings(survey),
+    ]
+    order = list(Level)
+    return sorted(found, key=lambda finding: order.index(finding.level))
+
+
+def _version_findings(survey: Survey) -> Iterator[SurveyFinding]:
+    match = _MINOR.match(survey.version)
+    if match is None or int(match[1]) < LEAST_MINOR:
+        yield SurveyFinding(
+            Level.PROBLEM,
+            f"the API server is {survey.version or 'of an unknown version'}",
+            f"Kubernetes 1.{LEAST_MINOR} or later is needed: upgrade the control plane",
+        )
+    if survey.is_our_server and any(
+        obj["kind"] == "CustomResourceDefinition" and not is_attached(obj) and not _release_of(obj)
+        for obj in survey.ours
+    ):
+        yield SurveyFinding(
+            Level.PROBLEM,
+            "the control plane is that of `moor up`, which has all of this inside",
+            "use it as it is; `moor up --without runtimes` starts one without",
+        )
+
+
+def _right_findings(survey: Survey) -> Iterator[SurveyFinding]:
+    if survey.missing_rights:
+        yield SurveyFinding(
+            Level.PROBLEM,
+            f"you may not {', '.join(survey.missing_rights)}",
+            "attach as an administrator of the cluster: a user with the ClusterRole cluster-admin",
+        )
+
+
+def _admission_findings(survey: Survey, values: Values) -> Iterator[SurveyFinding]:
+    if "MutatingWebhookConfiguration" not in survey.served:
+        yield SurveyFinding(
+            Level.PROBLEM,
+            f"the API server does not serve {_ADMISSION} webhook configurations",
+            "enable the API group, and the admission plugins MutatingAdmissionWebhook and "
+            "ValidatingAdmissionWebhook",
+        )
+    if _POLICIES not in survey.served:
+        yield SurveyFinding(
+            Level.PROBLEM,
+            f"the API server does not serve {_POLICIES} in {_ADMISSION}, which keeps a runtime "
+            "agent to its own node",
+            "enable the API group's version v1",
+        )
+    if values.certificates == CERT_MANAGER and "Certificate" not in survey.served:
+        yield SurveyFinding(
+            Level.PROBLEM,
+            "the certificates shall come from cert-manager, and it is not installed",
+            "install cert-manager, or set certificates=own",
+        )
+
+
+def _other_findings(survey: Survey, values: Values) -> Iterator[SurveyFinding]:
+    elsewhere = sorted(
+        {
+            obj["metadata"]["namespace"]
+            for obj in survey.ours
+            if obj["metadata"].get("namespace", values.namespace) != values.namespace
+        }
+    )
+    if elsewhere:
+        yield SurveyFinding(
+            Level.PROBLEM,
+            f"another Moorage is attached in namespace {', '.join(elsewhere)}",
+            f"set namespace={elsewhere[0]} to change it, or `moor detach` it first",
+        )
+    if releases := sorted({release for obj in survey.ours if (release := _release_of(obj))}):
+        yield SurveyFinding(
+            Level.PROBLEM,
+            f"Helm installed Moorage here, as release {', '.join(releases)}",
+            "change it by `helm upgrade`, or remove it by `helm uninstall` first",
+        )
+
+
+def _release_of(obj: Obj) -> str:
+    return str((obj["metadata"].get("annotations") or {}).get(_HELM_RELEASE, ""))
+
+
+def _namespace_findings(survey: Survey, values: Values) -> Iterator[SurveyFinding]:
+    if survey.namespace is None:
+        if not values.create_namespace:
+            yield SurveyFinding(
+                Level.PROBLEM,
+                f"namespace {values.namespace} does not exist, and createNamespace is false",
+                f"create it: kubectl create namespace {values.namespace}",
+            )
+        return
+    labels = survey.namespace["metadata"].get("labels") or {}
+    if is_foreign(survey.namespace):
+        yield SurveyFinding(
+            Level.WARNING,
+            f"namespace {values.namespace} exists already and is not Moorage's: it is used as it "
+            "is, and `moor detach` leaves it",
+        )
+        if labels.get(_ENFORCE, "privileged") != "privileged":
+            yield SurveyFinding(
+                Level.PROBLEM,
+                f"namespace {values.namespace} enforces pod security level {labels[_ENFORCE]}, "
+                "under which no runtime agent can see its host",
+                f"kubectl label --overwrite namespace {values.namespace} {_ENFORCE}=privileged, "
+                "or set another namespace",
+            )
+
+
+def is_foreign(namespace: Obj) -> bool:
+    """Return whether a namespace that exists is not one that an attachment made."""
+    return PART_OF_LABEL not in (namespace["metadata"].get("labels") or {})
+
+
+def _node_findings(survey: Survey) -> Iterator[SurveyFinding]:
+    linux = [node for node in survey.nodes if node.os in ("linux", "")]
+    if not linux:
+        yield SurveyFinding(
+            Level.WARNING,
+            "the cluster has no node that runs Linux: the parts wait for one",
+        )
+    for node in survey.nodes:
+        if node.os not in ("linux", ""):
+            yield SurveyFinding(
+                Level.NOTE, f"node {node.name} runs {node.os}: it gets no runtime agent"
+            )
+        elif problem := engine_problem(node.engine):
+            yield SurveyFinding(
+                Level.WARNING,
+                f"node {node.name}: {problem}",
+                "its handlers are not discovered; containerd 1.6 or later, CRI-O 1.20 or later and "
+                "Moorage's own engine are known",
+            )
+
+
+def engine_problem(engine: str) -> str:
+    """Return why a runtime agent does not know an engine, given by containerRuntimeVersion.
+
+    Empty for one that it knows.
+    """
+    match = _ENGINE.fullmatch(engine)
+    if match is None:
+        return f"its engine is not known yet ({engine or 'not reported'})"
+    name, version = match[1], match[2]
+    least = _LEAST_ENGINES.get(name)
+    if least is None:
+        return f"engine {engine} is not known"
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    return f"engine {engine} is too old" if numbers < least else ""
+
+
+async def look(served: ServedObjects, values: Values, wanted: Sequence[Obj]) -> Survey:
+    """Return the facts of a cluster. Raises StatusError, UnreachableError."""
+    version = msgspec.json.decode(await served.client.request("GET", "/version"), type=_Version)
+    nodes = (await served.client.list(NODES)).items
+    kinds = {(obj["apiVersion"], obj["kind"]) for obj in wanted} | {
+        (_ADMISSION, "MutatingWebhookConfiguration"),
+        (_ADMISSION, _POLICIES),
+        (_CERT_MANAGER_VERSION, "Certificate"),
+    }
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": values.namespace},
+    }
+    return Survey(
+        version=version.git_version,
+        server=served.client.server,
+        nodes=tuple(
+            SurveyedNode(
+                node.metadata.name,
+                node.status.node_info.container_runtime_version,
+                node.status.node_info.operating_system,
+                node.status.node_info.kubelet_version,
+            )
+            for node in nodes
+        ),
+        missing_rights=await _missing_rights(served, wanted),
+        served=frozenset([kind async for kind in _served_kinds(served, kinds)]),
+        ours=tuple([obj async for obj in _own_objects(served)]),
+        namespace=await served.get(namespace),
+    )
+
+
+async def _served_kinds(served: ServedObjects, kinds: set[tuple[str, str]]) -> AsyncIterator[str]:
+    for api_version, kind in sorted(kinds):
+        try:
+            await served.resource(api_version, kind)
+        except NotServedError:
+            continue
+        yield kind
+
+
+async def _own_objects(served: ServedObjects) -> AsyncIterator[Obj]:
+    for api_version, kind in (
+        ("apps/v1", "Deployment"),
+        ("apps/v1", "DaemonSet"),
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+    ):
+        async for obj in served.list(api_version, kind, label_selector=OURS):
+            yield obj
+
+
+async def _missing_rights(served: ServedObjects, wanted: Sequence[Obj]) -> tuple[str, ...]:
+    """Return the rights that the user lacks, as the API server answers for each."""
+    if await _may(served, {"verb": "*", "group": "*", "resource": "*"}):
+        return ()
+    asked: dict[str, Raw] = {}
+    for obj in wanted:
+        try:
+            resource = await served.resource(obj["apiVersion"], obj["kind"])
+        except NotServedError:
+            continue
+        for verb in _VERBS:
+            attributes = {"verb": verb, "group": resource.group, "resource": resource.plural}
+            if namespace := obj["metadata"].get("namespace"):
+                attributes["namespace"] = namespace
+            asked[f"{verb} {resource.plural}"] = attributes
+    answers = await asyncio.gather(*(_may(served, attributes) for attributes in asked.values()))
+    return tuple(right for right, may in zip(asked, answers, strict=True) if not may)
+
+
+async def _may(served: ServedObjects, attributes: Raw) -> bool:
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    body = await served.client.request(
+        "POST",
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        body=msgspec.json.encode(review),
+    )
+    return bool(msgspec.json.decode(body).get("status", {}).get("allowed"))

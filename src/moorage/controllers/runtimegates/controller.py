@@ -1,0 +1,288 @@
+"""The controller of gates: removes the scheduling gate of pods the moment a node has their handler.
+
+It watches pods that do not run yet, which are few, and knows nodes, classes and profiles as the
+webhook does. Keys are pods; a change of what nodes have queues the pods that wait. Conditions and
+events say what a pod waits for, and what to do for one that admission has not placed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+import msgspec
+
+from moorage.api.clock import Clock, format_time
+from moorage.api.conditions import is_true
+from moorage.api.errors import NotFoundError
+from moorage.api.logs import Log
+from moorage.api.meta import Object, ObjectMeta, Raw
+from moorage.api.pods import MIRROR_ANNOTATION, PodCondition, PodSchedulingGate
+from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import HANDLER_AVAILABLE, HANDLER_GATE, HELD_FOR_ANNOTATION
+from moorage.api.runtime_profiles import RuntimeProfile
+from moorage.client import Client, EventRecorder, Informer, PatchType, WorkQueue
+from moorage.client.informer import object_key
+from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.resources import PODS, read_as
+from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.objects import Node
+from moorage.controllers.runtimegates.verdict import (
+    UNAVAILABLE,
+    Verdict,
+    judge,
+    labels_on_release,
+)
+from moorage.runtimeclass.class_index import ClassIndex
+from moorage.runtimeclass.handler import is_implicit
+from moorage.runtimeclass.node_sets import NodeFacts, NodeFactsStatus
+
+COMPONENT = "runtime-gate-controller"
+_WORKERS = 4
+_GATHER_S = 0.3
+"""Changes of nodes within this time are looked at once."""
+_SWEEP = ""
+_SYSTEM_NAMESPACE = "kube-system"
+_PENDING = "Pending"
+
+T = TypeVar("T", bound=Object)
+
+log = Log(__name__)
+
+
+class PendingPodSpec(Object, frozen=True):
+    node_name: str = ""
+    runtime_class_name: str | None = None
+    node_selector: dict[str, str] = {}
+    affinity: Raw | None = None
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+
+
+class PendingPodStatus(Object, frozen=True):
+    phase: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+
+
+class PendingPod(Object, frozen=True):
+    """A pod that does not run yet, as far as its place matters."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PendingPodSpec = PendingPodSpec()
+    status: PendingPodStatus = PendingPodStatus()
+
+
+class _WholePod(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Raw = {}
+
+
+class RuntimeGateController:
+    """Watches pods in the phase Pending; `profiles` is shared, and run by its caller."""
+
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        profiles: Informer[RuntimeProfile],
+        recorder: EventRecorder,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._recorder = recorder
+        self._index = ClassIndex()
+        self._pods = Informer(
+            client,
+            read_as(PODS, PendingPod),
+            field_selector=f"status.phase={_PENDING}",
+            keep=_kept,
+            clock=clock,
+        )
+        self._sources = (informers.nodes, informers.runtime_classes, profiles)
+        self._waiting: set[str] = set()
+        self._unsettled: set[str] = set()
+        self._seen = -1
+        self._queue: WorkQueue[str] = WorkQueue("runtime gates", clock=clock)
+        informers.nodes.add_handler(self._node_changed)
+        informers.runtime_classes.add_handler(self._class_changed)
+        profiles.add_handler(self._profile_changed)
+        self._pods.add_handler(self._pod_changed)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled. The server must serve profiles."""
+        async with asyncio.TaskGroup() as tasks:
+            await wait_synced(*self._sources)
+            tasks.create_task(self._pods.run())
+            await self._pods.wait_synced()
+            await self._queue.run(self._reconcile, workers=_WORKERS)
+
+    def _pod_changed(self, before: PendingPod | None, after: PendingPod | None) -> None:
+        if after is not None:
+            if _is_of_concern(after):
+                self._queue.add(object_key(after.metadata))
+        elif before is not None:
+            key = object_key(before.metadata)
+            self._waiting.discard(key)
+            if _is_said_unavailable(before.status.conditions):
+                # It runs now, or is gone.
+                self._unsettled.add(key)
+                self._queue.add(key)
+
+    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+        if after is not None:
+            handlers = after.status.runtime_handlers
+            status = NodeFactsStatus(runtime_handlers=tuple(handlers))  # type: ignore[arg-type]
+            self._index.put_node(NodeFacts(metadata=after.metadata, status=status))
+        elif before is not None:
+            self._index.remove_node(before.metadata.name)
+        self._changed()
+
+    def _class_changed(self, before: RuntimeClass | None, after: RuntimeClass | None) -> None:
+        if after is not None:
+            try:
+                self._index.put_class(after)
+            except ValueError as error:
+                log.warning("class cannot be read", name=after.metadata.name, error=error)
+        elif before is not None:
+            self._index.remove_class(before.metadata.name)
+        self._changed()
+
+    def _profile_changed(self, before: RuntimeProfile | None, after: RuntimeProfile | None) -> None:
+        if after is not None:
+            self._index.put_profile(after)
+        elif before is not None:
+            self._index.remove_profile(before.metadata.name)
+        self._changed()
+
+    def _changed(self) -> None:
+        """Have the waiting pods looked at, unless what is known is as it was."""
+        if self._waiting and self._index.version != self._seen:
+            self._queue.add_after(_SWEEP, _GATHER_S)
+
+    async def _reconcile(self, key: str) -> float | None:
+        if key == _SWEEP:
+            self._seen = self._index.version
+            for waiting in self._waiting:
+                self._queue.add(waiting)
+            return None
+        pod = self._pods.get_key(key)
+        if pod is None:
+            if key in self._unsettled:
+                await self._settle_running(key)
+                self._unsettled.discard(key)
+            return None
+        if not _is_of_concern(pod) or pod.metadata.deletion_timestamp is not None:
+            self._waiting.discard(key)
+            return None
+        verdict = judge(pod.metadata.annotations, msgspec.to_builtins(pod.spec), self._index)
+        # A pod that is bound, or not held, may come to lack its handler.
+        self._waiting.add(key)
+        try:
+            if verdict.releases:
+                await self._release(pod)
+            await self._say(pod, verdict)
+        except NotFoundError:
+            self._waiting.discard(key)
+        return None
+
+    async def _release(self, pod: PendingPod) -> None:
+        """Remove the gate, and require what the nodes are known for now. Others' gates stay."""
+        meta = pod.metadata
+        whole = await self._client.get(read_as(PODS, _WholePod), meta.name, meta.namespace)
+        if whole.metadata.uid != meta.uid:
+            raise NotFoundError.of(PODS.plural, meta.name)
+        labels = labels_on_release(meta.annotations, whole.spec, self._index)
+        patch: dict[str, Any] = {
+            "metadata": {"uid": meta.uid, "annotations": {HELD_FOR_ANNOTATION: None}},
+            "spec": {"schedulingGates": [{"$patch": "delete", "name": HANDLER_GATE}]},
+        }
+        if labels:
+            patch["spec"]["nodeSelector"] = dict.fromkeys(labels, "true")
+        await self._client.patch(PODS, meta.name, patch, meta.namespace, kind=PatchType.STRATEGIC)
+
+    async def _say(self, pod: PendingPod, verdict: Verdict) -> None:
+        """Write condition and event where the verdict differs from what the pod says."""
+        if verdict.is_available is None:
+            return
+        before = _condition(pod.status.conditions)
+        if before is None:
+            # Most pods never wait.
+            is_new = verdict.releases or not verdict.is_available
+        else:
+            is_new = (before.status == "True") != verdict.is_available or (
+                not verdict.is_available and before.reason != verdict.reason
+            )
+        if not is_new:
+            return
+        await self._write(pod.metadata, verdict)
+        about = reference(PODS, pod)
+        if verdict.is_available:
+            gone = "; its scheduling gate is removed" if verdict.releases else ""
+            self._recorder.record(about, NORMAL, verdict.reason, f"{verdict.message}{gone}")
+        else:
+            self._recorder.record(about, WARNING, UNAVAILABLE, verdict.message)
+
+    async def _write(self, meta: ObjectMeta, verdict: Verdict) -> None:
+        condition = {
+            "type": HANDLER_AVAILABLE,
+            "status": "True" if verdict.is_available else "False",
+            "reason": verdict.reason,
+            "message": verdict.message,
+            "lastTransitionTime": format_time(self._clock.now()),
+        }
+        patch = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
+        await self._client.patch(
+            PODS, meta.name, patch, meta.namespace, kind=PatchType.STRATEGIC, subresource="status"
+        )
+
+    async def _settle_running(self, key: str) -> None:
+        """Correct the condition of a pod that came to run, so that it does not stay for ever."""
+        namespace, _, name = key.partition("/")
+        try:
+            pod = await self._client.get(read_as(PODS, PendingPod), name, namespace)
+        except NotFoundError:
+            return
+        if pod.spec.node_name and _is_said_unavailable(pod.status.conditions):
+            await self._write(pod.metadata, Verdict(True, "PodStarted", "the pod has started"))
+
+
+def _condition(conditions: tuple[PodCondition, ...]) -> PodCondition | None:
+    return next((one for one in conditions if one.type == HANDLER_AVAILABLE), None)
+
+
+def _is_said_unavailable(conditions: tuple[PodCondition, ...]) -> bool:
+    return _condition(conditions) is not None and not is_true(conditions, HANDLER_AVAILABLE)
+
+
+def _is_of_concern(pod: PendingPod) -> bool:
+    return (
+        pod.status.phase == _PENDING
+        and not is_implicit(pod.spec.runtime_class_name)
+        and pod.metadata.namespace != _SYSTEM_NAMESPACE
+        and MIRROR_ANNOTATION not in pod.metadata.annotations
+    )
+
+
+def _kept(pod: PendingPod) -> PendingPod:
+    """Return what is kept of a pod: of one without a class its identity."""
+    meta = pod.metadata
+    kept = {key: meta.annotations[key] for key in _ANNOTATIONS if key in meta.annotations}
+    metadata = ObjectMeta(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        deletion_timestamp=meta.deletion_timestamp,
+        annotations=kept,
+    )
+    if not _is_of_concern(pod):
+        return PendingPod(metadata=metadata)
+    conditions = tuple(one for one in pod.status.conditions if one.type == HANDLER_AVAILABLE)
+    return PendingPod(
+        metadata=metadata,
+        spec=pod.spec,
+        status=PendingPodStatus(phase=_PENDING, conditions=conditions),
+    )
+
+
+_ANNOTATIONS = (HELD_FOR_ANNOTATION, MIRROR_ANNOTATION)

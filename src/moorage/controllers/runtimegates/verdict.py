@@ -1,0 +1,128 @@
+"""Verdict on a pod that does not run yet: whether its handler is available, and its gate to go.
+
+    gate   labels required   bound   handler on a usable node?
+    yes    yes               no      yes: release          no: held
+    no     yes               no      yes: fine             no: unavailable, the scheduler waits
+    no     no                no      yes: fine             no: unavailable, bypassed admission
+    no     any               yes     of its node: fine     no: unavailable, delete the pod
+
+Pure. What is not known (`moorage.runtimeclass.placing`) holds no pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from moorage.runtimeclass.class_index import ClassIndex
+from moorage.runtimeclass.demands import demands
+from moorage.runtimeclass.offer import Offer
+from moorage.runtimeclass.placing import has_gate, held_needs, lacking_nodes, place
+from moorage.runtimeclass.usable_nodes import is_own_label, required_terms, usable_nodes
+
+UNAVAILABLE = "HandlerUnavailable"
+AVAILABLE = "HandlerAvailable"
+CLASS_MISSING = "RuntimeClassMissing"
+HANDLER_CHANGED = "HandlerChanged"
+NOT_PLACED = "NotPlaced"
+"""Reason: admission did not place the pod, so the scheduler may bind it where it cannot run."""
+
+_SHOWN = 3
+
+Json = Mapping[str, Any]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Whether the handler is available, None where nothing is to be said; `releases` the gate."""
+
+    is_available: bool | None = None
+    reason: str = ""
+    message: str = ""
+    releases: bool = False
+
+
+NOTHING = Verdict()
+
+
+def judge(annotations: Mapping[str, str], spec: Json, index: ClassIndex) -> Verdict:
+    """Return the verdict on a pod with a class, from its specification as JSON."""
+    name = spec["runtimeClassName"]
+    is_gated = has_gate(spec)
+    offer = index.find(name)
+    if offer is None:
+        if not is_gated:
+            return NOTHING
+        message = f"RuntimeClass {name} does not exist; create it, or delete the pod"
+        return Verdict(False, CLASS_MISSING, message)
+    if spec.get("nodeName"):
+        return _of_bound(spec["nodeName"], offer, index)
+    placement = place(spec, offer, index, held_needs(annotations))
+    if placement.is_held:
+        if is_gated or _requires_own_labels(spec):
+            return Verdict(False, UNAVAILABLE, placement.message)
+        return Verdict(
+            False,
+            NOT_PLACED,
+            f"{placement.message}. The pod was not placed by the webhook: the scheduler may "
+            "bind it to a node without the handler; delete the pod, so that it is created again",
+        )
+    if placement.nodes:
+        usable = usable_nodes(spec, offer.selector, index.nodes, with_own_labels=True)
+        if not usable & placement.nodes:
+            return Verdict(False, HANDLER_CHANGED, _changed(spec, offer))
+    message = f'a node has the handler "{offer.handler}" of RuntimeClass {name}'
+    if not placement.nodes:
+        message = f'it is not known which nodes have the handler "{offer.handler}"'
+    return Verdict(True, AVAILABLE, message, releases=is_gated)
+
+
+def _of_bound(node: str, offer: Offer, index: ClassIndex) -> Verdict:
+    if not offer.is_placed_by_handler or not index.has_profiles:
+        return NOTHING
+    if index.nodes.named(node) & lacking_nodes(offer, index):
+        message = (
+            f'node {node}, to which the pod is bound, lacks the handler "{offer.handler}" of '
+            f"RuntimeClass {offer.name}; install it there, or delete the pod, so that it is "
+            "created again and placed by its handler"
+        )
+        return Verdict(False, UNAVAILABLE, message)
+    message = f'node {node} has the handler "{offer.handler}" of RuntimeClass {offer.name}'
+    return Verdict(True, AVAILABLE, message)
+
+
+def _changed(spec: Json, offer: Offer) -> str:
+    return (
+        f'RuntimeClass {offer.name} has the handler "{offer.handler}", and nodes have it, but none '
+        f"that has all that the pod requires ({', '.join(_own_labels(spec)[:_SHOWN])}), "
+        "which cannot be changed; delete the pod, so that it is created again"
+    )
+
+
+def _requires_own_labels(spec: Json) -> bool:
+    return bool(_own_labels(spec))
+
+
+def _own_labels(spec: Json) -> list[str]:
+    """Return the labels of handlers and features that a pod requires in some term."""
+    keys = dict.fromkeys(filter(is_own_label, spec.get("nodeSelector") or {}))
+    for term in required_terms(spec) or ():
+        for requirement in term.get("matchExpressions") or ():
+            if is_own_label(requirement.get("key", "")):
+                keys[requirement["key"]] = None
+    return list(keys)
+
+
+def labels_on_release(annotations: Mapping[str, str], spec: Json, index: ClassIndex) -> list[str]:
+    """Return the labels that a released pod must require beside those that it has.
+
+    They follow from what its nodes are known for now, which was not known at its creation. `spec`
+    is the whole specification.
+    """
+    offer = index.find(spec["runtimeClassName"])
+    if offer is None:
+        return []
+    placement = place(spec, offer, index, held_needs(annotations), demands(spec))
+    present = _own_labels(spec)
+    return [label for label in placement.labels if label not in present]

@@ -1,0 +1,163 @@
+"""The chart: Helm renders the objects that `moor attach --print` prints, whatever the values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from moorage.cluster.attach.chart import chart_files, write_chart
+from moorage.cluster.attach.chart.templates import TemplateError, templates
+from moorage.cluster.attach.chart.texts import test_objects as hook_objects
+from moorage.cluster.attach.chart.values import defaults
+from moorage.cluster.attach.manifests import objects
+from moorage.cluster.attach.manifests.identity import Obj
+from moorage.cluster.attach.served_objects import key_of
+from moorage.cluster.attach.values import Values
+from moorage.cluster.attach.values_input import merged
+
+helm = pytest.importorskip("helm_python")
+
+_COMMITTED = Path(__file__).parents[4] / "chart" / "moorage"
+_RELEASE_NAMESPACE = "moorage-system"
+_CASES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "everything off": {
+        "controllers": {"createClasses": False},
+        "agent": {
+            "installsRuntimes": False, "tolerations": [], "nodeSelector": {},
+            "resources": {"requests": {}, "limits": {}},
+        },
+        "certificates": "cert-manager",
+    },
+    "everything on": {
+        "scheduler": {"enabled": True},
+        "excludedNamespaces": ["a", "b", "c"],
+        "agent": {
+            "cri": "unix:///run/k3s/containerd/containerd.sock",
+            "hostPaths": ["/opt/kata", "/usr/local/lib/runtimes", "/data/00"],
+            "tolerations": [{"key": "x", "operator": "Equal", "value": "a: {{b}}"}],
+            "nodeSelector": {"pool": "true", "with.dots/and-slash": "1"},
+        },
+    },
+    "texts that templates could take for their own": {
+        "image": 'host:5000/a"b%s%d`{{.Values}}`:1@sha256:00',
+        "logLevel": "debug",
+        "imagePullPolicy": "Never",
+    },
+    "one replica": {"webhook": {"replicas": 1}, "controllers": {"replicas": 1}},
+    "many replicas": {"webhook": {"replicas": 9, "failurePolicy": "Ignore"}},
+    "a namespace of its own": {"namespace": "elsewhere", "createNamespace": True},
+    "resources": {
+        "webhook": {"resources": {"requests": {"cpu": "1"}, "limits": {}}},
+        "controllers": {"resources": {"requests": {}, "limits": {"memory": "1Gi"}}},
+        "agent": {"hostPaths": ["/opt/kata"], "installsRuntimes": False},
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def chart(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    directory = tmp_path_factory.mktemp("chart") / "moorage"
+    write_chart(directory)
+    return helm.Chart.load(str(directory))
+
+
+def rendered(chart: Any, values: dict[str, Any]) -> dict[str, list[Obj]]:
+    """Return Helm's objects, and those of its hooks."""
+    found: dict[str, list[Obj]] = {"objects": [], "hooks": []}
+    for path, text in chart.render(values, name="m", namespace=_RELEASE_NAMESPACE).items():
+        if path.endswith(".yaml"):
+            documents = [document for document in yaml.safe_load_all(text) if document]
+            found["hooks" if "/tests/" in path else "objects"] += documents
+    return found
+
+
+def same_values(values: dict[str, Any]) -> Values:
+    """Return the values that `moor attach` would have been given."""
+    given = merged(defaults(), values)
+    given["namespace"] = given["namespace"] or _RELEASE_NAMESPACE
+    return msgspec.convert(given, Values)
+
+
+def plain(made: list[Obj]) -> dict[tuple[str, str, str], Obj]:
+    by_key = {key_of(obj): obj for obj in made}
+    assert len(by_key) == len(made)
+    return by_key
+
+
+@pytest.mark.parametrize("case", _CASES)
+def test_helm_renders_what_attach_prints(chart: Any, case: str) -> None:
+    values = _CASES[case]
+    helms = plain(rendered(chart, values)["objects"])
+    ours = plain(msgspec.to_builtins(objects(same_values(values))))
+    for obj in ours.values():
+        if obj["kind"] == "CustomResourceDefinition":
+            # The only difference: Helm shall keep them.
+            obj["metadata"].setdefault("annotations", {})["helm.sh/resource-policy"] = "keep"
+    assert helms.keys() == ours.keys()
+    for key, obj in ours.items():
+        assert helms[key] == obj
+
+
+@pytest.mark.parametrize("case", _CASES)
+def test_the_test_is_a_hook(chart: Any, case: str) -> None:
+    hooks = rendered(chart, _CASES[case])["hooks"]
+    assert hooks == hook_objects(same_values(_CASES[case]))
+    assert hooks[0]["metadata"]["annotations"]["helm.sh/hook"] == "test"
+
+
+def test_the_notes_name_the_namespace(chart: Any) -> None:
+    texts = chart.render({}, name="m", namespace="here")
+    notes = next(text for path, text in texts.items() if path.endswith("NOTES.txt"))
+    assert "namespace here." in notes
+
+
+def test_the_default_values_satisfy_the_schema(chart: Any) -> None:
+    chart.validate_schema({})
+    assert chart.values == defaults()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"webhook": {"replicas": 0}},
+        {"webhook": {"failurePolicy": "Sometimes"}},
+        {"agent": {"hostPaths": ["relative"]}},
+        {"agent": {"cri": "/run/containerd.sock"}},
+        {"replicas": 2},
+        {"namespace": "Not_A_Name"},
+    ],
+)
+def test_values_that_attach_refuses_are_refused_by_helm(chart: Any, values: Any) -> None:
+    with pytest.raises(helm.HelmError):
+        chart.validate_schema(values)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(merged(msgspec.to_builtins(Values()), values), Values)
+
+
+def test_helm_finds_no_fault(tmp_path: Path) -> None:
+    write_chart(tmp_path / "moorage")
+    result = helm.lint(str(tmp_path / "moorage"))
+    assert "[ERROR]" not in str(result)
+
+
+def test_the_chart_of_the_repository_is_current() -> None:
+    files = {
+        str(path.relative_to(_COMMITTED)): path.read_text()
+        for path in _COMMITTED.rglob("*")
+        if path.is_file()
+    }
+    assert files == chart_files(), "run `make chart`"
+
+
+def test_a_value_that_is_worked_with_is_refused() -> None:
+    def make(values: Values) -> list[Obj]:
+        name = values.image.split("/")[0].upper()[:4]
+        return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}]
+
+    with pytest.raises(TemplateError):
+        templates(make)

@@ -1,0 +1,252 @@
+"""Attaching and detaching on a control plane whose pods a fake node agent runs."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.api.clock import SystemClock
+from moorage.client.discovery import discover
+from moorage.client.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS, RUNTIME_CLASSES, SECRETS
+from moorage.cluster.attach.attachment import Plan, attach, plan_attachment
+from moorage.cluster.attach.changes import Verb, shown
+from moorage.cluster.attach.detachment import DetachOptions, Leftover, detach, plan_detachment
+from moorage.cluster.attach.errors import AttachError
+from moorage.cluster.attach.installation import InstallationOptions
+from moorage.cluster.attach.manifests import objects
+from moorage.cluster.attach.outcome import Outcome
+from moorage.cluster.attach.served_objects import ServedObjects, key_of
+from moorage.cluster.attach.values import Values
+from tests.controllers.cluster import Cluster, FakeNodeAgent, running_cluster
+
+_AUTHORITY = base64.b64encode(b"-----BEGIN CERTIFICATE-----").decode()
+_CHANGING = frozenset(("Event", "Lease", "EndpointSlice", "Endpoints", "APIService", "Namespace"))
+_FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_GATE = "runtime.moorage.dev/handler"
+
+
+class Attachments:
+    """A cluster with a node, and what a user does with it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.client = cluster.client
+        self.said: list[str] = []
+
+    async def plan(self, values: Values | None = None) -> Plan:
+        return await plan_attachment(self.client, values or Values())
+
+    async def attach(self, values: Values | None = None, *, timeout_s: float = 30) -> Outcome:
+        plan = await self.plan(values)
+        assert plan.is_possible, plan.findings
+        options = InstallationOptions(self.said.append, lambda _: None, timeout_s, 0.1)
+        certificate = asyncio.create_task(self._certificate(plan.values.namespace))
+        try:
+            return await attach(self.client, plan, SystemClock(), options)
+        finally:
+            certificate.cancel()
+
+    async def detach(self, **options: Any) -> list[Leftover]:
+        chosen = DetachOptions(said=self.said.append, **{"timeout_s": 30, **options})
+        return await detach(self.client, SystemClock(), chosen)
+
+    async def _certificate(self, namespace: str) -> None:
+        """Issue the webhook's certificate, as the controllers do once they run."""
+        await self.cluster.until(
+            NAMESPACES, lambda found: any(one.metadata.name == namespace for one in found)
+        )
+        secret = {
+            "metadata": {"name": "moorage-webhook-tls"},
+            "data": {"ca.crt": _AUTHORITY, "tls.crt": _AUTHORITY, "tls.key": _AUTHORITY},
+        }
+        await self.client.create(SECRETS, secret, namespace)
+
+    async def dump(self) -> dict[tuple[str, str, str], Any]:
+        """Return all objects of all kinds, but for those that change by themselves."""
+        served = ServedObjects(self.client)
+        found = await discover(self.client)
+        return {
+            key_of(obj): shown(obj) | {"conditions": _own_conditions(obj)}
+            for resource in found.with_verbs("list", "get")
+            if resource.kind not in _CHANGING
+            async for obj in served.list(resource.api_version, resource.kind)
+        }
+
+
+def _own_conditions(obj: dict[str, Any]) -> list[str]:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return sorted(one["type"] for one in conditions if "moorage" in one.get("type", ""))
+
+
+@asynccontextmanager
+async def attachments(directory: Path) -> AsyncIterator[Attachments]:
+    async with running_cluster(directory, runs_runtimes=False) as cluster:
+        labels = {"kubernetes.io/os": "linux"}
+        await cluster.client.create(NODES, {"metadata": {"name": "n1", "labels": labels}})
+        await cluster.heartbeat("n1")
+        agent = asyncio.create_task(FakeNodeAgent(cluster, "n1").run())
+        try:
+            await cluster.until(NODES, lambda nodes: not nodes[0].spec.taints)
+            await cluster.until(CONFIG_MAPS, _are_published)
+            yield Attachments(cluster)
+        finally:
+            agent.cancel()
+            await asyncio.gather(agent, return_exceptions=True)
+
+
+def _are_published(found: Sequence[Any]) -> bool:
+    """Whether each of the first namespaces has the authority that pods trust."""
+    count = sum(1 for one in found if one.metadata.name == "kube-root-ca.crt")
+    return count == len(_FIRST_NAMESPACES)
+
+
+def pod(name: str, runtime_class: str = "", **spec: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}], **spec}
+    if runtime_class:
+        fields["runtimeClassName"] = runtime_class
+    return {"metadata": {"name": name}, "spec": fields}
+
+
+async def test_what_is_attached_is_detached_without_a_trace(tmp_path: Path) -> None:
+    async with attachments(tmp_path) as user:
+        before = await user.dump()
+        outcome = await user.attach(timeout_s=30)
+        assert [node.node for node in outcome.nodes] == ["n1"]
+        present = await user.dump()
+        assert {key_of(obj) for obj in objects(Values()) if obj["kind"] not in _CHANGING} <= set(
+            present
+        )
+        configuration = present["MutatingWebhookConfiguration", "", "moorage"]
+        bundles = {webhook["clientConfig"]["caBundle"] for webhook in configuration["webhooks"]}
+        assert bundles == {_AUTHORITY}
+        # The second time there is nothing to do.
+        assert (await user.plan()).changing == []
+        await _leave_traces(user)
+        left = await user.detach()
+        assert [leftover.what for leftover in left] == ["/var/lib/moorage-agent on each node"]
+        after = await user.dump()
+        assert after.keys() == before.keys()
+        assert after == before
+        assert (await plan_detachment(user.client)).is_empty
+
+
+async def _leave_traces(user: Attachments) -> None:
+    """Write what the parts write on objects of others."""
+    labels = {"runtime.moorage.dev/runc": "true", "runc.runtime.moorage.dev/devices": "true"}
+    await user.client.patch(NODES, "n1", {"metadata": {"labels": labels}})
+    broken = {"type": "kata.runtime.moorage.dev/Working", "status": "False"}
+    await user.cluster.status(NODES, "n1", {"conditions": [broken]})
+    managed = {"name": "runc", "labels": {"runtime.moorage.dev/managed": "true"}}
+    await user.client.create(RUNTIME_CLASSES, {"metadata": managed, "handler": "runc"})
+    record = {"metadata": {"name": "moorage-runtime-classes"}, "data": {"runc": ""}}
+    await user.client.create(CONFIG_MAPS, record, "kube-system")
+
+
+async def test_values_that_change_are_applied_and_what_they_drop_is_removed(
+    tmp_path: Path,
+) -> None:
+    async with attachments(tmp_path) as user:
+        await user.attach()
+        changed = Values(create_namespace=True, log_level="debug")
+        plan = await user.plan(changed)
+        assert {change.verb for change in plan.changing} == {Verb.CHANGE}
+        assert {change.obj["kind"] for change in plan.changing} == {"Deployment", "DaemonSet"}
+        assert any("+" in change.diff and "debug" in change.diff for change in plan.changing)
+        without = await user.plan(_without_classes())
+        removed = [change for change in without.changing if change.verb is Verb.REMOVE]
+        assert [change.obj["metadata"]["name"] for change in removed] == [
+            "moorage-controllers-classes",
+            "moorage-controllers-classes",
+        ]
+
+
+def _without_classes() -> Values:
+    values = Values()
+    return Values(controllers=type(values.controllers)(create_classes=False))
+
+
+async def test_an_attachment_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    async with attachments(tmp_path) as user:
+        # No pod becomes ready in no time at all, so the webhook configurations are not there yet.
+        with pytest.raises(AttachError, match="run it again to go on"):
+            await user.attach(timeout_s=0.01)
+        kinds = {key[0] for key in await user.dump()}
+        assert "Deployment" in kinds
+        assert "MutatingWebhookConfiguration" not in kinds
+        await user.attach()
+        assert (await user.plan()).changing == []
+
+
+async def test_pods_keep_running_and_classes_in_use_become_the_users(tmp_path: Path) -> None:
+    async with attachments(tmp_path) as user:
+        managed = {
+            "name": "kata",
+            "labels": {
+                "app.kubernetes.io/managed-by": "moorage",
+                "runtime.moorage.dev/managed": "true",
+                "team": "a",
+            },
+        }
+        await user.client.create(RUNTIME_CLASSES, {"metadata": managed, "handler": "kata"})
+        await user.client.create(PODS, pod("running", "kata"), "default")
+        gated = pod("gated", "kata", schedulingGates=[{"name": _GATE}, {"name": "own/gate"}])
+        await user.client.create(PODS, gated, "default")
+        await user.attach()
+        left = await user.detach()
+        assert left[0].what == "RuntimeClass kata"
+        kept = await user.client.get(RUNTIME_CLASSES, "kata")
+        assert kept.metadata.labels == {"team": "a"}
+        assert (await user.client.get(PODS, "running", "default")).status.phase == "Running"
+        lifted = await user.client.get(PODS, "gated", "default")
+        assert [gate.name for gate in lifted.spec.scheduling_gates] == ["own/gate"]
+        await user.attach()
+        left = await user.detach(removes_classes=True)
+        assert "RuntimeClass kata" not in [leftover.what for leftover in left]
+
+
+async def test_a_namespace_of_others_is_used_and_left(tmp_path: Path) -> None:
+    async with attachments(tmp_path) as user:
+        await user.client.create(NAMESPACES, {"metadata": {"name": "moorage-system"}})
+        plan = await user.plan()
+        assert not plan.values.create_namespace
+        await user.attach()
+        await user.detach()
+        names = {one.metadata.name for one in (await user.client.list(NAMESPACES)).items}
+        assert "moorage-system" in names
+        assert "moorage-probes" not in names
+
+
+async def test_a_detachment_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    async with attachments(tmp_path) as user:
+        before = await user.dump()
+        await user.attach()
+        task = asyncio.create_task(user.detach())
+        await user.cluster.until(
+            PODS, lambda pods: any(one.metadata.deletion_timestamp for one in pods) or not pods
+        )
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await user.detach()
+        assert await user.dump() == before
+
+
+async def test_definitions_are_kept_if_asked_for(tmp_path: Path) -> None:
+    async with attachments(tmp_path) as user:
+        await user.attach()
+        left = await user.detach(keeps_definitions=True)
+        assert "the kinds of runtime.moorage.dev" in [leftover.what for leftover in left]
+        served = ServedObjects(user.client)
+        await served.resource("runtime.moorage.dev/v1alpha1", "RuntimePolicy")
+
+
+def test_every_kind_has_its_place_in_the_order() -> None:
+    sequence: Sequence[str] = [obj["kind"] for obj in objects(Values(certificates="cert-manager"))]
+    assert sequence[0] == "Namespace"
+    assert sequence[-2:] == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]
+    assert sequence.index("CustomResourceDefinition") < sequence.index("Deployment")

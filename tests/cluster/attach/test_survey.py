@@ -1,0 +1,132 @@
+"""Surveys: each fact that stands in the way is found, with what to do about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moorage.cluster.attach.survey import (
+    Level,
+    Survey,
+    SurveyedNode,
+    engine_problem,
+    findings,
+)
+from moorage.cluster.attach.values import Values
+
+GOOD = Survey(
+    version="v1.36.1",
+    nodes=(SurveyedNode("n1", "containerd://2.1.4"),),
+    served=frozenset(("MutatingWebhookConfiguration", "ValidatingAdmissionPolicy")),
+)
+PART = {"app.kubernetes.io/part-of": "moorage"}
+
+
+def survey(**facts: Any) -> Survey:
+    fields = {name: getattr(GOOD, name) for name in GOOD.__struct_fields__}
+    return Survey(**fields | facts)
+
+
+def obj(kind: str, **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": "o", **metadata}}
+
+
+def namespace(**labels: str) -> dict[str, Any]:
+    return obj("Namespace", labels=labels)
+
+
+def problems(facts: Survey, values: Values | None = None) -> list[str]:
+    found = findings(facts, values or Values())
+    return [finding.text for finding in found if finding.level is Level.PROBLEM]
+
+
+def test_nothing_stands_in_the_way_of_a_good_cluster() -> None:
+    assert findings(GOOD, Values()) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        ({"version": "v1.29.9"}, "v1.29.9"),
+        ({"version": ""}, "unknown version"),
+        ({"missing_rights": ("create clusterroles",)}, "you may not create clusterroles"),
+        ({"served": frozenset(("ValidatingAdmissionPolicy",))}, "webhook configurations"),
+        ({"served": frozenset(("MutatingWebhookConfiguration",))}, "ValidatingAdmissionPolicy"),
+        ({"ours": (obj("Deployment", namespace="other"),)}, "another Moorage"),
+        (
+            {"ours": (obj("Deployment", annotations={"meta.helm.sh/release-name": "r"}),)},
+            "as release r",
+        ),
+        (
+            {
+                "version": "v1.37.0+moorage.0.1.0",
+                "ours": (obj("CustomResourceDefinition"),),
+            },
+            "has all of this inside",
+        ),
+        (
+            {"namespace": namespace(**{"pod-security.kubernetes.io/enforce": "restricted"})},
+            "level restricted",
+        ),
+    ],
+)
+def test_what_forbids_an_attachment_is_a_problem(facts: dict[str, Any], text: str) -> None:
+    found = problems(survey(**facts))
+    assert len(found) == 1
+    assert text in found[0]
+
+
+def test_every_problem_has_a_remedy() -> None:
+    worst = Survey(version="v1.20", missing_rights=("get nodes",))
+    assert all(
+        finding.remedy
+        for finding in findings(worst, Values(certificates="cert-manager"))
+        if finding.level is Level.PROBLEM
+    )
+
+
+def test_definitions_of_an_earlier_attachment_on_our_server_are_no_problem() -> None:
+    attached = obj(
+        "CustomResourceDefinition",
+        managedFields=[{"manager": "moorage-attach", "operation": "Apply"}],
+    )
+    assert problems(survey(version="v1.37.0+moorage.0.1.0", ours=(attached,))) == []
+
+
+def test_cert_manager_must_be_there_if_it_is_asked_for() -> None:
+    assert "cert-manager" in problems(GOOD, Values(certificates="cert-manager"))[0]
+    present = survey(served=GOOD.served | {"Certificate"})
+    assert problems(present, Values(certificates="cert-manager")) == []
+
+
+def test_the_namespace_must_be_there_if_it_is_not_made() -> None:
+    assert "does not exist" in problems(GOOD, Values(create_namespace=False))[0]
+
+
+def test_a_namespace_of_others_is_used_with_a_warning() -> None:
+    found = findings(survey(namespace=namespace()), Values())
+    assert [finding.level for finding in found] == [Level.WARNING]
+    assert findings(survey(namespace=namespace(**PART)), Values()) == []
+
+
+@pytest.mark.parametrize(
+    ("engine", "problem"),
+    [
+        ("containerd://1.6.20", ""),
+        ("containerd://2.1.4", ""),
+        ("containerd://1.5.9", "too old"),
+        ("cri-o://1.37.0", ""),
+        ("moorage://0.1.0", ""),
+        ("docker://27.0.1", "is not known"),
+        ("", "not reported"),
+    ],
+)
+def test_engines(engine: str, problem: str) -> None:
+    text = engine_problem(engine)
+    assert (problem in text) if problem else text == ""
+
+
+def test_nodes_without_linux_are_only_noted() -> None:
+    facts = survey(nodes=(*GOOD.nodes, SurveyedNode("w", "containerd://2.1", os="windows")))
+    assert [finding.level for finding in findings(facts, Values())] == [Level.NOTE]

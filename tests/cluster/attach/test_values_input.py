@@ -1,0 +1,53 @@
+"""Values of files and options: merged as Helm does, refused with the name of what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moorage.cluster.attach.errors import ValuesError
+from moorage.cluster.attach.values import AgentValues, Values
+from moorage.cluster.attach.values_input import read_values
+
+
+def file(directory: Path, text: str, name: str = "values.yaml") -> Path:
+    path = directory / name
+    path.write_text(text)
+    return path
+
+
+def test_without_anything_the_values_are_the_default_ones() -> None:
+    assert read_values([]) == Values()
+
+
+def test_later_values_take_precedence_and_maps_are_merged(tmp_path: Path) -> None:
+    first = file(tmp_path, "agent: {cri: 'unix:///a', hostPaths: [/x]}\nlogLevel: debug", "a")
+    second = file(tmp_path, "agent: {cri: 'unix:///b'}\nlogLevel:", "b")
+    values = read_values([first, second], ["agent.hostPaths=[/y, /z]", "webhook.replicas=3"])
+    assert values.agent == AgentValues(cri="unix:///b", host_paths=("/y", "/z"))
+    assert (values.log_level, values.webhook.replicas) == ("debug", 3)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("replicas", "PATH=VALUE"),
+        (".a=1", "PATH=VALUE"),
+        ("webhook.replicas=many", r"\$.webhook.replicas"),
+        ("webhook.failurePolicy=Maybe", r"\$.webhook.failurePolicy"),
+        ("agent.hostPaths=[relative]", r"\$.agent.hostPaths"),
+        ("image=", r"\$.image"),
+        ("nosuch=1", "nosuch"),
+        ("image=[", "--set"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_named(setting: str, message: str) -> None:
+    with pytest.raises(ValuesError, match=message):
+        read_values([], [setting])
+
+
+@pytest.mark.parametrize(("text", "message"), [("- a", "not a map"), ("a: [", "values.yaml")])
+def test_a_file_that_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ValuesError, match=message):
+        read_values([file(tmp_path, text)])

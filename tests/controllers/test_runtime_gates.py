@@ -1,0 +1,202 @@
+"""Gates of pods that wait for a handler: what goes when, and what is said, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from moorage.api.runtime_group import (
+    HANDLER_AVAILABLE,
+    HANDLER_GATE,
+    HELD_FOR_ANNOTATION,
+    feature_label,
+    handler_label,
+)
+from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES, RUNTIME_PROFILES
+from moorage.controllers.runtimeclasses.profiles import profile_informer
+from moorage.controllers.runtimegates import RuntimeGateController
+from moorage.runtimeclass.needs import parse_needs
+from moorage.runtimeclass.placing import hold, require_labels
+from tests.controllers.memory import Json, MemoryClient, World
+from tests.runtimeclass.indexes import profile
+
+KATA = handler_label("kata")
+GPU = feature_label("kata", "gpu")
+
+
+def node(name: str, *labels: str, handlers: tuple[str, ...] = ("runc",)) -> Json:
+    return {
+        "metadata": {"name": name, "labels": dict.fromkeys(labels, "true")},
+        "status": {"runtimeHandlers": [{"name": handler} for handler in handlers]},
+    }
+
+
+def runtime_class(handler: str = "kata") -> Json:
+    return {"metadata": {"name": "kata", "uid": f"uid-{handler}"}, "handler": handler}
+
+
+def pod(name: str = "p", *, is_gated: bool = True, needs: str = "", **spec: Any) -> Json:
+    metadata: Json = {"name": name, "uid": f"uid-{name}"}
+    spec = {"runtimeClassName": "kata", "containers": [{"name": "c"}], **spec}
+    if is_gated:
+        require_labels(spec, [KATA])
+        hold(metadata, spec, parse_needs(needs) if needs else parse_needs(""))
+    return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+
+
+@pytest.fixture
+def world() -> World:
+    """A node whose agent reports runc alone, and a class of Kata."""
+    world = World()
+    world.client.put(NODES, node("a"))
+    world.client.put(RUNTIME_PROFILES, msgspec.to_builtins(profile("a", "runc")))
+    world.client.put(RUNTIME_CLASSES, runtime_class())
+    return world
+
+
+@asynccontextmanager
+async def reconciling(world: World) -> AsyncIterator[MemoryClient]:
+    profiles = profile_informer(world.client, world.clock)
+    controller = RuntimeGateController(
+        world.client, world.informers, profiles, world.recorder, world.clock
+    )
+    async with world.running(controller.run(), profiles.run()) as client:
+        await world.settled(1)
+        yield client
+
+
+def found(client: MemoryClient, name: str = "p") -> Json:
+    obj = client.find(PODS, name)
+    assert obj is not None
+    return obj
+
+
+def condition(client: MemoryClient, name: str = "p") -> tuple[str, str] | None:
+    conditions = found(client, name)["status"].get("conditions", ())
+    one = next((one for one in conditions if one["type"] == HANDLER_AVAILABLE), None)
+    return (one["status"], one["reason"]) if one else None
+
+
+def gates(client: MemoryClient, name: str = "p") -> list[str]:
+    return [gate["name"] for gate in found(client, name)["spec"].get("schedulingGates", ())]
+
+
+async def test_a_gate_goes_when_a_node_gains_the_handler(world: World) -> None:
+    world.client.put(PODS, pod(schedulingGates=[{"name": "example.com/mine"}]))
+    async with reconciling(world) as client:
+        assert condition(client) == ("False", "HandlerUnavailable")
+        assert gates(client) == ["example.com/mine", HANDLER_GATE]
+        assert client.events[0][1:3] == ("Warning", "HandlerUnavailable")
+        assert 'waiting for a node with the handler "kata"' in client.events[0][3]
+        client.put(NODES, node("a", KATA))
+        await world.settled(1)
+        assert gates(client) == ["example.com/mine"]
+        assert condition(client) == ("True", "HandlerAvailable")
+        await world.settled(1)
+        assert client.events[-1][1:3] == ("Normal", "HandlerAvailable")
+        client.requests.clear()
+        client.put(NODES, node("b", KATA))
+        await world.settled(5)
+        assert client.writes == []
+
+
+async def test_a_released_pod_requires_what_its_nodes_are_known_for_by_then(world: World) -> None:
+    world.client.put(PODS, pod(needs="gpu"))
+    async with reconciling(world) as client:
+        client.put(NODES, node("b", KATA, GPU))
+        client.put(RUNTIME_PROFILES, msgspec.to_builtins(profile("b", "kata", has=["gpu"])))
+        await world.settled(1)
+        assert gates(client) == []
+        assert found(client)["spec"]["nodeSelector"] == {GPU: "true"}
+        assert HELD_FOR_ANNOTATION not in found(client)["metadata"]["annotations"]
+
+
+async def test_a_class_that_goes_or_gets_another_handler_is_said(world: World) -> None:
+    world.client.put(PODS, pod())
+    async with reconciling(world) as client:
+        client.drop(RUNTIME_CLASSES, "kata")
+        await world.settled(1)
+        assert condition(client) == ("False", "RuntimeClassMissing")
+        client.put(RUNTIME_CLASSES, runtime_class("runc"))
+        client.put(NODES, node("a", handler_label("runc")))
+        await world.settled(1)
+        assert condition(client) == ("False", "HandlerChanged")
+        assert gates(client) == [HANDLER_GATE]
+        client.put(NODES, node("a", handler_label("runc"), KATA))
+        await world.settled(1)
+        assert gates(client) == []
+
+
+async def test_a_gate_that_a_user_removed_stays_removed_and_the_condition_stays_true(
+    world: World,
+) -> None:
+    world.client.put(PODS, pod())
+    async with reconciling(world) as client:
+        free = found(client)
+        free["spec"].pop("schedulingGates")
+        client.put(PODS, free)
+        await world.settled(1)
+        assert condition(client) == ("False", "HandlerUnavailable")
+        client.put(NODES, node("a", KATA))
+        await world.settled(1)
+        assert condition(client) == ("True", "HandlerAvailable")
+
+
+async def test_gates_go_where_nothing_is_known_of_handlers_any_more(world: World) -> None:
+    world.client.put(PODS, pod())
+    async with reconciling(world) as client:
+        client.drop(RUNTIME_PROFILES, "a.runc")
+        await world.settled(1)
+        assert gates(client) == []
+
+
+async def test_a_pod_that_bypassed_admission_gets_the_remedy(world: World) -> None:
+    world.client.put(PODS, pod("free", is_gated=False))
+    world.client.put(PODS, pod("bound", is_gated=False, nodeName="a"))
+    async with reconciling(world) as client:
+        assert condition(client, "free") == ("False", "NotPlaced")
+        assert condition(client, "bound") == ("False", "HandlerUnavailable")
+        await world.settled(1)
+        texts = {event[0]: event[3] for event in client.events}
+        assert "was not placed by the webhook" in texts["free"]
+        assert "node a, to which the pod is bound, lacks the handler" in texts["bound"]
+        # It starts once the runtime is there, and what was said of it does not stay.
+        running = {**found(client, "bound"), "metadata": {**found(client, "bound")["metadata"]}}
+        client.put(NODES, node("a", KATA))
+        await world.settled(1)
+        assert condition(client, "bound") == ("True", "HandlerAvailable")
+        assert running
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"runtimeClassName": None},
+        {"runtimeClassName": "legacy"},
+        {"nodeName": "unknown"},
+        {"nodeSelector": {"pool": "empty"}},
+    ],
+)
+async def test_other_pods_are_left_alone(world: World, spec: Json) -> None:
+    world.client.put(PODS, pod(is_gated=False, **spec))
+    world.client.put(PODS, {**pod("system"), "metadata": {"name": "s", "namespace": "kube-system"}})
+    async with reconciling(world) as client:
+        await world.settled(5)
+        assert client.writes == []
+
+
+async def test_a_pod_that_starts_loses_its_condition_of_a_lack(world: World) -> None:
+    """The server's watch of pods in the phase Pending says that it is gone."""
+    world.client.put(PODS, pod(is_gated=False, nodeName="a"))
+    async with reconciling(world) as client:
+        assert condition(client) == ("False", "HandlerUnavailable")
+        present = found(client)
+        client.drop(PODS, "p")
+        present["status"]["phase"] = "Running"
+        client._objects["pods"]["default/p"] = present
+        await world.settled(1)
+        assert condition(client) == ("True", "PodStarted")
