@@ -77,6 +77,12 @@ def test_what_forbids_an_attachment_is_a_problem(facts: dict[str, Any], text: st
     assert text in found[0]
 
 
+def test_an_api_server_that_was_built_without_its_version_is_warned_about() -> None:
+    (found,) = findings(survey(version="v0.0.0-master+8e16b12"), Values())
+    assert found.level is Level.WARNING
+    assert "v0.0.0-master+8e16b12" in found.text
+
+
 def test_every_problem_has_a_remedy() -> None:
     worst = Survey(version="v1.20", missing_rights=("get nodes",))
     assert all(

@@ -14,7 +14,7 @@ from moorage.cli.options import socket_path
 from moorage.client import ClientConfig
 from moorage.cluster.errors import CannotRunPodsError
 from moorage.cluster.settings import node_name
-from moorage.cluster.standalone import runtime_agent
+from moorage.cluster.standalone import data_removal, runtime_agent
 from moorage.cluster.standalone.runtime_agent import AgentOptions
 from moorage.probing.pod_carrier import NAMESPACE
 
@@ -61,6 +61,12 @@ from moorage.probing.pod_carrier import NAMESPACE
     metavar="COMMAND",
     help="Restarts the engine; by default systemd restarts its service.",
 )
+@click.option(
+    "--remove-data",
+    is_flag=True,
+    help="Remove the data directory and wait to be ended, as `moor detach` has it done; runtimes "
+    "that are installed stay.",
+)
 @log_level_option
 def command(
     *,
@@ -72,6 +78,7 @@ def command(
     probe_namespace: str,
     installs: bool,
     restart_command: str,
+    remove_data: bool,
     log_level: str,
 ) -> None:
     """Run the runtime agent in the foreground, beside a kubelet of any Kubernetes.
@@ -85,6 +92,9 @@ def command(
         socket_path("--cri", cri)
     if os.geteuid() != 0:
         raise CannotRunPodsError("a runtime agent needs root, which engines' sockets are open to")
+    if remove_data:
+        run_until_stopped(partial(data_removal.run, data_dir.absolute()), log_level)
+        return
     options = AgentOptions(
         node=node_name(name),
         data_dir=data_dir.absolute(),

@@ -1,8 +1,9 @@
 """Detachment: removes all that an attachment put into a cluster, in an order that blocks no pod.
 
-webhook configurations ─▶ RuntimeInstallations, which the agents undo ─▶ workloads ─▶ traces on
-pods, nodes, workloads and classes ─▶ rights, service, namespace ─▶ definitions, with all objects of
-their kinds. It finds everything by labels, so that one that was interrupted goes on.
+webhook configurations ─▶ RuntimeInstallations, which the agents undo ─▶ the agents' directories on
+their nodes ─▶ workloads ─▶ traces on pods, nodes, workloads and classes ─▶ rights, service,
+namespace ─▶ definitions, with all objects of their kinds. It finds everything by labels, so that
+one that was interrupted goes on.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from moorage.cluster.attach.installation import CERTIFICATE_SECRET
 from moorage.cluster.attach.manifests import KINDS, WEBHOOKS, WORKLOADS
 from moorage.cluster.attach.manifests.identity import OURS, PART_OF_LABEL, Obj
 from moorage.cluster.attach.manifests.runtime_agent import DATA_DIRECTORY
+from moorage.cluster.attach.progress import PartProgress, follow
 from moorage.cluster.attach.served_objects import ServedObjects, name_of
 from moorage.cluster.attach.traces import (
     asks_our_labels,
@@ -53,6 +55,8 @@ _WORKLOAD_KINDS = (
 _LEASE = "moorage-controllers"
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _TRIES = 5
+_REMOVE_DATA = "--remove-data"
+_DATA_REMOVAL_S = 60.0
 
 
 class DetachOptions(msgspec.Struct, frozen=True):
@@ -127,6 +131,7 @@ class _Detachment:
         found = [obj async for obj in _labelled(self._served)]
         await self._delete(obj for obj in found if obj["kind"] in WEBHOOKS)
         await self._undo_installations()
+        await self._remove_data([obj for obj in found if obj["kind"] == "DaemonSet"])
         await self._end_workloads([obj for obj in found if obj["kind"] in WORKLOADS])
         await self._clean_pods()
         for kind in ("Node", "Namespace"):
@@ -146,9 +151,6 @@ class _Detachment:
         else:
             await self._remove_definitions([obj for obj in found if obj["kind"] == _DEFINITION])
         await self._wait_gone()
-        if any(obj["kind"] == "DaemonSet" for obj in found):
-            text = "records of probes and installations: remove the directory where you want none"
-            self._left.append(Leftover(f"{DATA_DIRECTORY} on each node", text))
         return self._left
 
     async def _delete(self, objects: Iterable[Obj]) -> None:
@@ -180,6 +182,37 @@ class _Detachment:
                 await wait_until(informer, lambda present: len(present) == 0)
         except TimeoutError as error:
             raise AttachError(_not_undone(informer, self._options.timeout_s)) from error
+
+    async def _remove_data(self, agents: Sequence[Obj]) -> None:
+        """Have the agents remove their directory on each node, in their own pods.
+
+        Nodes that do not answer keep it, and so do all if runtimes were left there.
+        """
+        if self._options.leaves_runtimes and agents:
+            self._left.append(Leftover(f"{DATA_DIRECTORY} on each node", "runtimes may be in it"))
+            return
+        for agent in agents:
+            container = agent["spec"]["template"]["spec"]["containers"][0]
+            arguments = [*container["args"], _REMOVE_DATA]
+            patch = {
+                "spec": {
+                    "updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}},
+                    "template": {
+                        "spec": {"containers": [{"name": container["name"], "args": arguments}]}
+                    },
+                }
+            }
+            if _REMOVE_DATA not in container["args"]:
+                await self._served.patch(agent, patch, PatchType.STRATEGIC)
+            try:
+                await follow(
+                    self._client, _namespace_of(agent), [agent], _unreported, self._clock,
+                    min(self._options.timeout_s, _DATA_REMOVAL_S),
+                )  # fmt: skip
+            except AttachError:
+                self._left.append(
+                    Leftover(f"{DATA_DIRECTORY} on some nodes", "their agents did not remove it")
+                )
 
     async def _drop_finalizer(self, obj: Obj) -> None:
         finalizers = obj["metadata"].get("finalizers") or []
@@ -330,6 +363,10 @@ class _Detachment:
                     f"{resource.plural} {names} are not gone after {self._options.timeout_s:g} s; "
                     f"see kubectl get {resource.plural} -o yaml for what holds them"
                 ) from error
+
+
+def _unreported(_: Sequence[PartProgress]) -> None:
+    """Report no progress: it takes seconds."""
 
 
 def _namespace_of(obj: Obj) -> str:

@@ -102,7 +102,13 @@ def findings(survey: Survey, values: Values) -> list[SurveyFinding]:
 
 def _version_findings(survey: Survey) -> Iterator[SurveyFinding]:
     match = _MINOR.match(survey.version)
-    if match is None or int(match[1]) < LEAST_MINOR:
+    if match is None and survey.version:
+        yield SurveyFinding(
+            Level.WARNING,
+            f"the version of the API server cannot be understood: {survey.version}",
+            f"Kubernetes 1.{LEAST_MINOR} or later is needed",
+        )
+    elif match is None or int(match[1]) < LEAST_MINOR:
         yield SurveyFinding(
             Level.PROBLEM,
             f"the API server is {survey.version or 'of an unknown version'}",
