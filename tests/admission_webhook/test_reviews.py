@@ -125,6 +125,17 @@ def test_no_class_for_the_needs_is_a_refusal_that_says_why() -> None:
     assert "no class offers" in response["status"]["message"]
 
 
+def test_only_probes_may_name_a_class_of_probes() -> None:
+    reviewer = Reviewer(FakeFacts())
+    named = pod(runtimeClassName="moorage-probe-runc.n1")
+    response = answer(reviewer.validate(review(named)))
+    assert not response["allowed"]
+    assert "probes of a runtime agent alone" in response["status"]["message"]
+    job = {"metadata": {"name": "j"}, "spec": {"template": named}}
+    (warning,) = answer(reviewer.validate(review(job, "jobs", "batch")))["warnings"]
+    assert warning.startswith("pods would be refused: class moorage-probe-runc.n1")
+
+
 def test_floors_and_features_refuse_and_warn() -> None:
     facts = FakeFacts(cluster("c", minimum_isolation="user-space-kernel"))
     response = answer(Reviewer(facts).validate(review(pod(runtimeClassName="runc"))))

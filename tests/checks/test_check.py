@@ -138,6 +138,11 @@ def test_rules_and_lines(
     assert found == ([(rule, line)] if rule else [])
 
 
+def test_a_class_of_probes_cannot_be_named() -> None:
+    (found,) = check(_POD.replace("gvisor", "moorage-probe-runsc.n1"))
+    assert (found.rule, found.level) == ("class-closed", "error")
+
+
 def test_needs_are_fitted_offline() -> None:
     text = _POD.replace("  runtimeClassName: gvisor\n  hostNetwork: true\n", "")
     needs = "metadata:\n  annotations:\n    runtime.moorage.dev/needs: {}\n"

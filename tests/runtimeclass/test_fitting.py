@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.api.runtime_group import NEEDS_ANNOTATION
+from moorage.api.meta import ObjectMeta
+from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import MEASUREMENT_LABEL, NEEDS_ANNOTATION, PROBE_LABEL
 from moorage.runtimeclass.class_choice import KEPT, ChoiceRefusal, choose_class
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.demands import demands
@@ -57,6 +59,35 @@ def chosen(
 )
 def test_the_cheapest_class_that_fits_is_chosen(needs: str, spec: Any, name: str) -> None:
     assert chosen(needs, three_runtimes(), **spec) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("moorage-probe-runc.n1", {PROBE_LABEL: "agent-n1"}),
+        ("moorage-probe-runc.n1", {}),
+        ("a-measurement", {MEASUREMENT_LABEL: "1"}),
+    ],
+)
+def test_classes_of_probes_and_measurements_are_given_to_no_pod(
+    name: str, labels: dict[str, str]
+) -> None:
+    # It would be the cheapest: by name among those without overhead.
+    temporary = RuntimeClass(metadata=ObjectMeta(name=name, labels=labels), handler="runc")
+    index = index_of(
+        node("n1", "runc"),
+        profile("n1", "runc", has=["terminal"], isolation="shared-kernel"),
+        runtime_class("runc", overhead={"memory": "1Mi"}),
+        temporary,
+    )
+    assert chosen("terminal", index) == "runc"
+    assert index.find(name) is not None
+    index.remove_class("runc")
+    with pytest.raises(ChoiceRefusal, match="there are no classes"):
+        chosen("terminal", index)
+    default = effective_policy({}, [cluster("d", default_class_name=name)], [])
+    with pytest.raises(ChoiceRefusal, match="is a temporary one of probes or measurements"):
+        chosen("", index, default)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,18 @@ HANDLER_AVAILABLE = f"{GROUP}/HandlerAvailable"
 HELD_FOR_ANNOTATION = f"{GROUP}/held-for"
 """Annotation of a pod with our scheduling gate: the features that its node must have."""
 
+PROBE_LABEL = f"{GROUP}/probe"
+"""Label of sandboxes, pods and classes of probes; its value is the owner."""
+
+PROBE_CLASS_PREFIX = "moorage-probe-"
+"""How the names of classes begin by which agents' probes reach a handler, and of no others."""
+
+PROBE_NAMESPACE = "moorage-probes"
+"""Namespace of the pods of agents' probes, which alone may name classes of probes."""
+
+MEASUREMENT_LABEL = f"{GROUP}/overhead-measurement"
+"""Label of classes and pods of a measurement of overhead; its value is the run."""
+
 
 def handler_label(handler: str) -> str:
     """Return the node label that says, with the value `true`, that a handler works there."""

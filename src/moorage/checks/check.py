@@ -20,7 +20,7 @@ from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.demands import Path, spelled
 from moorage.runtimeclass.exemptions import is_exempt
 from moorage.runtimeclass.handler import is_implicit
-from moorage.runtimeclass.pod_review import CLASS_PATH, review_pod
+from moorage.runtimeclass.pod_review import CLASS_PATH, review_name, review_pod
 from moorage.runtimeclass.workloads import POD_PATHS, below
 
 _MOST_SHOWN = 10
@@ -85,6 +85,9 @@ _Objection = tuple[str, Path, str, str, tuple[str, ...]]
 def _objections(
     metadata: dict[str, Any], spec: dict[str, Any], namespace: str, facts: Facts
 ) -> Iterator[_Objection]:
+    if closed := review_name(namespace, spec):
+        yield closed.rule, closed.path, closed.message, ERROR, ()
+        return
     if is_exempt(namespace, metadata, spec):
         return
     policy, index = facts.policy(namespace), facts.index

@@ -13,6 +13,7 @@ RULES = {
     "class-choice": "No class fits the needs of the pod, or its default class does not exist.",
     "floor": "The isolation of the pod's class is below the floor of its namespace.",
     "allow-list": "The policies of the namespace do not allow the pod's class.",
+    "class-closed": "The pod names a RuntimeClass that is there for probes alone.",
     "feature": "The pod asks its class for a feature that the class lacks.",
 }
 """Rule → what it says, in one sentence."""

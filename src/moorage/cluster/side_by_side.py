@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from moorage.client import Client
 from moorage.client.resources import RUNTIME_CLASSES
 from moorage.cluster.trials import Trial, TrialResult, Trials
+from moorage.runtimeclass.temporary_classes import is_temporary
 
 KIND = "moor-run"
 _MOST_LINES = 40
@@ -41,8 +42,12 @@ class Comparison:
 
 
 async def class_names(client: Client) -> list[str]:
-    """Return the names of all RuntimeClasses. Raises StatusError, UnreachableError."""
-    return sorted(one.metadata.name for one in (await client.list(RUNTIME_CLASSES)).items)
+    """Return the names of the RuntimeClasses that pods may name, without those of probes.
+
+    Raises StatusError, UnreachableError.
+    """
+    metadata = [one.metadata for one in (await client.list(RUNTIME_CLASSES)).items]
+    return sorted(one.name for one in metadata if not is_temporary(one.name, one.labels))
 
 
 async def run_side_by_side(

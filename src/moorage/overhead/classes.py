@@ -7,12 +7,8 @@ from moorage.client import Client
 from moorage.client.resources import NODES, RUNTIME_CLASSES
 from moorage.overhead.errors import MeasurementError
 from moorage.overhead.options import MeasureOptions
-from moorage.overhead.probe_pods import MEASUREMENT_LABEL
-from moorage.probing.pod_manifest import PROBE_LABEL
 from moorage.runtimeclass.class_versions import newest_version, origin_of
-
-_TEMPORARY = frozenset({MEASUREMENT_LABEL, PROBE_LABEL})
-"""Labels of classes that measurements and probes create for themselves."""
+from moorage.runtimeclass.temporary_classes import is_temporary
 
 
 async def check_handler(client: Client, options: MeasureOptions) -> None:
@@ -54,7 +50,8 @@ async def find_class(client: Client, options: MeasureOptions) -> RuntimeClass | 
     classes = [
         one
         for one in (await client.list(RUNTIME_CLASSES)).items
-        if one.handler == options.handler and not _TEMPORARY & one.metadata.labels.keys()
+        if one.handler == options.handler
+        and not is_temporary(one.metadata.name, one.metadata.labels)
     ]
     origins = sorted({origin_of(one.metadata) for one in classes})
     if len(origins) > 1 and options.handler in origins:

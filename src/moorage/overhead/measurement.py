@@ -23,6 +23,7 @@ from moorage.api.events import Event
 from moorage.api.meta import Raw
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import MEASUREMENT_LABEL
 from moorage.client import Client, Informer
 from moorage.client.resources import EVENTS, PODS, RUNTIME_CLASSES
 from moorage.client.rest import UnreachableError
@@ -33,7 +34,6 @@ from moorage.overhead.options import MeasureOptions, Shape
 from moorage.overhead.probe_pods import (
     CYCLE_WORD,
     EXPIRES_ANNOTATION,
-    MEASUREMENT_LABEL,
     READY_LINE,
     class_manifest,
     payload_bytes,

@@ -11,12 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.api.meta import Raw
-from moorage.api.runtime_group import GROUP
+from moorage.api.runtime_group import GROUP, MEASUREMENT_LABEL
 from moorage.overhead.options import MeasureOptions, Shape
 from moorage.runtimeclass.overhead_estimates import Activity
-
-MEASUREMENT_LABEL = f"{GROUP}/overhead-measurement"
-"""Label of probe pods and temporary classes: the measurement they belong to."""
 
 EXPIRES_ANNOTATION = f"{GROUP}/expires"
 """Annotation of a temporary class: when a later measurement may delete it, as RFC 3339 text."""

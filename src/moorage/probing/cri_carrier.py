@@ -19,6 +19,7 @@ from pathlib import Path
 import aiohttp
 
 from moorage.api.logs import Log
+from moorage.api.runtime_group import PROBE_LABEL
 from moorage.cri import CriClient, CriError, pb
 from moorage.linux.cgroups import Cgroups
 from moorage.probing.carrier import (
@@ -35,7 +36,6 @@ from moorage.probing.carrier import (
 )
 from moorage.probing.cri_configuration import (
     LOG_NAME,
-    PROBE_LABEL,
     ProbePlace,
     container_config,
     resources,

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import msgspec
 
+from moorage.api.runtime_group import PROBE_LABEL, PROBE_NAMESPACE
 from moorage.cri import pb
 from moorage.probing.carrier import ProbeContainer, Seccomp
 
-NAMESPACE = "moorage-probes"
+NAMESPACE = PROBE_NAMESPACE
 CONTAINER_NAME = "probe"
 LOG_NAME = "probe.log"
 DEVICES_DIRECTORY = "/probe-devices"
-PROBE_LABEL = "runtime.moorage.dev/probe"
-"""Label of all that a carrier starts; its value is the carrier's owner."""
 
 _ID_RANGE_LENGTH = 65536
 _PERIOD_US = 100_000

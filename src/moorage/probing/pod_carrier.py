@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from moorage.api.errors import AlreadyExistsError, ExpiredError, NotFoundError, StatusError
 from moorage.api.pods import ContainerState, Pod
+from moorage.api.runtime_group import PROBE_LABEL, PROBE_NAMESPACE
 from moorage.client import Client, Informer, PatchType, wait_until
 from moorage.client.exec import exec_in
 from moorage.client.resources import (
@@ -38,7 +39,6 @@ from moorage.probing.carrier import (
 )
 from moorage.probing.pod_manifest import (
     CONTAINER_NAME,
-    PROBE_LABEL,
     PodPlace,
     limits,
     not_expressible,
@@ -48,7 +48,7 @@ from moorage.probing.pod_manifest import (
 )
 from moorage.probing.port_stream import PROTOCOL, read_port
 
-NAMESPACE = "moorage-probes"
+NAMESPACE = PROBE_NAMESPACE
 _ACCOUNT = "default"
 _ACCOUNT_DEADLINE_S = 30.0
 _END_DEADLINE_S = 30.0

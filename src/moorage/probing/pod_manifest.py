@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from moorage.api.runtime_group import PROBE_CLASS_PREFIX, PROBE_LABEL
 from moorage.probing.carrier import ProbeContainer
 
 CONTAINER_NAME = "probe"
-PROBE_LABEL = "runtime.moorage.dev/probe"
 _TOLERATE_ALL = {"operator": "Exists"}
 
 
@@ -89,7 +89,7 @@ def probe_class_name(node: str, handler: str) -> str:
 
     Each node has its own, since it is removed after the probes.
     """
-    return f"moorage-probe-{handler}.{node}"
+    return f"{PROBE_CLASS_PREFIX}{handler}.{node}"
 
 
 def limits(cpu_millis: int, memory_bytes: int) -> dict[str, str]:

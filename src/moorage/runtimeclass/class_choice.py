@@ -93,13 +93,19 @@ def choose_class(
             f"metadata.labels[{DEFAULT_CLASS_LABEL}]: {default.policy} enforces its default class "
             f"{default.name}",
         )
-    if index.find(default.name) is None:
+    if default.name not in index.offers():
         raise ChoiceRefusal(
-            f"{default.policy} has the default class {default.name}, which does not exist; create "
-            "it, change the policy, or name a class"
+            f"{default.policy} has the default class {default.name}, which "
+            f"{_absence(default.name, index)}, change the policy, or name a class"
         )
     reason = f"class {default.name} is the default of {default.policy}"
     return Choice(default.name, DEFAULT, reason, warnings=warnings)
+
+
+def _absence(name: str, index: ClassIndex) -> str:
+    if index.find(name) is not None:
+        return "is a temporary one of probes or measurements; create another"
+    return "does not exist; create it"
 
 
 def _explicit(name: str, policy: EffectivePolicy) -> Choice:

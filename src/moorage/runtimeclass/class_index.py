@@ -38,6 +38,7 @@ from moorage.runtimeclass.node_sets import NodeFacts, Nodes, NodeSet, without
 from moorage.runtimeclass.offer import Offer
 from moorage.runtimeclass.shared_values import SharedValues
 from moorage.runtimeclass.shortlist import Shortlist
+from moorage.runtimeclass.temporary_classes import is_temporary
 
 _DISABLED = "disabled"
 
@@ -87,6 +88,7 @@ class ClassIndex:
         self._findings: SharedValues[_Findings] = SharedValues()
         self._handlers: dict[str, _Handler] = {}
         self._changes = 0
+        self._found: dict[str, Offer] = {}
         self._offers: dict[str, Offer] = {}
         self._shortlist = Shortlist(())
         self._offers_at = -1
@@ -179,11 +181,15 @@ class ClassIndex:
         self.nodes.release(node)
 
     def find(self, name: str) -> Offer | None:
-        """Return what a class offers, None if it does not exist."""
-        return self._current().get(name)
+        """Return what a class offers, temporary or not; None if it does not exist."""
+        self._current()
+        return self._found.get(name)
 
     def offers(self) -> Mapping[str, Offer]:
-        """Return the offers by name, the cheapest first (`Offer.cost`)."""
+        """Return the offers of classes that pods may get, by name, the cheapest first.
+
+        `Offer.cost` has the order. Classes of probes and measurements are not among them.
+        """
         return self._current()
 
     def shortlist(self) -> Shortlist:
@@ -195,6 +201,8 @@ class ClassIndex:
         if self._offers_at != self.version:
             offers = [self._offer(runtime_class) for runtime_class in self._classes.values()]
             offers.sort(key=lambda offer: offer.cost)
+            self._found = {offer.name: offer for offer in offers}
+            offers = [offer for offer in offers if not offer.is_temporary]
             self._offers = {offer.name: offer for offer in offers}
             self._shortlist = Shortlist(offers)
             self._offers_at = self.version
@@ -218,6 +226,7 @@ class ClassIndex:
             supported=handler.supported,
             unsupported=handler.unsupported,
             is_placed_by_handler=meta.annotations.get(PLACING_ANNOTATION) != _DISABLED,
+            is_temporary=is_temporary(meta.name, meta.labels),
         )
 
 

@@ -24,7 +24,7 @@ class Offer(msgspec.Struct, frozen=True):
     """What a class offers: its isolation, None while unknown, its cost, and the nodes it can use.
 
     `overhead` is in billionths by resource; `nodes` those that match the class's selector, have
-    its handler and where no probe found it broken.
+    its handler and where no probe found it broken. No pod is given a class that `is_temporary`.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Offer(msgspec.Struct, frozen=True):
     supported: Mapping[str, NodeSet]
     unsupported: Mapping[str, NodeSet]
     is_placed_by_handler: bool = True
+    is_temporary: bool = False
 
     @property
     def cost(self) -> tuple[int, int, int, str]:

@@ -23,15 +23,16 @@ from moorage.runtimeclass.needs import NO_NEEDS, NeedsError
 from moorage.runtimeclass.offer import Offer
 from moorage.runtimeclass.policies import EffectivePolicy, shown_policies
 from moorage.runtimeclass.requirements import Requirements, accepted_nodes
+from moorage.runtimeclass.temporary_classes import is_closed
 
 CLASS_PATH = ("spec", "runtimeClassName")
-FLOOR, ALLOW_LIST, FEATURE = "floor", "allow-list", "feature"
+FLOOR, ALLOW_LIST, FEATURE, CLOSED = "floor", "allow-list", "feature", "class-closed"
 
 Json = Mapping[str, Any]
 
 
 class Objection(msgspec.Struct, frozen=True):
-    """What stands against a pod. `rule` is floor, allow-list or feature.
+    """What stands against a pod. `rule` is floor, allow-list, feature or class-closed.
 
     `refuses`: the pod is refused for it; else it is a warning. `classes` would pass.
     """
@@ -61,6 +62,18 @@ def review_pod(
     if offer is not None:
         objections += _feature_objections(metadata, spec, offer, policy, index)
     return tuple(objections)
+
+
+def review_name(namespace: str, spec: Json) -> Objection | None:
+    """Return what stands against the name of a pod's class alone; needs no index.
+
+    Only probes may name the classes of probes, which are gone when these end.
+    """
+    name = spec.get("runtimeClassName")
+    if not is_closed(name, namespace):
+        return None
+    text = f"class {name} is there for the probes of a runtime agent alone; name another class"
+    return Objection(CLOSED, CLASS_PATH, text, refuses=True)
 
 
 def review_demands(

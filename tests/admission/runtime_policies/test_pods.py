@@ -54,6 +54,18 @@ async def test_a_pod_gets_the_cheapest_class_that_fits(server: Server) -> None:
     assert other.json["spec"]["runtimeClassName"] == "kata"
 
 
+async def test_only_probes_may_name_a_class_of_probes(server: Server) -> None:
+    name = "moorage-probe-runc.n1"
+    await server.runtime_class(name, "runc")
+    answer = await server.pod("p", runtimeClassName=name)
+    assert (answer.status, answer.json["reason"]) == (403, "Forbidden")
+    assert "probes of a runtime agent alone" in answer.json["message"]
+    await server.create("/api/v1/namespaces", {"metadata": {"name": "moorage-probes"}})
+    await server.account("moorage-probes")
+    answer = await server.pod("p", "moorage-probes", runtimeClassName=name)
+    assert answer.status == 201, answer.text
+
+
 async def test_no_class_that_fits_is_a_refusal_with_what_each_lacks(server: Server) -> None:
     answer = await server.pod("p", annotations=needs("isolation=kernel host-network"))
     assert answer.status == 403

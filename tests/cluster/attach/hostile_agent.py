@@ -24,7 +24,7 @@ from moorage.api.errors import (
     NotFoundError,
     StatusError,
 )
-from moorage.api.runtime_group import API_VERSION
+from moorage.api.runtime_group import API_VERSION, ISOLATION_LABEL, PROBE_LABEL
 from moorage.api.runtime_installations import node_manager
 from moorage.api.runtime_profiles import profile_name
 from moorage.client import Client, ClientConfig, Informer, PatchType, Resource, wait_until
@@ -335,9 +335,17 @@ async def _try_probes(admin: Client, hostile: Client, own: str, other: str) -> N
     await admin.delete(PODS, theirs, PROBES, grace_period_seconds=0)
 
     def class_(name: str) -> dict[str, Any]:
-        return {"metadata": {"name": name}, "handler": "runc"}
+        return {"metadata": {"name": name, "labels": {PROBE_LABEL: name}}, "handler": "runc"}
 
     probe_class = probe_class_name(own, "runc")
+    hides = {"metadata": {"name": probe_class}, "handler": "runc"}
+    claims = class_(probe_class)
+    claims["metadata"]["labels"][ISOLATION_LABEL] = "virtual-machine"
+    pulls = class_(probe_class) | {"scheduling": {"nodeSelector": {"a": "b"}}}
+    costs = class_(probe_class) | {"overhead": {"podFixed": {"cpu": "1m"}}}
+    for body in (hides, claims, pulls, costs):
+        said = await _refused(partial(hostile.create, RUNTIME_CLASSES, body))
+        assert "and nothing else" in said
     await hostile.create(RUNTIME_CLASSES, class_(probe_class))
     await admin.create(RUNTIME_CLASSES, class_(probe_class_name(other, "runc")))
     for name in ("runc", probe_class_name(own, "crun"), probe_class_name("third", "runc")):

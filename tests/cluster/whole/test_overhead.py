@@ -12,9 +12,9 @@ import pytest
 
 from moorage.api.clock import SystemClock
 from moorage.api.quantity import parse
+from moorage.api.runtime_group import MEASUREMENT_LABEL
 from moorage.client import Client, load_kubeconfig
 from moorage.overhead import Measurement, MeasureOptions
-from moorage.overhead.probe_pods import MEASUREMENT_LABEL
 from moorage.overhead.readings import SummarySource
 from tests.cluster.whole.odd_handlers import LIES_ABOUT_ITS_OUTPUT, breaks_after, odd_class
 from tests.running import MOOR, RunningCluster, skip_without_gvisor, until

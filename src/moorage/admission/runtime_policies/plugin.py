@@ -29,7 +29,7 @@ from moorage.runtimeclass.class_choice import (
 from moorage.runtimeclass.demands import demands
 from moorage.runtimeclass.exemptions import is_exempt
 from moorage.runtimeclass.handler import is_implicit
-from moorage.runtimeclass.pod_review import Objection, review_demands, review_pod
+from moorage.runtimeclass.pod_review import Objection, review_demands, review_name, review_pod
 from moorage.runtimeclass.workloads import TEMPLATES, template_of
 
 _PODS = "pods"
@@ -84,6 +84,8 @@ class RuntimePolicyAdmission:
             if not attributes.subresource and (template := template_of(resource, obj)):
                 self._warn_of_template(attributes, template)
         elif attributes.operation == CREATE:
+            if closed := review_name(attributes.namespace, obj["spec"]):
+                raise refused(attributes, closed.message)
             if self._facts.has_policies or self._facts.has_profiles:
                 self._check(attributes, obj)
         elif attributes.subresource == _EPHEMERAL and self._facts.has_profiles:
@@ -153,6 +155,9 @@ class RuntimePolicyAdmission:
         ):
             return
         pod = {"metadata": template.get("metadata") or {}, "spec": template.get("spec") or {}}
+        if closed := review_name(attributes.namespace, pod["spec"]):
+            attributes.request.warn(f"pods would be refused: {closed.message}")
+            return
         is_ruled = self._is_ruled(attributes.namespace, pod)
         if not is_ruled and not self._facts.has_profiles:
             return

@@ -78,6 +78,8 @@ def _warnings(spec: ClusterRuntimePolicySpec, index: ClassIndex) -> Iterator[str
     missing = [(field, name) for field, name in named if index.find(name) is None]
     for field, name in missing[:_SHOWN]:
         yield f"{field}: RuntimeClass {name} does not exist"
+    if default is not None and index.find(default) and default not in index.offers():
+        yield f"spec.defaultClassName: {default} is a temporary class; no pod is given it"
     floor = LEVELS.get(spec.minimum_isolation or "")
     offer = None if default is None else index.find(default)
     if floor is not None and offer is not None:

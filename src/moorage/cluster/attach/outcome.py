@@ -16,12 +16,12 @@ from moorage.api.conditions import is_ready, is_true
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import PROBE_LABEL
 from moorage.api.runtime_profiles import WORKING, RuntimeProfile
 from moorage.client import Client, Informer, wait_until
 from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES, RUNTIME_PROFILES
 from moorage.cluster.attach.manifests.identity import COMPONENT_LABEL, OURS, RUNTIME_AGENT
 from moorage.cluster.attach.survey import engine_problem
-from moorage.probing.pod_manifest import PROBE_LABEL
 
 _AGENTS = f"{OURS},{COMPONENT_LABEL}={RUNTIME_AGENT}"
 

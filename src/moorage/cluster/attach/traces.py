@@ -19,10 +19,10 @@ from moorage.api.runtime_group import (
     MANAGED,
     MANAGED_LABEL,
     NEEDS_ANNOTATION,
+    PROBE_LABEL,
 )
 from moorage.claims.local_path import NODE_LABEL
 from moorage.cluster.attach.manifests.identity import Obj
-from moorage.probing.pod_manifest import PROBE_LABEL
 from moorage.runtimeclass.start_phases import CONDITION as START_PHASES
 
 _OTHERS = frozenset(

@@ -12,11 +12,10 @@ import msgspec
 from msgspec import Meta
 
 from moorage import __version__
+from moorage.api.runtime_group import PROBE_NAMESPACE
 
 DEFAULT_NAMESPACE = "moorage-system"
 SYSTEM_NAMESPACE = "kube-system"
-PROBE_NAMESPACE = "moorage-probes"
-"""Of the runtime agent's probe pods, as `moorage.probing.pod_carrier` has it."""
 OWN: Literal["own"] = "own"
 CERT_MANAGER: Literal["cert-manager"] = "cert-manager"
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from moorage.api.logs import Log
+from moorage.api.runtime_group import PROBE_LABEL
 from moorage.cluster.errors import LeftoverError
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings
@@ -14,7 +15,7 @@ from moorage.cri import CriClient, CriError, pb
 from moorage.cri.client import REQUEST_TIMEOUT_S
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.labels import OWNER, owner_of
-from moorage.probing.cri_configuration import PROBE_LABEL, probe_owner
+from moorage.probing.cri_configuration import probe_owner
 
 log = Log(__name__)
 

@@ -7,10 +7,10 @@ from typing import Protocol
 
 import msgspec
 
+from moorage.api.runtime_group import PROBE_LABEL
 from moorage.cluster.runtimes.engines import FileChange
 from moorage.cluster.runtimes.plan import Plan
 from moorage.cri import CriClient, CriError, pb
-from moorage.probing.cri_configuration import PROBE_LABEL
 
 _CRIO_HANDLER = "io.kubernetes.cri-o.RuntimeHandler"
 

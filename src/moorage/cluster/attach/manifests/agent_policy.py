@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from moorage.api.meta import Raw
-from moorage.api.runtime_group import GROUP
+from moorage.api.runtime_group import GROUP, PROBE_LABEL
 from moorage.cluster.attach.manifests.identity import RUNTIME_AGENT, Obj, metadata, part_name
 from moorage.cluster.attach.values import Values
 from moorage.custom_resources import definitions
@@ -160,6 +160,14 @@ _CLASS_CHECKS = (
         f"request.operation != 'UPDATE' && {_CLASS}.metadata.name"
         f" == '{_CLASS_PREFIX}' + {_CLASS}.handler + '.' + variables.node",
         "a runtime agent has classes of its own node's probes only",
+    ),
+    _Check(
+        # Overhead, scheduling or an isolation label would be believed: classes are administrators'.
+        "request.operation == 'DELETE' || (!has(object.overhead) && !has(object.scheduling)"
+        " && !has(object.metadata.annotations) && has(object.metadata.labels)"
+        f" && object.metadata.labels.all(key, key == '{PROBE_LABEL}')"
+        f" && '{PROBE_LABEL}' in object.metadata.labels)",
+        f"a class of a runtime agent's probes has the label {PROBE_LABEL} and nothing else",
     ),
 )
 
