@@ -125,6 +125,43 @@ def test_no_class_for_the_needs_is_a_refusal_that_says_why() -> None:
     assert "no class offers" in response["status"]["message"]
 
 
+def test_nulls_of_lists_that_go_does_not_omit_are_as_if_absent() -> None:
+    sent = pod(
+        runtimeClassName="kata",
+        affinity=None,
+        nodeSelector=None,
+        volumes=[{"name": "v", "projected": {"sources": None}}],
+        initContainers=None,
+    )
+    facts = FakeFacts(cluster("c", minimum_isolation="user-space-kernel"))
+    facts._index = gated_index()
+    reviewer = Reviewer(facts, places_by_handler=True)
+    response = answer(reviewer.mutate(review(sent)))
+    assert HANDLER_GATE in str(patched(sent, response)["spec"])
+    floor = cluster("c", minimum_isolation="user-space-kernel")
+    weak = {**sent, "spec": {**sent["spec"], "runtimeClassName": "runc"}}
+    assert not answer(Reviewer(FakeFacts(floor)).validate(review(weak)))["allowed"]
+
+
+@pytest.mark.parametrize("amount", ["x", "9" * 5000])
+def test_amounts_that_are_none_are_refused_rather_than_failed(amount: str) -> None:
+    # A webhook that fails may be ignored.
+    facts = FakeFacts(own("o", needs=("terminal",)))
+    resources = {"requests": {"cpu": amount}}
+    odd = pod(containers=[{"name": "c", "image": "i", "resources": resources}])
+    response = answer(Reviewer(facts).mutate(review(odd)))
+    assert not response["allowed"]
+    assert response["status"]["code"] == 400
+
+
+def gated_index() -> ClassIndex:
+    """An index in which no node has Kata, and that is known."""
+    index = three_runtimes()
+    index.put_node(node("n1", "runc"))
+    index.remove_profile("n1.kata")
+    return index
+
+
 def test_only_probes_may_name_a_class_of_probes() -> None:
     reviewer = Reviewer(FakeFacts())
     named = pod(runtimeClassName="moorage-probe-runc.n1")

@@ -250,3 +250,26 @@ def test_required_labels_exclude_other_nodes_and_admit_no_more(
     was = matches_node(msgspec.convert(spec, PodSpec), somewhere)
     now = matches_node(msgspec.convert(changed, PodSpec), somewhere)
     assert now == (was and labels.get(KATA) == "true")
+
+
+def test_what_a_pod_brings_does_not_replace_what_it_is_held_for() -> None:
+    metadata: Json = {"annotations": {HELD_FOR_ANNOTATION: "terminal", "a": "b"}}
+    hold(metadata, {}, parse_needs("gpu"))
+    assert held_needs(metadata["annotations"]) == parse_needs("gpu")
+    hold(metadata, {}, NO_NEEDS)
+    assert metadata["annotations"] == {"a": "b"}
+
+
+@pytest.mark.parametrize("operator", ["Exists", "DoesNotExist", "Gt", "Lt", "In", "NotIn"])
+def test_affinity_that_takes_long_to_evaluate_leaves_all_nodes_usable(operator: str) -> None:
+    nodes = [node(f"n{one}", labels={"kubernetes.io/hostname": f"n{one}"}) for one in range(200)]
+    index = index_of(*nodes)
+    values = [f"v{one}" for one in range(200)] if operator in ("In", "NotIn") else []
+    values = ["1"] if operator in ("Gt", "Lt") else values
+    term = {"matchExpressions": [
+        {"key": "kubernetes.io/hostname", "operator": operator, "values": values}
+    ]}  # fmt: skip
+    few = usable_nodes(required(term), {}, index.nodes)
+    assert few == (index.nodes.existing if operator in ("Exists", "NotIn") else 0)
+    many = usable_nodes(required(*[term] * 120), {}, index.nodes)
+    assert many == index.nodes.existing

@@ -164,11 +164,14 @@ class Reviewer:
         if attributes is not None:
             try:
                 if is_mutating:
-                    answer |= self._mutated(attributes, asked.object)
+                    answer |= self._mutated(attributes)
                 else:
                     self._validated(attributes)
             except StatusError as error:
                 answer |= _refusal(error)
+            except (msgspec.ValidationError, ValueError) as error:
+                # An amount that is none: the API server's validation would refuse it next.
+                answer |= _refusal(BadRequestError(f"request.object: {error}"))
             if attributes.request.warnings:
                 answer["warnings"] = attributes.request.warnings
         return _answer_of(answer)
@@ -181,7 +184,7 @@ class Reviewer:
         obj = asked.object
         if not isinstance(obj, dict) or not isinstance(asked.old_object, dict | None):
             raise BadRequestError("request.object: must be an object")
-        _check_shape(kind, obj)
+        obj = _in_shape(kind, obj)
         user = asked.user_info
         return Attributes(
             request=Request(
@@ -193,16 +196,18 @@ class Reviewer:
             served=kind.storage,
             namespace=asked.namespace,
             name=asked.name,
-            obj=_with_parts(obj),
+            obj=obj,
             old=asked.old_object,
             subresource=asked.sub_resource,
         )
 
-    def _mutated(self, attributes: Attributes, before: Obj) -> dict[str, Any]:
+    def _mutated(self, attributes: Attributes) -> dict[str, Any]:
+        before = attributes.obj
+        assert before is not None
+        attributes.obj = _with_parts(before)
         for plugin in self._covering(attributes):
             if plugin.mutate is not None:
                 plugin.mutate(attributes)
-        assert attributes.obj is not None
         patch = patch_of(before, attributes.obj)
         if not patch:
             return {}
@@ -210,6 +215,8 @@ class Reviewer:
         return {"patchType": "JSONPatch", "patch": encoded}
 
     def _validated(self, attributes: Attributes) -> None:
+        assert attributes.obj is not None
+        attributes.obj = _with_parts(attributes.obj)
         for plugin in self._covering(attributes):
             if plugin.validate is not None:
                 plugin.validate(attributes)
@@ -253,16 +260,39 @@ class _Shape(Object, frozen=True):
     spec: PodSpec | None = None
 
 
+def _in_shape(kind: Kind, obj: Obj) -> Obj:
+    """Return a pod or template that has the types which the plugins rely on.
+
+    API servers written in Go send `null` for lists that are empty and not omitted, such as
+    `projected.sources`; without them the object is the same, and a patch of it fits both. Raises
+    BadRequestError for what no API server would send.
+    """
+    try:
+        _check_shape(kind, obj)
+    except msgspec.ValidationError:
+        obj = _without_nulls(obj)
+        try:
+            _check_shape(kind, obj)
+        except msgspec.ValidationError as error:
+            raise BadRequestError(f"request.object: {error}") from error
+    return obj
+
+
 def _check_shape(kind: Kind, obj: Obj) -> None:
-    """Raise BadRequestError for a pod or template that no API server would send."""
     pod = obj if kind.plural == _PODS else None
     if kind.resource in TEMPLATES:
         pod = template_of(kind.resource, obj)
-    try:
-        if pod is not None:
-            msgspec.convert(pod, _Shape)
-    except msgspec.ValidationError as error:
-        raise BadRequestError(f"request.object: {error}") from error
+    if pod is not None:
+        msgspec.convert(pod, _Shape)
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return JSON without fields that are null, at any depth; those of lists stay."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+    if isinstance(value, list):
+        return [_without_nulls(one) for one in value]
+    return value
 
 
 def _with_parts(obj: Mapping[str, Any]) -> Obj:

@@ -159,14 +159,20 @@ def _with(term: Json, added: list[dict[str, Any]]) -> Json:
 
 
 def hold(metadata: dict[str, Any], spec: dict[str, Any], needs: Needs) -> None:
-    """Add the scheduling gate, beside those of others, and what the pod is held for. Idempotent."""
+    """Add the scheduling gate, beside those of others, and what the pod is held for. Idempotent.
+
+    What a pod brings of the annotation is replaced: needs that a policy states must not be lost.
+    """
     gates = spec.get("schedulingGates") or []
     if not has_gate(spec):
         spec["schedulingGates"] = [*gates, {"name": HANDLER_GATE}]
-    annotations = metadata.get("annotations") or {}
-    if needs.features and HELD_FOR_ANNOTATION not in annotations:
+    annotations = dict(metadata.get("annotations") or {})
+    annotations.pop(HELD_FOR_ANNOTATION, None)
+    if needs.features:
         words = Needs(features=needs.features).words
-        metadata["annotations"] = {**annotations, HELD_FOR_ANNOTATION: ", ".join(words)}
+        annotations[HELD_FOR_ANNOTATION] = ", ".join(words)
+    if annotations or metadata.get("annotations"):
+        metadata["annotations"] = annotations
 
 
 def has_gate(spec: Json) -> bool:

@@ -16,8 +16,12 @@ from moorage.runtimeclass.node_sets import Nodes, NodeSet
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _MOST_REQUIREMENTS = 256
-"""Above this, required affinity is not evaluated: all nodes count as usable, and none is waited
-for. Each requirement may take a look at all values of a label."""
+_MOST_VALUES = 20_000
+"""Above one of these, required affinity is not evaluated: all nodes count as usable, and none is
+waited for. Values are those that are looked at: those that a requirement lists, or all of its
+label, of which a hostname has one for each node."""
+_COMPARED = 10
+"""How many values a comparison as integers counts for."""
 _NAME_FIELD = "metadata.name"
 
 Json = Mapping[str, Any]
@@ -53,6 +57,8 @@ def usable_nodes(
     terms = required_terms(spec)
     if terms is None or sum(map(_size, terms)) > _MOST_REQUIREMENTS:
         return found
+    if sum(_values(term, nodes) for term in terms) > _MOST_VALUES:
+        return found
     matching = 0
     for term in terms:
         matching |= _term_nodes(term, nodes, with_own_labels)
@@ -61,6 +67,20 @@ def usable_nodes(
 
 def _size(term: Json) -> int:
     return len(term.get("matchExpressions") or ()) + len(term.get("matchFields") or ())
+
+
+def _values(term: Json, nodes: Nodes) -> int:
+    """Return how many values are looked at for a term."""
+    count = sum(len(one.get("values") or ()) for one in term.get("matchFields") or ())
+    for one in term.get("matchExpressions") or ():
+        match one.get("operator"):
+            case "Exists" | "DoesNotExist":
+                count += len(nodes.label_values(one.get("key", "")))
+            case "Gt" | "Lt":
+                count += _COMPARED * len(nodes.label_values(one.get("key", "")))
+            case _:
+                count += len(one.get("values") or ())
+    return count
 
 
 def _term_nodes(term: Json, nodes: Nodes, with_own_labels: bool) -> NodeSet:
