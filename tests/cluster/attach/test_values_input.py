@@ -22,10 +22,10 @@ def test_without_anything_the_values_are_the_default_ones() -> None:
 
 
 def test_later_values_take_precedence_and_maps_are_merged(tmp_path: Path) -> None:
-    first = file(tmp_path, "agent: {cri: 'unix:///a', hostPaths: [/x]}\nlogLevel: debug", "a")
-    second = file(tmp_path, "agent: {cri: 'unix:///b'}\nlogLevel:", "b")
+    first = file(tmp_path, "agent: {cri: 'unix:///run/a/x', hostPaths: [/x]}\nlogLevel: debug", "a")
+    second = file(tmp_path, "agent: {cri: 'unix:///run/b/x'}\nlogLevel:", "b")
     values = read_values([first, second], ["agent.hostPaths=[/y, /z]", "webhook.replicas=3"])
-    assert values.agent == AgentValues(cri="unix:///b", host_paths=("/y", "/z"))
+    assert values.agent == AgentValues(cri="unix:///run/b/x", host_paths=("/y", "/z"))
     assert (values.log_level, values.webhook.replicas) == ("debug", 3)
 
 
@@ -37,6 +37,18 @@ def test_later_values_take_precedence_and_maps_are_merged(tmp_path: Path) -> Non
         ("webhook.replicas=many", r"\$.webhook.replicas"),
         ("webhook.failurePolicy=Maybe", r"\$.webhook.failurePolicy"),
         ("agent.hostPaths=[relative]", r"\$.agent.hostPaths"),
+        ("agent.hostPaths=[/run]", "/run: the agent has it for the engine's socket"),
+        ("agent.hostPaths=[/opt/x, /opt//x/]", "/opt//x/: it is there twice"),
+        ("agent.hostPaths=[/tmp]", "/tmp: the agent has its own"),
+        ("agent.hostPaths=[/var/lib/moorage-agent/]", "the agent has it anyway"),
+        ("agent.hostPaths=[/etc/crio]", "the agent has it anyway"),
+        ("agent.hostPaths=[//]", "it would hide the agent's own files"),
+        ("agent.hostPaths=[/opt/../usr]", r'has no "\.\."'),
+        ("agent.cri=unix:///x.sock", "the socket's directory / cannot be mounted"),
+        ("agent.cri=unix:///tmp/x.sock", "the socket's directory /tmp cannot be mounted"),
+        ('image="a\\nb"', "cannot be printed"),
+        ('image="a\\n"', "cannot be printed"),
+        ('agent.nodeSelector={"a": "b\\n"}', "cannot be printed"),
         ("image=", r"\$.image"),
         ("nosuch=1", "nosuch"),
         ("image=[", "--set"),
@@ -51,3 +63,10 @@ def test_a_setting_that_is_wrong_is_named(setting: str, message: str) -> None:
 def test_a_file_that_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ValuesError, match=message):
         read_values([file(tmp_path, text)])
+
+
+def test_the_directory_of_a_given_socket_replaces_the_usual_one() -> None:
+    values = read_values([], ["agent.cri=unix:///run/k3s/x.sock", "agent.hostPaths=[/run/k3s/y]"])
+    assert values.agent.host_paths == ("/run/k3s/y",)
+    with pytest.raises(ValuesError, match="/run/k3s: the agent has it for the engine's socket"):
+        read_values([], ["agent.cri=unix:///run/k3s/x.sock", "agent.hostPaths=[/run/k3s]"])

@@ -85,7 +85,8 @@ class AgentValues(_Values, frozen=True):
         tuple[_AbsolutePath, ...],
         Meta(
             description="Further directories of the host that the agent sees, each at its own "
-            "path: where runtimes or engine configurations are in unusual places."
+            "path: where runtimes or engine configurations are in unusual places.",
+            extra_json_schema={"uniqueItems": True},
         ),
     ] = ()
     tolerations: Annotated[

@@ -14,6 +14,7 @@ import msgspec
 from moorage.api.meta import Raw
 from moorage.api.yaml_values import YamlError, parse_document
 from moorage.cluster.attach.errors import ValuesError
+from moorage.cluster.attach.host_paths import path_problems
 from moorage.cluster.attach.values import Values
 
 
@@ -27,10 +28,30 @@ def read_values(files: Sequence[Path], settings: Sequence[str] = ()) -> Values:
         given = merged(given, _read(path))
     for setting in settings:
         given = merged(given, _parsed(setting))
+    whole = merged(msgspec.to_builtins(Values()), given)
+    if text := _unprintable(whole):
+        raise ValuesError(f"values: {text!r} has a character that cannot be printed")
     try:
-        return msgspec.convert(merged(msgspec.to_builtins(Values()), given), Values)
+        values = msgspec.convert(whole, Values)
     except msgspec.ValidationError as error:
         raise ValuesError(f"values: {error}") from error
+    if problems := list(path_problems(values.agent)):
+        raise ValuesError(f"values: {'; '.join(problems)}")
+    return values
+
+
+def _unprintable(value: Any) -> str:
+    """Return a text with a line end or another control character; empty if there is none.
+
+    `$` in a pattern admits a line end after the value.
+    """
+    if isinstance(value, str):
+        return "" if value.isprintable() else value
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple):
+        return next(filter(None, map(_unprintable, value)), "")
+    return ""
 
 
 def merged(base: Raw, over: Raw) -> Raw:

@@ -33,7 +33,7 @@ def test_the_systems_our_own_and_excluded_namespaces_are_never_concerned(kind: s
     for one in webhooks(kind, Values(excluded_namespaces=("a",))).values():
         first = one["namespaceSelector"]["matchExpressions"][0]
         assert first["operator"] == "NotIn"
-        assert first["values"] == ["kube-system", "moorage-system", "a"]
+        assert first["values"] == ["kube-system", "moorage-system", "moorage-probes", "a"]
         assert one["timeoutSeconds"] <= 5
 
 

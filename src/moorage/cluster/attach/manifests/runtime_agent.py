@@ -27,6 +27,7 @@ from moorage.probing.pod_carrier import NAMESPACE as PROBE_NAMESPACE
 DATA_DIRECTORY = "/var/lib/moorage-agent"
 SOCKETS = "/run"
 ENGINE_CONFIGURATIONS = ("/etc/containerd", "/etc/crio")
+TEMPORARY = "/tmp"
 CAPABILITIES = ("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE")
 """Of an agent that installs runtimes: nsenter enters the mount namespace of the host's first
 process to call systemctl there (SYS_ADMIN, SYS_CHROOT), and the engine's command line, environment
@@ -203,7 +204,7 @@ def _mounts(values: Values) -> list[tuple[Raw, Raw]]:
             _host_directory(f"host-{number}", path, "Directory")
             for number, path in enumerate(agent.host_paths)
         ]
-    mounts.append(({"name": "tmp", "emptyDir": {}}, {"name": "tmp", "mountPath": "/tmp"}))
+    mounts.append(({"name": "tmp", "emptyDir": {}}, {"name": "tmp", "mountPath": TEMPORARY}))
     return mounts
 
 
