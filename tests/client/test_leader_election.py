@@ -45,6 +45,8 @@ def test_a_new_holder_is_a_transition_and_a_renewal_is_not() -> None:
     assert (again.acquire_time, again.renew_time, again.lease_transitions) == ("t1", "t2", 0)
     other = next_spec(Lease(spec=again), "you", "t3", 15.0)
     assert (other.holder_identity, other.acquire_time, other.lease_transitions) == ("you", "t3", 1)
+    most = next_spec(lease("you", transitions=2**31 - 1), "me", "t4", 15.0)
+    assert most.lease_transitions == 2**31 - 1
 
 
 class Candidate:

@@ -67,6 +67,8 @@ def test_a_rotation_goes_by_steps_and_each_waits_for_the_others_to_see_it() -> N
         (Certificates(_issued()), frozenset({"other"}), timedelta()),
         (Certificates(_issued()), HOSTS, LIFE),
         (Certificates(_issued(), _issued()), HOSTS, LIFE + DAY),
+        # The clock of the process that issued it was ahead.
+        (Certificates(_issued()), HOSTS, -DAY),
     ],
 )
 def test_what_cannot_be_served_is_issued_at_once(
@@ -81,7 +83,13 @@ def test_a_lost_time_of_the_last_step_only_delays_the_next() -> None:
     known = after_step(present, Step.KEEP, None, START)
     assert next_step(known, HOSTS, START + TRUSTED_AFTER)[0] is Step.PROMOTE
     # The clock was set back.
-    assert next_step(known, HOSTS, START - DAY) == (Step.KEEP, TRUSTED_AFTER)
+    known = Certificates(known.current, known.next, changed=START + 5 * DAY)
+    assert next_step(known, HOSTS, START + 4 * DAY) == (Step.KEEP, TRUSTED_AFTER)
+
+
+def test_a_next_pair_that_is_not_valid_yet_is_made_again() -> None:
+    present = Certificates(_issued(), _issued(START + DAY), changed=START)
+    assert next_step(present, HOSTS, START + TRUSTED_AFTER)[0] is Step.PREPARE
 
 
 def test_a_pair_is_read_back_and_a_damaged_one_is_none() -> None:

@@ -27,6 +27,7 @@ from moorage.client.resources import LEASES
 from moorage.client.rest import Client, UnreachableError
 
 _RELEASE_S = 3.0
+_MOST_TRANSITIONS = 2**31 - 1
 
 log = Log(__name__)
 
@@ -84,7 +85,10 @@ def next_spec(lease: Lease | None, identity: str, stamp: str, duration_s: float)
         lease_duration_seconds=max(1, int(duration_s)),
         acquire_time=spec.acquire_time if is_held else stamp,
         renew_time=stamp,
-        lease_transitions=transitions if is_held or lease is None else transitions + 1,
+        # A number that a hostile hand wrote must not make every takeover invalid.
+        lease_transitions=(
+            transitions if is_held or lease is None else min(transitions + 1, _MOST_TRANSITIONS)
+        ),
     )
 
 

@@ -107,7 +107,7 @@ async def assert_confined(config: ClientConfig) -> None:
                 await _try_profiles(admin, hostile, own, other)
                 await _try_installations(admin, hostile, own, other)
                 await _try_probes(admin, hostile, own, other)
-                await _try_events(hostile, own, other)
+                await _try_events(admin, hostile, own, other)
                 await _try_everything_else(hostile, own)
             unbound = await _token(admin, "")
             async with Client(
@@ -356,7 +356,7 @@ async def _try_probes(admin: Client, hostile: Client, own: str, other: str) -> N
     await admin.delete(RUNTIME_CLASSES, probe_class_name(other, "runc"))
 
 
-async def _try_events(hostile: Client, own: str, other: str) -> None:
+async def _try_events(admin: Client, hostile: Client, own: str, other: str) -> None:
     def event(kind: str, name: str) -> dict[str, Any]:
         return {
             "metadata": {"generateName": "hostile-", "namespace": "default"},
@@ -370,6 +370,16 @@ async def _try_events(hostile: Client, own: str, other: str) -> None:
     for kind, name in (("Node", other), ("ServiceAccount", "x")):
         said = await _refused(partial(hostile.create, EVENTS, event(kind, name), "default"))
         assert "events about its own node" in said
+    theirs = await admin.create(EVENTS, event("Node", other), "default")
+    name = theirs.metadata.name
+    for patch in (
+        {"message": "changed"},
+        {"message": "changed", "involvedObject": {"name": own}},
+        {"involvedObject": {"kind": "RuntimeInstallation"}},
+    ):
+        for kind in (PatchType.MERGE, PatchType.STRATEGIC):
+            await _refused(partial(hostile.patch, EVENTS, name, patch, "default", kind=kind))
+    await admin.delete(EVENTS, name, "default")
 
 
 async def _try_everything_else(hostile: Client, own: str) -> None:

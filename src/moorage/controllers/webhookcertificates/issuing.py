@@ -23,11 +23,15 @@ _SKEW = timedelta(hours=1)
 
 
 class ServingPair(msgspec.Struct, frozen=True):
-    """A serving certificate with its key and its authority, as PEM text."""
+    """A serving certificate with its key and its authority, as PEM text.
+
+    Both are valid from `begins` to `expires`.
+    """
 
     certificate: str
     key: str
     authority: str
+    begins: datetime
     expires: datetime
     hosts: frozenset[str]
 
@@ -64,6 +68,7 @@ def issue_pair(hosts: Sequence[str], now: datetime) -> ServingPair:
             serialization.NoEncryption(),
         ).decode(),
         authority=_pem(authority),
+        begins=leaf.not_valid_before_utc,
         expires=leaf.not_valid_after_utc,
         hosts=frozenset(hosts),
     )
@@ -88,6 +93,7 @@ def read_pair(certificate: str, key: str, bundle: str) -> ServingPair | None:
             certificate=certificate,
             key=key,
             authority=_pem(authority),
+            begins=max(leaf.not_valid_before_utc, authority.not_valid_before_utc),
             expires=min(leaf.not_valid_after_utc, authority.not_valid_after_utc),
             hosts=frozenset(str(name.value) for name in names),
         )

@@ -1,7 +1,7 @@
 """Plan of a rotation: which step of the webhook's certificate is due. Pure.
 
     KEEP ──30 days before expiry──▶ PREPARE ──10 minutes──▶ PROMOTE ──1 hour──▶ RETIRE ──▶ KEEP
-     any state ──the pair is missing, damaged, expiring or of other names──▶ ISSUE
+     any state ──the pair is missing, damaged, expiring, not valid yet or of other names──▶ ISSUE
 
 PREPARE makes the next pair and has API servers trust both authorities, while replicas serve the
 present one; PROMOTE has replicas serve the next one, each when it sees the file change; RETIRE
@@ -64,11 +64,16 @@ def next_step(
     current = present.current
     if current is None or current.hosts != hosts or current.expires - now < _URGENT:
         return Step.ISSUE, timedelta()
+    if current.begins > now:
+        # Issued by a clock that was ahead by more than the skew that certificates allow.
+        return Step.ISSUE, timedelta()
     since = now - present.changed if present.changed is not None else timedelta()
     # A clock that was set back must not stop a rotation for ever.
     since = max(since, timedelta())
     if present.next is not None:
-        if present.next.hosts != hosts or present.next.expires - now < RENEW_BEFORE:
+        following = present.next
+        is_due = following.expires - now < RENEW_BEFORE
+        if following.hosts != hosts or is_due or following.begins > now:
             return Step.PREPARE, timedelta()
         if present.changed is not None and since >= TRUSTED_AFTER:
             return Step.PROMOTE, timedelta()

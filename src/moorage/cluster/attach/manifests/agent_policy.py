@@ -171,11 +171,15 @@ _CLASS_CHECKS = (
     ),
 )
 
+_OWN_EVENT = (
+    "({0}.involvedObject.kind == 'Node' ? {0}.involvedObject.name == variables.node"
+    " : {0}.involvedObject.kind == 'RuntimeInstallation')"
+)
 _EVENT_CHECKS = (
     _Check(
-        "request.operation != 'DELETE' && (object.involvedObject.kind == 'Node'"
-        " ? object.involvedObject.name == variables.node"
-        " : object.involvedObject.kind == 'RuntimeInstallation')",
+        # A patch must not make one of another's events its own either.
+        f"request.operation != 'DELETE' && {_OWN_EVENT.format('object')}"
+        f" && (request.operation != 'UPDATE' || {_OWN_EVENT.format('oldObject')})",
         "a runtime agent records events about its own node and RuntimeInstallations only",
     ),
 )
