@@ -1,6 +1,6 @@
 """Moorage attached to a cluster without it: real pods of its image, its parts killed, detached.
 
-The tests are one story, in this order, on one cluster: each needs what those before it left.
+The tests share one cluster, and the last of them detaches.
 """
 
 from __future__ import annotations
@@ -166,7 +166,11 @@ def attached(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attached]:
         cluster.moor("image", "load", str(archive))
         cluster.apply(pod("stays"))
         cluster.wait_ready("stays")
-        yield Attached(cluster, asyncio.run(_dump(cluster.kubeconfig)))
+        made = Attached(cluster, asyncio.run(_dump(cluster.kubeconfig)))
+        assert made.statuses == [0, 0], "\n".join(made.outputs)
+        until(lambda: "crun" in _classes(cluster), "class crun")
+        made.runs("stays-crun", "crun")
+        yield made
     if not had_data:
         shutil.rmtree(AGENT_DATA, ignore_errors=True)
 
@@ -191,7 +195,6 @@ def _add(cluster: RunningCluster, handler: str) -> None:
 
 
 def test_two_that_attach_at_once_both_say_what_works(attached: Attached) -> None:
-    assert attached.statuses == [0, 0], "\n".join(attached.outputs)
     for output in attached.outputs:
         assert "moorage-webhook: 2 of 2 pods are ready" in output
         (row,) = [line for line in output.splitlines() if line.startswith("n1 ")]
@@ -201,9 +204,8 @@ def test_two_that_attach_at_once_both_say_what_works(attached: Attached) -> None
     assert all(webhook["clientConfig"]["caBundle"] for webhook in configuration["webhooks"])
 
 
-def test_a_pod_runs_under_the_class_it_names(attached: Attached) -> None:
-    until(lambda: "crun" in _classes(attached.cluster), "class crun")
-    attached.runs("stays-crun", "crun")
+def test_a_pod_that_names_a_class_runs_under_it(attached: Attached) -> None:
+    attached.runs("named", "crun")
 
 
 def _classes(cluster: RunningCluster) -> set[str]:
@@ -243,6 +245,34 @@ def _is_held(cluster: RunningCluster, handler: str) -> bool:
     return {"name": GATE} in gates
 
 
+@pytest.mark.parametrize("loss", ["deleted", "expired"])
+def test_a_certificate_that_is_lost_is_issued_again(attached: Attached, loss: str) -> None:
+    cluster = attached.cluster
+    before = _data(cluster)["tls.crt"]
+    if loss == "deleted":
+        cluster.kubectl("delete", "secret", SECRET, "-n", NAMESPACE)
+    else:
+        _write_expired(cluster)
+    until(lambda: _data(cluster).get("tls.crt", before) != before, "another certificate")
+    attached.runs(f"after-{loss}", "crun")
+
+
+def _data(cluster: RunningCluster) -> dict[str, str]:
+    found = cluster.get("secrets", "-n", NAMESPACE, f"--field-selector=metadata.name={SECRET}")
+    return dict(found["items"][0]["data"]) if found["items"] else {}
+
+
+def _write_expired(cluster: RunningCluster) -> None:
+    hosts = (
+        "moorage-webhook.moorage-system.svc",
+        "moorage-webhook.moorage-system.svc.cluster.local",
+    )
+    pair = issue_pair(hosts, datetime.now(UTC) - 2 * LIFE)
+    data = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": pair.authority}
+    patch = json.dumps({"stringData": data})
+    cluster.kubectl("patch", "secret", SECRET, "-n", NAMESPACE, "--type=merge", "-p", patch)
+
+
 def test_the_other_controllers_take_over_when_those_that_lead_are_killed(
     attached: Attached,
 ) -> None:
@@ -270,38 +300,26 @@ def test_a_part_that_is_killed_disturbs_no_pod(attached: Attached, component: st
         cluster.kubectl("delete", "pod", each, "--wait=false")
 
 
-@pytest.mark.parametrize("loss", ["deleted", "expired"])
-def test_a_certificate_that_is_lost_is_issued_again(attached: Attached, loss: str) -> None:
+def test_parts_recover_when_the_api_server_was_killed(attached: Attached, handler: str) -> None:
     cluster = attached.cluster
-    before = _data(cluster)["tls.crt"]
-    if loss == "deleted":
-        cluster.kubectl("delete", "secret", SECRET, "-n", NAMESPACE)
-    else:
-        _write_expired(cluster)
-    until(lambda: _data(cluster).get("tls.crt", before) != before, "another certificate")
-    attached.runs(f"after-{loss}", "crun")
+    cluster.apply(runtime_class(handler, handler))
+    killed = cluster.part("apiserver")
+    os.kill(killed["pid"], signal.SIGKILL)
+    until(lambda: cluster.part("apiserver")["restarts"] > killed["restarts"], "its restart")
+    until(lambda: cluster.part("apiserver")["state"] == "ready", "the API server again")
+    _file(cluster, handler).unlink(missing_ok=True)
+    attached.runs("after-restart", "crun")
+    # The agent says that the handler is gone, the webhook knows it, and the controllers let it go.
+    until(lambda: _is_held(cluster, handler), "a pod that is held", within_s=60)
+    _add(cluster, handler)
+    cluster.wait_ready("held")
+    attached.wait_parts()
 
 
 def test_both_replicas_serve_the_new_certificate(attached: Attached) -> None:
-    attached.wait_parts()
+    # A node agent looks for changed Secrets now and then, as a kubelet does.
     until(lambda: _is_served(attached), "the new certificate, by both replicas", within_s=100)
     attached.runs("served", "crun")
-
-
-def _data(cluster: RunningCluster) -> dict[str, str]:
-    found = cluster.get("secrets", "-n", NAMESPACE, f"--field-selector=metadata.name={SECRET}")
-    return dict(found["items"][0]["data"]) if found["items"] else {}
-
-
-def _write_expired(cluster: RunningCluster) -> None:
-    hosts = (
-        "moorage-webhook.moorage-system.svc",
-        "moorage-webhook.moorage-system.svc.cluster.local",
-    )
-    pair = issue_pair(hosts, datetime.now(UTC) - 2 * LIFE)
-    data = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": pair.authority}
-    patch = json.dumps({"stringData": data})
-    cluster.kubectl("patch", "secret", SECRET, "-n", NAMESPACE, "--type=merge", "-p", patch)
 
 
 def _is_served(attached: Attached) -> bool:
@@ -327,28 +345,13 @@ def _text(encoded: str) -> str:
     return base64.b64decode(encoded).decode()
 
 
-def test_parts_recover_when_the_api_server_was_killed(attached: Attached, handler: str) -> None:
-    cluster = attached.cluster
-    killed = cluster.part("apiserver")
-    os.kill(killed["pid"], signal.SIGKILL)
-    until(lambda: cluster.part("apiserver")["restarts"] > killed["restarts"], "its restart")
-    until(lambda: cluster.part("apiserver")["state"] == "ready", "the API server again")
-    _file(cluster, handler).unlink()
-    attached.runs("after-restart", "crun")
-    # The agent says that the handler is gone, the webhook knows it, and the controllers let it go.
-    until(lambda: _is_held(cluster, handler), "a pod that is held", within_s=60)
-    _add(cluster, handler)
-    cluster.wait_ready("held")
-    attached.wait_parts()
-
-
 def test_detaching_leaves_what_it_says_and_running_pods(attached: Attached, handler: str) -> None:
     cluster = attached.cluster
     names = ("stays", "stays-crun")
     before = [_container(cluster, name) for name in names]
     others = [_name(one) for one in cluster.get("pods")["items"] if _name(one) not in names]
-    cluster.kubectl("delete", "pod", *others)
-    cluster.kubectl("delete", "runtimeclass", handler)
+    cluster.kubectl("delete", "pod", "--ignore-not-found", "none", *others)
+    cluster.kubectl("delete", "runtimeclass", "--ignore-not-found", handler)
     output = cluster.moor("detach", "--yes", timeout_s=120).stdout
     assert "left: RuntimeClass crun: 1 pods use it" in output
     assert [_container(cluster, name) for name in names] == before
