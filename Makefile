@@ -19,6 +19,10 @@ endef
 # The parts of `make test` beside lint, beside each other: docs/decisions/147-four-runs.md.
 RUNS := shared clusters engines others
 PYTHON_SOURCES := src tests bench tools hatch_build.py
+# What the image is made of, directories too, since one changes when a file is removed. What is in
+# `generated` is made of the rest.
+IMAGE_INPUTS := $(wildcard requirements/run.lock pyproject.toml hatch_build.py) \
+  $(shell find src tools/image '(' -name __pycache__ -o -name generated ')' -prune -o -print 2>/dev/null)
 
 .PHONY: help demo venv format lint unit unit-1 unit-2 lowest coverage docs test test-lint retest-lint \
   $(RUNS:%=test-%) $(RUNS:%=retest-%) packages image peers soak chart mutants bench lock clean
@@ -127,6 +131,15 @@ packages: venv ## the system packages that pods and tests need; only as root, on
 
 image: venv ## the image of all parts in build/image, without a container daemon; ARCH=arm64 for another
 	$(BIN)/python -m tools.image $(if $(ARCH),--arch $(ARCH)) --output build/image
+	$(if $(ARCH),,touch build/image/.current)
+
+# Only built when what it is made of has changed. An old image proves nothing of this tree.
+test-clusters: build/image/.current
+
+build/image/.current: $(IMAGE_INPUTS) | $(VENV)/.built
+	@$(BIN)/python -m tools.image --output build/image && touch $@ || { \
+	  rm -f build/image/*-$$(dpkg --print-architecture).tar; \
+	  echo 'the image is not built: tests that run it are skipped'; }
 
 peers: venv ## build programs of others for the tests that compare with them: needs Go, Rust and npm, and minutes
 	$(BIN)/python -m tests.peers

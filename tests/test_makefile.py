@@ -154,6 +154,32 @@ def test_what_failed_runs_once_more(
     assert done.stdout.count("run again, alone") == len(again)
 
 
+def test_the_image_is_built_again_only_when_what_it_is_made_of_changed(machine: Path) -> None:
+    programs = machine / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "python").write_text(_LINTER)
+    (programs / "python").chmod(0o755)
+    for built in (".installed", ".built"):
+        (machine / ".venv" / built).touch()
+    source = machine / "src" / "moorage" / "clock.py"
+    source.touch()
+    (machine / "build" / "image").mkdir(parents=True)
+    target = "build/image/.current"
+    done, calls = _make(machine, target)
+    assert done.returncode == 0, done.stderr
+    assert calls == ["python -m tools.image --output build/image"]
+    assert _make(machine, target)[1] == calls
+    later = (machine / target).stat().st_mtime + 1
+    os.utime(source, (later, later))
+    (machine / "lint").touch()
+    done, calls = _make(machine, target)
+    assert done.returncode == 0, done.stderr
+    assert len(calls) == 2
+    # One that cannot be built is tried again next time.
+    assert "the image is not built: tests that run it are skipped" in done.stdout
+    assert len(_make(machine, target)[1]) == 3
+
+
 def test_workflows_use_targets_that_exist() -> None:
     used = [
         target

@@ -209,3 +209,30 @@ async def test_in_a_rotation_what_is_served_is_always_trusted(world: World) -> N
                 served.add(now["tls.crt"])
                 break
         assert len(served) == 2
+
+
+@pytest.mark.parametrize("age", [2 * LIFE, DAY], ids=["expired", "valid"])
+async def test_a_secret_that_was_put_back_does_not_end_the_trust_in_what_is_served(
+    world: World, age: timedelta
+) -> None:
+    async with reconciling(world) as client:
+        served = data(client)["ca.crt"]
+        backup = _issued(world.clock.now() - age)
+        texts = {"tls.crt": backup.certificate, "tls.key": backup.key, "ca.crt": backup.authority}
+        encoded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+        await client.patch(SECRETS, SERVICE.secret, {"data": encoded}, "ns")
+        await world.settled(5)
+        (bundle,) = bundles(client)
+        assert bundle == data(client)["ca.crt"]
+        # Replicas serve the one before until they see the Secret in their files.
+        assert served in bundle
+        assert (backup.authority in bundle) == (age < LIFE)
+        assert read_pair(data(client)["tls.crt"], data(client)["tls.key"], bundle) is not None
+
+
+def test_an_authority_that_expired_takes_no_place_of_one_that_is_served() -> None:
+    old = tuple(_issued(START + day * DAY).authority for day in (2, 1))
+    issued = _issued(START + LIFE)
+    present = Certificates(_issued(START - DAY), old=old)
+    after = after_step(present, Step.ISSUE, issued, START + LIFE)
+    assert after.old == old

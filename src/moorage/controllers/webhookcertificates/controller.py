@@ -141,17 +141,25 @@ class WebhookCertificateController:
             return None
 
     def _read(self, secret: Secret | None) -> Certificates:
-        """Return what the Secret has. Of one that is lost, what API servers trust is kept."""
+        """Return what the Secret has.
+
+        Of one that is lost, or was put back from a copy, what API servers trust is kept: replicas
+        serve it until they see the Secret in their files.
+        """
         now = self._clock.now()
         data = {} if secret is None else _decoded(secret.data)
         bundle = data.get(_BUNDLE, "")
         current = read_pair(data.get(_CERTIFICATE, ""), data.get(_PRIVATE_KEY, ""), bundle)
         following = read_pair(data.get(_NEXT_CERTIFICATE, ""), data.get(_NEXT_KEY, ""), bundle)
-        if current is None:
-            bundle += "".join(self._trusted())
+        trusted = authorities_of("".join(self._trusted()), now)
+        is_replaced = bool(trusted) and (current is None or current.authority not in trusted)
+        if is_replaced:
+            bundle += "".join(trusted)
         used = {pair.authority for pair in (current, following) if pair is not None}
         old = tuple(one for one in authorities_of(bundle, now) if one not in used)
-        changed = "" if secret is None else secret.metadata.annotations.get(CHANGED_ANNOTATION, "")
+        changed = ""
+        if secret is not None and not is_replaced:
+            changed = secret.metadata.annotations.get(CHANGED_ANNOTATION, "")
         try:
             since = parse_time(changed)
         except ValueError:

@@ -94,7 +94,8 @@ def after_step(
     current = present.current
     match step:
         case Step.ISSUE:
-            kept = [pair.authority for pair in (current, present.next) if pair is not None]
+            pairs = (current, present.next)
+            kept = [pair.authority for pair in pairs if pair is not None and pair.expires > now]
             old = tuple(dict.fromkeys([*kept, *present.old]))[:_MOST_OLD]
             return Certificates(issued, None, old, now)
         case Step.PREPARE:
