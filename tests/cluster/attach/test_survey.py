@@ -83,6 +83,13 @@ def test_an_api_server_that_was_built_without_its_version_is_warned_about() -> N
     assert "v0.0.0-master+8e16b12" in found.text
 
 
+def test_kubernetes_1_30_needs_a_feature_gate() -> None:
+    (found,) = findings(survey(version="v1.30.14"), Values())
+    assert found.level is Level.WARNING
+    assert "CustomResourceFieldSelectors" in found.text
+    assert findings(survey(version="v1.31.0"), Values()) == []
+
+
 def test_every_problem_has_a_remedy() -> None:
     worst = Survey(version="v1.20", missing_rights=("get nodes",))
     assert all(

@@ -114,6 +114,14 @@ def _version_findings(survey: Survey) -> Iterator[SurveyFinding]:
             f"the API server is {survey.version or 'of an unknown version'}",
             f"Kubernetes 1.{LEAST_MINOR} or later is needed: upgrade the control plane",
         )
+    elif int(match[1]) == LEAST_MINOR:
+        yield SurveyFinding(
+            Level.WARNING,
+            f"the API server is {survey.version}, which selects custom resources by fields only "
+            "with the feature gate CustomResourceFieldSelectors",
+            "set it on the API server, or upgrade the control plane: runtime agents list the "
+            "profiles of their own node by it",
+        )
     if survey.is_our_server and any(
         obj["kind"] == "CustomResourceDefinition" and not is_attached(obj) and not _release_of(obj)
         for obj in survey.ours
