@@ -377,8 +377,8 @@ async def _try_events(admin: Client, hostile: Client, own: str, other: str) -> N
         {"message": "changed", "involvedObject": {"name": own}},
         {"involvedObject": {"kind": "RuntimeInstallation"}},
     ):
-        for kind in (PatchType.MERGE, PatchType.STRATEGIC):
-            await _refused(partial(hostile.patch, EVENTS, name, patch, "default", kind=kind))
+        for patch_type in (PatchType.MERGE, PatchType.STRATEGIC):
+            await _refused(partial(hostile.patch, EVENTS, name, patch, "default", kind=patch_type))
     await admin.delete(EVENTS, name, "default")
 
 

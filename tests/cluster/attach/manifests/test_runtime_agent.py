@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from moorage.api.runtime_group import PROBE_NAMESPACE
 from moorage.cluster.attach.manifests.runtime_agent import CAPABILITIES, objects
-from moorage.cluster.attach.values import PROBE_NAMESPACE, AgentValues, Values
+from moorage.cluster.attach.values import AgentValues, Values
 from moorage.probing.pod_carrier import NAMESPACE
 from tests.documents import REPOSITORY
 
