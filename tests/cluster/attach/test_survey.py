@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from moorage.cluster.attach.manifests.identity import labels
 from moorage.cluster.attach.survey import (
     Level,
     Survey,
@@ -120,7 +121,10 @@ def test_the_namespace_must_be_there_if_it_is_not_made() -> None:
 def test_a_namespace_of_others_is_used_with_a_warning() -> None:
     found = findings(survey(namespace=namespace()), Values())
     assert [finding.level for finding in found] == [Level.WARNING]
-    assert findings(survey(namespace=namespace(**PART)), Values()) == []
+    assert [
+        finding.level for finding in findings(survey(namespace=namespace(**PART)), Values())
+    ] == [Level.WARNING]
+    assert findings(survey(namespace=namespace(**labels())), Values()) == []
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,11 @@ from moorage.api.runtime_group import API_VERSION
 from moorage.api.runtime_installations import FINALIZER, REMOVING, RuntimeInstallation
 from moorage.client import Client, Informer, PatchType, Resource, wait_until
 from moorage.client.resources import NAMESPACES, PODS, RUNTIME_INSTALLATIONS
+from moorage.cluster.attach.belongings import belongings, is_labelled
 from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.installation import CERTIFICATE_SECRET
 from moorage.cluster.attach.manifests import KINDS, WEBHOOKS, WORKLOADS
-from moorage.cluster.attach.manifests.identity import OURS, PART_OF_LABEL, Obj
+from moorage.cluster.attach.manifests.identity import OURS, Obj
 from moorage.cluster.attach.manifests.runtime_agent import DATA_DIRECTORY
 from moorage.cluster.attach.progress import PartProgress, follow
 from moorage.cluster.attach.served_objects import ServedObjects, name_of
@@ -98,7 +99,7 @@ async def plan_detachment(client: Client) -> DetachPlan:
     """Return what is there to remove. Raises StatusError, UnreachableError."""
     served = ServedObjects(client)
     return DetachPlan(
-        tuple([obj async for obj in _labelled(served)]),
+        tuple(belongings([obj async for obj in _labelled(served)])[0]),
         tuple([obj for kind in _WRITTEN_BY_USERS async for obj in served.list(API_VERSION, kind)]),
         tuple([obj async for obj in served.list(*_INSTALLATION)]),
     )
@@ -128,7 +129,11 @@ class _Detachment:
         self._left: list[Leftover] = []
 
     async def run(self) -> list[Leftover]:
-        found = [obj async for obj in _labelled(self._served)]
+        found, others = belongings([obj async for obj in _labelled(self._served)])
+        self._left += [
+            Leftover(name_of(obj), "it has Moorage's label, but no attachment made it")
+            for obj in others
+        ]
         await self._delete(obj for obj in found if obj["kind"] in WEBHOOKS)
         await self._undo_installations()
         await self._remove_data([obj for obj in found if obj["kind"] == "DaemonSet"])
@@ -320,7 +325,7 @@ class _Detachment:
             else [
                 pod["metadata"]["name"]
                 async for pod in self._served.list("v1", "Pod", namespace=name)
-                if (pod["metadata"].get("labels") or {}).get(PART_OF_LABEL) is None
+                if not is_labelled(pod)
             ]
         )
         if others:

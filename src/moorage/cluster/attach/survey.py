@@ -15,8 +15,9 @@ import msgspec
 
 from moorage.api.meta import Object, Raw
 from moorage.client.resources import NODES
+from moorage.cluster.attach.belongings import is_labelled
 from moorage.cluster.attach.changes import is_attached
-from moorage.cluster.attach.manifests.identity import OURS, PART_OF_LABEL, Obj
+from moorage.cluster.attach.manifests.identity import OURS, Obj
 from moorage.cluster.attach.served_objects import NotServedError, ServedObjects
 from moorage.cluster.attach.values import CERT_MANAGER, Values
 
@@ -219,7 +220,7 @@ def _namespace_findings(survey: Survey, values: Values) -> Iterator[SurveyFindin
 
 def is_foreign(namespace: Obj) -> bool:
     """Return whether a namespace that exists is not one that an attachment made."""
-    return PART_OF_LABEL not in (namespace["metadata"].get("labels") or {})
+    return not is_labelled(namespace)
 
 
 def _node_findings(survey: Survey) -> Iterator[SurveyFinding]:

@@ -1,0 +1,60 @@
+"""Belongings of an attachment: which of the objects with its labels are really its own.
+
+Anyone may label an object as part of Moorage; what is removed must have been made by an attachment:
+it was applied by `moor attach`, or has the kind and name of one of its objects, as those have that
+Helm or kubectl installed. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+from moorage.cluster.attach.changes import is_attached
+from moorage.cluster.attach.manifests import WORKLOADS, objects
+from moorage.cluster.attach.manifests.identity import MOORAGE, NAME_LABEL, PART_OF_LABEL, Obj
+from moorage.cluster.attach.values import CERT_MANAGER, SchedulerValues, Values
+
+_NAMESPACE = "Namespace"
+
+
+@cache
+def _made() -> frozenset[tuple[str, str]]:
+    """Return kind and name of all that any values ask for."""
+    choices = (Values(), Values(certificates=CERT_MANAGER, scheduler=SchedulerValues(enabled=True)))
+    return frozenset(
+        (obj["kind"], obj["metadata"]["name"]) for values in choices for obj in objects(values)
+    )
+
+
+def is_labelled(obj: Obj) -> bool:
+    """Return whether an object has the labels that an attachment gives all of its objects."""
+    labels = obj["metadata"].get("labels") or {}
+    return labels.get(PART_OF_LABEL) == labels.get(NAME_LABEL) == MOORAGE
+
+
+def belongings(labelled: Iterable[Obj]) -> tuple[list[Obj], list[Obj]]:
+    """Return those of the labelled objects that an attachment made, and the others.
+
+    A namespace of another name than the usual one is its own where a part of it runs there.
+    """
+    labelled = list(labelled)
+    ours = [obj for obj in labelled if _is_ours(obj)]
+    places = _places(ours)
+    own = [
+        obj
+        for obj in labelled
+        if obj in ours
+        or (obj["kind"] == _NAMESPACE and is_labelled(obj) and obj["metadata"]["name"] in places)
+    ]
+    return own, [obj for obj in labelled if obj not in own]
+
+
+def _is_ours(obj: Obj) -> bool:
+    return is_labelled(obj) and (
+        is_attached(obj) or (obj["kind"], obj["metadata"]["name"]) in _made()
+    )
+
+
+def _places(ours: Sequence[Obj]) -> set[str]:
+    return {obj["metadata"].get("namespace", "") for obj in ours if obj["kind"] in WORKLOADS}
