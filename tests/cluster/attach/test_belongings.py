@@ -34,6 +34,11 @@ def test_objects_that_users_labelled_are_theirs(kind: str) -> None:
     assert belongings([applied]) == ([applied], [])
 
 
+def test_the_certificate_that_the_controllers_issued_is_ours() -> None:
+    issued = labelled("Secret", "moorage-webhook-tls", "moorage-controllers", namespace="x")
+    assert belongings([issued]) == ([issued], [])
+
+
 def test_a_namespace_of_users_stays_although_it_has_a_workload_of_the_label() -> None:
     theirs = [labelled("Namespace", "team"), labelled("Deployment", "dashboard", namespace="team")]
     assert belongings(theirs) == ([], theirs)

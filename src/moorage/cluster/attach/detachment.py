@@ -56,7 +56,7 @@ _WORKLOAD_KINDS = (
 _LEASE = "moorage-controllers"
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _TRIES = 5
-_REMOVE_DATA = "--remove-data"
+_REMOVE_DATA, _NO_INSTALL = "--remove-data", "--no-install"
 _DATA_REMOVAL_S = 60.0
 
 
@@ -207,6 +207,13 @@ class _Detachment:
                     },
                 }
             }
+            if _NO_INSTALL in container["args"]:
+                self._left.append(
+                    Leftover(
+                        f"the empty directory {DATA_DIRECTORY} on each node",
+                        "agents that install nothing have no capability to remove it",
+                    )
+                )
             if _REMOVE_DATA not in container["args"]:
                 await self._served.patch(agent, patch, PatchType.STRATEGIC)
             try:
