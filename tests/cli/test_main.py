@@ -10,8 +10,8 @@ from tests.cli.moor import moor
 
 COMMANDS = (
     "up", "down", "status", "logs", "kubeconfig", "explain", "run", "top", "bench", "check",
-    "runtimes", "runtime", "rollout", "overhead", "conformance", "doctor", "migrate",
-    "image", "engine", "scheduler", "controllers", "webhook", "node",
+    "runtimes", "runtime", "rollout", "overhead", "conformance", "doctor", "attach", "detach",
+    "migrate", "image", "engine", "scheduler", "controllers", "webhook", "node", "runtime-agent",
     "backup", "restore", "demo",
     "completion",
 )  # fmt: skip
@@ -22,7 +22,9 @@ def test_help_lists_every_command_in_order_and_the_exit_statuses(option: str) ->
     output = moor(option).out
     listed = output.partition("Commands:\n")[2].splitlines()
     assert [line.split()[0] for line in listed] == list(COMMANDS)
-    assert listed[0] == "  up           Start the cluster, or resume the one in the data directory."
+    assert (
+        listed[0] == "  up             Start the cluster, or resume the one in the data directory."
+    )
     assert "3 the cluster is not running" in output
     assert cli.list_commands(None) == list(COMMANDS)  # type: ignore[arg-type]
 

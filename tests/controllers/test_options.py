@@ -39,4 +39,6 @@ def test_defaults_are_upstreams() -> None:
         # Ours.
         "installs_definitions": False,
         "creates_classes": False,
+        "removes_gates": False,
+        "runs_runtimes": True,
     }
