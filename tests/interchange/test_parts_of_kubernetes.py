@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ import pytest
 import yaml
 
 from moorage.cluster.certificates import Authority, Subject
-from moorage.cluster.engine.sweep import remove_directory
 from moorage.cluster.kubeconfig import Access
 from moorage.cluster.kubeconfig import write as write_kubeconfig
 from moorage.cluster.settings import host_ip
@@ -41,25 +38,12 @@ from tests.ports import free_port
 from tests.running import (
     RunningCluster,
     running,
-    skip_without_kubectl,
-    skip_without_runtimes,
     until,
 )
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(600)]
 
 _WITHIN_S = 90.0
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory with a short path, since sockets are in it."""
-    skip_without_kubectl()
-    skip_without_runtimes()
-    root = Path(tempfile.mkdtemp(prefix="moor-"))
-    yield root
-    # Volumes may still be mounted in it, and a kubelet mounts its directory on itself.
-    remove_directory(root)
 
 
 def test_scheduler_and_controller_manager_work_on_our_api_server(place: Path) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,25 +43,12 @@ from tests.running import (
     MOOR,
     RunningCluster,
     running,
-    skip_without_kubectl,
-    skip_without_runtimes,
     until,
 )
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(600)]
 
 _WITHIN_S = 180.0
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory with a short path, since sockets are in it."""
-    skip_without_kubectl()
-    skip_without_runtimes()
-    root = Path(tempfile.mkdtemp(prefix="moor-"))
-    yield root
-    # Volumes may still be mounted in it, and a kubelet mounts its directory on itself.
-    remove_directory(root)
 
 
 def test_a_hostile_agent_has_its_own_node_alone_on_kube_apiserver(place: Path) -> None:

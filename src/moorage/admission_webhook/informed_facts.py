@@ -6,16 +6,12 @@ The informers keep the names of nodes and profiles alone: what counts of them is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from moorage.admission.runtime_policies import NamespaceFacts, NamespaceRules, rules_of
 from moorage.api.clock import Clock
-from moorage.api.logs import Log
-from moorage.api.meta import Object
-from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_policies import ClusterRuntimePolicy, RuntimePolicy
 from moorage.api.runtime_profiles import RuntimeProfile
 from moorage.client import Client, Informer
@@ -29,17 +25,14 @@ from moorage.client.resources import (
     read_as,
 )
 from moorage.runtimeclass.class_index import ClassIndex
+from moorage.runtimeclass.index_feed import IndexFeed
 from moorage.runtimeclass.node_sets import NodeFacts
-
-T = TypeVar("T", bound=Object)
 
 _NAMESPACE = "namespace"
 _NODES_AT_ONCE, _PROFILES_AT_ONCE = 50, 50
 """Objects of a page: each has hundreds of labels or features, and memory keeps its peak."""
 _NAMESPACE_S = 3.0
 """Time for a namespace to arrive that an API server has already."""
-
-log = Log(__name__)
 
 
 class InformedFacts:
@@ -72,9 +65,10 @@ class InformedFacts:
         self._namespaces = Informer(client, read_as(NAMESPACES, NamespaceFacts), clock=clock)
         self._rules: dict[str, NamespaceRules] = {}
         self._awaited: dict[str, list[asyncio.Future[None]]] = {}
-        self._classes.add_handler(self._class_changed)
-        self._nodes.add_handler(self._node_changed)
-        self._profiles.add_handler(self._profile_changed)
+        feed = IndexFeed(self._index)
+        self._classes.add_handler(feed.class_changed)
+        self._nodes.add_handler(feed.node_changed)
+        self._profiles.add_handler(feed.profile_changed)
         self._policies.add_handler(self._policy_changed)
         self._cluster_policies.add_handler(self._cluster_policy_changed)
         self._namespaces.add_handler(self._namespace_changed)
@@ -152,24 +146,6 @@ class InformedFacts:
             self._namespaces,
         )
 
-    def _class_changed(self, before: RuntimeClass | None, after: RuntimeClass | None) -> None:
-        if after is not None:
-            _put(self._index.put_class, after)
-        elif before is not None:
-            self._index.remove_class(before.metadata.name)
-
-    def _node_changed(self, before: NodeFacts | None, after: NodeFacts | None) -> None:
-        if after is not None:
-            _put(self._index.put_node, after)
-        elif before is not None:
-            self._index.remove_node(before.metadata.name)
-
-    def _profile_changed(self, before: RuntimeProfile | None, after: RuntimeProfile | None) -> None:
-        if after is not None:
-            self._index.put_profile(after)
-        elif before is not None:
-            self._index.remove_profile(before.metadata.name)
-
     def _policy_changed(self, before: RuntimePolicy | None, after: RuntimePolicy | None) -> None:
         changed = after or before
         if changed is not None:
@@ -191,14 +167,6 @@ class InformedFacts:
             for arrived in self._awaited.get(after.metadata.name, ()):
                 if not arrived.done():
                     arrived.set_result(None)
-
-
-def _put(put: Callable[[T], None], obj: T) -> None:
-    """Record an object; one with amounts that are none is logged and counts as it was before."""
-    try:
-        put(obj)
-    except ValueError as error:
-        log.warning("object cannot be read", kind=type(obj).__name__, error=error)
 
 
 class Known(msgspec.Struct, frozen=True, gc=False):

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from moorage.api.errors import StatusError
+from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.meta import Object
 from moorage.client.resources import PartialObject, Resource
 from moorage.client.rest import Client, UnreachableError
@@ -160,3 +160,37 @@ def _served(group: str, version: str, entry: _ApiResource, names: Iterable[str])
 
 def _decode(body: bytes, type_: type[_T]) -> _T:
     return msgspec.json.decode(body, type=type_)
+
+
+class NotServedError(LookupError):
+    """The server does not serve a kind."""
+
+
+class ServedKinds:
+    """The resources of kinds, for any kind that a server serves. Each version is read once.
+
+    A version is read again for a kind that it lacks if `follows`: definitions may add it meanwhile.
+    """
+
+    def __init__(self, client: Client, *, follows: bool = False) -> None:
+        self._client = client
+        self._follows = follows
+        self._kinds: dict[str, dict[str, Resource[PartialObject]]] = {}
+
+    async def resource(self, api_version: str, kind: str) -> Resource[PartialObject]:
+        """Return the resource of a kind. Raises NotServedError, StatusError, UnreachableError."""
+        kinds = self._kinds.get(api_version)
+        if kinds is None or (self._follows and kind not in kinds):
+            kinds = await self._read(api_version)
+        if kind not in kinds:
+            raise NotServedError(f"{api_version} {kind}")
+        return kinds[kind]
+
+    async def _read(self, api_version: str) -> dict[str, Resource[PartialObject]]:
+        try:
+            served = await read_version(self._client, api_version)
+        except NotFoundError:
+            served = ()
+        kinds = {entry.resource.kind: entry.resource for entry in served}
+        self._kinds[api_version] = kinds
+        return kinds

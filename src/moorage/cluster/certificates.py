@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from moorage.api.issued_certificates import certificate_builder, key_pem, with_role
 from moorage.cluster.credentials import Pair
 from moorage.cluster.files import write_private
 from moorage.cluster.settings import SettingsError
@@ -104,7 +105,7 @@ class Authority:
         if not path.exists():
             if not self._is_new:
                 raise LostKeyError(path, "service account tokens given out before are then refused")
-            write_private(path, _pem_of(ec.generate_private_key(ec.SECP256R1())))
+            write_private(path, key_pem(ec.generate_private_key(ec.SECP256R1())))
         return path
 
     def _pair(self, file_name: str) -> Pair:
@@ -149,10 +150,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(Subject("moorage-ca"))
         builder = self._builder(name, name, key.public_key(), _CA_LIFE)
-        builder = builder.add_extension(
-            x509.BasicConstraints(ca=True, path_length=0), critical=True
-        )
-        builder = builder.add_extension(_usage(is_authority=True), critical=True)
+        builder = with_role(builder, is_authority=True)
         self._save(self.pair, key, builder.sign(key, hashes.SHA256()))
 
     def _make_leaf(self, pair: Pair, subject: Subject) -> None:
@@ -160,10 +158,7 @@ class Authority:
         builder = self._builder(
             _name(subject), self._certificate.subject, key.public_key(), _LEAF_LIFE
         )
-        builder = builder.add_extension(
-            x509.BasicConstraints(ca=False, path_length=None), critical=True
-        )
-        builder = builder.add_extension(_usage(is_authority=False), critical=True)
+        builder = with_role(builder, is_authority=False)
         use = ExtendedKeyUsageOID.SERVER_AUTH if subject.hosts else ExtendedKeyUsageOID.CLIENT_AUTH
         builder = builder.add_extension(x509.ExtendedKeyUsage([use]), critical=False)
         if subject.hosts:
@@ -178,21 +173,14 @@ class Authority:
         public_key: ec.EllipticCurvePublicKey,
         life: timedelta,
     ) -> x509.CertificateBuilder:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(issuer)
-            .public_key(public_key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(self._now - _SKEW)
-            .not_valid_after(self._now + life)
-        )
+        begins, ends = self._now - _SKEW, self._now + life
+        return certificate_builder(subject, issuer, public_key, begins, ends)
 
     def _save(
         self, pair: Pair, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate
     ) -> None:
         # The key first: a certificate without its key would look usable.
-        write_private(pair.key, _pem_of(key))
+        write_private(pair.key, key_pem(key))
         write_private(pair.certificate, certificate.public_bytes(serialization.Encoding.PEM))
 
 
@@ -230,20 +218,6 @@ def _hosts_of(certificate: x509.Certificate) -> frozenset[str]:
     return frozenset(str(name.value) for name in names)
 
 
-def _usage(*, is_authority: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not is_authority,
-        key_cert_sign=is_authority,
-        crl_sign=is_authority,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
 def _load(pair: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     """Return the certificate and key of a pair. Raises FileNotFoundError, ValueError."""
     certificate = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
@@ -251,11 +225,3 @@ def _load(pair: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError(f"{pair.key}: not an elliptic curve key")
     return certificate, key
-
-
-def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )

@@ -15,7 +15,7 @@ from typing import Any
 from moorage.api.errors import NotFoundError
 from moorage.api.yaml_values import YamlError, parse_documents
 from moorage.client import Client, PatchType
-from moorage.client.discovery import read_version
+from moorage.client.discovery import NotServedError, ServedKinds
 from moorage.client.resources import PartialObject, Resource
 from moorage.cluster.errors import ClusterError
 
@@ -90,7 +90,7 @@ class Applier:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._resources: dict[str, dict[str, Resource[PartialObject]]] = {}
+        self._kinds = ServedKinds(client)
 
     async def apply(self, manifest: Manifest) -> None:
         """Apply the object server-side. Raises StatusError, ManifestError."""
@@ -111,19 +111,10 @@ class Applier:
             await self._client.delete(resource, manifest.name, manifest.namespace)
 
     async def _resource(self, manifest: Manifest) -> Resource[PartialObject]:
-        version = manifest.api_version
-        if version not in self._resources:
-            self._resources[version] = await self._discover(version)
-        resource = self._resources[version].get(manifest.kind)
-        if resource is None:
-            raise ManifestError(
-                f"{manifest.place}: the server does not serve {manifest.kind} of {version}"
-            )
-        return resource
-
-    async def _discover(self, version: str) -> dict[str, Resource[PartialObject]]:
         try:
-            served = await read_version(self._client, version)
-        except NotFoundError:
-            return {}
-        return {entry.resource.kind: entry.resource for entry in served}
+            return await self._kinds.resource(manifest.api_version, manifest.kind)
+        except NotServedError as error:
+            raise ManifestError(
+                f"{manifest.place}: the server does not serve {manifest.kind} of "
+                f"{manifest.api_version}"
+            ) from error

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from moorage.api.clock import SystemClock
-from moorage.client.discovery import discover
 from moorage.client.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS, RUNTIME_CLASSES, SECRETS
 from moorage.cluster.attach.attachment import Plan, attach, plan_attachment
-from moorage.cluster.attach.changes import Verb, shown
+from moorage.cluster.attach.changes import Verb
 from moorage.cluster.attach.detachment import DetachOptions, Leftover, detach, plan_detachment
 from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.installation import InstallationOptions
@@ -23,6 +22,7 @@ from moorage.cluster.attach.manifests import objects
 from moorage.cluster.attach.outcome import Outcome
 from moorage.cluster.attach.served_objects import ServedObjects, key_of
 from moorage.cluster.attach.values import Values
+from tests.cluster.attach.cluster_dump import Dump, dump
 from tests.controllers.cluster import Cluster, FakeNodeAgent, running_cluster
 
 _AUTHORITY = base64.b64encode(b"-----BEGIN CERTIFICATE-----").decode()
@@ -67,21 +67,8 @@ class Attachments:
         }
         await self.client.create(SECRETS, secret, namespace)
 
-    async def dump(self) -> dict[tuple[str, str, str], Any]:
-        """Return all objects of all kinds, but for those that change by themselves."""
-        served = ServedObjects(self.client)
-        found = await discover(self.client)
-        return {
-            key_of(obj): shown(obj) | {"conditions": _own_conditions(obj)}
-            for resource in found.with_verbs("list", "get")
-            if resource.kind not in _CHANGING
-            async for obj in served.list(resource.api_version, resource.kind)
-        }
-
-
-def _own_conditions(obj: dict[str, Any]) -> list[str]:
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    return sorted(one["type"] for one in conditions if "moorage" in one.get("type", ""))
+    async def dump(self) -> Dump:
+        return await dump(self.client, _CHANGING)
 
 
 @asynccontextmanager

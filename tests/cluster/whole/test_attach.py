@@ -16,7 +16,7 @@ import socket
 import ssl
 import subprocess
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,11 +26,9 @@ import pytest
 
 from moorage import __version__
 from moorage.client import Client, load_kubeconfig
-from moorage.client.discovery import discover
-from moorage.cluster.attach.changes import shown
-from moorage.cluster.attach.served_objects import ServedObjects, key_of
 from moorage.controllers.webhookcertificates.issuing import LIFE, issue_pair
 from tests.built_image import built_image
+from tests.cluster.attach.cluster_dump import Dump, dump
 from tests.running import (
     MOOR,
     RunningCluster,
@@ -55,8 +53,6 @@ _CHANGING = frozenset(
     ("APIService", "Endpoints", "EndpointSlice", "Event", "Lease", "Namespace", "NodeMetrics",
      "PodMetrics")
 )  # fmt: skip
-
-Dump = Mapping[tuple[str, str, str], Any]
 
 
 class Attached:
@@ -138,21 +134,8 @@ def _container(cluster: RunningCluster, name: str) -> tuple[Any, ...]:
 
 
 async def _dump(kubeconfig: Path) -> Dump:
-    """All objects of all kinds with our conditions, but for those that change by themselves."""
     async with Client(load_kubeconfig(kubeconfig), user_agent="test") as client:
-        served = ServedObjects(client)
-        found = await discover(client)
-        return {
-            key_of(obj): shown(obj) | {"ours": _own_conditions(obj)}
-            for resource in found.with_verbs("list", "get")
-            if resource.kind not in _CHANGING
-            async for obj in served.list(resource.api_version, resource.kind)
-        }
-
-
-def _own_conditions(obj: dict[str, Any]) -> list[str]:
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    return sorted(one["type"] for one in conditions if "moorage" in one.get("type", ""))
+        return await dump(client, _CHANGING)
 
 
 @pytest.fixture(scope="module")

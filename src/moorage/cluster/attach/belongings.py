@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 from moorage.cluster.attach.changes import is_attached
-from moorage.cluster.attach.installation import CERTIFICATE_SECRET
 from moorage.cluster.attach.manifests import WORKLOADS, objects
 from moorage.cluster.attach.manifests.identity import MOORAGE, NAME_LABEL, PART_OF_LABEL, Obj
+from moorage.cluster.attach.manifests.webhook import SECRET
 from moorage.cluster.attach.values import CERT_MANAGER, SchedulerValues, Values
 
 _NAMESPACE = "Namespace"
@@ -24,7 +24,7 @@ def _made() -> frozenset[tuple[str, str]]:
     """Return kind and name of all that any values ask for, and of what the parts make."""
     choices = (Values(), Values(certificates=CERT_MANAGER, scheduler=SchedulerValues(enabled=True)))
     asked = {(obj["kind"], obj["metadata"]["name"]) for one in choices for obj in objects(one)}
-    return frozenset(asked | {("Secret", CERTIFICATE_SECRET)})
+    return frozenset(asked | {("Secret", SECRET)})
 
 
 def is_labelled(obj: Obj) -> bool:

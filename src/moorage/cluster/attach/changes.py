@@ -14,11 +14,11 @@ import msgspec
 
 from moorage.api.errors import NotFoundError
 from moorage.api.yaml_text import dump
+from moorage.client.discovery import NotServedError
 from moorage.cluster.attach.manifests import KINDS
 from moorage.cluster.attach.manifests.identity import OURS, Obj
 from moorage.cluster.attach.served_objects import (
     FIELD_MANAGER,
-    NotServedError,
     ServedObjects,
     key_of,
     name_of,

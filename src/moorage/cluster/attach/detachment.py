@@ -23,10 +23,11 @@ from moorage.client import Client, Informer, PatchType, Resource, wait_until
 from moorage.client.resources import NAMESPACES, PODS, RUNTIME_INSTALLATIONS
 from moorage.cluster.attach.belongings import belongings, is_labelled
 from moorage.cluster.attach.errors import AttachError
-from moorage.cluster.attach.installation import CERTIFICATE_SECRET
 from moorage.cluster.attach.manifests import KINDS, WEBHOOKS, WORKLOADS
+from moorage.cluster.attach.manifests.controllers import LEASE
 from moorage.cluster.attach.manifests.identity import OURS, Obj
 from moorage.cluster.attach.manifests.runtime_agent import DATA_DIRECTORY
+from moorage.cluster.attach.manifests.webhook import SECRET
 from moorage.cluster.attach.progress import PartProgress, follow
 from moorage.cluster.attach.served_objects import ServedObjects, name_of
 from moorage.cluster.attach.traces import (
@@ -53,7 +54,6 @@ _WORKLOAD_KINDS = (
     ("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"), ("apps/v1", "DaemonSet"),
     ("batch/v1", "CronJob"),
 )  # fmt: skip
-_LEASE = "moorage-controllers"
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _TRIES = 5
 _REMOVE_DATA, _NO_INSTALL = "--remove-data", "--no-install"
@@ -393,8 +393,8 @@ def _made_at_run_time(namespace: str) -> list[Obj]:
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
     return [
-        obj("v1", "Secret", CERTIFICATE_SECRET),
-        obj("coordination.k8s.io/v1", "Lease", _LEASE),
+        obj("v1", "Secret", SECRET),
+        obj("coordination.k8s.io/v1", "Lease", LEASE),
         obj("v1", "ConfigMap", RECORD, RECORD_NAMESPACE),
     ]
 

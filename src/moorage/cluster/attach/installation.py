@@ -18,13 +18,13 @@ import msgspec
 from moorage.api.clock import Clock
 from moorage.cluster.attach.changes import Change, Verb, shown
 from moorage.cluster.attach.manifests import WEBHOOKS, WORKLOADS
-from moorage.cluster.attach.manifests.identity import Obj, part_name
+from moorage.cluster.attach.manifests.identity import Obj
+from moorage.cluster.attach.manifests.webhook import SECRET
 from moorage.cluster.attach.progress import Report, follow
 from moorage.cluster.attach.served_objects import ServedObjects, name_of
 from moorage.cluster.attach.values import OWN, Values
 from moorage.custom_resources import wait_installed
 
-CERTIFICATE_SECRET = f"{part_name('webhook')}-tls"
 _AUTHORITY_KEY = "ca.crt"
 
 
@@ -97,7 +97,7 @@ async def with_authority(
         {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": CERTIFICATE_SECRET, "namespace": values.namespace},
+            "metadata": {"name": SECRET, "namespace": values.namespace},
         }
     )
     bundle = ((secret or {}).get("data") or {}).get(_AUTHORITY_KEY, "")

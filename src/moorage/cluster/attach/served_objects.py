@@ -14,15 +14,11 @@ import msgspec
 from moorage.api.errors import NotFoundError
 from moorage.api.meta import Raw
 from moorage.client import Client, PatchType, Resource
-from moorage.client.discovery import read_version
+from moorage.client.discovery import NotServedError, ServedKinds
 from moorage.client.rest import PAGE_SIZE
 from moorage.cluster.attach.manifests.identity import Obj
 
 FIELD_MANAGER = "moorage-attach"
-
-
-class NotServedError(LookupError):
-    """The server does not serve a kind."""
 
 
 class ServedObjects:
@@ -30,21 +26,12 @@ class ServedObjects:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self._kinds: dict[str, dict[str, Resource[Any]]] = {}
+        # Definitions that an attachment installs add kinds.
+        self._kinds = ServedKinds(client, follows=True)
 
     async def resource(self, api_version: str, kind: str) -> Resource[Any]:
         """Return the resource of a kind. Raises NotServedError."""
-        kinds = self._kinds.get(api_version)
-        if kinds is None or kind not in kinds:
-            try:
-                served = await read_version(self.client, api_version)
-            except NotFoundError as error:
-                raise NotServedError(f"{api_version} {kind}") from error
-            kinds = {entry.resource.kind: entry.resource for entry in served}
-            self._kinds[api_version] = kinds
-        if kind not in kinds:
-            raise NotServedError(f"{api_version} {kind}")
-        return kinds[kind]
+        return await self._kinds.resource(api_version, kind)
 
     async def get(self, obj: Obj) -> Obj | None:
         """Return the server's object of the same kind, namespace and name; None without one."""

@@ -14,11 +14,12 @@ from enum import StrEnum
 import msgspec
 
 from moorage.api.meta import Object, Raw
+from moorage.client.discovery import NotServedError
 from moorage.client.resources import NODES
 from moorage.cluster.attach.belongings import is_labelled
 from moorage.cluster.attach.changes import is_attached
 from moorage.cluster.attach.manifests.identity import OURS, Obj
-from moorage.cluster.attach.served_objects import NotServedError, ServedObjects
+from moorage.cluster.attach.served_objects import ServedObjects
 from moorage.cluster.attach.values import CERT_MANAGER, Values
 
 LEAST_MINOR = 30

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from moorage.api.certificate_requests import CertificateRequest
+from moorage.api.issued_certificates import certificate_builder
 from moorage.controllers.certificates.rules import CLIENT_AUTH, SERVER_AUTH
 
 LONGEST = timedelta(days=365)
@@ -80,16 +81,9 @@ class SigningAuthority:
         """Return a certificate in PEM. Raises ExpiredAuthorityError, CertificateRequestError."""
         request.check_signature()
         start, end = validity(seconds, now, self.certificate.not_valid_after_utc)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(request.subject)
-            .issuer_name(self.certificate.subject)
-            .public_key(request.public_key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(start)
-            .not_valid_after(end)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        )
+        builder = certificate_builder(
+            request.subject, self.certificate.subject, request.public_key, start, end
+        ).add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         if (key_usage := _key_usage(usages)) is not None:
             builder = builder.add_extension(key_usage, critical=True)
         purposes = [oid for usage, oid in _PURPOSES.items() if usage in usages]

@@ -8,14 +8,13 @@ events say what a pod waits for, and what to do for one that admission has not p
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from moorage.api.clock import Clock, format_time
 from moorage.api.conditions import is_true
 from moorage.api.errors import NotFoundError
-from moorage.api.logs import Log
 from moorage.api.meta import Object, ObjectMeta, Raw
 from moorage.api.pods import MIRROR_ANNOTATION, PodCondition, PodSchedulingGate
 from moorage.api.runtime_classes import RuntimeClass
@@ -35,6 +34,7 @@ from moorage.controllers.runtimegates.verdict import (
 )
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.handler import is_implicit
+from moorage.runtimeclass.index_feed import IndexFeed
 from moorage.runtimeclass.node_sets import NodeFacts, NodeFactsStatus
 
 COMPONENT = "runtime-gate-controller"
@@ -44,10 +44,6 @@ _GATHER_S = 0.3
 _SWEEP = ""
 _SYSTEM_NAMESPACE = "kube-system"
 _PENDING = "Pending"
-
-T = TypeVar("T", bound=Object)
-
-log = Log(__name__)
 
 
 class PendingPodSpec(Object, frozen=True):
@@ -91,6 +87,7 @@ class RuntimeGateController:
         self._clock = clock
         self._recorder = recorder
         self._index = ClassIndex()
+        self._feed = IndexFeed(self._index)
         self._pods = Informer(
             client,
             read_as(PODS, PendingPod),
@@ -129,29 +126,15 @@ class RuntimeGateController:
                 self._queue.add(key)
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
-        if after is not None:
-            handlers = after.status.runtime_handlers
-            status = NodeFactsStatus(runtime_handlers=tuple(handlers))  # type: ignore[arg-type]
-            self._index.put_node(NodeFacts(metadata=after.metadata, status=status))
-        elif before is not None:
-            self._index.remove_node(before.metadata.name)
+        self._feed.node_changed(_facts(before), _facts(after))
         self._changed()
 
     def _class_changed(self, before: RuntimeClass | None, after: RuntimeClass | None) -> None:
-        if after is not None:
-            try:
-                self._index.put_class(after)
-            except ValueError as error:
-                log.warning("class cannot be read", name=after.metadata.name, error=error)
-        elif before is not None:
-            self._index.remove_class(before.metadata.name)
+        self._feed.class_changed(before, after)
         self._changed()
 
     def _profile_changed(self, before: RuntimeProfile | None, after: RuntimeProfile | None) -> None:
-        if after is not None:
-            self._index.put_profile(after)
-        elif before is not None:
-            self._index.remove_profile(before.metadata.name)
+        self._feed.profile_changed(before, after)
         self._changed()
 
     def _changed(self) -> None:
@@ -244,6 +227,14 @@ class RuntimeGateController:
             return
         if pod.spec.node_name and _is_said_unavailable(pod.status.conditions):
             await self._write(pod.metadata, Verdict(True, "PodStarted", "the pod has started"))
+
+
+def _facts(node: Node | None) -> NodeFacts | None:
+    if node is None:
+        return None
+    handlers = tuple(node.status.runtime_handlers)
+    status = NodeFactsStatus(runtime_handlers=handlers)  # type: ignore[arg-type]
+    return NodeFacts(metadata=node.metadata, status=status)
 
 
 def _condition(conditions: tuple[PodCondition, ...]) -> PodCondition | None:

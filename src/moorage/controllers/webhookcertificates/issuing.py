@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from moorage.api.issued_certificates import certificate_builder, key_pem, with_role
+
 LIFE = timedelta(days=90)
 AUTHORITY_NAME = "moorage-webhook-ca"
 _SKEW = timedelta(hours=1)
@@ -44,29 +46,20 @@ def issue_pair(hosts: Sequence[str], now: datetime) -> ServingPair:
         x509.NameAttribute(NameOID.ORGANIZATION_NAME, AUTHORITY_NAME),
         x509.NameAttribute(NameOID.COMMON_NAME, f"{AUTHORITY_NAME} {now:%Y%m%d%H%M%S}"),
     ])  # fmt: skip
-    authority = (
-        _builder(name, name, authority_key.public_key(), now)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(is_authority=True), critical=True)
-        .sign(authority_key, hashes.SHA256())
+    authority = _builder(name, name, authority_key.public_key(), now, is_authority=True).sign(
+        authority_key, hashes.SHA256()
     )
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0][:64])])
     leaf = (
-        _builder(subject, name, key.public_key(), now)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(is_authority=False), critical=True)
+        _builder(subject, name, key.public_key(), now, is_authority=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(map(x509.DNSName, hosts)), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
     return ServingPair(
         certificate=_pem(leaf),
-        key=key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        ).decode(),
+        key=key_pem(key).decode(),
         authority=_pem(authority),
         begins=leaf.not_valid_before_utc,
         expires=leaf.not_valid_after_utc,
@@ -124,31 +117,15 @@ def _is_ours(authority: x509.Certificate) -> bool:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    now: datetime,
+    *,
+    is_authority: bool,
 ) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _SKEW)
-        .not_valid_after(now + LIFE)
-    )
-
-
-def _usage(*, is_authority: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not is_authority,
-        key_cert_sign=is_authority,
-        crl_sign=is_authority,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    builder = certificate_builder(subject, issuer, key, now - _SKEW, now + LIFE)
+    return with_role(builder, is_authority=is_authority)
 
 
 def _pem(certificate: x509.Certificate) -> str:

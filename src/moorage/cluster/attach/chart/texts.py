@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from moorage import __version__
-from moorage.cluster.attach.installation import CERTIFICATE_SECRET
 from moorage.cluster.attach.manifests.identity import Obj, labels, metadata, part_name
+from moorage.cluster.attach.manifests.webhook import SECRET
 from moorage.cluster.attach.survey import LEAST_MINOR
 from moorage.cluster.attach.values import Values
 
@@ -79,7 +79,7 @@ def test_objects(values: Values) -> list[Obj]:
     authority = {
         "name": "authority",
         "secret": {
-            "secretName": CERTIFICATE_SECRET,
+            "secretName": SECRET,
             "items": [{"key": "ca.crt", "path": "ca.crt"}],
         },
     }

@@ -49,6 +49,16 @@ def metadata(name: str, component: str = "", *, namespace: str = "") -> Raw:
     return made | {"labels": labels(component) | {VERSION_LABEL: __version__}}
 
 
+FOLLOW = ["list", "watch"]
+"""Verbs of an informer."""
+
+
+def rule(group: str, resources: list[str], verbs: list[str], name: str = "") -> Raw:
+    """Return a rule of a role: verbs on resources of one API group, or on one object of them."""
+    made: Raw = {"apiGroups": [group], "resources": resources, "verbs": verbs}
+    return made | ({"resourceNames": [name]} if name else {})
+
+
 def account(values: Values, component: str) -> Obj:
     """Return a part's ServiceAccount."""
     return {

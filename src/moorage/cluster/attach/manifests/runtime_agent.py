@@ -19,8 +19,10 @@ from moorage.cluster.attach.manifests.identity import (
     metadata,
     part_name,
     role,
+    rule,
     selector,
 )
+from moorage.cluster.attach.manifests.workloads import container
 from moorage.cluster.attach.values import Values
 from moorage.probing.pod_carrier import NAMESPACE as PROBE_NAMESPACE
 
@@ -66,32 +68,28 @@ def _cluster_rules(values: Values) -> list[Raw]:
     """Return the rules of the ClusterRole; the admission policy narrows them to the own node."""
     read = ["get", "list", "watch"]
     rules: list[Raw] = [
-        _rule("", ["nodes"], [*read, "patch"]),
-        _rule(GROUP, ["runtimeprofiles"], [*read, "create", "delete"]),
-        _rule(GROUP, ["runtimeprofiles/status"], ["update"]),
-        _rule("node.k8s.io", ["runtimeclasses"], ["list", "create", "delete"]),
+        rule("", ["nodes"], [*read, "patch"]),
+        rule(GROUP, ["runtimeprofiles"], [*read, "create", "delete"]),
+        rule(GROUP, ["runtimeprofiles/status"], ["update"]),
+        rule("node.k8s.io", ["runtimeclasses"], ["list", "create", "delete"]),
     ]
     if values.agent.installs_runtimes:
         rules += [
-            _rule(GROUP, ["runtimeinstallations"], read),
-            _rule(GROUP, ["runtimeinstallations/status"], ["patch"]),
+            rule(GROUP, ["runtimeinstallations"], read),
+            rule(GROUP, ["runtimeinstallations/status"], ["patch"]),
         ]
     return rules
 
 
-def _rule(group: str, resources: list[str], verbs: list[str]) -> Raw:
-    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
-
-
 _PROBE_RULES: tuple[Raw, ...] = (
-    _rule("", ["pods"], ["get", "list", "watch", "create", "delete"]),
-    _rule("", ["pods/log"], ["get"]),
+    rule("", ["pods"], ["get", "list", "watch", "create", "delete"]),
+    rule("", ["pods/log"], ["get"]),
     # By WebSocket, which needs get, and create from Kubernetes 1.35 on.
-    _rule("", ["pods/exec", "pods/portforward"], ["get", "create"]),
-    _rule("", ["pods/resize"], ["patch"]),
-    _rule("", ["events"], ["list", "watch"]),
+    rule("", ["pods/exec", "pods/portforward"], ["get", "create"]),
+    rule("", ["pods/resize"], ["patch"]),
+    rule("", ["events"], ["list", "watch"]),
 )
-_EVENT_RULES: tuple[Raw, ...] = (_rule("", ["events"], ["create", "patch"]),)
+_EVENT_RULES: tuple[Raw, ...] = (rule("", ["events"], ["create", "patch"]),)
 
 
 def _daemon_set(values: Values) -> Obj:
@@ -128,15 +126,11 @@ def _daemon_set(values: Values) -> Obj:
 
 def _container(values: Values) -> Raw:
     return {
-        "name": RUNTIME_AGENT,
-        "image": values.image,
-        "imagePullPolicy": values.image_pull_policy,
-        "command": ["moor"],
+        **container(values, RUNTIME_AGENT, values.agent.resources),
         "args": _arguments(values),
         "env": [
             {"name": _NODE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
         ],
-        "resources": _resources(values),
         "securityContext": _security_context(values),
         "volumeMounts": [mount for _, mount in _mounts(values)],
     }
@@ -157,11 +151,6 @@ def _arguments(values: Values) -> list[str]:
     if not values.agent.installs_runtimes:
         arguments.append("--no-install")
     return arguments
-
-
-def _resources(values: Values) -> Raw:
-    amounts = {"requests": values.agent.resources.requests, "limits": values.agent.resources.limits}
-    return {kind: dict(amount) for kind, amount in amounts.items() if amount}
 
 
 def _security_context(values: Values) -> Raw:

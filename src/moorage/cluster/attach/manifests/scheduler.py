@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from moorage.cluster.attach.manifests.identity import (
+    FOLLOW,
     SCHEDULER,
     Obj,
     account,
     cluster_role,
-    labels,
     metadata,
     part_name,
-    selector,
+    rule,
 )
-from moorage.cluster.attach.manifests.webhook import container_base, pod_security_context
+from moorage.cluster.attach.manifests.workloads import container, deployment
 from moorage.cluster.attach.values import Values
 
 NAME = part_name(SCHEDULER)
@@ -20,9 +20,7 @@ NAME = part_name(SCHEDULER)
 
 _UPSTREAMS = ("system:kube-scheduler", "system:volume-scheduler")
 """Roles that every cluster has, with what a scheduler reads and writes."""
-_RULES = (
-    {"apiGroups": ["node.k8s.io"], "resources": ["runtimeclasses"], "verbs": ["list", "watch"]},
-)
+_RULES = (rule("node.k8s.io", ["runtimeclasses"], FOLLOW),)
 """What it reads besides."""
 
 
@@ -51,24 +49,5 @@ def _binding(values: Values, role: str) -> Obj:
 
 def _deployment(values: Values) -> Obj:
     arguments = ["scheduler", "--in-cluster", f"--name={NAME}", f"--log-level={values.log_level}"]
-    container = {**container_base(values, SCHEDULER, values.scheduler.resources), "args": arguments}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata(NAME, SCHEDULER, namespace=values.namespace),
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": selector(SCHEDULER)},
-            "strategy": {"type": "Recreate"},
-            "template": {
-                "metadata": {"labels": labels(SCHEDULER)},
-                "spec": {
-                    "serviceAccountName": NAME,
-                    "priorityClassName": "system-cluster-critical",
-                    "nodeSelector": {"kubernetes.io/os": "linux"},
-                    "securityContext": pod_security_context(),
-                    "containers": [container],
-                },
-            },
-        },
-    }
+    made = {**container(values, SCHEDULER, values.scheduler.resources), "args": arguments}
+    return deployment(values, SCHEDULER, made, replicas=1, strategy={"type": "Recreate"})

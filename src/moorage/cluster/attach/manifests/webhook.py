@@ -30,15 +30,22 @@ from moorage.api.runtime_group import (
     VERSION,
 )
 from moorage.cluster.attach.manifests.identity import (
+    FOLLOW,
     MOORAGE,
     WEBHOOK,
     Obj,
     account,
     cluster_role,
-    labels,
     metadata,
     part_name,
+    rule,
     selector,
+)
+from moorage.cluster.attach.manifests.workloads import (
+    ONE_MORE_FIRST,
+    container,
+    deployment,
+    http_probe,
 )
 from moorage.cluster.attach.values import CERT_MANAGER, Values
 
@@ -56,18 +63,10 @@ _IGNORE = "Ignore"
 _NAME_KEY = "kubernetes.io/metadata.name"
 
 RULES: tuple[Raw, ...] = (
-    {"apiGroups": [""], "resources": ["namespaces", "nodes"], "verbs": ["list", "watch"]},
-    {"apiGroups": ["node.k8s.io"], "resources": ["runtimeclasses"], "verbs": ["list", "watch"]},
-    {
-        "apiGroups": [GROUP],
-        "resources": ["clusterruntimepolicies", "runtimepolicies", "runtimeprofiles"],
-        "verbs": ["list", "watch"],
-    },
-    {
-        "apiGroups": ["apiextensions.k8s.io"],
-        "resources": ["customresourcedefinitions"],
-        "verbs": ["list", "watch"],
-    },
+    rule("", ["namespaces", "nodes"], FOLLOW),
+    rule("node.k8s.io", ["runtimeclasses"], FOLLOW),
+    rule(GROUP, ["clusterruntimepolicies", "runtimepolicies", "runtimeprofiles"], FOLLOW),
+    rule("apiextensions.k8s.io", ["customresourcedefinitions"], FOLLOW),
     {"nonResourceURLs": ["/readyz"], "verbs": ["get"]},
 )
 """All that the webhook may do: it reads what decides about classes, and nothing of pods."""
@@ -90,41 +89,23 @@ def objects(values: Values) -> list[Obj]:
 
 
 def _deployment(values: Values) -> Obj:
-    spread = {"matchLabels": selector(WEBHOOK)}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata(SERVICE, WEBHOOK, namespace=values.namespace),
-        "spec": {
-            "replicas": values.webhook.replicas,
-            "selector": {"matchLabels": selector(WEBHOOK)},
-            # A new replica answers before an old one stops.
-            "strategy": {
-                "type": "RollingUpdate",
-                "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1},
-            },
-            "template": {
-                "metadata": {"labels": labels(WEBHOOK)},
-                "spec": {
-                    "serviceAccountName": SERVICE,
-                    "priorityClassName": "system-cluster-critical",
-                    "terminationGracePeriodSeconds": _STOP_S,
-                    "nodeSelector": {"kubernetes.io/os": "linux"},
-                    "securityContext": pod_security_context(),
-                    "topologySpreadConstraints": [
-                        {
-                            "maxSkew": 1,
-                            "topologyKey": "kubernetes.io/hostname",
-                            "whenUnsatisfiable": "ScheduleAnyway",
-                            "labelSelector": spread,
-                        }
-                    ],
-                    "containers": [_container(values)],
-                    "volumes": [{"name": "certificates", "secret": {"secretName": SECRET}}],
-                },
-            },
-        },
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": selector(WEBHOOK)},
     }
+    # A new replica answers before an old one stops.
+    return deployment(
+        values,
+        WEBHOOK,
+        _container(values),
+        replicas=values.webhook.replicas,
+        strategy=ONE_MORE_FIRST,
+        terminationGracePeriodSeconds=_STOP_S,
+        topologySpreadConstraints=[spread],
+        volumes=[{"name": "certificates", "secret": {"secretName": SECRET}}],
+    )
 
 
 def _container(values: Values) -> Raw:
@@ -139,49 +120,12 @@ def _container(values: Values) -> Raw:
         f"--log-level={values.log_level}",
     ]
     return {
-        **container_base(values, WEBHOOK, values.webhook.resources),
+        **container(values, WEBHOOK, values.webhook.resources),
         "args": arguments,
         "ports": [{"name": "webhook", "containerPort": PORT}],
         "readinessProbe": http_probe("/readyz", PORT, scheme="HTTPS", period_s=2),
         "livenessProbe": http_probe("/livez", PORT, scheme="HTTPS", period_s=10),
         "volumeMounts": [{"name": "certificates", "mountPath": _CERTIFICATES, "readOnly": True}],
-    }
-
-
-def container_base(values: Values, name: str, resources: object) -> Raw:
-    """Return what the containers of webhook and controllers have in common."""
-    amounts = {kind: dict(getattr(resources, kind)) for kind in ("requests", "limits")}
-    return {
-        "name": name,
-        "image": values.image,
-        "imagePullPolicy": values.image_pull_policy,
-        "command": ["moor"],
-        "resources": {kind: amount for kind, amount in amounts.items() if amount},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-    }
-
-
-def pod_security_context() -> Raw:
-    """Return the security context of pods that need no right on their node."""
-    return {
-        "runAsNonRoot": True,
-        "runAsUser": 65532,
-        "runAsGroup": 65532,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-
-
-def http_probe(path: str, port: int, *, scheme: str = "HTTP", period_s: int) -> Raw:
-    """Return a probe of a container by HTTP."""
-    return {
-        "httpGet": {"path": path, "port": port, "scheme": scheme},
-        "periodSeconds": period_s,
-        "timeoutSeconds": 3,
-        "failureThreshold": 3,
     }
 
 
