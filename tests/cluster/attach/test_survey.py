@@ -147,3 +147,9 @@ def test_engines(engine: str, problem: str) -> None:
 def test_nodes_without_linux_are_only_noted() -> None:
     facts = survey(nodes=(*GOOD.nodes, SurveyedNode("w", "containerd://2.1", os="windows")))
     assert [finding.level for finding in findings(facts, Values())] == [Level.NOTE]
+
+
+def test_definitions_that_helm_uninstall_kept_are_no_release() -> None:
+    kept = obj("CustomResourceDefinition", annotations={"meta.helm.sh/release-name": "r"})
+    assert problems(survey(ours=(kept,))) == []
+    assert problems(survey(version="v1.37.0+moorage.0.1.0", ours=(kept,))) == []

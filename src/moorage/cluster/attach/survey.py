@@ -181,7 +181,14 @@ def _other_findings(survey: Survey, values: Values) -> Iterator[SurveyFinding]:
             f"another Moorage is attached in namespace {', '.join(elsewhere)}",
             f"set namespace={elsewhere[0]} to change it, or `moor detach` it first",
         )
-    if releases := sorted({release for obj in survey.ours if (release := _release_of(obj))}):
+    # The definitions alone are what `helm uninstall` keeps: no release is left then.
+    if releases := sorted(
+        {
+            release
+            for obj in survey.ours
+            if obj["kind"] != "CustomResourceDefinition" and (release := _release_of(obj))
+        }
+    ):
         yield SurveyFinding(
             Level.PROBLEM,
             f"Helm installed Moorage here, as release {', '.join(releases)}",

@@ -43,11 +43,20 @@ parts wrote on nodes and pods; `moor detach` removes these too. Run it instead o
 
 _TEST = "answers"
 _WEBHOOK = part_name("webhook")
+_WAIT_SECONDS = 120
 _PROGRAM = """\
-import ssl, urllib.request
+import ssl, sys, time, urllib.request
 trusted = ssl.create_default_context(cafile="/certificates/ca.crt")
-with urllib.request.urlopen("https://{host}/readyz", context=trusted, timeout=30) as answer:
-    print("the webhook answers:", answer.status)
+url, end = "https://{host}/readyz", time.monotonic() + {seconds}
+while True:
+    try:
+        with urllib.request.urlopen(url, context=trusted, timeout=10) as answer:
+            print("the webhook answers:", answer.status)
+        break
+    except OSError as error:
+        if time.monotonic() > end:
+            sys.exit(f"the webhook does not answer at {{url}}: {{error}}")
+    time.sleep(1)
 """
 
 
@@ -59,7 +68,9 @@ def test_objects(values: Values) -> list[Obj]:
         "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
     }
     made["labels"] = labels("test")
-    program = _PROGRAM.format(host=f"{_WEBHOOK}.{values.namespace}.svc")
+    program = _PROGRAM.format(
+        host=f"{_WEBHOOK}.{values.namespace}.svc", seconds=_WAIT_SECONDS
+    )
     container = {
         "name": _TEST,
         "image": values.image,
