@@ -17,6 +17,7 @@ import msgspec
 from moorage.api.clock import Clock
 from moorage.api.errors import ConflictError, InvalidError, NotFoundError
 from moorage.api.meta import Raw
+from moorage.api.pods import Pod
 from moorage.api.runtime_group import API_VERSION
 from moorage.api.runtime_installations import FINALIZER, REMOVING, RuntimeInstallation
 from moorage.client import Client, Informer, PatchType, Resource, wait_until
@@ -241,9 +242,9 @@ class _Detachment:
             )
             try:
                 async with asyncio.timeout(self._options.timeout_s):
-                    await wait_until(informer, lambda present: len(present) == 0)
+                    await wait_until(informer, lambda present: not unended(present))
             except TimeoutError as error:
-                names = ", ".join(sorted(pod.metadata.name for pod in informer))
+                names = ", ".join(unended(informer))
                 raise AttachError(
                     f"pods of namespace {namespace} have not ended after "
                     f"{self._options.timeout_s:g} s: {names}; see kubectl describe pod, and run it "
@@ -375,6 +376,13 @@ class _Detachment:
                     f"{resource.plural} {names} are not gone after {self._options.timeout_s:g} s; "
                     f"see kubectl get {resource.plural} -o yaml for what holds them"
                 ) from error
+
+
+def unended(pods: Iterable[Pod]) -> list[str]:
+    """Return the names of the pods that may still write, as an ended one of `helm test` cannot."""
+    return sorted(
+        pod.metadata.name for pod in pods if pod.status.phase not in ("Succeeded", "Failed")
+    )
 
 
 def _unreported(_: Sequence[PartProgress]) -> None:

@@ -68,9 +68,7 @@ def test_objects(values: Values) -> list[Obj]:
         "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
     }
     made["labels"] = labels("test")
-    program = _PROGRAM.format(
-        host=f"{_WEBHOOK}.{values.namespace}.svc", seconds=_WAIT_SECONDS
-    )
+    program = _PROGRAM.format(host=f"{_WEBHOOK}.{values.namespace}.svc", seconds=_WAIT_SECONDS)
     container = {
         "name": _TEST,
         "image": values.image,
