@@ -153,3 +153,8 @@ def test_definitions_that_helm_uninstall_kept_are_no_release() -> None:
     kept = obj("CustomResourceDefinition", annotations={"meta.helm.sh/release-name": "r"})
     assert problems(survey(ours=(kept,))) == []
     assert problems(survey(version="v1.37.0+moorage.0.1.0", ours=(kept,))) == []
+
+
+def test_parts_that_kubectl_applied_on_our_server_may_be_attached() -> None:
+    ours = (obj("CustomResourceDefinition"), obj("Deployment", namespace=Values().namespace))
+    assert problems(survey(version="v1.37.0+moorage.0.1.0", ours=ours)) == []

@@ -36,6 +36,8 @@ _MINOR = re.compile(r"v?1\.(\d+)")
 _ENGINE = re.compile(r"([a-z0-9-]+)://v?(.+)")
 _LEAST_ENGINES = {"containerd": (1, 6), "cri-o": (1, 20), "moorage": (0, 0)}
 
+_DEFINITION = "CustomResourceDefinition"
+
 
 class Level(StrEnum):
     """Weight of a finding: a problem stops the attachment."""
@@ -124,9 +126,11 @@ def _version_findings(survey: Survey) -> Iterator[SurveyFinding]:
             "set it on the API server, or upgrade the control plane: runtime agents list the "
             "profiles of their own node by it",
         )
-    if survey.is_our_server and any(
-        obj["kind"] == "CustomResourceDefinition" and not is_attached(obj) and not _release_of(obj)
-        for obj in survey.ours
+    # With parts beside them, the definitions were applied by another tool, such as kubectl.
+    if (
+        survey.is_our_server
+        and {obj["kind"] for obj in survey.ours} == {_DEFINITION}
+        and any(not is_attached(obj) and not _release_of(obj) for obj in survey.ours)
     ):
         yield SurveyFinding(
             Level.PROBLEM,
@@ -186,7 +190,7 @@ def _other_findings(survey: Survey, values: Values) -> Iterator[SurveyFinding]:
         {
             release
             for obj in survey.ours
-            if obj["kind"] != "CustomResourceDefinition" and (release := _release_of(obj))
+            if obj["kind"] != _DEFINITION and (release := _release_of(obj))
         }
     ):
         yield SurveyFinding(
