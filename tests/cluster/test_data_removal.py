@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import aiohttp
+
 from moorage.cluster.runtimes.host_access import DIRECT
 from moorage.cluster.standalone import data_removal
+from tests.ports import free_port
 
 
 def _data(tmp_path: Path) -> Path:
@@ -19,10 +22,19 @@ def _data(tmp_path: Path) -> Path:
 
 async def test_the_directory_goes_and_the_agent_waits(tmp_path: Path) -> None:
     data, ready = _data(tmp_path), asyncio.Event()
-    running = asyncio.create_task(data_removal.run(data, ready.set))
-    async with asyncio.timeout(10):
+    port = free_port()
+    running = asyncio.create_task(data_removal.run(data, port, ready.set))
+    async with asyncio.timeout(10), aiohttp.ClientSession() as session:
         await ready.wait()
-    assert not data.exists()
+        assert not data.exists()
+        # The port is opened a moment later, as for a kubelet's probe.
+        while True:
+            try:
+                async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                    assert answer.status == 200
+                    break
+            except aiohttp.ClientConnectionError:
+                await asyncio.sleep(0.01)
     assert not running.done()
     running.cancel()
 

@@ -67,6 +67,13 @@ from moorage.probing.pod_carrier import NAMESPACE
     help="Remove the data directory and wait to be ended, as `moor detach` has it done; runtimes "
     "that are installed stay.",
 )
+@click.option(
+    "--health-port",
+    type=click.IntRange(1, 65535),
+    default=8081,
+    show_default=True,
+    help="With --remove-data: port whose /readyz answers over HTTP once the directory is gone.",
+)
 @log_level_option
 def command(
     *,
@@ -79,6 +86,7 @@ def command(
     installs: bool,
     restart_command: str,
     remove_data: bool,
+    health_port: int,
     log_level: str,
 ) -> None:
     """Run the runtime agent in the foreground, beside a kubelet of any Kubernetes.
@@ -93,7 +101,8 @@ def command(
     if os.geteuid() != 0:
         raise CannotRunPodsError("a runtime agent needs root, which engines' sockets are open to")
     if remove_data:
-        run_until_stopped(partial(data_removal.run, data_dir.absolute()), log_level)
+        removal = partial(data_removal.run, data_dir.absolute(), health_port)
+        run_until_stopped(removal, log_level)
         return
     options = AgentOptions(
         node=node_name(name),

@@ -25,10 +25,11 @@ from moorage.client.resources import NAMESPACES, PODS, RUNTIME_INSTALLATIONS
 from moorage.cluster.attach.belongings import belongings, is_labelled
 from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.manifests import KINDS, WEBHOOKS, WORKLOADS
-from moorage.cluster.attach.manifests.controllers import LEASE
+from moorage.cluster.attach.manifests.controllers import HEALTH_PORT, LEASE
 from moorage.cluster.attach.manifests.identity import OURS, Obj
 from moorage.cluster.attach.manifests.runtime_agent import DATA_DIRECTORY
 from moorage.cluster.attach.manifests.webhook import SECRET
+from moorage.cluster.attach.manifests.workloads import http_probe
 from moorage.cluster.attach.progress import PartProgress, follow
 from moorage.cluster.attach.served_objects import ServedObjects, name_of
 from moorage.cluster.attach.traces import (
@@ -199,13 +200,16 @@ class _Detachment:
             return
         for agent in agents:
             container = agent["spec"]["template"]["spec"]["containers"][0]
-            arguments = [*container["args"], _REMOVE_DATA]
+            changed = {
+                "name": container["name"],
+                "args": [*container["args"], _REMOVE_DATA, f"--health-port={HEALTH_PORT}"],
+                # Without it a pod counts as ready before it has removed anything.
+                "readinessProbe": http_probe("/readyz", HEALTH_PORT, period_s=1),
+            }
             patch = {
                 "spec": {
                     "updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}},
-                    "template": {
-                        "spec": {"containers": [{"name": container["name"], "args": arguments}]}
-                    },
+                    "template": {"spec": {"containers": [changed]}},
                 }
             }
             if _NO_INSTALL in container["args"]:

@@ -18,7 +18,7 @@ from moorage.client import ClientConfig
 from moorage.client.leader_election import LeaderElector, LeadershipLostError, LeaseTiming
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.standalone.connection import connected_to
-from moorage.cluster.standalone.health import serve_health
+from moorage.cluster.standalone.health import HEALTH_ADDRESS, serve_health
 from moorage.controllers import (
     ControllerOptions,
     OverheadMetrics,
@@ -28,7 +28,6 @@ from moorage.controllers import (
 )
 from moorage.metrics import Family, QueueMetrics, counting_queues, process_families
 
-HEALTH_ADDRESS = "0.0.0.0"
 LEASE = "moorage-controllers"
 
 TIMING = LeaseTiming(duration_s=12.0, renew_deadline_s=8.0, retry_s=3.0)

@@ -13,6 +13,7 @@ from pathlib import Path
 from moorage.api.logs import Log
 from moorage.cluster.layout import Layout
 from moorage.cluster.runtimes.host_access import HostAccess, find_access
+from moorage.cluster.standalone.health import HEALTH_ADDRESS, serve_health
 from moorage.linux.command import CommandError, must_run
 from moorage.linux.trees import remove_tree
 
@@ -21,10 +22,11 @@ _DEADLINE_S = 10.0
 log = Log(__name__)
 
 
-async def run(data_dir: Path, ready: Callable[[], None]) -> None:
-    """Remove what there is, call `ready`, and wait until cancelled.
+async def run(data_dir: Path, health_port: int, ready: Callable[[], None]) -> None:
+    """Remove what there is, then call `ready` and answer `/readyz` on a port until cancelled.
 
-    It waits because a pod that ends is started again. Raises OSError.
+    It stays because a pod that ends is started again, and so that the pod counts as ready only
+    when all is removed. Raises OSError.
     """
     left = await asyncio.to_thread(remove_data, data_dir)
     for path in left:
@@ -32,7 +34,7 @@ async def run(data_dir: Path, ready: Callable[[], None]) -> None:
     if not left:
         await remove_directory(data_dir, await asyncio.to_thread(find_access))
     ready()
-    await asyncio.get_running_loop().create_future()
+    await serve_health(HEALTH_ADDRESS, health_port, tuple)
 
 
 def remove_data(data_dir: Path) -> list[Path]:

@@ -17,6 +17,8 @@ from moorage.linux.descriptors import descriptor_limit
 from moorage.metrics import CONTENT_TYPE, Family, exposition
 from moorage.serving import Acceptor, Limits, prove
 
+HEALTH_ADDRESS = "0.0.0.0"
+"""The kubelet calls a pod at its own address."""
 _OPEN = ("/healthz", "/livez", "/readyz")
 _METRICS = "/metrics"
 _SHUTDOWN_S = 1.0
