@@ -30,7 +30,7 @@ from bench.own_api import free_port, process
 from moorage.admission.runtime_policies.sources import PROFILES, table_of
 from moorage.api.runtime_group import feature_label, handler_label
 from moorage.api.runtime_profiles import profile_name
-from moorage.client import Client, load_kubeconfig
+from moorage.client.config import load_kubeconfig
 from moorage.client.resources import (
     NODES,
     PODS,
@@ -38,6 +38,7 @@ from moorage.client.resources import (
     RUNTIME_PROFILES,
     SERVICE_ACCOUNTS,
 )
+from moorage.client.rest import Client
 from moorage.cluster.certificates import Authority, Subject
 from moorage.cluster.layout import Layout
 from moorage.custom_resources import install_definitions

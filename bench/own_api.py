@@ -16,8 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from moorage.client import Client, load_kubeconfig
+from moorage.client.config import load_kubeconfig
 from moorage.client.resources import SERVICE_ACCOUNTS
+from moorage.client.rest import Client
 from moorage.cluster.choices import Choices
 from moorage.cluster.creation import open_cluster
 from moorage.cluster.layout import Layout

@@ -20,8 +20,9 @@ from datetime import datetime
 from bench.classes import ensure_class
 from bench.cluster import HANDLERS, pod
 from moorage.api.pods import Pod
-from moorage.client import Client, Informer
+from moorage.client.informer import Informer
 from moorage.client.resources import PODS
+from moorage.client.rest import Client
 from moorage.cluster import Choices, Cluster
 
 _ANSWERED = re.compile(

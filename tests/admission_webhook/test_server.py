@@ -22,7 +22,8 @@ from moorage.admission.configuration import AdmissionOptions
 from moorage.admission_webhook import InformedFacts, Reviewer, WebhookOptions, serve_webhook
 from moorage.admission_webhook.server import _Certificate
 from moorage.api.clock import SystemClock
-from moorage.client import Client, ClientConfig
+from moorage.client.config import ClientConfig
+from moorage.client.rest import Client
 from moorage.cluster.certificates import Authority, Subject
 from moorage.custom_resources import install_definitions, wait_installed
 from tests.apiserver.server import Running, serving

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from moorage.client import Client
 from moorage.client.resources import RUNTIME_CLASSES
+from moorage.client.rest import Client
 from moorage.storage import SqliteStore
 from tests.apiserver.server import serving
 from tests.controllers.cluster import running_cluster

@@ -11,13 +11,12 @@ from typing import Any
 import click
 import pytest
 
-from moorage import client
 from moorage.cli import completion
 from moorage.cli.commands.explain import command
 from moorage.cli.completion import complete_images, complete_namespaces, complete_pods
 from moorage.cli.connection import Target
 from moorage.cli.errors import CliError
-from moorage.client import resources
+from moorage.client import config, resources, rest
 from moorage.cluster import Cluster
 from moorage.cri import pb
 from tests.cli.moor import FakeEngine, cluster, locked, serving
@@ -144,8 +143,8 @@ async def test_names_are_those_of_the_api(monkeypatch: pytest.MonkeyPatch, tmp_p
             asked.append(arguments)
             return SimpleNamespace(items=[SimpleNamespace(metadata=SimpleNamespace(name="a"))])
 
-    monkeypatch.setattr(client, "Client", Api)
-    monkeypatch.setattr(client, "load_kubeconfig", lambda path: path)
+    monkeypatch.setattr(rest, "Client", Api)
+    monkeypatch.setattr(config, "load_kubeconfig", lambda path: path)
     layout = cluster(tmp_path)
     target = Target(cluster=Cluster(layout.root))
     with locked(layout):

@@ -54,7 +54,17 @@ _AT_USE = {"yaml", "jwt", "h11", "cryptography.x509", "cel_expr_python", "re2", 
             ["moorage.cli.commands.migrate"],
             {*_AGENT_AND_CLIENT, "moorage.apiserver", "moorage.engine"},
         ),
-        (["moorage.cli.commands.up"], {"moorage.node.agent", "moorage.apiserver"}),
+        (
+            # What `moor up` and `moor down` run themselves.
+            [
+                *(f"moorage.cli.commands.{name}" for name in ("up", "down")),
+                *(
+                    f"moorage.cluster.{name}"
+                    for name in ("machine", "creation", "kubeconfig", "start", "teardown")
+                ),
+            ],
+            {*_AGENT_AND_CLIENT, "moorage.apiserver", "moorage.engine.engine", "grpc"},
+        ),
     ],
 )
 def test_nothing_is_imported_that_is_not_used(modules: list[str], unneeded: set[str]) -> None:

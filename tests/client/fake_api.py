@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from moorage.client import Client, ClientConfig
+from moorage.client.config import ClientConfig
+from moorage.client.rest import Client
 from tests.streaming.servers import serving
 
 PATH = "/api/v1/nodes"

@@ -11,8 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from moorage.client import ClientConfig, load_kubeconfig
-from moorage.client.config import ConfigError, in_cluster_config, load_kubeconfigs
+from moorage.client.config import (
+    ClientConfig,
+    ConfigError,
+    in_cluster_config,
+    load_kubeconfig,
+    load_kubeconfigs,
+)
 from moorage.cluster.certificates import Authority, Subject
 
 

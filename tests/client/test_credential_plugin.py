@@ -13,8 +13,7 @@ import yaml
 
 from moorage.api.clock import format_time
 from moorage.api.errors import UnauthorizedError
-from moorage.client import Client, ClientConfig, load_kubeconfig
-from moorage.client.config import ConfigError
+from moorage.client.config import ClientConfig, ConfigError, load_kubeconfig
 from moorage.client.credential_plugin import (
     CredentialPlugin,
     CredentialPluginError,
@@ -23,7 +22,7 @@ from moorage.client.credential_plugin import (
     run_plugin,
 )
 from moorage.client.resources import NODES
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 from tests.client.fake_api import refusal, running
 from tests.clocks import START, FakeClock
 

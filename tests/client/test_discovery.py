@@ -11,10 +11,10 @@ import pytest
 from aiohttp import web
 
 from moorage.api.errors import NotFoundError, StatusError
-from moorage.client import Client, ClientConfig
+from moorage.client.config import ClientConfig
 from moorage.client.discovery import SECOND_HOMES, Discovered, discover, read_version
 from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 from moorage.registry.kinds import ALL_KINDS
 from tests.apiserver.server import serving as api_server
 from tests.client.fake_api import answer, refusal

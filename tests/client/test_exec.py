@@ -12,9 +12,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from moorage.api.errors import StatusError
-from moorage.client import Client, ClientConfig
+from moorage.client.config import ClientConfig
 from moorage.client.exec import ExecResult, exec_in
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 
 Frames = list[bytes]
 SUCCESS = b"\x03" + json.dumps({"status": "Success"}).encode()

@@ -11,10 +11,9 @@ import pytest
 from moorage.api.meta import ObjectMeta
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
-from moorage.client import Client, Informer
-from moorage.client.informer import object_key
+from moorage.client.informer import Informer, object_key
 from moorage.client.resources import NODES, PODS
-from moorage.client.rest import WatchEvent
+from moorage.client.rest import Client, WatchEvent
 from tests.client.fake_api import FakeApi, expired, refusal, running
 from tests.clocks import FakeClock
 

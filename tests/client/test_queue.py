@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from moorage.api.errors import ConflictError, StatusError
-from moorage.client import WorkQueue
+from moorage.client.queue import WorkQueue
 from moorage.client.rest import UnreachableError
 from tests.clocks import FakeClock
 

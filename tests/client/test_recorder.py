@@ -12,10 +12,11 @@ from aiohttp import web
 
 from moorage.api.clock import format_time
 from moorage.api.references import ObjectReference
-from moorage.client import Client, ClientConfig, EventRecorder
 from moorage.client import recorder as recorder_module
-from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.config import ClientConfig
+from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.client.resources import NODES, PODS
+from moorage.client.rest import Client
 from tests.client.fake_api import answer, refusal
 from tests.clocks import FakeClock
 from tests.streaming.servers import serving

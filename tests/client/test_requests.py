@@ -18,9 +18,9 @@ from aiohttp import web
 from moorage.api.errors import StatusError
 from moorage.api.meta import ObjectMeta
 from moorage.api.nodes import Node
-from moorage.client import Client, ClientConfig, PatchType
+from moorage.client.config import ClientConfig
 from moorage.client.resources import CONFIG_MAPS, NODES, PODS, PartialObject, Resource
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, PatchType, UnreachableError
 from moorage.cluster.certificates import Authority, Subject
 from tests.client.fake_api import answer, line, refusal
 from tests.streaming.servers import serving

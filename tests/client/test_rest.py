@@ -13,9 +13,9 @@ from aiohttp import web
 from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.meta import ObjectMeta
 from moorage.api.nodes import Node
-from moorage.client import Client, ClientConfig, PatchType
+from moorage.client.config import ClientConfig
 from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES
-from moorage.client.rest import UnreachableError, encode
+from moorage.client.rest import Client, PatchType, UnreachableError, encode
 from moorage.controllers.objects import ENDPOINT_SLICES, EndpointSlice
 from tests.client.fake_api import answer, refusal, running
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from moorage.client import Informer, wait_until
+from moorage.client.informer import Informer
 from moorage.client.resources import CONFIG_MAPS
+from moorage.client.waiting import wait_until
 from tests.controllers.cluster import running_cluster
 
 pytestmark = pytest.mark.slow

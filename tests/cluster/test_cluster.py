@@ -25,6 +25,7 @@ from moorage.cluster import (
     Settings,
     SettingsError,
     StartError,
+    clearing,
     machine,
     start,
     teardown,
@@ -50,7 +51,7 @@ class Steps:
         self.failure: BaseException | None = None
         monkeypatch.setattr(start, "start_supervisor", self.start)
         monkeypatch.setattr(teardown, "stop_supervisor", self.stop)
-        monkeypatch.setattr(teardown, "clear_host", self.clear)
+        monkeypatch.setattr(clearing, "clear_host", self.clear)
 
     async def start(self, layout: Layout, within_s: float, reservations: Any) -> None:
         assert (layout.settings.is_file(), within_s) == (True, READY_S)

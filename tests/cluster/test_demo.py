@@ -15,9 +15,9 @@ from moorage.api.conditions import is_ready
 from moorage.api.events import Event
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.client import Client
 from moorage.client.exec import ExecResult
 from moorage.client.resources import EVENTS, PODS
+from moorage.client.rest import Client
 from moorage.cluster import demo
 from moorage.cluster.demo import (
     Demo,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from moorage.client import Client, ClientConfig
+from moorage.client.config import ClientConfig
 from moorage.client.resources import NODES
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 from moorage.cluster.layout import Layout
 from moorage.cluster.parts.node import OtherStoreError, hold_to_store
 from tests.apiserver.server import Running, serving

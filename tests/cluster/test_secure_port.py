@@ -12,7 +12,8 @@ import aiohttp
 import pytest
 
 from moorage.api.clock import SystemClock
-from moorage.client import Client, ClientConfig
+from moorage.client.config import ClientConfig
+from moorage.client.rest import Client
 from moorage.cluster.certificates import Subject
 from moorage.cluster.credentials import Pair
 from moorage.cluster.parts.secure_port import serve_metrics

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from moorage.apiserver.server import ApiServer
-from moorage.client import Client, ClientConfig, load_kubeconfig
+from moorage.client.config import ClientConfig, load_kubeconfig
 from moorage.client.resources import NODES, PODS, SERVICE_ACCOUNTS
+from moorage.client.rest import Client
 from moorage.cluster.certificates import Authority, Subject
 from moorage.cluster.kubeconfig import Access, write
 from moorage.cluster.standalone import connection, controllers, scheduler

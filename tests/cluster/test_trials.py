@@ -14,8 +14,7 @@ import pytest
 from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.api.events import Event
 from moorage.api.pods import Pod
-from moorage.client import Client
-from moorage.client.rest import WatchEvent
+from moorage.client.rest import Client, WatchEvent
 from moorage.cluster.trials import (
     FAILED,
     NO_CLASS,

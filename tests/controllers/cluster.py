@@ -14,9 +14,11 @@ import msgspec
 from moorage.api.clock import SystemClock, format_time
 from moorage.api.pods import Pod
 from moorage.apiserver.server import ApiServer
-from moorage.client import Client, ClientConfig, Informer, PatchType, Resource, WorkQueue
-from moorage.client.informer import object_key
-from moorage.client.resources import NODES, PODS, SERVICE_ACCOUNTS
+from moorage.client.config import ClientConfig
+from moorage.client.informer import Informer, object_key
+from moorage.client.queue import WorkQueue
+from moorage.client.resources import NODES, PODS, SERVICE_ACCOUNTS, Resource
+from moorage.client.rest import Client, PatchType
 from moorage.cluster.certificates import Authority, Subject
 from moorage.controllers import ControllerOptions, run_controllers
 from tests.apiserver.options import loopback_options

@@ -20,9 +20,9 @@ import msgspec
 from moorage.api.clock import format_time
 from moorage.api.errors import AlreadyExistsError, ConflictError, NotFoundError
 from moorage.api.meta import ListMeta, Object
-from moorage.client import EventRecorder, PatchType, Resource
-from moorage.client.resources import EVENTS
-from moorage.client.rest import ObjectList, WatchEvent
+from moorage.client.recorder import EventRecorder
+from moorage.client.resources import EVENTS, Resource
+from moorage.client.rest import ObjectList, PatchType, WatchEvent
 from moorage.controllers.informers import Informers
 from tests.clocks import FakeClock, settle
 

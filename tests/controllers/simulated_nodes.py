@@ -16,9 +16,10 @@ import msgspec
 from moorage.api.clock import format_time
 from moorage.api.errors import ConflictError, NotFoundError
 from moorage.api.pods import Pod
-from moorage.client import Client, Informer, PatchType, WorkQueue
-from moorage.client.informer import object_key
+from moorage.client.informer import Informer, object_key
+from moorage.client.queue import WorkQueue
 from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES
+from moorage.client.rest import Client, PatchType
 
 
 class SimulatedNodes:

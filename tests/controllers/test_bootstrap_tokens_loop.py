@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from moorage.api.errors import ConflictError, NotFoundError
-from moorage.client import Informer
+from moorage.client.informer import Informer
 from moorage.client.resources import CONFIG_MAPS, SECRETS
 from moorage.controllers.bootstraptokens import BootstrapSigner, TokenCleaner
 from moorage.controllers.bootstraptokens.signer import changes, detached_signature

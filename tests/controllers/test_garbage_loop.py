@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import ConflictError, NotFoundError
-from moorage.client import Resource
-from moorage.client.resources import CONFIG_MAPS, SECRETS, PartialObject
+from moorage.client.resources import CONFIG_MAPS, SECRETS, PartialObject, Resource
 from moorage.controllers.garbage import GarbageCollector
 from moorage.controllers.objects import NODES
 from tests.controllers.memory import MemoryClient, World

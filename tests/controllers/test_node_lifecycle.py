@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moorage.api.clock import format_micro_time, format_time
-from moorage.client import PatchType
+from moorage.client.rest import PatchType
 from moorage.controllers.nodes.lifecycle import NodeLifecycleController
 from moorage.controllers.objects import LEASES, NODES, PODS
 from moorage.controllers.options import ControllerOptions

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from moorage.client import PatchType
+from moorage.client.rest import PatchType
 from moorage.controllers.objects import NODES, PODS
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.pod_garbage import PodGarbageCollector

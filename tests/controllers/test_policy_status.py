@@ -11,8 +11,7 @@ import pytest
 from moorage.api.admission_policies import PolicyRule
 from moorage.api.errors import NotFoundError
 from moorage.api.meta import Object, ObjectMeta, Raw
-from moorage.client import Resource
-from moorage.client.resources import VALIDATING_ADMISSION_POLICIES
+from moorage.client.resources import VALIDATING_ADMISSION_POLICIES, Resource
 from moorage.controllers.validatingadmissionpolicies.controller import named_resources
 from moorage.controllers.validatingadmissionpolicies.schemas import Schemas
 from tests.clocks import FakeClock

@@ -10,9 +10,9 @@ import pytest
 
 from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.api.workloads import ReplicaSet
-from moorage.client import Informer, PatchType
+from moorage.client.informer import Informer
 from moorage.client.resources import REPLICA_SETS, REPLICATION_CONTROLLERS
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import PatchType, UnreachableError
 from moorage.controllers.informers import Informers
 from moorage.controllers.objects import PODS
 from moorage.controllers.replicasets import ReplicaSetController

@@ -12,8 +12,8 @@ import pytest
 from moorage.api.clock import SystemClock
 from moorage.api.errors import ConflictError
 from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED_LABEL
-from moorage.client import Client
 from moorage.client.resources import CONFIG_MAPS, NODES, RUNTIME_CLASSES, RUNTIME_PROFILES
+from moorage.client.rest import Client
 from moorage.controllers.informers import Informers
 from moorage.controllers.runtimeclasses import RuntimeClassController
 from moorage.controllers.runtimeclasses.controller import weakest

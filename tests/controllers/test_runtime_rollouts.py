@@ -14,7 +14,6 @@ import pytest
 from moorage.api.errors import StatusError
 from moorage.api.runtime_group import API_VERSION
 from moorage.api.runtime_rollouts import RuntimeRollout
-from moorage.client import Resource
 from moorage.client.resources import (
     CRON_JOBS,
     DAEMON_SETS,
@@ -24,6 +23,7 @@ from moorage.client.resources import (
     RUNTIME_CLASSES,
     RUNTIME_ROLLOUTS,
     STATEFUL_SETS,
+    Resource,
 )
 from moorage.custom_resources import install_definitions
 from tests.controllers.cluster import Cluster, running_cluster

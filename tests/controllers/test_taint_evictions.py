@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from moorage.client import PatchType
+from moorage.client.rest import PatchType
 from moorage.controllers.nodes.eviction import TaintEvictionController
 from moorage.controllers.objects import NODES, PODS
 from tests.controllers.memory import MemoryClient, World

@@ -9,12 +9,12 @@ import pytest
 from moorage.api.errors import InvalidError, StatusError
 from moorage.api.meta import Raw
 from moorage.api.runtime_group import API_VERSION
-from moorage.client import Client
 from moorage.client.resources import (
     CLUSTER_RUNTIME_POLICIES,
     RUNTIME_INSTALLATIONS,
     RUNTIME_PROFILES,
 )
+from moorage.client.rest import Client
 from moorage.custom_resources import definitions, install_definitions
 from moorage.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
 from tests.controllers.cluster import running_cluster

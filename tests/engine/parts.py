@@ -21,7 +21,7 @@ from moorage.engine.containers.start import start_container
 from moorage.engine.context import EngineContext
 from moorage.engine.events import Events
 from moorage.engine.idle_gate import IdleGate
-from moorage.engine.images import ImagePaths, ImageStore
+from moorage.engine.images.store import ImagePaths, ImageStore
 from moorage.engine.infra import InfraProcess
 from moorage.engine.inventory import Container, Inventory, Sandbox
 from moorage.engine.networks import NetworkPool, Plugins, read_conflist

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from moorage.client import load_kubeconfig
+from moorage.client.config import load_kubeconfig
 from moorage.cluster.attach.manifests import (
     agent_policy,
     definitions,

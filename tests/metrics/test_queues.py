@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from moorage.client import WorkQueue
+from moorage.client.queue import WorkQueue
 from moorage.metrics import QueueMetrics, counting_queues, exposition
 from tests.clocks import FakeClock, settle
 

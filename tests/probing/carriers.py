@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from moorage.client import Client
 from moorage.client.config import load_kubeconfig
+from moorage.client.rest import Client
 from moorage.cri import CriClient
 from moorage.linux.cgroups import current_cgroups
 from moorage.probing.cri_carrier import CriCarrier

@@ -11,7 +11,6 @@ from moorage.api.clock import SystemClock
 from moorage.api.meta import ObjectMeta
 from moorage.api.namespaces import Namespace
 from moorage.api.pods import Pod
-from moorage.client import Client
 from moorage.client.resources import (
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -20,6 +19,7 @@ from moorage.client.resources import (
     RUNTIME_CLASSES,
     STORAGE_CLASSES,
 )
+from moorage.client.rest import Client
 from moorage.scheduler import SchedulerInformers, SchedulerOptions, run_scheduler
 from moorage.scheduler.trimming import TRIMMED_NODES, TRIMMED_PODS
 from tests.clocks import FakeClock

@@ -6,7 +6,7 @@ import asyncio
 from typing import cast
 
 from moorage.api.clock import SystemClock
-from moorage.client import Client
+from moorage.client.rest import Client
 from moorage.metrics import exposition
 from moorage.scheduler import SchedulerMetrics, SchedulerOptions, run_scheduler
 from tests.scheduler.fake_client import FakeClient

@@ -14,7 +14,7 @@ from moorage.admission.runtime_policies import NamespaceFacts, NamespaceRules, r
 from moorage.api.clock import Clock
 from moorage.api.runtime_policies import ClusterRuntimePolicy, RuntimePolicy
 from moorage.api.runtime_profiles import RuntimeProfile
-from moorage.client import Client, Informer
+from moorage.client.informer import Informer
 from moorage.client.resources import (
     CLUSTER_RUNTIME_POLICIES,
     NAMESPACES,
@@ -24,6 +24,7 @@ from moorage.client.resources import (
     RUNTIME_PROFILES,
     read_as,
 )
+from moorage.client.rest import Client
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.index_feed import IndexFeed
 from moorage.runtimeclass.node_sets import NodeFacts

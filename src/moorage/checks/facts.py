@@ -17,14 +17,15 @@ from moorage.api.nodes import NodeRuntimeHandler
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_policies import ClusterRuntimePolicy, RuntimePolicy
 from moorage.api.runtime_profiles import RuntimeProfile
-from moorage.client import Client, Resource
 from moorage.client.resources import (
     CLUSTER_RUNTIME_POLICIES,
     NAMESPACES,
     RUNTIME_CLASSES,
     RUNTIME_POLICIES,
     RUNTIME_PROFILES,
+    Resource,
 )
+from moorage.client.rest import Client
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.node_sets import NodeFacts, NodeFactsStatus
 from moorage.runtimeclass.policies import EffectivePolicy, effective_policy

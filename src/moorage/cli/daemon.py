@@ -18,8 +18,7 @@ from moorage.api.logs import Log, configure
 from moorage.cli.connection import context_option
 from moorage.cli.errors import CliError, is_expected
 from moorage.cli.options import LOG_LEVELS
-from moorage.client import load_kubeconfig
-from moorage.client.config import in_cluster_config
+from moorage.client.config import in_cluster_config, load_kubeconfig
 from moorage.cluster.daemon import Service, calm_collector, until_stopped
 from moorage.linux.private import UMASK
 

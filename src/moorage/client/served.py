@@ -12,10 +12,10 @@ from typing import Any
 from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
-from moorage.client import Client, Resource
 from moorage.client.backoff import Backoff
 from moorage.client.discovery import read_version
-from moorage.client.rest import UnreachableError
+from moorage.client.resources import Resource
+from moorage.client.rest import Client, UnreachableError
 
 _FIRST_S, _AGAIN_S = 0.2, 60.0
 _RETRY_S = 1.0

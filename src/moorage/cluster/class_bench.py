@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from moorage.api.errors import StatusError
-from moorage.client import Client
+from moorage.client.rest import Client
 from moorage.cluster.class_workloads import (
     DENSITY,
     IDLE_SCRIPT,

@@ -30,7 +30,7 @@ from moorage.cluster.supervisor import running_pid
 if TYPE_CHECKING:
     from subprocess import Popen
 
-    from moorage.client import Client
+    from moorage.client.rest import Client
     from moorage.cluster.kubeconfig import Access
     from moorage.cluster.status import PartStatus
     from moorage.handlers import Handler
@@ -133,7 +133,8 @@ class Cluster:
 
         Raises ConfigError if the kubeconfig is damaged, OSError if there is none.
         """
-        from moorage.client import Client, load_kubeconfig
+        from moorage.client.config import load_kubeconfig
+        from moorage.client.rest import Client
 
         return Client(load_kubeconfig(self.kubeconfig), user_agent=user_agent)
 

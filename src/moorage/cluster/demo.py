@@ -16,9 +16,10 @@ from moorage.api.conditions import is_ready
 from moorage.api.events import Event
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.client import Client, Informer
 from moorage.client.exec import exec_in
+from moorage.client.informer import Informer
 from moorage.client.resources import EVENTS, PODS, RUNTIME_CLASSES
+from moorage.client.rest import Client
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.manifests import Applier, Manifest
 from moorage.cluster.runtime_detection import DETECTION_SCRIPT, detect_runtime

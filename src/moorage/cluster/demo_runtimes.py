@@ -27,7 +27,7 @@ from moorage.api.runtime_group import (
     NEEDS_ANNOTATION,
 )
 from moorage.api.runtime_profiles import RuntimeProfile
-from moorage.client import Client, Informer, wait_until
+from moorage.client.informer import Informer
 from moorage.client.resources import (
     NODES,
     PODS,
@@ -35,6 +35,8 @@ from moorage.client.resources import (
     RUNTIME_POLICIES,
     RUNTIME_PROFILES,
 )
+from moorage.client.rest import Client
+from moorage.client.waiting import wait_until
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.images.catalogue import BUSYBOX
 from moorage.custom_resources import wait_installed

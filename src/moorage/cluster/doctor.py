@@ -15,7 +15,7 @@ import msgspec
 
 from moorage.cluster.host import Inventory
 from moorage.cluster.packages import PACKAGES
-from moorage.engine import NEEDED_PROGRAMS
+from moorage.engine.requirements import NEEDED_PROGRAMS
 from moorage.handlers import KNOWN_RUNTIMES, Handler
 from moorage.handlers.directory import definitions
 from moorage.handlers.features import RECURSIVE_READ_ONLY_KERNEL

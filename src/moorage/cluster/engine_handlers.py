@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from moorage.api.logs import Log
 from moorage.api.nodes import NodeRuntimeHandler
 from moorage.api.references import ObjectReference
-from moorage.client import EventRecorder
+from moorage.client.recorder import EventRecorder
 from moorage.cluster.handler_events import handler_events
 from moorage.cri import CriClient, CriError, engine_pb, handlers_in, handlers_of, pb
 

@@ -17,7 +17,6 @@ from moorage.api.events import Event
 from moorage.api.pods import ContainerStateTerminated, ContainerStatus, Pod
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.claims import pod_claims
-from moorage.client import Client
 from moorage.client.resources import (
     EVENTS,
     NAMESPACES,
@@ -28,6 +27,7 @@ from moorage.client.resources import (
     RUNTIME_CLASSES,
     STORAGE_CLASSES,
 )
+from moorage.client.rest import Client
 from moorage.cluster.pod_findings import choice_words, findings_of, start_words
 from moorage.handlers import Handler
 from moorage.node.pods.handler_records import DamagedRecordError, HandlerRecords

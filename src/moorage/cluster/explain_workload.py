@@ -17,7 +17,6 @@ from moorage.api.events import Event
 from moorage.api.jobs import CronJob, Job
 from moorage.api.pods import Pod
 from moorage.api.workloads import DaemonSet, Deployment, ReplicaSet, StatefulSet
-from moorage.client import Client, Resource
 from moorage.client.resources import (
     CRON_JOBS,
     DAEMON_SETS,
@@ -28,7 +27,9 @@ from moorage.client.resources import (
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
+    Resource,
 )
+from moorage.client.rest import Client
 from moorage.cluster.explain import NodeAnswer, event_words, explain_pod, in_order
 from moorage.cluster.pod_findings import Finding, choice_words, exit_words, findings_of, last_end
 from moorage.cluster.start_words import duration_words, length_words, second_words

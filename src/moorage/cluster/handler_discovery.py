@@ -16,7 +16,7 @@ from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
 from moorage.api.nodes import NodeRuntimeHandler
 from moorage.api.runtime_profiles import RuntimeProgram
-from moorage.client import Client
+from moorage.client.rest import Client
 from moorage.cluster.engine.paths import cgroup_root
 from moorage.cluster.engine_handlers import NodeEvents, read_handlers
 from moorage.cluster.images.external import ImageUnavailableError, bring_image

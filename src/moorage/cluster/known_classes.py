@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from moorage.client import Client
+from moorage.client.rest import Client
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.side_by_side import class_names
 from moorage.cluster.trials import NO_CLASS

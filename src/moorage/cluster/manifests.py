@@ -14,9 +14,9 @@ from typing import Any
 
 from moorage.api.errors import NotFoundError
 from moorage.api.yaml_values import YamlError, parse_documents
-from moorage.client import Client, PatchType
 from moorage.client.discovery import NotServedError, ServedKinds
 from moorage.client.resources import PartialObject, Resource
+from moorage.client.rest import Client, PatchType
 from moorage.cluster.errors import ClusterError
 
 MANAGER = "moor"

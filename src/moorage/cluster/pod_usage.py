@@ -14,9 +14,8 @@ import msgspec
 
 from moorage.api.errors import StatusError
 from moorage.api.quantity import parse as parse_quantity
-from moorage.client import Client
 from moorage.client.node_summary import NodeSummary, PodFigures, read_summary_body
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 
 _METRICS = "/apis/metrics.k8s.io/v1beta1"
 _PARALLEL = 8

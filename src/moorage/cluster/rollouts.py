@@ -15,8 +15,8 @@ from moorage.api.labels import Requirement, Selector
 from moorage.api.meta import Raw
 from moorage.api.runtime_group import API_VERSION
 from moorage.api.runtime_rollouts import DONE, ROLLED_BACK, STOPPED, RuntimeRollout
-from moorage.client import Client
 from moorage.client.resources import RUNTIME_ROLLOUTS
+from moorage.client.rest import Client
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.known_classes import check_classes
 from moorage.custom_resources import install_definitions

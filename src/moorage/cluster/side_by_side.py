@@ -10,8 +10,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from moorage.client import Client
 from moorage.client.resources import RUNTIME_CLASSES
+from moorage.client.rest import Client
 from moorage.cluster.trials import Trial, TrialResult, Trials
 from moorage.runtimeclass.temporary_classes import is_temporary
 

@@ -20,8 +20,8 @@ from moorage.claims import default_class
 from moorage.claims.annotations import DEFAULT_CLASS
 from moorage.claims.classes import WAIT_FOR_FIRST_CONSUMER
 from moorage.claims.local_path import DRIVER, PROVISIONER
-from moorage.client import Client, Resource
-from moorage.client.resources import CONFIG_MAPS, STORAGE_CLASSES
+from moorage.client.resources import CONFIG_MAPS, STORAGE_CLASSES, Resource
+from moorage.client.rest import Client
 from moorage.probing.default_classes import (
     LAST_APPLIED,
     MANAGED_BY_LABEL,

@@ -1,36 +1,21 @@
-"""Teardown of a cluster: its supervisor, its pods, and what it has on the host.
-
-Pods are stopped by an engine, which reaps every child of its process. So that it reaps none of a
-program that uses `Cluster`, it runs in a process of its own: `python -m moorage.cluster.teardown`.
-"""
+"""Teardown of a cluster: its supervisor, then what `clearing` removes from the host."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import sys
-from pathlib import Path
 
-from moorage.api.logs import configure
 from moorage.cluster.completion import complete
-from moorage.cluster.engine.external import end_pods
-from moorage.cluster.engine.paths import cgroup_root, engine_paths
-from moorage.cluster.engine.plan import NoEngineError, plan_engine, prepare_host
-from moorage.cluster.engine.sweep import remove_cgroups, remove_mounts
-from moorage.cluster.engine.teardown import sweep, tear_down
-from moorage.cluster.engine.usage import engine_in_use, note_engine
-from moorage.cluster.errors import ClusterError, LeftoverError, StopError
-from moorage.cluster.host import gather
+from moorage.cluster.engine.paths import engine_paths
+from moorage.cluster.errors import LeftoverError, StopError
 from moorage.cluster.layout import Layout
-from moorage.cluster.network import pod_network, unprotect
-from moorage.cluster.settings import Settings, SettingsError, load
+from moorage.cluster.settings import Settings
 from moorage.cluster.supervisor import running_pid
-from moorage.linux.cgroups import current_cgroups
-from moorage.linux.command import CommandError
 from moorage.linux.process import Process
 
 _STOP_S = 90.0
-_ABANDON_PODS = "--abandon-pods"
+_CLEARING = "moorage.cluster.clearing"
 
 
 async def stop_supervisor(layout: Layout) -> bool:
@@ -67,11 +52,13 @@ async def clear_host_apart(
     stays; without such a process, what `clear_host` raises.
     """
     if not engine_paths(layout, settings).run.is_dir():
+        from moorage.cluster.clearing import clear_host
+
         await clear_host(layout, settings, abandons_pods=abandons_pods)
         return
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", __name__, str(layout.root),
-        *((_ABANDON_PODS,) if abandons_pods else ()),
+        sys.executable, "-m", _CLEARING, str(layout.root),
+        *(("--abandon-pods",) if abandons_pods else ()),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,
@@ -86,62 +73,3 @@ async def clear_host_apart(
     if process.returncode:
         text = output.decode(errors="replace").strip()
         raise LeftoverError(text or f"pods were not ended: exit status {process.returncode}")
-
-
-async def clear_host(layout: Layout, settings: Settings, *, abandons_pods: bool = False) -> None:
-    """Stop every pod of the cluster and remove what it has on the host; its data stays.
-
-    Pods are stopped on the engine that they were started on, whatever the settings are now. With
-    `abandons_pods`, pods on an engine given with --cri are left to it.
-
-    Raises LeftoverError if something stays, CommandError if the network cannot be removed.
-    """
-    used = engine_in_use(layout, settings)
-    if used and not abandons_pods:
-        await end_pods(used, layout, settings)
-    if not settings.has_node or settings.cri:
-        network = pod_network(settings, engine_paths(layout, settings).leases)
-        await unprotect(network, await gather(layout.root))
-    is_own = settings.has_node and not settings.cri
-    if is_own or used == "" or engine_paths(layout, settings).run.is_dir():
-        await _clear_own_engine(layout, settings)
-    remove_mounts(layout.node)
-    remove_cgroups([cgroup_root(settings)], current_cgroups())
-    note_engine(layout, None)
-
-
-async def _clear_own_engine(layout: Layout, settings: Settings) -> None:
-    host = await prepare_host(layout.root)
-    paths = engine_paths(layout, settings)
-    network = pod_network(settings, paths.leases)
-    try:
-        plan = plan_engine(layout, settings, host)
-    except NoEngineError:
-        # For example, a program that an engine needs was removed while the cluster was down.
-        await sweep(paths, host, network, frozenset({cgroup_root(settings)}))
-    else:
-        await tear_down(plan, cgroup_root=cgroup_root(settings))
-
-
-def main(argv: list[str]) -> int:
-    """Clear the host of the cluster in the directory `argv[0]`. Return the exit status.
-
-    Prints the reason of a failure to standard output, and logs to standard error.
-    """
-    configure("warning")
-    layout = Layout(Path(argv[0]))
-    try:
-        settings = load(layout.settings)
-        if settings is None:
-            raise SettingsError(f"{layout.settings}: no such file")
-        asyncio.run(clear_host(layout, settings, abandons_pods=_ABANDON_PODS in argv))
-    except (ClusterError, CommandError) as error:
-        print(error)
-        return 1
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

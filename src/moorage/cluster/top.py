@@ -19,8 +19,9 @@ from moorage.api.conditions import is_ready
 from moorage.api.pods import ContainerStatus, Pod
 from moorage.api.quantity import parse as parse_quantity
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.client import Client, Informer
+from moorage.client.informer import Informer
 from moorage.client.resources import PODS, RUNTIME_CLASSES
+from moorage.client.rest import Client
 from moorage.cluster.pod_findings import last_end
 from moorage.cluster.pod_usage import PodUsage, read_usage
 from moorage.cluster.trials import NO_CLASS

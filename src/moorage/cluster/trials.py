@@ -19,9 +19,9 @@ from moorage.api.clock import Clock, SystemClock, sleep_unless_set
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.events import Event
 from moorage.api.pods import ContainerStateTerminated, Pod
-from moorage.client import Client, Informer
+from moorage.client.informer import Informer
 from moorage.client.resources import EVENTS, PODS, RUNTIME_CLASSES
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 from moorage.cluster.pod_findings import exit_words
 from moorage.cluster.pod_usage import PodUsage, read_usage
 from moorage.runtimeclass.start_phases import (

@@ -15,8 +15,9 @@ from moorage.api.errors import StatusError
 from moorage.api.meta import Raw
 from moorage.api.pods import ContainerStateTerminated, Pod
 from moorage.api.runtime_group import GROUP
-from moorage.client import Client, Informer
+from moorage.client.informer import Informer
 from moorage.client.resources import EVENTS, PODS
+from moorage.client.rest import Client
 from moorage.conformance.errors import ConformanceError
 from moorage.probing.pod_obstacles import obstacles
 from moorage.runtimeclass.conformance.outcomes import MOST_OUTPUT, Outcome

@@ -16,8 +16,8 @@ from moorage.api.clock import Clock, format_time
 from moorage.api.errors import ConflictError, NotFoundError
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_profiles import RuntimeProfile
-from moorage.client import Client, PatchType
 from moorage.client.resources import NODES, RUNTIME_CLASSES, RUNTIME_PROFILES
+from moorage.client.rest import Client, PatchType
 from moorage.conformance.errors import ConformanceError
 from moorage.conformance.probe_pods import PodRunner, ProbeRunner
 from moorage.runtimeclass.conformance.catalogue import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 from moorage.api import quantity
 from moorage.api.clock import Clock
 from moorage.api.persistent_volumes import PersistentVolumeClaim
-from moorage.client import EventRecorder, WorkQueue
 from moorage.client.informer import object_key
-from moorage.client.recorder import NORMAL, reference
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import NORMAL, EventRecorder, reference
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import CLAIMS
 

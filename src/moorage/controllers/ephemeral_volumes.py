@@ -13,10 +13,11 @@ from moorage.api.errors import AlreadyExistsError, NotFoundError, StatusError
 from moorage.api.meta import Raw
 from moorage.api.persistent_volumes import PersistentVolumeClaim
 from moorage.claims.pod_claims import PodClaim, foreign_claim, pod_claims
-from moorage.client import Client, EventRecorder, WorkQueue
 from moorage.client.informer import object_key
-from moorage.client.recorder import WARNING, reference
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import WARNING, EventRecorder, reference
 from moorage.client.resources import PODS as FULL_PODS
+from moorage.client.rest import Client
 from moorage.controllers.informers import CLAIM, Informers, wait_synced
 from moorage.controllers.objects import CLAIMS, PODS, Pod
 from moorage.controllers.ownership import controller_reference

@@ -6,7 +6,8 @@ from typing import Any
 
 from moorage.api.errors import NotFoundError
 from moorage.api.meta import ObjectMeta
-from moorage.client import Client, PatchType, Resource
+from moorage.client.resources import Resource
+from moorage.client.rest import Client, PatchType
 
 
 async def remove_finalizer(

@@ -10,7 +10,7 @@ from moorage.api.clock import Clock
 from moorage.api.meta import Object
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
 from moorage.claims import class_of_claim, pod_claims
-from moorage.client import Client, Informer, Resource
+from moorage.client.informer import Informer
 from moorage.client.resources import (
     CERTIFICATE_SIGNING_REQUESTS,
     CLUSTER_ROLES,
@@ -33,8 +33,9 @@ from moorage.client.resources import (
     SERVICES,
     STATEFUL_SETS,
     STORAGE_CLASSES,
+    Resource,
 )
-from moorage.client.rest import PAGE_SIZE, meta_of
+from moorage.client.rest import PAGE_SIZE, Client, meta_of
 from moorage.controllers.objects import (
     ATTRIBUTES_CLASSES,
     CLAIMS,

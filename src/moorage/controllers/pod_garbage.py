@@ -10,9 +10,10 @@ from typing import Any
 from moorage.api.clock import Clock, format_time
 from moorage.api.errors import NotFoundError
 from moorage.api.logs import Log
-from moorage.client import Client, PatchType, WorkQueue
 from moorage.client.informer import object_key
+from moorage.client.queue import WorkQueue
 from moorage.client.resources import NODES as FULL_NODES
+from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import NODE, Informers, wait_synced
 from moorage.controllers.nodes.conditions import TRUE, ready_status
 from moorage.controllers.nodes.taints import OUT_OF_SERVICE

@@ -13,8 +13,9 @@ from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.labels import from_object
 from moorage.api.rbac import ClusterRole, PolicyRule
-from moorage.client import Client, WorkQueue
+from moorage.client.queue import WorkQueue
 from moorage.client.resources import CLUSTER_ROLES
+from moorage.client.rest import Client
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.patches import locked
 

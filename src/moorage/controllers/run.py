@@ -8,8 +8,10 @@ from typing import Any
 
 from moorage.api.bootstrap_tokens import SECRET_TYPE
 from moorage.api.clock import Clock
-from moorage.client import Client, EventRecorder, Informer, Resource
-from moorage.client.resources import CLUSTER_TRUST_BUNDLES, SECRETS
+from moorage.client.informer import Informer
+from moorage.client.recorder import EventRecorder
+from moorage.client.resources import CLUSTER_TRUST_BUNDLES, SECRETS, Resource
+from moorage.client.rest import Client
 from moorage.client.served import run_when_served
 from moorage.controllers import (
     cronjobs,

@@ -13,9 +13,9 @@ from typing import Protocol
 from moorage.api.clock import Clock
 from moorage.api.errors import StatusError
 from moorage.api.logs import Log
-from moorage.client import Client, EventRecorder
 from moorage.client.backoff import Backoff
-from moorage.client.rest import UnreachableError
+from moorage.client.recorder import EventRecorder
+from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.informers import Informers
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.overhead_drift import OverheadDriftController, OverheadMetrics

@@ -16,7 +16,10 @@ from moorage.api.conditions import is_true
 from moorage.api.errors import ExpiredError
 from moorage.api.meta import Condition, Object, ObjectMeta, Raw
 from moorage.api.runtime_group import GROUP
-from moorage.client import Client, Informer, PatchType, Resource, wait_until
+from moorage.client.informer import Informer
+from moorage.client.resources import Resource
+from moorage.client.rest import Client, PatchType
+from moorage.client.waiting import wait_until
 from moorage.custom_resources.definitions import definition_names, definitions
 
 _FIELD_MANAGER = "moorage"

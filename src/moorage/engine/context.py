@@ -12,7 +12,7 @@ from moorage.engine.cgroups import ContainerCgroups
 from moorage.engine.drivers import Drivers
 from moorage.engine.events import Events
 from moorage.engine.idle_gate import IdleGate
-from moorage.engine.images import ImageStore
+from moorage.engine.images.store import ImageStore
 from moorage.engine.infra import InfraProcess
 from moorage.engine.inventory import Container, Inventory, Sandbox
 from moorage.engine.messages import container_event, sandbox_event

@@ -28,7 +28,8 @@ from moorage.engine.drivers import Drivers
 from moorage.engine.errors import EngineError, FailedError
 from moorage.engine.events import Events
 from moorage.engine.idle_gate import IdleGate
-from moorage.engine.images import ImagePaths, ImageServicer, ImageStore
+from moorage.engine.images.service import ImageServicer
+from moorage.engine.images.store import ImagePaths, ImageStore
 from moorage.engine.infra import InfraProcess
 from moorage.engine.inventory import Inventory, Sandbox
 from moorage.engine.networks import NetworkPool, Plugins, read_conflist

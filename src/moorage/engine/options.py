@@ -9,14 +9,8 @@ from pathlib import Path
 from moorage.engine.images.limits import ImageLimits
 from moorage.engine.oci.context import Rlimit
 from moorage.engine.paths import EnginePaths
+from moorage.engine.requirements import CNI_CONFIGURATIONS, CNI_PROGRAMS, HANDLER_DIRECTORY
 from moorage.linux.host import Host
-
-CNI_PROGRAMS = (Path("/opt/cni/bin"), Path("/usr/lib/cni"), Path("/usr/libexec/cni"))
-CNI_CONFIGURATIONS = Path("/etc/cni/net.d")
-HANDLER_DIRECTORY = Path("/etc/moorage/handlers.d")
-
-NEEDED_PROGRAMS = {"conmon": "conmon", "skopeo": "skopeo"}
-"""Required programs, with their Debian packages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

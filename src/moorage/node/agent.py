@@ -16,8 +16,10 @@ from collections.abc import Mapping
 from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
 from moorage.api.nodes import Node
-from moorage.client import Client, EventRecorder, Informer
+from moorage.client.informer import Informer
+from moorage.client.recorder import EventRecorder
 from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES, SERVICES
+from moorage.client.rest import Client
 from moorage.cri import CriClient, CriError
 from moorage.linux.private import make_private
 from moorage.node.cgroups.qos import QosTree

@@ -8,8 +8,8 @@ import msgspec
 
 from moorage.api.errors import ConflictError
 from moorage.api.meta import ObjectMeta, Raw
-from moorage.client import Client, PatchType
 from moorage.client.resources import RUNTIME_CLASSES
+from moorage.client.rest import Client, PatchType
 from moorage.overhead.errors import MeasurementError
 from moorage.overhead.report import Report, mebibytes
 from moorage.runtimeclass.class_versions import (

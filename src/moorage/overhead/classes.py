@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.client import Client
 from moorage.client.resources import NODES, RUNTIME_CLASSES
+from moorage.client.rest import Client
 from moorage.overhead.errors import MeasurementError
 from moorage.overhead.options import MeasureOptions
 from moorage.runtimeclass.class_versions import newest_version, origin_of

@@ -24,9 +24,9 @@ from moorage.api.meta import Raw
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import MEASUREMENT_LABEL
-from moorage.client import Client, Informer
+from moorage.client.informer import Informer
 from moorage.client.resources import EVENTS, PODS, RUNTIME_CLASSES
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 from moorage.linux.cgroups import current_cgroups
 from moorage.overhead.classes import check_handler, find_class
 from moorage.overhead.errors import MeasurementError

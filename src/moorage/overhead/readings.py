@@ -17,9 +17,9 @@ import msgspec
 from moorage.api.clock import Clock, parse_time
 from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.api.pods import Pod
-from moorage.client import Client
 from moorage.client.node_summary import PodFigures, SummaryError, read_node_summary
 from moorage.client.resources import NODES
+from moorage.client.rest import Client
 from moorage.engine.cgroups.usage import UsageReader
 from moorage.linux.cgroups import Cgroups
 from moorage.overhead.errors import MeasurementError

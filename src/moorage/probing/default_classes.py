@@ -16,8 +16,8 @@ from moorage.api.errors import AlreadyExistsError, ConflictError, InvalidError, 
 from moorage.api.logs import Log
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED, MANAGED_LABEL
-from moorage.client import Client
 from moorage.client.resources import CONFIG_MAPS, RUNTIME_CLASSES
+from moorage.client.rest import Client
 
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "moorage"

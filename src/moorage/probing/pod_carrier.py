@@ -16,8 +16,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from moorage.api.errors import AlreadyExistsError, ExpiredError, NotFoundError, StatusError
 from moorage.api.pods import ContainerState, Pod
 from moorage.api.runtime_group import PROBE_LABEL, PROBE_NAMESPACE
-from moorage.client import Client, Informer, PatchType, wait_until
 from moorage.client.exec import exec_in
+from moorage.client.informer import Informer
 from moorage.client.resources import (
     EVENTS,
     NAMESPACES,
@@ -25,7 +25,8 @@ from moorage.client.resources import (
     RUNTIME_CLASSES,
     SERVICE_ACCOUNTS,
 )
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, PatchType, UnreachableError
+from moorage.client.waiting import wait_until
 from moorage.probing.carrier import (
     OUTPUT_LIMIT_BYTES,
     CarrierError,

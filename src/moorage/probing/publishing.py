@@ -16,10 +16,10 @@ from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.nodes import Node
 from moorage.api.runtime_profiles import RuntimeProfile, profile_name
-from moorage.client import Client, Informer, PatchType
 from moorage.client.backoff import Backoff
+from moorage.client.informer import Informer
 from moorage.client.resources import NODES, RUNTIME_PROFILES
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, PatchType, UnreachableError
 from moorage.probing.publication import (
     FAILED_REASON,
     WORKS_REASON,

@@ -14,11 +14,10 @@ from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.pods import Pod
-from moorage.client import Client, PatchType, Resource
 from moorage.client.informer import object_key
 from moorage.client.recorder import NORMAL, WARNING, reference
-from moorage.client.resources import PODS
-from moorage.client.rest import UnreachableError
+from moorage.client.resources import PODS, Resource
+from moorage.client.rest import Client, PatchType, UnreachableError
 from moorage.scheduler import messages, status
 from moorage.scheduler.api_dispatcher import ApiDispatcher
 from moorage.scheduler.event_buffer import EventBuffer

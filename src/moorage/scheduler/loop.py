@@ -17,8 +17,9 @@ from moorage.api.namespaces import Namespace
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.client import Client, EventRecorder
 from moorage.client.informer import object_key
+from moorage.client.recorder import EventRecorder
+from moorage.client.rest import Client
 from moorage.scheduler import hints, messages, status
 from moorage.scheduler.actions import Actions
 from moorage.scheduler.api_dispatcher import ApiDispatcher

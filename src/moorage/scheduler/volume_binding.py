@@ -16,9 +16,8 @@ from moorage.api.errors import StatusError
 from moorage.api.persistent_volumes import PersistentVolume
 from moorage.claims import binding_patch, is_claim_bound, is_reachable
 from moorage.claims.annotations import SELECTED_NODE
-from moorage.client import Client
 from moorage.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 from moorage.scheduler.storage_state import StorageState
 from moorage.scheduler.volume_checks import VolumePlan
 

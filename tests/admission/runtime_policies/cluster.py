@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from moorage.api.runtime_group import API_VERSION, GROUP
-from moorage.client import Client, ClientConfig
+from moorage.client.config import ClientConfig
+from moorage.client.rest import Client
 from moorage.custom_resources import install_definitions
 from tests.apiserver.server import Answer, Running, serving
 

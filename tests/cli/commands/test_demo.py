@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from moorage import client
 from moorage.api.runtime_profiles import (
     SUPPORTED,
     UNSUPPORTED,
@@ -20,7 +19,8 @@ from moorage.api.runtime_profiles import (
     RuntimeProfileStatus,
 )
 from moorage.cli.commands import demo
-from moorage.cluster import creation, machine, teardown
+from moorage.client import config, rest
+from moorage.cluster import clearing, creation, machine, teardown
 from moorage.cluster import start as starting
 from moorage.cluster.choices import Choices
 from moorage.cluster.demo import DemoError, DemoRow
@@ -141,9 +141,9 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     monkeypatch.setattr(creation, "open_cluster", stage.open)
     monkeypatch.setattr(starting, "start_supervisor", stage.start)
     monkeypatch.setattr(teardown, "stop_supervisor", stage.stop)
-    monkeypatch.setattr(teardown, "clear_host", stage.clear)
-    monkeypatch.setattr(client, "load_kubeconfig", lambda path: path)
-    monkeypatch.setattr(client, "Client", lambda *_, **__: Api())
+    monkeypatch.setattr(clearing, "clear_host", stage.clear)
+    monkeypatch.setattr(config, "load_kubeconfig", lambda path: path)
+    monkeypatch.setattr(rest, "Client", lambda *_, **__: Api())
     monkeypatch.setattr(demo, "Demo", stage.demo)
     monkeypatch.setattr(demo, "show_runtimes", _shown_runtimes)
     monkeypatch.setattr(demo, "read_features", _read_features)

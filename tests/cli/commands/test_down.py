@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moorage.cli.commands import down
-from moorage.cluster import teardown
+from moorage.cluster import clearing, teardown
 from moorage.cluster.errors import LeftoverError, StopError
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings
@@ -37,7 +37,7 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     machine = Machine()
-    monkeypatch.setattr(teardown, "clear_host", machine.clear)
+    monkeypatch.setattr(clearing, "clear_host", machine.clear)
     levels: list[str] = []
     monkeypatch.setattr(down, "configure", levels.append)
     yield machine

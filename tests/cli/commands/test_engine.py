@@ -13,8 +13,9 @@ import pytest
 
 from moorage.cli.commands import engine as module
 from moorage.cluster.daemon import Service
-from moorage.engine import CNI_CONFIGURATIONS, HANDLER_DIRECTORY, EngineError, EngineOptions
-from moorage.engine.options import CNI_PROGRAMS
+from moorage.engine.errors import EngineError
+from moorage.engine.options import EngineOptions
+from moorage.engine.requirements import CNI_CONFIGURATIONS, CNI_PROGRAMS, HANDLER_DIRECTORY
 from tests.cli.moor import moor
 
 

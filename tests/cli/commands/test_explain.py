@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from moorage import client
 from moorage.cli.commands import explain
 from moorage.cli.connection import Target
 from moorage.cli.errors import CliError
 from moorage.client import config as client_config
+from moorage.client import rest
 from moorage.cluster import Cluster
 from moorage.cluster.explain import NodeAnswer, PodExplanation
 from moorage.cluster.layout import Layout
@@ -146,8 +146,8 @@ async def test_what_this_machine_knows_is_given_along(
     monkeypatch.setattr(explain, "inspect_machine", look)
     monkeypatch.setattr(explain, "handlers_in_use", in_use)
     monkeypatch.setattr(explain, "explain_pod", explain_pod)
-    monkeypatch.setattr(client, "load_kubeconfig", lambda path: path)
-    monkeypatch.setattr(client, "Client", lambda *_, **__: Api())
+    monkeypatch.setattr(client_config, "load_kubeconfig", lambda path: path)
+    monkeypatch.setattr(rest, "Client", lambda *_, **__: Api())
     with locked(layout):
         answer = await explain._ask(Target(cluster=Cluster(layout.root)), "space", "name")
     assert answer == ANSWER
@@ -170,7 +170,7 @@ async def test_nothing_of_this_machine_counts_for_another_kubernetes(
 
     monkeypatch.setattr(explain, "explain_pod", explain_pod)
     monkeypatch.setattr(client_config, "load_kubeconfigs", lambda *_: None)
-    monkeypatch.setattr(client, "Client", lambda *_, **__: Api())
+    monkeypatch.setattr(rest, "Client", lambda *_, **__: Api())
     await explain._ask(Target((tmp_path / "other",)), "space", "name")
     assert (passed["local_handlers"], passed["records"]) == ((), None)
     assert not passed["filters_by_handler"]

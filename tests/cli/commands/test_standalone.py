@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from moorage.api.host_ports import Listener
-from moorage.client import ClientConfig
+from moorage.client.config import ClientConfig
 from moorage.cluster.daemon import Service
 from moorage.cluster.standalone import controllers, node, scheduler
 from moorage.cluster.standalone.connection import ApiUnusableError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from moorage.client import Client
 from moorage.client.discovery import discover
+from moorage.client.rest import Client
 from moorage.cluster.attach.changes import shown
 from moorage.cluster.attach.served_objects import ServedObjects, key_of
 

@@ -27,8 +27,9 @@ from moorage.api.errors import (
 from moorage.api.runtime_group import API_VERSION, ISOLATION_LABEL, PROBE_LABEL
 from moorage.api.runtime_installations import node_manager
 from moorage.api.runtime_profiles import profile_name
-from moorage.client import Client, ClientConfig, Informer, PatchType, Resource, wait_until
+from moorage.client.config import ClientConfig
 from moorage.client.discovery import read_version
+from moorage.client.informer import Informer
 from moorage.client.resources import (
     EVENTS,
     NODES,
@@ -37,8 +38,11 @@ from moorage.client.resources import (
     RUNTIME_INSTALLATIONS,
     RUNTIME_PROFILES,
     SERVICE_ACCOUNTS,
+    Resource,
 )
+from moorage.client.rest import Client, PatchType
 from moorage.client.served import run_when_served
+from moorage.client.waiting import wait_until
 from moorage.cluster.attach.manifests import agent_policy, definitions, runtime_agent
 from moorage.cluster.attach.values import Values
 from moorage.probing.pod_carrier import NAMESPACE as PROBES

@@ -23,7 +23,7 @@ from moorage.api.meta import Raw
 from moorage.api.runtime_group import HANDLER_GATE, handler_label
 from moorage.api.runtime_profiles import profile_name
 from moorage.apiserver.authorization import Authorizer
-from moorage.client import Client, ClientConfig, PatchType
+from moorage.client.config import ClientConfig
 from moorage.client.leader_election import LeaderElector
 from moorage.client.resources import (
     NODES,
@@ -35,6 +35,7 @@ from moorage.client.resources import (
     RUNTIME_ROLLOUTS,
     SECRETS,
 )
+from moorage.client.rest import Client, PatchType
 from moorage.cluster.attach.manifests import controllers, webhook
 from moorage.cluster.attach.values import Values
 from moorage.cluster.certificates import Subject

@@ -13,8 +13,10 @@ from moorage.cluster.host import CniPlugins, Inventory
 from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import pod_network
-from moorage.engine import HANDLER_DIRECTORY, EngineOptions, EnginePaths
-from moorage.engine.images import ImageLimits
+from moorage.engine.images.limits import ImageLimits
+from moorage.engine.options import EngineOptions
+from moorage.engine.paths import EnginePaths
+from moorage.engine.requirements import HANDLER_DIRECTORY
 from tests.cluster.hosts import a_host, tools_without
 from tests.cluster.test_settings import SETTINGS
 

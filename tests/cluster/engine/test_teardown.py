@@ -12,7 +12,8 @@ import pytest
 from moorage.cluster.engine import teardown
 from moorage.cluster.engine.plan import EnginePlan
 from moorage.cluster.engine.teardown import sweep, tear_down
-from moorage.engine import EngineOptions, running
+from moorage.engine.engine import running
+from moorage.engine.options import EngineOptions
 from tests.cluster.engine.engines import a_plan
 from tests.running import until
 

@@ -10,7 +10,7 @@ import pytest
 
 from moorage.cluster.images import importing
 from moorage.cluster.images.importing import import_images
-from moorage.engine import NotFoundError
+from moorage.engine.errors import NotFoundError
 
 
 class Store:

@@ -25,7 +25,8 @@ from typing import Any
 import pytest
 
 from moorage import __version__
-from moorage.client import Client, load_kubeconfig
+from moorage.client.config import load_kubeconfig
+from moorage.client.rest import Client
 from moorage.controllers.webhookcertificates.issuing import LIFE, issue_pair
 from tests.built_image import built_image
 from tests.cluster.attach.cluster_dump import Dump, dump

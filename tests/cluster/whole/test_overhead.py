@@ -13,7 +13,8 @@ import pytest
 from moorage.api.clock import SystemClock
 from moorage.api.quantity import parse
 from moorage.api.runtime_group import MEASUREMENT_LABEL
-from moorage.client import Client, load_kubeconfig
+from moorage.client.config import load_kubeconfig
+from moorage.client.rest import Client
 from moorage.overhead import Measurement, MeasureOptions
 from moorage.overhead.readings import SummarySource
 from tests.cluster.whole.odd_handlers import LIES_ABOUT_ITS_OUTPUT, breaks_after, odd_class

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.engine.images import ImagePaths, ImageStore
+from moorage.engine.images.store import ImagePaths, ImageStore
 from moorage.linux.mounts import current_mounts, mounts_below, unmount
 from tests.ports import free_port
 

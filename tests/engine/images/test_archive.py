@@ -10,7 +10,7 @@ import pytest
 from moorage.cluster.images import Image as BuiltImage
 from moorage.cluster.images import write_archive
 from moorage.engine.errors import FailedError
-from moorage.engine.images import ImageStore
+from moorage.engine.images.store import ImageStore
 from moorage.linux.program import Platform
 from tests.engine.images.builds import Entry, digest, docker_archive, layer, oci_archive
 

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from moorage.engine.images import ImagePaths, ImageStore
+from moorage.engine.images.store import ImagePaths, ImageStore
 from tests.engine.images.builds import Entry, layer, oci_archive
 
 _BUSY = """

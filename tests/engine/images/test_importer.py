@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from moorage.engine.errors import ExhaustedError, FailedError
-from moorage.engine.images import ImageStore
 from moorage.engine.images.pulling import Puller
+from moorage.engine.images.store import ImageStore
 
 
 @pytest.mark.parametrize(

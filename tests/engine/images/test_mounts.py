@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from moorage.engine.errors import FailedError, NotFoundError
-from moorage.engine.images import Image, ImagePaths, ImageStore
+from moorage.engine.images.image import Image
+from moorage.engine.images.store import ImagePaths, ImageStore
 from moorage.linux.bind import bind, is_mount_point
 from moorage.linux.idmap import IdMappings, IdRange
 from moorage.linux.reaper import Reaper

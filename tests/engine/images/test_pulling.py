@@ -15,7 +15,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from moorage.engine.errors import FailedError, InvalidError, NotFoundError
-from moorage.engine.images import Credentials, ImagePaths, ImageStore
+from moorage.engine.images.credentials import Credentials
+from moorage.engine.images.store import ImagePaths, ImageStore
 from tests.engine.images.builds import (
     HERE,
     Entry,

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from moorage.engine.errors import FailedError, NotFoundError
-from moorage.engine.images import ImagePaths, ImageStore
 from moorage.engine.images.saving import _paths
+from moorage.engine.images.store import ImagePaths, ImageStore
 from tests.engine.images.builds import (
     Entry,
     digest,

@@ -9,9 +9,10 @@ import pytest
 
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError
-from moorage.engine.images import ImagePaths, ImageServicer, ImageStore
 from moorage.engine.images.image import Image, ImageConfiguration
 from moorage.engine.images.messages import image_message, verbose_info
+from moorage.engine.images.service import ImageServicer
+from moorage.engine.images.store import ImagePaths, ImageStore
 from tests.engine.images.builds import Entry, layer, oci_archive
 from tests.engine.images.conftest import Registry
 

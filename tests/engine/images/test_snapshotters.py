@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from moorage.engine.images import NATIVE, OVERLAYFS, Image, ImagePaths, ImageStore, native
+from moorage.engine.images import native
+from moorage.engine.images.image import Image
 from moorage.engine.images.overlayfs import options
+from moorage.engine.images.store import NATIVE, OVERLAYFS, ImagePaths, ImageStore
 from moorage.linux import descent
 from moorage.linux.bind import is_mount_point
 from moorage.linux.idmap import IdMappings, IdRange

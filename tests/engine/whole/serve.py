@@ -14,7 +14,9 @@ import sys
 from pathlib import Path
 
 from moorage.api.logs import configure
-from moorage.engine import EngineOptions, EnginePaths, running
+from moorage.engine.engine import running
+from moorage.engine.options import EngineOptions
+from moorage.engine.paths import EnginePaths
 from moorage.handlers import search_path
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from moorage.api.errors import NotFoundError, UnavailableError
 from moorage.api.nodes import NodeRuntimeHandler, Taint
-from moorage.client import PatchType
 from moorage.client.resources import NODES
+from moorage.client.rest import PatchType
 from moorage.cri import pb
 from moorage.node.machine import node_object
 from moorage.node.machine.node_object import NodeObject

@@ -10,8 +10,8 @@ import pytest
 
 from moorage.api.errors import ConflictError, NotFoundError, UnavailableError
 from moorage.api.pods import Pod, PodStatus
-from moorage.client import PatchType
 from moorage.client.resources import PODS
+from moorage.client.rest import PatchType
 from moorage.node.status.writer import StatusWriter, is_urgent
 from tests.clocks import FakeClock, settle
 from tests.node.objects import a_pod

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from moorage.api.persistent_volumes import PersistentVolume
-from moorage.client import EventRecorder
+from moorage.client.recorder import EventRecorder
 from moorage.client.resources import PERSISTENT_VOLUMES
 from moorage.node.paths import NodePaths
 from moorage.node.volumes.persistent import PersistentMounts

@@ -16,7 +16,8 @@ from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
 from moorage.cli.options import OutputFile
 from moorage.cli.output import dim, output_option, show, show_document
-from moorage.client import Client, ClientConfig
+from moorage.client.config import ClientConfig
+from moorage.client.rest import Client
 from moorage.cluster.class_bench import (
     BenchPlan,
     ClassBench,

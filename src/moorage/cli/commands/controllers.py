@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from moorage.cli.daemon import log_level_option, run_until_stopped, server_options
-from moorage.client import ClientConfig
+from moorage.client.config import ClientConfig
 from moorage.cluster.standalone import controllers
 from moorage.controllers import ControllerOptions
 

@@ -19,7 +19,8 @@ from moorage.cluster.host import Inventory
 from moorage.cluster.layout import Layout
 from moorage.cluster.machine import inspect_machine
 from moorage.cluster.settings import load
-from moorage.engine import HANDLER_DIRECTORY, EnginePaths
+from moorage.engine.paths import EnginePaths
+from moorage.engine.requirements import HANDLER_DIRECTORY
 from moorage.handlers import Handler
 
 _COLUMNS = ("subject", "state", "meaning")

@@ -14,17 +14,17 @@ from moorage.cli.errors import CliError
 from moorage.cli.options import LOG_LEVELS, mirror_option, pairs, size_bytes, socket_path
 from moorage.cluster.daemon import Service, calm_collector, until_stopped
 from moorage.cluster.errors import CannotRunPodsError
-from moorage.engine import (
+from moorage.engine.engine import running
+from moorage.engine.errors import EngineError
+from moorage.engine.images.limits import ImageLimits
+from moorage.engine.options import EngineOptions
+from moorage.engine.paths import EnginePaths
+from moorage.engine.requirements import (
     CNI_CONFIGURATIONS,
+    CNI_PROGRAMS,
     HANDLER_DIRECTORY,
     NEEDED_PROGRAMS,
-    EngineError,
-    EngineOptions,
-    EnginePaths,
-    running,
 )
-from moorage.engine.images import ImageLimits
-from moorage.engine.options import CNI_PROGRAMS
 from moorage.handlers import search_path
 from moorage.linux.private import UMASK
 

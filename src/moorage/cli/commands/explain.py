@@ -16,7 +16,7 @@ from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.handlers import handlers_in_use
 from moorage.cli.output import output_option, show_document
-from moorage.client import Resource
+from moorage.client.resources import Resource
 from moorage.cluster import Cluster, Settings
 from moorage.cluster.explain import NodeAnswer, PodExplanation, explain_pod
 from moorage.cluster.explain_workload import (

@@ -12,7 +12,7 @@ import click
 from moorage.api.host_ports import Listener
 from moorage.cli.daemon import log_level_option, run_until_stopped, server_options
 from moorage.cli.options import pairs, socket_path
-from moorage.client import ClientConfig
+from moorage.client.config import ClientConfig
 from moorage.cluster.errors import CannotRunPodsError
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME

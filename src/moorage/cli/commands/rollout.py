@@ -18,7 +18,7 @@ from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.output import output_option, show, show_document
 from moorage.cli.rollouts import LiveView, document_of, lines_of, row_of
-from moorage.client import Client
+from moorage.client.rest import Client
 from moorage.cluster import rollouts
 
 _COLUMNS = ("name", "from", "to", "phase", "wave", "moved", "failed", "created")

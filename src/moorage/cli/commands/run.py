@@ -16,7 +16,8 @@ from moorage.cli.errors import FAILED, CliError
 from moorage.cli.interruption import interruptible
 from moorage.cli.options import pairs
 from moorage.cli.output import dim, output_option, show, show_document
-from moorage.client import Client, ClientConfig
+from moorage.client.config import ClientConfig
+from moorage.client.rest import Client
 from moorage.cluster.side_by_side import Comparison, class_names, run_side_by_side
 from moorage.cluster.start_words import duration_words
 from moorage.cluster.trials import Trial, TrialResult

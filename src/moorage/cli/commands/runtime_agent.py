@@ -11,7 +11,7 @@ import click
 
 from moorage.cli.daemon import log_level_option, run_until_stopped, server_options
 from moorage.cli.options import socket_path
-from moorage.client import ClientConfig
+from moorage.client.config import ClientConfig
 from moorage.cluster.errors import CannotRunPodsError
 from moorage.cluster.settings import node_name
 from moorage.cluster.standalone import data_removal, runtime_agent

@@ -7,7 +7,7 @@ from functools import partial
 import click
 
 from moorage.cli.daemon import log_level_option, run_until_stopped, server_options
-from moorage.client import ClientConfig
+from moorage.client.config import ClientConfig
 from moorage.cluster.standalone import scheduler
 from moorage.scheduler import DEFAULT_SCHEDULER, SchedulerOptions
 

@@ -15,7 +15,8 @@ from moorage.cli.errors import CliError
 from moorage.cli.output import output_option, show_document, table
 from moorage.cli.screen import COLUMNS, Screen
 from moorage.cli.terminal import Terminal, full_screen
-from moorage.client import Client, ClientConfig
+from moorage.client.config import ClientConfig
+from moorage.client.rest import Client
 from moorage.cluster.top import ClassRow, ClassWatch
 
 _SORTS = {column.title.lower().replace(" ", "-"): index for index, column in enumerate(COLUMNS)}

@@ -9,7 +9,7 @@ import click
 
 from moorage.admission_webhook import WebhookOptions
 from moorage.cli.daemon import log_level_option, run_until_stopped, server_options
-from moorage.client import ClientConfig
+from moorage.client.config import ClientConfig
 from moorage.cluster.standalone import webhook
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from moorage.api.clock import Clock
-from moorage.client import Client
+from moorage.client.rest import Client
 from moorage.cluster.attach.changes import Change, Verb, plan_changes
 from moorage.cluster.attach.installation import InstallationOptions, install, with_authority
 from moorage.cluster.attach.manifests import objects

@@ -20,8 +20,10 @@ from moorage.api.meta import Raw
 from moorage.api.pods import Pod
 from moorage.api.runtime_group import API_VERSION
 from moorage.api.runtime_installations import FINALIZER, REMOVING, RuntimeInstallation
-from moorage.client import Client, Informer, PatchType, Resource, wait_until
-from moorage.client.resources import NAMESPACES, PODS, RUNTIME_INSTALLATIONS
+from moorage.client.informer import Informer
+from moorage.client.resources import NAMESPACES, PODS, RUNTIME_INSTALLATIONS, Resource
+from moorage.client.rest import Client, PatchType
+from moorage.client.waiting import wait_until
 from moorage.cluster.attach.belongings import belongings, is_labelled
 from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.manifests import KINDS, WEBHOOKS, WORKLOADS

@@ -18,8 +18,10 @@ from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import PROBE_LABEL
 from moorage.api.runtime_profiles import WORKING, RuntimeProfile
-from moorage.client import Client, Informer, wait_until
+from moorage.client.informer import Informer
 from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES, RUNTIME_PROFILES
+from moorage.client.rest import Client
+from moorage.client.waiting import wait_until
 from moorage.cluster.attach.manifests.identity import COMPONENT_LABEL, OURS, RUNTIME_AGENT
 from moorage.cluster.attach.survey import engine_problem
 

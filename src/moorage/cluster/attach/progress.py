@@ -16,8 +16,9 @@ from moorage.api.labels import from_labels
 from moorage.api.meta import Raw
 from moorage.api.pods import ContainerStatus, Pod
 from moorage.api.workloads import DaemonSet, Deployment
-from moorage.client import Client, Informer
+from moorage.client.informer import Informer
 from moorage.client.resources import DAEMON_SETS, DEPLOYMENTS, PODS
+from moorage.client.rest import Client
 from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.manifests.identity import OURS, Obj
 from moorage.cluster.attach.served_objects import key_of

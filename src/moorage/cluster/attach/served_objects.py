@@ -13,9 +13,9 @@ import msgspec
 
 from moorage.api.errors import NotFoundError
 from moorage.api.meta import Raw
-from moorage.client import Client, PatchType, Resource
 from moorage.client.discovery import NotServedError, ServedKinds
-from moorage.client.rest import PAGE_SIZE
+from moorage.client.resources import Resource
+from moorage.client.rest import PAGE_SIZE, Client, PatchType
 from moorage.cluster.attach.manifests.identity import Obj
 
 FIELD_MANAGER = "moorage-attach"

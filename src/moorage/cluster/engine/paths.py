@@ -15,7 +15,7 @@ from moorage.cluster.layout import ENGINE_SOCKET, RUN, Layout
 from moorage.cluster.settings import Settings
 
 if TYPE_CHECKING:
-    from moorage.engine import EnginePaths
+    from moorage.engine.paths import EnginePaths
 
 HUGETLB_MARKER = RUN / "hugetlb"
 """Records that a cluster on this host moved the hugetlb controller; the last one moves it back."""
@@ -37,7 +37,7 @@ class ClusterEnginePaths:
     def engine(self) -> EnginePaths:
         """The paths that the engine itself uses."""
         # Imported here: the API server and the CLI need the other paths without an engine.
-        from moorage.engine import EnginePaths
+        from moorage.engine.paths import EnginePaths
 
         return EnginePaths(self.data, self.run / "e")
 

@@ -23,7 +23,8 @@ from moorage.cluster.host import Inventory
 from moorage.cluster.host.hugetlb import unmount_hugetlb_v1
 from moorage.cluster.layout import RUN
 from moorage.cluster.network import PodNetwork, forget, remove
-from moorage.engine import EngineError, running
+from moorage.engine.engine import running
+from moorage.engine.errors import EngineError
 
 log = Log(__name__)
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from moorage.cluster.images.archive import Image, write_archive
-from moorage.engine import ImageStore, NotFoundError
+from moorage.engine.errors import NotFoundError
+from moorage.engine.images.store import ImageStore
 
 
 async def import_images(images: Sequence[Image], store: ImageStore, scratch: Path) -> None:

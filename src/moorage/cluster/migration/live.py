@@ -17,10 +17,10 @@ import msgspec
 
 from moorage.api.errors import AlreadyExistsError, ConflictError, NotFoundError, StatusError
 from moorage.api.yaml_text import dump
-from moorage.client import Client, ClientConfig, PatchType
+from moorage.client.config import ClientConfig
 from moorage.client.discovery import Discovered, discover
 from moorage.client.resources import PartialObject, Resource
-from moorage.client.rest import PAGE_SIZE
+from moorage.client.rest import PAGE_SIZE, Client, PatchType
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.migration.text_diff import NO_FILE, unified
 from moorage.runtimeclass.migration import Finding, Options, Severity

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from moorage.api.errors import StatusError
-from moorage.client import Client, ClientConfig
-from moorage.client.rest import UnreachableError
+from moorage.client.config import ClientConfig
+from moorage.client.rest import Client, UnreachableError
 from moorage.cluster.credentials import Credentials, Pair
 from moorage.cluster.settings import Settings
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from moorage.api.clock import SystemClock
 from moorage.api.logs import Log
-from moorage.client import Client
+from moorage.client.rest import Client
 from moorage.cluster.credentials import Credentials, Pair
 from moorage.cluster.layout import Layout
 from moorage.cluster.parts.connection import connected

@@ -15,7 +15,7 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.network import set_up
 from moorage.cluster.readiness import notify_ready
 from moorage.cluster.settings import Settings
-from moorage.engine import Engine, running
+from moorage.engine.engine import Engine, running
 from moorage.linux.private import PASSABLE, make_private
 
 log = Log(__name__)

@@ -16,10 +16,12 @@ from moorage.api.host_ports import Listener
 from moorage.api.logs import Log
 from moorage.api.references import ObjectReference
 from moorage.api.runtime_profiles import WORKING, RuntimeProfile
-from moorage.client import Client, EventRecorder, Informer, wait_until
+from moorage.client.informer import Informer
+from moorage.client.recorder import EventRecorder
 from moorage.client.resources import NODES, RUNTIME_INSTALLATIONS, RUNTIME_PROFILES
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 from moorage.client.served import run_when_served
+from moorage.client.waiting import wait_until
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine.paths import cgroup_root, engine_paths
 from moorage.cluster.engine_handlers import NodeEvents, follow_handlers, read_handlers

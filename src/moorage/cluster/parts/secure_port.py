@@ -17,9 +17,8 @@ from aiohttp import web
 from moorage.api.clock import Clock
 from moorage.api.errors import StatusError
 from moorage.api.logs import Log
-from moorage.client import Client
 from moorage.client.delegation import Caller, DelegatedAccess
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 from moorage.cluster.credentials import Pair
 from moorage.linux.descriptors import descriptor_limit
 from moorage.metrics import CONTENT_TYPE, Family, exposition

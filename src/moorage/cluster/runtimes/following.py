@@ -32,9 +32,11 @@ from moorage.api.runtime_installations import (
     node_manager,
 )
 from moorage.api.valid_text import valid_text
-from moorage.client import Client, EventRecorder, Informer, PatchType, WorkQueue
-from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.informer import Informer
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.client.resources import NODES, RUNTIME_INSTALLATIONS
+from moorage.client.rest import Client, PatchType
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.host import gather
 from moorage.cluster.packages import install_package

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from moorage.client import Client
 from moorage.client.resources import PODS, RUNTIME_CLASSES
+from moorage.client.rest import Client
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
 from moorage.cluster.runtimes.plan import is_installed
 

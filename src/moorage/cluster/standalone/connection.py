@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 
 from moorage.api.errors import ForbiddenError, StatusError, UnauthorizedError
 from moorage.api.logs import Log
-from moorage.client import Client, ClientConfig
-from moorage.client.rest import UnreachableError
+from moorage.client.config import ClientConfig
+from moorage.client.rest import Client, UnreachableError
 from moorage.cluster.errors import ClusterError
 
 _FIRST_ANSWER_S = 60.0

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from moorage.api.clock import SystemClock
-from moorage.client import ClientConfig
+from moorage.client.config import ClientConfig
 from moorage.client.leader_election import LeaderElector, LeadershipLostError, LeaseTiming
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.standalone.connection import connected_to

@@ -10,7 +10,8 @@ from pathlib import Path
 from moorage.api.clock import SystemClock
 from moorage.api.logs import Log
 from moorage.api.references import ObjectReference
-from moorage.client import ClientConfig, EventRecorder
+from moorage.client.config import ClientConfig
+from moorage.client.recorder import EventRecorder
 from moorage.client.resources import RUNTIME_INSTALLATIONS
 from moorage.client.served import run_when_served
 from moorage.cluster.engine_handlers import NodeEvents, follow_handlers, read_handlers

@@ -23,8 +23,10 @@ import msgspec
 from moorage.api.clock import Clock, SystemClock, sleep_unless_set
 from moorage.api.logs import Log
 from moorage.api.references import ObjectReference
-from moorage.client import Client, ClientConfig, EventRecorder
+from moorage.client.config import ClientConfig
+from moorage.client.recorder import EventRecorder
 from moorage.client.resources import RUNTIME_INSTALLATIONS
+from moorage.client.rest import Client
 from moorage.client.served import run_when_served
 from moorage.cluster.engine_handlers import NodeEvents, follow_handlers
 from moorage.cluster.errors import ClusterError

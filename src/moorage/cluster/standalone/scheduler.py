@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from moorage.api.clock import SystemClock
-from moorage.client import ClientConfig
+from moorage.client.config import ClientConfig
 from moorage.cluster.standalone.connection import connected_to
 from moorage.scheduler import SchedulerOptions, run_scheduler
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from moorage.admission_webhook import InformedFacts, Reviewer, WebhookOptions, serve_webhook
 from moorage.api.clock import SystemClock
 from moorage.api.logs import Log
-from moorage.client import ClientConfig
+from moorage.client.config import ClientConfig
 from moorage.cluster.standalone.connection import connected_to
 from moorage.custom_resources import wait_installed
 

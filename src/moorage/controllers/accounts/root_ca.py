@@ -12,8 +12,10 @@ from moorage.api.clock import Clock
 from moorage.api.configuration import ConfigMap
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.namespaces import Namespace
-from moorage.client import Client, Informer, WorkQueue
+from moorage.client.informer import Informer
+from moorage.client.queue import WorkQueue
 from moorage.client.resources import CONFIG_MAPS
+from moorage.client.rest import Client
 from moorage.controllers.accounts.default_account import is_open
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.refusals import is_namespace_ending

@@ -27,8 +27,9 @@ from moorage.api.token_secrets import (
     TYPE,
     parse_day,
 )
-from moorage.client import Client, WorkQueue
+from moorage.client.queue import WorkQueue
 from moorage.client.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
+from moorage.client.rest import Client
 from moorage.controllers.patches import locked
 
 _INTERVAL_S = 24 * 3600.0

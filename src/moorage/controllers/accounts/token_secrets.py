@@ -17,9 +17,10 @@ from moorage.api.clock import Clock
 from moorage.api.configuration import Secret
 from moorage.api.errors import NotFoundError
 from moorage.api.token_secrets import ACCOUNT_NAME, ACCOUNT_UID, TYPE
-from moorage.client import Client, Informer, WorkQueue
-from moorage.client.informer import object_key
+from moorage.client.informer import Informer, object_key
+from moorage.client.queue import WorkQueue
 from moorage.client.resources import SECRETS, PartialObject
+from moorage.client.rest import Client
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import SERVICE_ACCOUNTS
 from moorage.controllers.patches import locked

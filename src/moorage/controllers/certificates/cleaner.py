@@ -17,12 +17,13 @@ from moorage.api.certificates import (
 )
 from moorage.api.clock import Clock, parse_time
 from moorage.api.errors import NotFoundError
-from moorage.client import Client, Informer, WorkQueue
-from moorage.client.informer import object_key
+from moorage.client.informer import Informer, object_key
+from moorage.client.queue import WorkQueue
 from moorage.client.resources import (
     CERTIFICATE_SIGNING_REQUESTS,
     PartialObject,
 )
+from moorage.client.rest import Client
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import POD_CERTIFICATE_REQUESTS
 

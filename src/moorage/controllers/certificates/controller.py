@@ -27,8 +27,9 @@ from moorage.api.certificates import (
 from moorage.api.clock import Clock, format_time, parse_time
 from moorage.api.errors import NotFoundError
 from moorage.api.logs import Log
-from moorage.client import Client, WorkQueue
+from moorage.client.queue import WorkQueue
 from moorage.client.resources import CERTIFICATE_SIGNING_REQUESTS
+from moorage.client.rest import Client
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.patches import status_patch
 

@@ -16,11 +16,11 @@ from moorage.api.cron import Schedule, ScheduleError, UnknownTimeZoneError, load
 from moorage.api.errors import AlreadyExistsError, NotFoundError, StatusError
 from moorage.api.jobs import CronJob, CronJobStatus, Job
 from moorage.api.references import ObjectReference
-from moorage.client import Client, EventRecorder, WorkQueue
 from moorage.client.informer import object_key
-from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.client.resources import CRON_JOBS, JOBS
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.cronjobs.history import (
     ended_jobs,
     expired_jobs,

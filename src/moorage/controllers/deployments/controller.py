@@ -14,9 +14,11 @@ from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.labels import from_object
 from moorage.api.meta import ObjectMeta
 from moorage.api.workloads import Deployment, DeploymentStatus, ReplicaSet
-from moorage.client import Client, EventRecorder, WorkQueue
 from moorage.client.informer import object_key
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import EventRecorder
 from moorage.client.resources import DEPLOYMENTS, REPLICA_SETS
+from moorage.client.rest import Client
 from moorage.controllers.deployments import progress
 from moorage.controllers.deployments.bounds import is_rolling
 from moorage.controllers.deployments.revisions import (

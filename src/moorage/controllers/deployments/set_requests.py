@@ -8,9 +8,9 @@ import msgspec
 
 from moorage.api.errors import AlreadyExistsError, ConflictError, StatusError
 from moorage.api.workloads import Deployment, ReplicaSet
-from moorage.client import Client, EventRecorder
-from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.client.resources import DEPLOYMENTS, REPLICA_SETS
+from moorage.client.rest import Client
 from moorage.controllers.deployments.progress import SET_CREATE_ERROR
 from moorage.controllers.deployments.revisions import size_annotations
 from moorage.controllers.deployments.rolling import Plan

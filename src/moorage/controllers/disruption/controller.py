@@ -23,11 +23,11 @@ from moorage.api.disruptions import (
 )
 from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.meta import Condition
-from moorage.client import Client, EventRecorder, WorkQueue
 from moorage.client.informer import object_key
-from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.client.resources import POD_DISRUPTION_BUDGETS
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.disruption.planning import (
     Expected,
     allowed_disruptions,

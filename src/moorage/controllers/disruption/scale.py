@@ -17,9 +17,15 @@ import msgspec
 from moorage.api.autoscaling import Scale
 from moorage.api.errors import NotFoundError
 from moorage.api.meta import OwnerReference
-from moorage.client import Client, Resource
 from moorage.client.discovery import ServedResource, read_version
-from moorage.client.resources import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, PartialObject
+from moorage.client.resources import (
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    PartialObject,
+    Resource,
+)
+from moorage.client.rest import Client
 from moorage.controllers.informers import Informers
 from moorage.controllers.objects import Pod
 from moorage.controllers.ownership import controller_of

@@ -12,8 +12,9 @@ from typing import Any
 from moorage.api.clock import Clock, format_time, parse_time
 from moorage.api.disruptions import DISRUPTION_TARGET
 from moorage.api.errors import NotFoundError
-from moorage.client import Client, PatchType, WorkQueue
 from moorage.client.informer import object_key
+from moorage.client.queue import WorkQueue
+from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.patches import locked

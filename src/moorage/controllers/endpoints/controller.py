@@ -13,9 +13,10 @@ from moorage.api.clock import Clock
 from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.meta import ObjectMeta
 from moorage.api.services import Endpoints, Service
-from moorage.client import Client, WorkQueue
 from moorage.client.informer import object_key
+from moorage.client.queue import WorkQueue
 from moorage.client.resources import ENDPOINTS, SERVICES
+from moorage.client.rest import Client
 from moorage.controllers.endpoints.backends import Backend, backends_of, has_backends, selects
 from moorage.controllers.endpoints.slices import SliceContent, divide
 from moorage.controllers.endpoints.subsets import subsets_of

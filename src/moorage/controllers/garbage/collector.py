@@ -16,12 +16,13 @@ from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.meta import ObjectMeta, OwnerReference
 from moorage.api.references import ObjectReference
-from moorage.client import Client, EventRecorder, Informer, Resource, WorkQueue
 from moorage.client.backoff import Backoff
 from moorage.client.discovery import Discovered, discover
-from moorage.client.recorder import WARNING
-from moorage.client.resources import PartialObject, read_as
-from moorage.client.rest import UnreachableError
+from moorage.client.informer import Informer
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import WARNING, EventRecorder
+from moorage.client.resources import PartialObject, Resource, read_as
+from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.garbage.graph import Coordinates, Graph, forward
 from moorage.controllers.garbage.owners import (
     FOREGROUND_FINALIZER,

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from moorage.api.meta import ObjectMeta, OwnerReference
-from moorage.client import Informer, Resource
 from moorage.client.discovery import SECOND_HOMES, Discovered
+from moorage.client.informer import Informer
+from moorage.client.resources import Resource
 from moorage.client.rest import meta_of
 from moorage.controllers.informers import OWNER, Informers
 

@@ -27,11 +27,11 @@ from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.labels import Selector
 from moorage.api.logs import Log
 from moorage.api.meta import Condition, Raw
-from moorage.client import Client, EventRecorder, WorkQueue
 from moorage.client.informer import object_key
-from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.client.resources import HORIZONTAL_POD_AUTOSCALERS, PODS
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.horizontalpodautoscalers.limits import (
     Bounds,
     Decision,

@@ -18,9 +18,8 @@ from moorage.api.autoscaling import CrossVersionObjectReference, MetricIdentifie
 from moorage.api.clock import parse_time
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.meta import Object
-from moorage.client import Client
 from moorage.client.discovery import preferred_versions
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.horizontalpodautoscalers.proposals import PodUsage, ProposalError
 from moorage.controllers.horizontalpodautoscalers.targets import TargetError
 

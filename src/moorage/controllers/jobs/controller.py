@@ -23,11 +23,11 @@ from moorage.api.jobs import (
     UncountedTerminatedPods,
 )
 from moorage.api.labels import from_object
-from moorage.client import Client, EventRecorder, WorkQueue
 from moorage.client.informer import object_key
-from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.client.resources import JOBS
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.batches import at_once
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, Informers, wait_synced

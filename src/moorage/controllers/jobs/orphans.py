@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from moorage.api.clock import Clock
 from moorage.api.jobs import Job
-from moorage.client import Client, WorkQueue
 from moorage.client.informer import object_key
+from moorage.client.queue import WorkQueue
 from moorage.client.resources import JOBS
+from moorage.client.rest import Client
 from moorage.controllers.informers import OWNER, Informers, wait_synced
 from moorage.controllers.jobs.job_pods import is_tracked
 from moorage.controllers.jobs.requests import is_managed_elsewhere, release

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from moorage.api.clock import Clock, format_time
 from moorage.api.errors import NotFoundError
-from moorage.client import Client, EventRecorder, PatchType, WorkQueue
 from moorage.client.informer import object_key
-from moorage.client.recorder import NORMAL, reference
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import NORMAL, EventRecorder, reference
+from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import NODE, Informers, wait_synced
 from moorage.controllers.nodes.taints import no_execute, seconds_borne
 from moorage.controllers.objects import PODS, Node, Pod

@@ -14,8 +14,9 @@ import msgspec
 from moorage.api.clock import Clock, format_time, parse_time
 from moorage.api.errors import NotFoundError
 from moorage.api.references import ObjectReference
-from moorage.client import Client, EventRecorder, PatchType, WorkQueue
-from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
+from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import NODE, Informers, wait_synced
 from moorage.controllers.nodes.conditions import READY, TRUE, ready_status, unknown_conditions
 from moorage.controllers.nodes.taints import evicting_key, has_evicting_taint, taints_after

@@ -20,11 +20,12 @@ from moorage.api.quantity import parse
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import ISOLATION_LABEL
 from moorage.api.runtime_profiles import RuntimeProfile
-from moorage.client import Client, EventRecorder, Informer, WorkQueue
+from moorage.client.informer import Informer
 from moorage.client.node_summary import PodFigures, SummaryError, read_node_summary
-from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.client.resources import RUNTIME_CLASSES
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import Pod
 from moorage.controllers.overhead_drift.metrics import OverheadMetrics

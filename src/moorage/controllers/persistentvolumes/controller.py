@@ -15,10 +15,11 @@ from moorage.api.errors import NotFoundError
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.claims import class_of_claim, class_of_volume
 from moorage.claims.local_path import NODE_LABEL
-from moorage.client import Client, EventRecorder, WorkQueue
 from moorage.client.informer import object_key
-from moorage.client.recorder import NORMAL, WARNING
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import NORMAL, WARNING, EventRecorder
 from moorage.client.resources import PERSISTENT_VOLUME_CLAIMS
+from moorage.client.rest import Client
 from moorage.controllers.informers import (
     CLAIM,
     STORAGE_CLASS,

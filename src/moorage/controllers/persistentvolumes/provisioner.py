@@ -17,8 +17,10 @@ from moorage.claims.annotations import (
     STORAGE_PROVISIONER,
 )
 from moorage.claims.local_path import NODE_LABEL, PROVISIONER
-from moorage.client import Client, EventRecorder, WorkQueue
 from moorage.client.informer import object_key
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import EventRecorder
+from moorage.client.rest import Client
 from moorage.controllers.informers import CLAIM, Informers, claim_keys, wait_synced
 from moorage.controllers.objects import Node, Pod
 from moorage.controllers.persistentvolumes.local_volumes import LocalVolumes

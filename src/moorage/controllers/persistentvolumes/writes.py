@@ -28,9 +28,9 @@ from moorage.claims.annotations import (
 )
 from moorage.claims.local_path import FINALIZER
 from moorage.claims.matching import capacity
-from moorage.client import Client, EventRecorder
-from moorage.client.recorder import reference
+from moorage.client.recorder import EventRecorder, reference
 from moorage.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from moorage.client.rest import Client
 from moorage.controllers.patches import locked, status_patch
 from moorage.controllers.persistentvolumes.claim_steps import BOUND, PENDING, Announcement
 

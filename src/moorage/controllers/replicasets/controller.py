@@ -13,9 +13,11 @@ from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.labels import from_object
 from moorage.api.workloads import ReplicaSet, ReplicaSetStatus
-from moorage.client import Client, EventRecorder, Informer, WorkQueue
-from moorage.client.informer import object_key
+from moorage.client.informer import Informer, object_key
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import EventRecorder
 from moorage.client.resources import REPLICA_SETS
+from moorage.client.rest import Client
 from moorage.controllers.deletion_ranking import pods_to_delete
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, OWNER, Informers, wait_synced

@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from moorage.api.errors import ForbiddenError, MethodNotAllowedError, NotFoundError
-from moorage.client import Client, Resource
 from moorage.client.discovery import discover
+from moorage.client.resources import Resource
+from moorage.client.rest import Client
 from moorage.quota import Charge, charge_of
 
 _COUNT = "count/"

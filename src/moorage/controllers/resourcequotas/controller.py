@@ -13,9 +13,10 @@ from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.quantity import canonical, to_texts
 from moorage.api.quotas import ResourceQuota, ResourceQuotaStatus
-from moorage.client import Client, Resource, WorkQueue
 from moorage.client.informer import object_key
-from moorage.client.resources import RESOURCE_QUOTAS
+from moorage.client.queue import WorkQueue
+from moorage.client.resources import RESOURCE_QUOTAS, Resource
+from moorage.client.rest import Client
 from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.patches import status_patch

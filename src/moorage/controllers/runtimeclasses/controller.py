@@ -16,7 +16,9 @@ from moorage.api.clock import Clock
 from moorage.api.conditions import is_true
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_profiles import WORKING, RuntimeProfile, profile_name
-from moorage.client import Client, Informer, WorkQueue
+from moorage.client.informer import Informer
+from moorage.client.queue import WorkQueue
+from moorage.client.rest import Client
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import Node
 from moorage.controllers.runtimeclasses.profiles import PROFILE_HANDLER, PROFILE_NODE

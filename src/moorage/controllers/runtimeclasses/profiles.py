@@ -16,8 +16,9 @@ from moorage.api.runtime_profiles import (
     RuntimeProfileSpec,
     RuntimeProfileStatus,
 )
-from moorage.client import Client, Informer
+from moorage.client.informer import Informer
 from moorage.client.resources import RUNTIME_PROFILES
+from moorage.client.rest import Client
 
 PROFILE_HANDLER, PROFILE_NODE = "handler", "node"
 """Indexes of the informer."""

@@ -12,9 +12,10 @@ from moorage.api.clock import Clock
 from moorage.api.errors import ConflictError, NotFoundError
 from moorage.api.quantity import canonical, to_texts
 from moorage.api.runtime_quotas import RuntimeClassQuota, RuntimeClassQuotaStatus
-from moorage.client import Client, Informer, WorkQueue
-from moorage.client.informer import object_key
+from moorage.client.informer import Informer, object_key
+from moorage.client.queue import WorkQueue
 from moorage.client.resources import PODS, RUNTIME_CLASS_QUOTAS
+from moorage.client.rest import Client
 from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
 from moorage.controllers.objects import Pod
 from moorage.controllers.patches import status_patch

@@ -20,10 +20,11 @@ from moorage.api.pods import MIRROR_ANNOTATION, PodCondition, PodSchedulingGate
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import HANDLER_AVAILABLE, HANDLER_GATE, HELD_FOR_ANNOTATION
 from moorage.api.runtime_profiles import RuntimeProfile
-from moorage.client import Client, EventRecorder, Informer, PatchType, WorkQueue
-from moorage.client.informer import object_key
-from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.informer import Informer, object_key
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.client.resources import PODS, read_as
+from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import Node
 from moorage.controllers.runtimegates.verdict import (

@@ -23,9 +23,11 @@ from moorage.api.runtime_rollouts import (
     RuntimeRollout,
     RuntimeRolloutStatus,
 )
-from moorage.client import Client, EventRecorder, Informer, WorkQueue
-from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.informer import Informer
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.client.resources import RUNTIME_ROLLOUTS
+from moorage.client.rest import Client
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import Node, Pod
 from moorage.controllers.patches import status_patch

@@ -22,8 +22,8 @@ from moorage.api.runtime_rollouts import (
     RuntimeRollout,
 )
 from moorage.api.workloads import DaemonSet, Deployment, ReplicaSet, StatefulSet
-from moorage.client import Informer, Resource
-from moorage.client.resources import CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, STATEFUL_SETS
+from moorage.client.informer import Informer
+from moorage.client.resources import CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, STATEFUL_SETS, Resource
 from moorage.controllers.informers import OWNER, RUNTIME_CLASS, Informers
 from moorage.controllers.objects import Node, Pod
 from moorage.controllers.ownership import controller_of

@@ -20,8 +20,7 @@ from moorage.api.runtime_rollouts import (
     ROLLOUT_UID_ANNOTATION,
     WAVE_ANNOTATION,
 )
-from moorage.client import Client, PatchType
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, PatchType, UnreachableError
 from moorage.controllers.patches import locked
 from moorage.controllers.runtimerollouts.observation import WORKLOADS, AnyWorkload
 from moorage.runtimeclass.rollouts import Mark, Move

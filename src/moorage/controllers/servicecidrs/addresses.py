@@ -21,8 +21,9 @@ from moorage.api.service_networks import (
     ParentReference,
 )
 from moorage.api.services import Service
-from moorage.client import Client, WorkQueue
+from moorage.client.queue import WorkQueue
 from moorage.client.resources import IP_ADDRESSES
+from moorage.client.rest import Client
 from moorage.controllers.informers import Informers, wait_synced
 
 _HEADLESS = "None"

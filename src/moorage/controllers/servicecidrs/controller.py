@@ -22,8 +22,9 @@ from moorage.api.service_networks import (
     ServiceCIDR,
     holds,
 )
-from moorage.client import Client, PatchType, WorkQueue
+from moorage.client.queue import WorkQueue
 from moorage.client.resources import SERVICE_CIDRS
+from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.patches import status_patch
 

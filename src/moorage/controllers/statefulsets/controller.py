@@ -16,9 +16,11 @@ from moorage.api.labels import from_object
 from moorage.api.meta import ObjectMeta, Raw
 from moorage.api.persistent_volumes import PersistentVolumeClaim
 from moorage.api.workloads import ControllerRevision, StatefulSet, StatefulSetStatus
-from moorage.client import Client, EventRecorder, WorkQueue
 from moorage.client.informer import object_key
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import EventRecorder
 from moorage.client.resources import CONTROLLER_REVISIONS, STATEFUL_SETS
+from moorage.client.rest import Client
 from moorage.controllers.batches import at_once
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, Informers, wait_synced

@@ -11,10 +11,10 @@ from moorage.api.errors import AlreadyExistsError, ConflictError, NotFoundError,
 from moorage.api.meta import ObjectMeta, Raw
 from moorage.api.persistent_volumes import PersistentVolumeClaim
 from moorage.api.workloads import StatefulSet
-from moorage.client import Client, EventRecorder, Informer
-from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.informer import Informer
+from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.client.resources import STATEFUL_SETS
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.objects import CLAIMS, PODS, Pod
 from moorage.controllers.patches import locked
 from moorage.controllers.refusals import is_namespace_ending

@@ -10,8 +10,9 @@ from moorage.api.clock import Clock
 from moorage.api.persistent_volumes import PersistentVolumeClaim
 from moorage.claims.finalizers import CLAIM_PROTECTION
 from moorage.claims.pod_claims import foreign_claim, pod_claims
-from moorage.client import Client, WorkQueue
 from moorage.client.informer import object_key
+from moorage.client.queue import WorkQueue
+from moorage.client.rest import Client
 from moorage.controllers.finalizers import add_finalizer, remove_finalizer
 from moorage.controllers.informers import CLAIM, Informers, claim_keys, wait_synced
 from moorage.controllers.objects import CLAIMS, PODS, Pod

@@ -8,8 +8,9 @@ from __future__ import annotations
 from moorage.api.clock import Clock
 from moorage.api.persistent_volumes import PersistentVolume
 from moorage.claims.finalizers import VOLUME_PROTECTION
-from moorage.client import Client, WorkQueue
+from moorage.client.queue import WorkQueue
 from moorage.client.resources import PERSISTENT_VOLUMES
+from moorage.client.rest import Client
 from moorage.controllers.finalizers import add_finalizer, remove_finalizer
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.storage_protection.protection import (

@@ -18,9 +18,11 @@ from moorage.api.admission_policies import Expressions, PolicyRule, ValidatingAd
 from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.cel.evaluator import BusyError, Evaluator, LimitError
-from moorage.client import Client, Informer, PatchType, WorkQueue
 from moorage.client.discovery import read_version
+from moorage.client.informer import Informer
+from moorage.client.queue import WorkQueue
 from moorage.client.resources import VALIDATING_ADMISSION_POLICIES
+from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import wait_synced
 from moorage.controllers.validatingadmissionpolicies.schemas import Kind, Schema, Schemas
 

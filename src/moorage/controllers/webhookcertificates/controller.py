@@ -21,8 +21,10 @@ from moorage.api.errors import NotFoundError
 from moorage.api.logs import Log
 from moorage.api.meta import Object, ObjectMeta, Raw
 from moorage.api.runtime_group import GROUP
-from moorage.client import Client, Informer, PatchType, Resource, WorkQueue
-from moorage.client.resources import SECRETS
+from moorage.client.informer import Informer
+from moorage.client.queue import WorkQueue
+from moorage.client.resources import SECRETS, Resource
+from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import wait_synced
 from moorage.controllers.webhookcertificates.issuing import (
     authorities_of,

@@ -20,7 +20,8 @@ from moorage.engine.containers.signals import cri_signal_name, stop_signal
 from moorage.engine.context import EngineContext
 from moorage.engine.drivers import handler_traits
 from moorage.engine.errors import InvalidError, NotFoundError, PreconditionError
-from moorage.engine.images import Image, ImageStore
+from moorage.engine.images.image import Image
+from moorage.engine.images.store import ImageStore
 from moorage.engine.inventory import Inventory, Sandbox
 from moorage.engine.oci import (
     ContainerRequest,

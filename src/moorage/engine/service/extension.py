@@ -8,7 +8,7 @@ from pathlib import Path
 
 from moorage.cri import engine_pb
 from moorage.engine.errors import InvalidError
-from moorage.engine.images import ImageStore
+from moorage.engine.images.store import ImageStore
 from moorage.handlers import Catalogue, HandlerDirectory, OfferedHandler
 
 

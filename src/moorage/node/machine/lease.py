@@ -9,10 +9,9 @@ from moorage.api.clock import Clock, format_micro_time
 from moorage.api.coordination import Lease, LeaseSpec
 from moorage.api.errors import AlreadyExistsError, ConflictError, NotFoundError, StatusError
 from moorage.api.logs import Log
-from moorage.client import Client
 from moorage.client.backoff import Backoff
 from moorage.client.resources import LEASES
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 from moorage.node.machine.node_object import NodeObject
 
 log = Log(__name__)

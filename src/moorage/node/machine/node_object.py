@@ -19,11 +19,10 @@ from moorage.api.logs import Log
 from moorage.api.node_labels import ARCH, HOSTNAME, OS
 from moorage.api.nodes import ContainerImage, Node, NodeCondition, NodeStatus
 from moorage.api.references import ObjectReference
-from moorage.client import Client, EventRecorder, PatchType
 from moorage.client.backoff import Backoff
-from moorage.client.recorder import NORMAL
+from moorage.client.recorder import NORMAL, EventRecorder
 from moorage.client.resources import NODES
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, PatchType, UnreachableError
 from moorage.cri import CriError
 from moorage.node.machine.engine_health import EngineHealth
 from moorage.node.machine.facts import MachineFacts

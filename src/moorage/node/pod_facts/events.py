@@ -9,8 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from moorage.api.pods import Pod
-from moorage.client import EventRecorder
-from moorage.client.recorder import reference
+from moorage.client.recorder import EventRecorder, reference
 from moorage.client.resources import PODS
 from moorage.node.pod_facts.containers import Member
 

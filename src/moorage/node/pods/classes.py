@@ -16,9 +16,9 @@ from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.client import Client, Informer
+from moorage.client.informer import Informer
 from moorage.client.resources import RUNTIME_CLASSES
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, UnreachableError
 from moorage.node.pod_facts.references import format_pod
 from moorage.node.pods.handler_choice import (
     CLASS_UNREADABLE,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from moorage.api.clock import Clock
-from moorage.client import Client
+from moorage.client.rest import Client
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.images.pulling import ImagePuller
 from moorage.node.log_rotation import LogKeeper

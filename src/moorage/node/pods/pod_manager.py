@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterator
 from moorage.api.logs import Log
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
-from moorage.client import Informer
 from moorage.client.backoff import Backoff
+from moorage.client.informer import Informer
 from moorage.client.recorder import WARNING
 from moorage.node.machine.node_object import NodeObject
 from moorage.node.pod_facts.phases import FAILED, TERMINAL

@@ -22,7 +22,7 @@ from moorage.api.errors import StatusError
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.api.services import Service
-from moorage.client import Informer
+from moorage.client.informer import Informer
 from moorage.client.recorder import NORMAL, WARNING
 from moorage.client.resources import CONFIG_MAPS, SECRETS
 from moorage.client.rest import UnreachableError

@@ -15,10 +15,9 @@ from moorage.api.conditions import is_ready
 from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.pods import Pod, PodStatus
-from moorage.client import Client, PatchType
 from moorage.client.backoff import Backoff
 from moorage.client.resources import PODS
-from moorage.client.rest import UnreachableError
+from moorage.client.rest import Client, PatchType, UnreachableError
 from moorage.node.status.patch import status_patch
 
 log = Log(__name__)

@@ -16,9 +16,11 @@ from moorage.api.errors import NotFoundError
 from moorage.api.logs import Log
 from moorage.api.persistent_volumes import PersistentVolume
 from moorage.claims.local_path import DRIVER, FINALIZER, NODE_LABEL, handle_of
-from moorage.client import Client, EventRecorder, Informer, WorkQueue
-from moorage.client.recorder import WARNING, reference
+from moorage.client.informer import Informer
+from moorage.client.queue import WorkQueue
+from moorage.client.recorder import WARNING, EventRecorder, reference
 from moorage.client.resources import PERSISTENT_VOLUMES
+from moorage.client.rest import Client
 from moorage.node.volumes.persistent import PersistentMounts
 
 log = Log(__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.client import load_kubeconfig
+from moorage.client.config import load_kubeconfig
 from tests.cluster.attach.hostile_agent import assert_confined
 from tests.running import RunningCluster
 
