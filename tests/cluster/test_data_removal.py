@@ -7,8 +7,10 @@ from pathlib import Path
 
 import aiohttp
 
-from moorage.cluster.runtimes.host_access import DIRECT
+from moorage.cluster.runtimes.made_directories import MadeDirectories
 from moorage.cluster.standalone import data_removal
+from moorage.cluster.standalone.data_removal import RemovalOptions
+from tests.clocks import FakeClock
 from tests.ports import free_port
 
 
@@ -20,10 +22,14 @@ def _data(tmp_path: Path) -> Path:
     return data
 
 
+def _options(data: Path, port: int, *, enters_host: bool = True) -> RemovalOptions:
+    return RemovalOptions(data_dir=data, cri="", enters_host=enters_host, health_port=port)
+
+
 async def test_the_directory_goes_and_the_agent_waits(tmp_path: Path) -> None:
     data, ready = _data(tmp_path), asyncio.Event()
     port = free_port()
-    running = asyncio.create_task(data_removal.run(data, port, ready.set))
+    running = asyncio.create_task(data_removal.run(_options(data, port), ready.set))
     async with asyncio.timeout(10), aiohttp.ClientSession() as session:
         await ready.wait()
         assert not data.exists()
@@ -49,11 +55,43 @@ def test_runtimes_that_are_installed_stay(tmp_path: Path) -> None:
     assert program.exists()
     # Again, as after a kill.
     assert data_removal.remove_data(data) == [data / "runtimes"]
-
-
-async def test_a_directory_that_is_absent_or_in_use_is_no_error(tmp_path: Path) -> None:
     assert data_removal.remove_data(tmp_path / "absent") == []
-    await data_removal.remove_directory(tmp_path / "absent", DIRECT)
-    (tmp_path / "file").touch()
-    await data_removal.remove_directory(tmp_path, DIRECT)
-    assert (tmp_path / "file").exists()
+
+
+async def test_directories_that_were_made_for_runtimes_go_if_they_are_empty(tmp_path: Path) -> None:
+    data, ready = _data(tmp_path), asyncio.Event()
+    made = [tmp_path / "crio", tmp_path / "containerd", tmp_path / "containerd" / "moorage.d"]
+    for path in made:
+        path.mkdir()
+    (tmp_path / "crio" / "of-a-user").touch()
+    MadeDirectories(data / "runtimes").note(made)
+    running = asyncio.create_task(data_removal.run(_options(data, free_port()), ready.set))
+    async with asyncio.timeout(10):
+        await ready.wait()
+    running.cancel()
+    assert [path.name for path in tmp_path.iterdir()] == ["crio"]
+
+
+async def test_what_cannot_be_removed_is_tried_again_and_not_counted_as_removed(
+    tmp_path: Path,
+) -> None:
+    data, ready, clock = tmp_path / "data", asyncio.Event(), FakeClock()
+    data.touch()
+    running = asyncio.create_task(data_removal.run(_options(data, free_port()), ready.set, clock))
+    async with asyncio.timeout(10):
+        await clock.wait_sleepers(1)
+        assert not ready.is_set()
+        data.unlink()
+        clock.advance(5)
+        await ready.wait()
+    running.cancel()
+
+
+async def test_an_agent_without_capabilities_leaves_its_empty_directory(tmp_path: Path) -> None:
+    data, ready = _data(tmp_path), asyncio.Event()
+    options = _options(data, free_port(), enters_host=False)
+    running = asyncio.create_task(data_removal.run(options, ready.set))
+    async with asyncio.timeout(10):
+        await ready.wait()
+    running.cancel()
+    assert list(data.iterdir()) == []

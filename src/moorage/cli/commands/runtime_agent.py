@@ -15,6 +15,7 @@ from moorage.client.config import ClientConfig
 from moorage.cluster.errors import CannotRunPodsError
 from moorage.cluster.settings import node_name
 from moorage.cluster.standalone import data_removal, runtime_agent
+from moorage.cluster.standalone.data_removal import RemovalOptions
 from moorage.cluster.standalone.runtime_agent import AgentOptions
 from moorage.probing.pod_carrier import NAMESPACE
 
@@ -59,7 +60,7 @@ from moorage.probing.pod_carrier import NAMESPACE
     "--restart-command",
     default="",
     metavar="COMMAND",
-    help="Restarts the engine; by default systemd restarts its service.",
+    help="Restarts the engine, by a program of the host; by default systemd restarts its service.",
 )
 @click.option(
     "--remove-data",
@@ -101,8 +102,10 @@ def command(
     if os.geteuid() != 0:
         raise CannotRunPodsError("a runtime agent needs root, which engines' sockets are open to")
     if remove_data:
-        removal = partial(data_removal.run, data_dir.absolute(), health_port)
-        run_until_stopped(removal, log_level)
+        removal = RemovalOptions(
+            data_dir=data_dir.absolute(), cri=cri, enters_host=installs, health_port=health_port
+        )
+        run_until_stopped(partial(data_removal.run, removal), log_level)
         return
     options = AgentOptions(
         node=node_name(name),

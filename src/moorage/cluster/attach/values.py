@@ -22,6 +22,7 @@ CERT_MANAGER: Literal["cert-manager"] = "cert-manager"
 _LABEL_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _NamespaceName = Annotated[str, Meta(pattern=_LABEL_PATTERN, max_length=63)]
 _AbsolutePath = Annotated[str, Meta(pattern=r"^/[^\s]*$", max_length=4096)]
+# Without "$" where a value becomes an argument: a kubelet replaces $(NAME) in it.
 _Replicas = Annotated[int, Meta(ge=1, le=9)]
 
 
@@ -76,7 +77,7 @@ class AgentValues(_Values, frozen=True):
     cri: Annotated[
         str,
         Meta(
-            pattern=r"^(unix:///\S+)?$",
+            pattern=r"^(unix:///[^\s$]+)?$",
             description="CRI endpoint of the nodes' engine, unix:///path/to.sock; found by itself "
             "if empty.",
         ),
@@ -89,6 +90,15 @@ class AgentValues(_Values, frozen=True):
             extra_json_schema={"uniqueItems": True},
         ),
     ] = ()
+    restart_command: Annotated[
+        str,
+        Meta(
+            pattern=r"^([^\s$][^$]*)?$",
+            max_length=4096,
+            description="Command of the host that has its service manager restart the engine; "
+            "by default systemd restarts the engine's service.",
+        ),
+    ] = ""
     tolerations: Annotated[
         tuple[dict[str, Any], ...],
         Meta(description="Tolerations of the agent's pods; by default it runs on every node."),
@@ -127,7 +137,7 @@ class Values(_Values, frozen=True):
     """All choices. The default ones are those of `moor attach` without options."""
 
     image: Annotated[
-        str, Meta(pattern=r"^\S+$", description="Image of all parts, with tag or digest.")
+        str, Meta(pattern=r"^[^\s$]+$", description="Image of all parts, with tag or digest.")
     ] = f"moorage.local/moorage:{__version__}"
     image_pull_policy: Annotated[
         Literal["Always", "IfNotPresent", "Never"],

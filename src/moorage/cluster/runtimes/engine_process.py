@@ -14,7 +14,6 @@ import msgspec
 
 from moorage.cluster.engine_ports import engine_process
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
-from moorage.cluster.runtimes.host_access import DIRECT, HostAccess, mount_namespace
 from moorage.linux.process import Identity, began
 
 CONTAINERD, CRIO = "containerd", "cri-o"
@@ -50,12 +49,21 @@ class EngineProcess(msgspec.Struct, frozen=True):
     paths: Mapping[str, Path]
     unit: str
 
+    @property
+    def directory(self) -> Path:
+        """Its directory in /proc."""
+        return Path(f"/proc/{self.identity.pid}")
 
-def find_process(endpoint: str, engine: str, host: HostAccess = DIRECT) -> EngineProcess:
-    """Return the process of an engine of that name. Blocks.
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """The directories in which its configuration is changed, by their names for options."""
+        return tuple(
+            path if name == "directory" else path.parent for name, path in self.paths.items()
+        )
 
-    Raises RuntimeInstallationError, also for an engine that does not see the host's files.
-    """
+
+def find_process(endpoint: str, engine: str) -> EngineProcess:
+    """Return the process of an engine of that name. Blocks. Raises RuntimeInstallationError."""
     if engine not in _OPTIONS:
         raise RuntimeInstallationError(
             f"the engine {engine} is not known here: containerd and CRI-O are; add the handler to "
@@ -65,22 +73,20 @@ def find_process(endpoint: str, engine: str, host: HostAccess = DIRECT) -> Engin
     if identity is None:
         raise RuntimeInstallationError(
             f"the process of {engine} at {endpoint} is not found: it must listen there itself, and "
-            "on this machine"
+            "on this machine; an agent in a container needs hostPID to see it"
         )
     process = Path(f"/proc/{identity.pid}")
     try:
-        if mount_namespace(process) != host.mount_namespace():
-            raise RuntimeInstallationError(
-                f"{engine} at {endpoint} has a file system of its own (a container): run `moor "
-                "runtime` in it"
-            )
         words = _words(process / "cmdline")
         variables = dict(word.partition("=")[::2] for word in _words(process / "environ"))
         directory = (process / "cwd").readlink()
-        unit = unit_of((process / "cgroup").read_text()) if host.has_systemd() else ""
+        # Source: sd_booted(3).
+        has_systemd = (process / "root/run/systemd/system").is_dir()
+        unit = unit_of((process / "cgroup").read_text()) if has_systemd else ""
     except OSError as error:
         raise RuntimeInstallationError(
-            f"the process of {engine} ({identity.pid}) cannot be read: {error}; run as root"
+            f"the process of {engine} ({identity.pid}) cannot be read: {error}; run as "
+            "root, in a container with the capability SYS_PTRACE"
         ) from error
     paths = {
         name: directory / path_of(words[1:], variables, option)
@@ -94,6 +100,17 @@ def identity_of(endpoint: str) -> Identity | None:
     pid = engine_process(endpoint)
     ticks = None if pid is None else began(pid)
     return None if pid is None or ticks is None else Identity(pid, ticks)
+
+
+def is_in_own_cgroup(endpoint: str) -> bool:
+    """Return whether an engine is in the cgroups of this process. Blocks. Raises OSError."""
+    identity = identity_of(endpoint)
+    if identity is None:
+        return False
+    own, engine = (
+        Path(f"/proc/{process}/cgroup").read_text() for process in ("self", identity.pid)
+    )
+    return own == engine
 
 
 def path_of(words: Sequence[str], variables: Mapping[str, str], option: EngineOption) -> Path:

@@ -1,7 +1,7 @@
 """Host access of a program that may run in a container with the host's process IDs.
 
-There the host's first process has the host's mounts and systemd; programs are run in its mount
-namespace, so that they are the host's own. Source: nsenter(1), namespaces(7).
+There the host's first process shows the host's mounts, interfaces and name. Source: proc(5),
+namespaces(7).
 """
 
 from __future__ import annotations
@@ -14,46 +14,27 @@ _PROC = Path("/proc")
 
 
 class HostAccess(msgspec.Struct, frozen=True):
-    """How the host is reached: a process in its mount namespace, and what precedes a command."""
+    """How the host is seen: through a process of it."""
 
     process: str
-    command: tuple[str, ...] = ()
 
     @property
     def is_contained(self) -> bool:
         """Whether this program runs in a container, beside the host's programs."""
-        return bool(self.command)
-
-    def mount_namespace(self) -> int:
-        """Return the inode of the host's mount namespace. Blocks. Raises OSError."""
-        return mount_namespace(_PROC / self.process)
-
-    def has_systemd(self) -> bool:
-        """Return whether the host's services are systemd's. Blocks."""
-        if not self.is_contained:
-            return Path("/run/systemd/system").is_dir()
-        try:
-            return (_PROC / self.process / "comm").read_text().strip() == "systemd"
-        except OSError:
-            return False
+        return self.process != DIRECT.process
 
 
 DIRECT = HostAccess("self")
-CONTAINED = HostAccess("1", ("nsenter", "--target", "1", "--mount", "--"))
-
-
-def mount_namespace(process: Path) -> int:
-    """Return the inode of the mount namespace of a directory in /proc. Raises OSError."""
-    return (process / "ns" / "mnt").stat().st_ino
+CONTAINED = HostAccess("1")
 
 
 def find_access() -> HostAccess:
-    """Return how this program reaches the host that it runs on. Blocks. Raises OSError.
+    """Return how this program sees the host that it runs on. Blocks. Raises OSError.
 
     Mounts are compared by their IDs, which no other namespace has: links to namespaces of processes
     with more capabilities cannot be read.
     """
-    return DIRECT if _mounts("self") & _mounts(CONTAINED.process) else CONTAINED
+    return DIRECT if _mounts(DIRECT.process) & _mounts(CONTAINED.process) else CONTAINED
 
 
 def _mounts(process: str) -> frozenset[str]:

@@ -27,6 +27,7 @@ from moorage.cluster.runtimes.journal import (
     restore_changes,
     write_changes,
 )
+from moorage.cluster.runtimes.made_directories import MadeDirectories, missing_above
 from moorage.cluster.runtimes.plan import Plan, Request, check_request, plan_installation
 from moorage.cluster.runtimes.versions import (
     Versions,
@@ -121,6 +122,7 @@ class Installer:
                 async with self._undone_on_failure(entry) as steps:
                     await steps.write(changes)
                     await self.engine.drop(handler)
+                await asyncio.to_thread(MadeDirectories(self.store).remove_empty)
             if await sandboxes_of(self.engine.cri, handler):
                 return False
             await asyncio.to_thread(versions.remove_all)
@@ -139,14 +141,14 @@ class Installer:
             journal = Journal(self.store)
             entry = await asyncio.to_thread(journal.read)
             if entry is not None:
-                await _undo(self.engine, journal, entry)
+                await _undo(self.engine, self.store, entry)
                 self.report(
                     f"an interrupted `moor runtime {entry.verb} {entry.handler}` was undone"
                 )
             yield
 
     def _undone_on_failure(self, entry: Entry) -> _Steps:
-        return _Steps(self.engine, Journal(self.store), entry)
+        return _Steps(self.engine, self.store, entry)
 
     async def _keep_versions(self, plan: Plan) -> None:
         """Record what was replaced, and remove what no pod needs any more."""
@@ -167,9 +169,10 @@ class Installer:
 class _Steps:
     """A change under way: recorded before each step, and undone if one fails."""
 
-    def __init__(self, engine: ManagedEngine, journal: Journal, entry: Entry) -> None:
+    def __init__(self, engine: ManagedEngine, store: Path, entry: Entry) -> None:
         self._engine = engine
-        self._journal = journal
+        self._store = store
+        self._journal = Journal(store)
         self._entry = entry
 
     async def __aenter__(self) -> _Steps:
@@ -180,9 +183,14 @@ class _Steps:
         """Write files, after which the engine may use them."""
         self._entry = msgspec.structs.replace(self._entry, stage=Stage.WRITING, changes=changes)
         await asyncio.to_thread(self._journal.write, self._entry)
+        await asyncio.to_thread(self._note_directories, changes)
         await asyncio.to_thread(write_changes, changes)
         self._entry = msgspec.structs.replace(self._entry, stage=Stage.USED)
         await asyncio.to_thread(self._journal.write, self._entry)
+
+    def _note_directories(self, changes: tuple[FileChange, ...]) -> None:
+        if missing := missing_above(change.path for change in changes if change.after is not None):
+            MadeDirectories(self._store).note(missing)
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         del trace
@@ -191,7 +199,7 @@ class _Steps:
             return
         try:
             # Also of a cancelled task: the engine must not stay between two configurations.
-            await _undo(self._engine, self._journal, self._entry)
+            await _undo(self._engine, self._store, self._entry)
         except (RuntimeInstallationError, CriError, OSError) as failure:
             raise RuntimeInstallationError(
                 f"{error}; and this could not be undone: {failure}; the next `moor runtime` tries "
@@ -201,11 +209,12 @@ class _Steps:
             raise RuntimeInstallationError(f"{error}; everything is as before") from error
 
 
-async def _undo(engine: ManagedEngine, journal: Journal, entry: Entry) -> None:
+async def _undo(engine: ManagedEngine, store: Path, entry: Entry) -> None:
     """Undo a change. Raises RuntimeInstallationError, CriError, OSError; the record stays then."""
     await asyncio.to_thread(restore_changes, entry.changes)
     if entry.stage is not Stage.STORING:
         await engine.take_back(entry.offered, entry.restart)
     if entry.directory:
         await asyncio.to_thread(remove_version, Path(entry.directory))
-    await asyncio.to_thread(journal.clear)
+    await asyncio.to_thread(MadeDirectories(store).remove_empty)
+    await asyncio.to_thread(Journal(store).clear)

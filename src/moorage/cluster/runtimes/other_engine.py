@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from moorage.api.logs import Log
 from moorage.cluster.runtimes.engine_files import read_configuration
@@ -18,10 +19,11 @@ from moorage.cluster.runtimes.engine_process import (
     EngineProcess,
     find_process,
     identity_of,
+    is_in_own_cgroup,
 )
 from moorage.cluster.runtimes.engines import Configuration, FileChange
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
-from moorage.cluster.runtimes.host_access import DIRECT, HostAccess
+from moorage.cluster.runtimes.host_entry import HostEntry, check_shared, open_entry
 from moorage.cluster.runtimes.plan import Plan
 from moorage.cluster.runtimes.proof import Proof
 from moorage.cluster.runtimes.running_processes import (
@@ -47,8 +49,8 @@ _RECONNECT_S = 5.0
 class OtherEngine:
     """containerd or CRI-O at a CRI client's endpoint. `ManagedEngine` documents the methods.
 
-    `restart_command` is used where the engine is no systemd service. `host` is how the host's
-    processes and its systemd are reached.
+    `restart_command` is used where the engine is no systemd service; it is one of the host, where
+    this program may be in a container that shares the directory `shared` with the host.
     """
 
     def __init__(
@@ -56,22 +58,29 @@ class OtherEngine:
         cri: CriClient,
         proof: Proof,
         *,
+        shared: Path,
         restart_command: Sequence[str] = (),
-        host: HostAccess = DIRECT,
     ) -> None:
         self.cri = cri
         self._proof = proof
         self._restart_command = tuple(restart_command)
-        self._host = host
+        self._shared = shared
         self._name = ""
         self._process: EngineProcess | None = None
+        self._entry: HostEntry | None = None
+
+    def close(self) -> None:
+        """Close the way to the host."""
+        if self._entry is not None:
+            self._entry.close()
+            self._entry = None
 
     @property
     def restart(self) -> tuple[str, ...]:
         if self._restart_command:
             return self._restart_command
         unit = self._process.unit if self._process is not None else ""
-        return (*self._host.command, "systemctl", "restart", unit) if unit else ()
+        return ("systemctl", "restart", unit) if unit else ()
 
     async def written(self) -> frozenset[str]:
         return (await self._configuration()).written()
@@ -144,17 +153,26 @@ class OtherEngine:
         """Find the engine, and read its configuration."""
         version = await self._version()
         self._name = version.runtime_name
-        self._process = await asyncio.to_thread(
-            find_process, self.cri.endpoint, self._name, self._host
+        entry = await self._host_entry()
+        self._process = process = await asyncio.to_thread(
+            find_process, self.cri.endpoint, self._name
         )
+        if not entry.is_direct:
+            await asyncio.to_thread(check_shared, process.directory, process.directories)
         offered = await self.offered()
         return await asyncio.to_thread(
             read_configuration,
             self._name,
             version.runtime_version,
-            self._process.paths,
+            process.paths,
             frozenset(offered),
         )
+
+    async def _host_entry(self) -> HostEntry:
+        """Return the way to the host, which is kept: an engine that is down has none."""
+        if self._entry is None:
+            self._entry = await asyncio.to_thread(open_entry, self.cri.endpoint, self._shared)
+        return self._entry
 
     async def _version(self) -> pb.VersionResponse:
         request = pb.VersionRequest(version="0.1.0")
@@ -189,9 +207,10 @@ class OtherEngine:
                 "the engine must be restarted, and is no systemd service here: give the command "
                 "with --restart-command"
             )
+        entry = await self._host_entry()
         former = await asyncio.to_thread(identity_of, self.cri.endpoint)
         try:
-            await must_run(command, deadline_s=RESTART_DEADLINE_S)
+            await must_run(entry.command(command), deadline_s=RESTART_DEADLINE_S)
         except CommandError as error:
             raise RuntimeInstallationError(f"the engine does not restart: {error}") from error
         problem = ""
@@ -203,6 +222,12 @@ class OtherEngine:
             raise RuntimeInstallationError(
                 f"the engine is not ready within {READY_DEADLINE_S:.0f} s of its restart: {problem}"
             ) from None
+        if not entry.is_direct and await asyncio.to_thread(is_in_own_cgroup, self.cri.endpoint):
+            raise RuntimeInstallationError(
+                f"`{' '.join(command)}` started the engine in the agent's own container, with "
+                "which it will end: restart it on the node, and give a command that has a service "
+                "manager of the host start it"
+            )
 
     async def _find_unready(self, former: Identity | None) -> str:
         """Return why the restarted engine cannot be used yet, empty if it can."""

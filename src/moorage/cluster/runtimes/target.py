@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import msgspec
@@ -12,7 +12,6 @@ from moorage.cluster.engine.paths import engine_paths
 from moorage.cluster.images.external import ImageUnavailableError, bring_image
 from moorage.cluster.layout import Layout
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
-from moorage.cluster.runtimes.host_access import DIRECT, HostAccess
 from moorage.cluster.runtimes.installation import Installer
 from moorage.cluster.runtimes.other_engine import OtherEngine
 from moorage.cluster.runtimes.own_engine import OwnEngine
@@ -48,7 +47,6 @@ async def installer_of(
     restart_command: Sequence[str],
     report: Callable[[str], None],
     carrier: ProbeCarrier | None = None,
-    host: HostAccess = DIRECT,
 ) -> AsyncIterator[Installer]:
     """Connect to an engine, with the image that proves handlers, and yield its installer.
 
@@ -66,13 +64,14 @@ async def installer_of(
             await installer.recover()
             yield installer
             return
-        engine = OtherEngine(cri, proof, restart_command=restart_command, host=host)
-        # The directory names files in errors only: another engine has its own.
-        installer = Installer(engine, store, store, report)
-        await installer.recover()
-        if carrier is None:
-            try:
-                await bring_image(cri, target.layout)
-            except ImageUnavailableError as error:
-                raise RuntimeInstallationError(str(error)) from error
-        yield installer
+        engine = OtherEngine(cri, proof, shared=target.layout.root, restart_command=restart_command)
+        with closing(engine):
+            # The directory names files in errors only: another engine has its own.
+            installer = Installer(engine, store, store, report)
+            await installer.recover()
+            if carrier is None:
+                try:
+                    await bring_image(cri, target.layout)
+                except ImageUnavailableError as error:
+                    raise RuntimeInstallationError(str(error)) from error
+            yield installer

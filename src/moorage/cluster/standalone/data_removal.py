@@ -1,40 +1,102 @@
-"""Data removal: a runtime agent's directory goes before the agent does, when all is detached.
+"""Data removal: a runtime agent's directories go before the agent does, when all is detached.
 
-The agent mounts the directory, so the last step, its entry in the host's own tree, is taken in the
-host's mount namespace, where the directory is no mount point.
+The agent mounts its directory, and those of the engines' configurations, so their entries in the
+host's own tree are removed through a process of the host, for which they are no mount points.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
 from pathlib import Path
 
+import msgspec
+
+from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
+from moorage.cluster.errors import ClusterError
 from moorage.cluster.layout import Layout
-from moorage.cluster.runtimes.host_access import HostAccess, find_access
+from moorage.cluster.runtimes.host_access import find_access
+from moorage.cluster.runtimes.host_entry import HostEntry, open_entry
+from moorage.cluster.runtimes.made_directories import MadeDirectories
 from moorage.cluster.standalone.health import HEALTH_ADDRESS, serve_health
-from moorage.linux.command import CommandError, must_run
+from moorage.cluster.standalone.runtime_agent import NoEngineError, find_endpoint
 from moorage.linux.trees import remove_tree
 
-_DEADLINE_S = 10.0
+_RETRY_S = 5.0
 
 log = Log(__name__)
 
 
-async def run(data_dir: Path, health_port: int, ready: Callable[[], None]) -> None:
+class RemovalOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is removed: the agent's directory, through the engine at an endpoint, empty to find it.
+
+    `enters_host` is whether the agent has the capabilities for that; otherwise the directory stays,
+    empty.
+    """
+
+    data_dir: Path
+    cri: str
+    enters_host: bool
+    health_port: int
+
+
+async def run(
+    options: RemovalOptions, ready: Callable[[], None], clock: Clock | None = None
+) -> None:
     """Remove what there is, then call `ready` and answer `/readyz` on a port until cancelled.
 
     It stays because a pod that ends is started again, and so that the pod counts as ready only
-    when all is removed. Raises OSError.
+    when all is removed: what cannot be is tried again, and logged. Raises OSError if the port is in
+    use.
     """
-    left = await asyncio.to_thread(remove_data, data_dir)
+    clock = clock or SystemClock()
+    known = ""
+    while problem := await asyncio.to_thread(_remove, options):
+        if problem != known:
+            log.warning("directories stay for now", reason=problem)
+        known = problem
+        await clock.sleep(_RETRY_S)
+    ready()
+    await serve_health(HEALTH_ADDRESS, options.health_port, tuple)
+
+
+def _remove(options: RemovalOptions) -> str:
+    """Remove what there is; return what is in the way, empty if nothing is. Blocks."""
+    data_dir = options.data_dir
+    try:
+        if not options.enters_host:
+            _report_left(remove_data(data_dir))
+            return ""
+        with closing(_open_host(options)) as host:
+            # Before the agent's directory, which has their record.
+            MadeDirectories(Layout(data_dir).runtimes).remove_empty(host.path)
+            left = remove_data(data_dir)
+            _report_left(left)
+            if not left:
+                # Absent, where an agent that did this was started again.
+                with suppress(FileNotFoundError):
+                    host.path(data_dir).rmdir()
+    except (ClusterError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _open_host(options: RemovalOptions) -> HostEntry:
+    if not find_access().is_contained:
+        return HostEntry()
+    try:
+        endpoint = find_endpoint(options.cri)
+    except NoEngineError as error:
+        log.debug("host is entered without an engine", reason=error)
+        endpoint = ""
+    return open_entry(endpoint, options.data_dir)
+
+
+def _report_left(left: Iterable[Path]) -> None:
     for path in left:
         log.warning("runtimes that are installed stay", path=path)
-    if not left:
-        await remove_directory(data_dir, await asyncio.to_thread(find_access))
-    ready()
-    await serve_health(HEALTH_ADDRESS, health_port, tuple)
 
 
 def remove_data(data_dir: Path) -> list[Path]:
@@ -55,11 +117,3 @@ def remove_data(data_dir: Path) -> list[Path]:
 def _has_versions(runtimes: Path) -> bool:
     """Whether a handler has a directory there; records and journals have hidden ones."""
     return runtimes.is_dir() and any(not one.name.startswith(".") for one in runtimes.iterdir())
-
-
-async def remove_directory(data_dir: Path, host: HostAccess) -> None:
-    """Remove the empty directory itself, as far as the agent's capabilities allow."""
-    try:
-        await must_run([*host.command, "rmdir", "--", str(data_dir)], deadline_s=_DEADLINE_S)
-    except CommandError as error:
-        log.warning("empty directory stays", path=data_dir, reason=error)

@@ -35,6 +35,7 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.runtimes.following import Connect, InstallationFollower
 from moorage.cluster.runtimes.host_access import HostAccess, find_access
 from moorage.cluster.runtimes.installation import Installer
+from moorage.cluster.runtimes.made_directories import MadeDirectories, made_with
 from moorage.cluster.runtimes.sockets import KUBELET_SOCKETS, sockets_in
 from moorage.cluster.runtimes.target import Target, installer_of
 from moorage.cluster.standalone.connection import connected_to
@@ -48,6 +49,10 @@ from moorage.probing.states import Working
 
 COMPONENT = "moorage-runtime-agent"
 ENGINE_NAME = "moorage"
+ENGINE_DIRECTORIES = (Path("/etc/containerd"), Path("/etc/crio"))
+"""Directories of the engines' configurations, which the agent's pod mounts."""
+_POD_DIRECTORY = Path("/tmp")
+"""Of the agent's pod alone: an `emptyDir`."""
 _POLL_S = 30.0
 """How often the engine is asked for its handlers, which no CRI call announces."""
 _RETRY_S = 5.0
@@ -147,12 +152,13 @@ async def run(config: ClientConfig, options: AgentOptions, ready: Callable[[], N
             tasks.create_task(follow_engine(cri, found, changed, SystemClock()))
             tasks.create_task(follow_socket(endpoint, changed))
         if options.installs_runtimes:
+            if host.is_contained:
+                await asyncio.to_thread(note_directories, layout.runtimes)
             connect = partial(
                 _installer,
                 Target(endpoint=endpoint, layout=layout),
                 options,
                 carrier,
-                host,
                 changed,
             )
             tasks.create_task(
@@ -165,6 +171,20 @@ async def run(config: ClientConfig, options: AgentOptions, ready: Callable[[], N
 def probe_owner(node: str) -> str:
     """Return the label value of a node's probes, which a node's name may be too long for."""
     return f"agent-{hashlib.sha256(node.encode()).hexdigest()[:32]}"
+
+
+def note_directories(
+    store: Path,
+    directories: Sequence[Path] = ENGINE_DIRECTORIES,
+    pod: Path = _POD_DIRECTORY,
+) -> None:
+    """Record which of the engines' directories are there only because the agent mounts them.
+
+    Once, when the first agent starts on a node. Blocks. Raises OSError.
+    """
+    made = MadeDirectories(store)
+    if not made.is_recorded:
+        made.note(made_with(pod, directories))
 
 
 async def follow_engine(
@@ -240,7 +260,6 @@ async def _installer(
     target: Target,
     options: AgentOptions,
     carrier: PodCarrier,
-    host: HostAccess,
     changed: asyncio.Event,
 ) -> AsyncIterator[Installer]:
     """Yield the installer of the node's engine, whose handlers are read again afterwards."""
@@ -250,7 +269,6 @@ async def _installer(
             restart_command=options.restart_command,
             report=log.warning,
             carrier=carrier,
-            host=host,
         ) as installer:
             yield installer
     finally:

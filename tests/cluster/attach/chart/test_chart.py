@@ -48,6 +48,16 @@ _CASES: dict[str, dict[str, Any]] = {
         "logLevel": "debug",
         "imagePullPolicy": "Never",
     },
+    "commands and sockets with marks of YAML, of templates and of shells": {
+        "image": "x:1'\"{{.Release.Name}}",
+        "agent": {
+            "cri": "unix:///run/a\"b'{{fail}}/-#:&*!|>%@`.sock",
+            "restartCommand": "sh -c '{{ fail \"x\" }}' \\n # : - \"--x\" `id` %s%v [a] {b: c} |",
+            "hostPaths": ["/opt/\"'{{x}}:-#"],
+            "nodeSelector": {"a": "{{ fail }}", "b": "- x: y #"},
+            "resources": {"requests": {"cpu": "{{1}}\"'\n- x"}, "limits": {}},
+        },
+    },
     "one replica": {"webhook": {"replicas": 1}, "controllers": {"replicas": 1}},
     "many replicas": {"webhook": {"replicas": 9, "failurePolicy": "Ignore"}},
     "a namespace of its own": {"namespace": "elsewhere", "createNamespace": True},
@@ -130,6 +140,13 @@ def test_the_default_values_satisfy_the_schema(chart: Any) -> None:
         {"agent": {"cri": "/run/containerd.sock"}},
         {"replicas": 2},
         {"namespace": "Not_A_Name"},
+        {"namespace": "a' || true || '"},
+        {"excludedNamespaces": ["a\n- b"]},
+        {"image": "x:$(NODE_NAME)"},
+        {"agent": {"restartCommand": "restart $(NODE_NAME)"}},
+        {"agent": {"restartCommand": " restart"}},
+        {"agent": {"cri": "unix:///$(NODE_NAME)/x.sock"}},
+        {"logLevel": "debug\n- x"},
     ],
 )
 def test_values_that_attach_refuses_are_refused_by_helm(chart: Any, values: Any) -> None:

@@ -44,7 +44,7 @@ class Switch(msgspec.Struct, frozen=True):
 
 
 _TEXTS = (
-    "image", "imagePullPolicy", "logLevel", "webhook.failurePolicy",
+    "image", "imagePullPolicy", "logLevel", "webhook.failurePolicy", "agent.restartCommand",
 )  # fmt: skip
 _NUMBERS = ("webhook.replicas", "controllers.replicas")
 _PARTS = ("webhook", "controllers", "agent", "scheduler")
@@ -93,6 +93,9 @@ SWITCHES: tuple[Switch, ...] = (
     Switch("scheduler.enabled", "$.Values.scheduler.enabled", True, False),
     Switch("agent.installsRuntimes", "$.Values.agent.installsRuntimes", True, False),
     Switch("agent.cri", "$.Values.agent.cri", _CRI, ""),
+    Switch(
+        "agent.restartCommand", "$.Values.agent.restartCommand", mark("agent.restartCommand"), ""
+    ),
     *(
         Switch(f"{part}.replicas", f"gt (int $.Values.{part}.replicas) 1", number, 1)
         for part, number in (

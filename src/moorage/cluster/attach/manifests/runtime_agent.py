@@ -31,9 +31,9 @@ SOCKETS = "/run"
 ENGINE_CONFIGURATIONS = ("/etc/containerd", "/etc/crio")
 TEMPORARY = "/tmp"
 CAPABILITIES = ("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE")
-"""Of an agent that installs runtimes: nsenter enters the mount namespace of the host's first
-process to call systemctl there (SYS_ADMIN, SYS_CHROOT), and the engine's command line, environment
-and mount namespace are read from /proc (SYS_PTRACE)."""
+"""Of an agent that installs runtimes: nsenter enters the host's mount namespace to call systemctl
+there (SYS_ADMIN, SYS_CHROOT), and that namespace, the engine's command line and its environment are
+reached through /proc (SYS_PTRACE)."""
 
 _EVENTS_NAMESPACE = "default"
 """Where events about objects without a namespace are."""
@@ -148,6 +148,8 @@ def _arguments(values: Values) -> list[str]:
     ]
     if values.agent.cri:
         arguments.append(f"--cri={values.agent.cri}")
+    if values.agent.restart_command:
+        arguments.append(f"--restart-command={values.agent.restart_command}")
     if not values.agent.installs_runtimes:
         arguments.append("--no-install")
     return arguments
