@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -57,6 +58,10 @@ _REFUSALS = frozenset({"FailedCreatePodSandBox", "RuntimeHandlerUnknown"})
 """Reasons of events by which an agent says that a sandbox cannot be made."""
 _UNKNOWN_CLASS = "runtimeclass.node.k8s.io"
 """In the message of a kubelet that has not seen a new class yet, and tries again."""
+_UNREACHED = re.compile(
+    "code = Unavailable desc = (connection error|error reading from server|transport is closing)"
+)
+"""In the message of a kubelet whose engine is being restarted; it tries again. Source: grpc-go."""
 _NO_IMAGE = frozenset(
     {
         "ErrImagePull",
@@ -428,7 +433,7 @@ class _PodProbe:
         while True:
             found = await self._client.list(EVENTS, self._namespace, field_selector=selector)
             for event in found.items:
-                if event.reason in _REFUSALS and _UNKNOWN_CLASS not in event.message:
+                if is_refusal(event.reason, event.message):
                     return event.message
             with contextlib.suppress(ExpiredError):
                 async for change in self._client.watch(
@@ -457,6 +462,13 @@ class _PodProbe:
                 total_s=time.monotonic() - self._since_s,
             )
         )
+
+
+def is_refusal(reason: str, message: str) -> bool:
+    """Return whether an event says that a pod gets no sandbox, not just that it has none yet."""
+    if reason not in _REFUSALS or _UNKNOWN_CLASS in message:
+        return False
+    return _UNREACHED.search(message) is None
 
 
 def _state(pod: Pod) -> ContainerState:
