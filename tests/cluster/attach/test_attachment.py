@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from moorage.api.clock import SystemClock
-from moorage.client.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS, RUNTIME_CLASSES, SECRETS
+from moorage.client.resources import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RUNTIME_CLASSES,
+    RUNTIME_INSTALLATIONS,
+    SECRETS,
+)
 from moorage.cluster.attach.attachment import Plan, attach, plan_attachment
 from moorage.cluster.attach.changes import Verb
 from moorage.cluster.attach.detachment import DetachOptions, Leftover, detach, plan_detachment
@@ -98,6 +106,13 @@ def pod(name: str, runtime_class: str = "", **spec: Any) -> dict[str, Any]:
     if runtime_class:
         fields["runtimeClassName"] = runtime_class
     return {"metadata": {"name": name}, "spec": fields}
+
+
+def installation(name: str, policy: str = "Remove") -> dict[str, Any]:
+    source = {"architecture": "amd64", "path": "/x", "sha256": "0" * 64}
+    spec = {"handler": name, "sources": [source], "removalPolicy": policy}
+    finalizers = ["runtime.moorage.dev/installation"]
+    return {"metadata": {"name": name, "finalizers": finalizers}, "spec": spec}
 
 
 async def test_what_is_attached_is_detached_without_a_trace(tmp_path: Path) -> None:
@@ -226,8 +241,16 @@ async def test_a_detachment_that_was_stopped_goes_on(tmp_path: Path) -> None:
 async def test_definitions_are_kept_if_asked_for(tmp_path: Path) -> None:
     async with attachments(tmp_path) as user:
         await user.attach()
-        left = await user.detach(keeps_definitions=True)
-        assert "the kinds of runtime.moorage.dev" in [leftover.what for leftover in left]
+        await user.client.create(RUNTIME_INSTALLATIONS, installation("i"))
+        left = await user.detach(keeps_definitions=True, leaves_runtimes=True)
+        whats = [leftover.what for leftover in left]
+        assert "the kinds of runtime.moorage.dev" in whats
+        assert "what RuntimeInstallation i installed on nodes" in whats
+        # Agents that see an installation gone undo it, so they go first.
+        said = user.said.index
+        assert said("DaemonSet moorage-system/moorage-runtime-agent removed") < said(
+            "RuntimeInstallation i removed"
+        )
         served = ServedObjects(user.client)
         await served.resource("runtime.moorage.dev/v1alpha1", "RuntimePolicy")
 

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from moorage.client.resources import NODES, RUNTIME_INSTALLATIONS
-from moorage.cluster.runtimes.errors import RuntimeInstallationError
+from moorage.cluster.runtimes.errors import HandlerInUseError, RuntimeInstallationError
 from moorage.cluster.runtimes.following import InstallationFollower
 from tests.controllers.memory import Json, World
 
+_Error = Callable[[str], RuntimeInstallationError]
 _PROGRAM = b"#!/bin/sh\n"
 
 
@@ -34,14 +35,15 @@ def _installation(path: Path, **more: Any) -> Json:
 class _Engine:
     """Connects to an engine that fails, with another message each time."""
 
-    def __init__(self, message: Callable[[int], str]) -> None:
+    def __init__(self, message: Callable[[int], str], error: _Error = RuntimeInstallationError):
         self._message = message
+        self._error = error
         self.attempts = 0
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Any]:
         self.attempts += 1
-        raise RuntimeInstallationError(self._message(self.attempts))
+        raise self._error(self._message(self.attempts))
         yield
 
 
@@ -97,6 +99,20 @@ async def test_a_failure_is_tried_again_after_a_pause_whatever_changes_meanwhile
         assert engine.attempts == 2
         await world.settled(1)
         await _until(world, lambda: engine.attempts == 3)
+
+
+async def test_pods_that_keep_a_handler_are_looked_for_often(tmp_path: Path) -> None:
+    def in_use(text: str) -> HandlerInUseError:
+        return HandlerInUseError("h", [text])
+
+    world, engine = World(), _Engine(str, in_use)
+    world.client.put(RUNTIME_INSTALLATIONS, _installation(tmp_path / "program"))
+    async with _following(world, tmp_path, engine):
+        for attempt in range(1, 5):
+            await _until(world, lambda: engine.attempts == attempt)  # noqa: B023
+            message = f"under handler h: {attempt}; delete them first"
+            await _until(world, lambda: message in _entry(world).get("message", ""))  # noqa: B023
+            await world.settled(10)
 
 
 async def test_a_message_that_is_no_text_is_reported(tmp_path: Path) -> None:

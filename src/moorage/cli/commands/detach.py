@@ -12,13 +12,8 @@ from moorage.api.printable import printable
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
-from moorage.cluster.attach.detachment import (
-    DetachOptions,
-    DetachPlan,
-    Leftover,
-    detach,
-    plan_detachment,
-)
+from moorage.cluster.attach.detach_options import DetachOptions, Leftover
+from moorage.cluster.attach.detachment import DetachPlan, detach, plan_detachment
 from moorage.cluster.attach.served_objects import name_of
 
 USER_AGENT = "moor-detach"
@@ -113,8 +108,11 @@ def _show(plan: DetachPlan, options: DetachOptions) -> None:
     shown = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     click.echo(f"to remove: {shown}")
     for obj in plan.installations:
-        verb = "left" if options.leaves_runtimes else "undone on its nodes"
-        click.echo(f"RuntimeInstallation {printable(obj['metadata']['name'])}: {verb}")
+        name = obj["metadata"]["name"]
+        verb = "left on its nodes" if options.leaves_runtimes else "undone on its nodes"
+        if (pods := plan.pods.get(name)) and not options.leaves_runtimes:
+            verb += f" once these pods are deleted: {printable(', '.join(pods))}"
+        click.echo(f"RuntimeInstallation {printable(name)}: {verb}")
     if plan.users_objects and not options.keeps_definitions:
         names = ", ".join(printable(name_of(obj)) for obj in plan.users_objects)
         click.echo(f"goes with the kinds, unless --keep-definitions is given: {names}", err=True)

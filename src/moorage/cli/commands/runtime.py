@@ -11,11 +11,13 @@ from typing import Any
 import click
 import msgspec
 
+from moorage.cli.errors import CliError
 from moorage.cli.options import cluster_of, data_dir_option, pairs, socket_path
 from moorage.cli.output import output_option, show_document
 from moorage.cluster.host import gather
 from moorage.cluster.packages import install_package
 from moorage.cluster.runtimes import Installer, Request, Source
+from moorage.cluster.runtimes.errors import HandlerInUseError
 from moorage.cluster.runtimes.finding import find_target
 from moorage.cluster.runtimes.removal import OrphanedClass, consequence, orphaned_classes
 from moorage.cluster.runtimes.target import installer_of
@@ -106,7 +108,10 @@ def remove(
     """Remove a handler that was added; its versions stay while sandboxes are left under it."""
 
     async def work(installer: Installer) -> None:
-        is_gone = await installer.remove(name, even_if_used=force)
+        try:
+            is_gone = await installer.remove(name, even_if_used=force)
+        except HandlerInUseError as error:
+            raise CliError(f"{error}, or give --force, with which they go on") from error
         classes = await _orphaned_classes(data_dir, name)
         if output != "table":
             left = msgspec.to_builtins(classes)

@@ -9,7 +9,7 @@ one that was interrupted goes on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,12 +19,12 @@ from moorage.api.errors import ConflictError, InvalidError, NotFoundError
 from moorage.api.meta import Raw
 from moorage.api.pods import Pod
 from moorage.api.runtime_group import API_VERSION
-from moorage.api.runtime_installations import FINALIZER, REMOVING, RuntimeInstallation
 from moorage.client.informer import Informer
-from moorage.client.resources import NAMESPACES, PODS, RUNTIME_INSTALLATIONS, Resource
+from moorage.client.resources import NAMESPACES, PODS, Resource
 from moorage.client.rest import Client, PatchType
 from moorage.client.waiting import wait_until
 from moorage.cluster.attach.belongings import belongings, is_labelled
+from moorage.cluster.attach.detach_options import DetachOptions, Leftover
 from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.manifests import KINDS, WEBHOOKS, WORKLOADS
 from moorage.cluster.attach.manifests.controllers import HEALTH_PORT, LEASE
@@ -44,13 +44,13 @@ from moorage.cluster.attach.traces import (
     metadata_patch,
     users_of,
 )
+from moorage.cluster.attach.undoing import installations_of, leave, pods_under, undo
 from moorage.custom_resources import definitions
 from moorage.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
 from moorage.probing.default_classes import RECORD, RECORD_NAMESPACE
 from moorage.probing.pod_carrier import NAMESPACE as PROBE_NAMESPACE
 
 _DEFINITION = "CustomResourceDefinition"
-_INSTALLATION = (API_VERSION, "RuntimeInstallation")
 _WRITTEN_BY_USERS = (
     "RuntimePolicy", "ClusterRuntimePolicy", "RuntimeClassQuota", "RuntimeRollout",
 )  # fmt: skip
@@ -64,34 +64,17 @@ _REMOVE_DATA, _NO_INSTALL = "--remove-data", "--no-install"
 _DATA_REMOVAL_S = 60.0
 
 
-class DetachOptions(msgspec.Struct, frozen=True):
-    """What is removed. `said` gets a line for each step.
-
-    removes_classes: managed classes go although pods use them. leaves_runtimes: what
-    RuntimeInstallations installed stays on the nodes. keeps_definitions: the kinds of our group
-    stay, with all objects of them.
-    """
-
-    said: Callable[[str], None]
-    removes_classes: bool = False
-    leaves_runtimes: bool = False
-    keeps_definitions: bool = False
-    timeout_s: float = 300.0
-
-
-class Leftover(msgspec.Struct, frozen=True):
-    """Something that stays, and why."""
-
-    what: str
-    why: str
-
-
 class DetachPlan(msgspec.Struct, frozen=True):
-    """What a detachment would remove: objects of ours, and objects of users' that go with them."""
+    """What a detachment would remove: objects of ours, and objects of users' that go with them.
+
+    pods: by the names of RuntimeInstallations, the pods under them, which a node waits for before
+    it undoes one.
+    """
 
     objects: tuple[Obj, ...]
     users_objects: tuple[Obj, ...]
     installations: tuple[Obj, ...]
+    pods: Mapping[str, tuple[str, ...]] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -105,8 +88,21 @@ async def plan_detachment(client: Client) -> DetachPlan:
     return DetachPlan(
         tuple(belongings([obj async for obj in _labelled(served)])[0]),
         tuple([obj for kind in _WRITTEN_BY_USERS async for obj in served.list(API_VERSION, kind)]),
-        tuple([obj async for obj in served.list(*_INSTALLATION)]),
+        await installations_of(served),
+        await _users_of_installed(served),
     )
+
+
+async def _users_of_installed(served: ServedObjects) -> dict[str, tuple[str, ...]]:
+    installations = await installations_of(served)
+    if not installations:
+        return {}
+    classes = [obj async for obj in served.list("node.k8s.io/v1", "RuntimeClass")]
+    pods = [obj async for obj in served.list("v1", "Pod")]
+    return {
+        obj["metadata"]["name"]: pods_under(obj["spec"].get("handler", ""), classes, pods)
+        for obj in installations
+    }
 
 
 async def detach(client: Client, clock: Clock, options: DetachOptions) -> list[Leftover]:
@@ -139,9 +135,12 @@ class _Detachment:
             for obj in others
         ]
         await self._delete(obj for obj in found if obj["kind"] in WEBHOOKS)
-        await self._undo_installations()
+        if not self._options.leaves_runtimes:
+            self._left += await undo(self._client, self._served, self._clock, self._options)
         await self._remove_data([obj for obj in found if obj["kind"] == "DaemonSet"])
         await self._end_workloads([obj for obj in found if obj["kind"] in WORKLOADS])
+        if self._options.leaves_runtimes:
+            self._left += await leave(self._served, self._options)
         await self._clean_pods()
         for kind in ("Node", "Namespace"):
             await self._clean("v1", kind)
@@ -167,39 +166,15 @@ class _Detachment:
             if await self._served.delete(obj):
                 self._options.said(f"{name_of(obj)} removed")
 
-    async def _undo_installations(self) -> None:
-        """Delete all RuntimeInstallations, and wait until no node has what they installed.
-
-        While the controllers and agents still run, since these undo it.
-        """
-        found = [obj async for obj in self._served.list(*_INSTALLATION)]
-        if not found:
-            return
-        if self._options.leaves_runtimes:
-            for obj in found:
-                await self._drop_finalizer(obj)
-            await self._delete(found)
-            names = ", ".join(obj["metadata"]["name"] for obj in found)
-            self._left.append(
-                Leftover(f"what RuntimeInstallations {names} installed on nodes", "as you asked")
-            )
-            return
-        await self._delete(found)
-        informer = Informer(self._client, RUNTIME_INSTALLATIONS, clock=self._clock)
-        try:
-            async with asyncio.timeout(self._options.timeout_s):
-                await wait_until(informer, lambda present: len(present) == 0)
-        except TimeoutError as error:
-            raise AttachError(_not_undone(informer, self._options.timeout_s)) from error
-
     async def _remove_data(self, agents: Sequence[Obj]) -> None:
         """Have the agents remove their directory on each node, in their own pods.
 
-        Nodes that do not answer keep it, and so do all if runtimes were left there.
+        Nodes that do not answer keep it, and so do those where runtimes stay.
         """
         if self._options.leaves_runtimes and agents:
-            self._left.append(Leftover(f"{DATA_DIRECTORY} on each node", "runtimes may be in it"))
-            return
+            self._left.append(
+                Leftover(f"{DATA_DIRECTORY} on nodes", "runtimes that were left are in it")
+            )
         for agent in agents:
             container = agent["spec"]["template"]["spec"]["containers"][0]
             changed = {
@@ -232,12 +207,6 @@ class _Detachment:
                 self._left.append(
                     Leftover(f"{DATA_DIRECTORY} on some nodes", "their agents did not remove it")
                 )
-
-    async def _drop_finalizer(self, obj: Obj) -> None:
-        finalizers = obj["metadata"].get("finalizers") or []
-        if FINALIZER in finalizers:
-            kept = [name for name in finalizers if name != FINALIZER]
-            await self._served.patch(obj, {"metadata": {"finalizers": kept}}, PatchType.MERGE)
 
     async def _end_workloads(self, workloads: Sequence[Obj]) -> None:
         """Delete the workloads, and wait until their pods are gone: they would write again."""
@@ -411,16 +380,3 @@ def _made_at_run_time(namespace: str) -> list[Obj]:
         obj("coordination.k8s.io/v1", "Lease", LEASE),
         obj("v1", "ConfigMap", RECORD, RECORD_NAMESPACE),
     ]
-
-
-def _not_undone(installations: Iterable[RuntimeInstallation], timeout_s: float) -> str:
-    lines = [
-        f"nodes have not undone their installations after {timeout_s:g} s; run it again to wait, "
-        "or leave what is installed with --leave-runtimes"
-    ]
-    for installation in installations:
-        for node in installation.status.nodes:
-            state = "is undoing it" if node.phase == REMOVING else f"is {node.phase or 'silent'}"
-            message = f": {node.message}" if node.message else ""
-            lines.append(f"  {installation.metadata.name}: node {node.name} {state}{message}")
-    return "\n".join(lines)

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from moorage.cluster.errors import ClusterError
 
 
 class RuntimeInstallationError(ClusterError):
     """A runtime was not installed, upgraded or removed; what was there before is as before."""
+
+
+class HandlerInUseError(RuntimeInstallationError):
+    """A handler is not removed because pods run under it."""
+
+    def __init__(self, handler: str, pods: Iterable[str]) -> None:
+        names = ", ".join(sorted(pods))
+        super().__init__(f"pods run under handler {handler}: {names}; delete them first")

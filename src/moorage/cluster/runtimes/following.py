@@ -41,7 +41,7 @@ from moorage.cluster.errors import ClusterError
 from moorage.cluster.host import gather
 from moorage.cluster.packages import install_package
 from moorage.cluster.runtimes.downloads import download
-from moorage.cluster.runtimes.errors import RuntimeInstallationError
+from moorage.cluster.runtimes.errors import HandlerInUseError, RuntimeInstallationError
 from moorage.cluster.runtimes.installation import Installer
 from moorage.cluster.runtimes.plan import Request, Source
 from moorage.cluster.runtimes.records import Records
@@ -282,9 +282,12 @@ class InstallationFollower:
     ) -> float:
         """Report a failure; return after how many seconds the node tries again."""
         message = valid_text(str(error)[:_MESSAGE_LIMIT])
-        count = self._failures.get(name, 0)
-        self._failures[name] = count + 1
-        pause_s = float(min(_RETRY_S * 2 ** min(count, 16), _RETRY_LIMIT_S))
+        pause_s = _RETRY_S
+        if not isinstance(error, HandlerInUseError):
+            # That one has changed nothing, and pods are deleted at any time.
+            count = self._failures.get(name, 0)
+            self._failures[name] = count + 1
+            pause_s = float(min(_RETRY_S * 2 ** min(count, 16), _RETRY_LIMIT_S))
         self._not_before[name] = self._clock.monotonic() + pause_s
         log.warning("installation failed", installation=name, reason=error)
         if installation is not None:

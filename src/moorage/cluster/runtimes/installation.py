@@ -19,7 +19,7 @@ from moorage.api.logs import Log
 from moorage.cluster.locks import exclusive_async
 from moorage.cluster.runtimes.engine import ManagedEngine, sandboxes_of
 from moorage.cluster.runtimes.engines import FileChange
-from moorage.cluster.runtimes.errors import RuntimeInstallationError
+from moorage.cluster.runtimes.errors import HandlerInUseError, RuntimeInstallationError
 from moorage.cluster.runtimes.journal import (
     Entry,
     Journal,
@@ -107,10 +107,7 @@ class Installer:
                 if sandbox.is_running_pod
             ]
             if pods and is_written and not even_if_used:
-                raise RuntimeInstallationError(
-                    f"pods run under handler {handler}: {', '.join(sorted(pods))}; remove them "
-                    "first, or give --force, with which they go on"
-                )
+                raise HandlerInUseError(handler, pods)
             if is_written:
                 entry = Entry(
                     handler=handler,

@@ -1,0 +1,29 @@
+"""Detach options, and what a detachment leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+
+class DetachOptions(msgspec.Struct, frozen=True):
+    """What is removed. `said` gets a line for each step.
+
+    removes_classes: managed classes go although pods use them. leaves_runtimes: what
+    RuntimeInstallations installed stays on the nodes. keeps_definitions: the kinds of our group
+    stay, with all objects of them.
+    """
+
+    said: Callable[[str], None]
+    removes_classes: bool = False
+    leaves_runtimes: bool = False
+    keeps_definitions: bool = False
+    timeout_s: float = 300.0
+
+
+class Leftover(msgspec.Struct, frozen=True):
+    """Something that stays, and why."""
+
+    what: str
+    why: str

@@ -1,0 +1,33 @@
+"""Undoing of installations: who keeps one on its nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moorage.cluster.attach.undoing import pods_under
+
+
+def _class(name: str, handler: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "handler": handler}
+
+
+def _pod(name: str, runtime_class: str, node: str = "n", phase: str = "Running") -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "d"},
+        "spec": {"runtimeClassName": runtime_class, "nodeName": node},
+        "status": {"phase": phase},
+    }
+
+
+def test_pods_on_nodes_under_any_class_of_the_handler_keep_it() -> None:
+    classes = [_class("a", "h"), _class("b", "h"), _class("c", "other")]
+    pods = [
+        _pod("2", "b"),
+        _pod("1", "a", phase="Pending"),
+        _pod("3", "c"),
+        _pod("ended", "a", phase="Succeeded"),
+        _pod("waiting", "a", node=""),
+        {"metadata": {"name": "plain", "namespace": "d"}, "spec": {"nodeName": "n"}},
+    ]
+    assert pods_under("h", classes, pods) == ("d/1", "d/2")
+    assert pods_under("absent", classes, pods) == ()
