@@ -91,3 +91,7 @@ def feature_label(handler: str, feature: str) -> str:
     Handlers are DNS labels of up to 63 characters, so the handler stands in the label's prefix.
     """
     return f"{handler}.{GROUP}/{feature}"
+
+
+TRIAL_HANDLER = "moorage-trial"
+"""Handler under which a new version is tried, for a minute; it is in no report."""

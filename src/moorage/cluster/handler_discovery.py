@@ -15,6 +15,7 @@ import msgspec
 from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
 from moorage.api.nodes import NodeRuntimeHandler
+from moorage.api.runtime_group import TRIAL_HANDLER
 from moorage.api.runtime_profiles import RuntimeProgram
 from moorage.client.rest import Client
 from moorage.cluster.engine.paths import cgroup_root
@@ -124,7 +125,9 @@ class NodeDiscovery:
 
     async def read(self, status: pb.StatusResponse) -> tuple[NodeRuntimeHandler, ...]:
         """Return the handlers to report. Raises HandlersUnknownError, CriError."""
-        listed = await read_handlers(self._cri, status)
+        listed = tuple(
+            one for one in await read_handlers(self._cri, status) if one.name != TRIAL_HANDLER
+        )
         if not self._options.is_own_engine:
             version = await self._cri.call(
                 self._cri.runtime.Version, pb.VersionRequest(version="0.1.0")

@@ -27,6 +27,10 @@ class ManagedEngine(Protocol):
     def restart(self) -> tuple[str, ...]:
         """Return the command that restarts the engine; empty if none is needed, or known."""
 
+    @property
+    def changes_running(self) -> bool:
+        """Return whether containers that run get a changed handler's program. After `written`."""
+
     async def written(self) -> frozenset[str]:
         """Return the handlers that `moor runtime` wrote."""
 

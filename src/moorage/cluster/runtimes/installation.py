@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from moorage.api.logs import Log
+from moorage.api.runtime_group import TRIAL_HANDLER
 from moorage.cluster.locks import exclusive_async
 from moorage.cluster.runtimes.engine import ManagedEngine, sandboxes_of
 from moorage.cluster.runtimes.engines import FileChange
@@ -73,6 +74,8 @@ class Installer:
             digest = await asyncio.to_thread(measure, request)
             plan = plan_installation(request, digest, self.store, self.handlers)
             is_new = check_new(request, plan)
+            if is_upgrade and self.engine.changes_running:
+                await self._try(request, plan, is_new=is_new)
             entry = Entry(
                 handler=plan.handler,
                 verb="upgrade" if is_upgrade else "add",
@@ -88,6 +91,37 @@ class Installer:
                 await self.engine.take_over(plan)
             await self._keep_versions(plan)
             return plan
+
+    async def _try(self, request: Request, plan: Plan, *, is_new: bool) -> None:
+        """Prove a version as a handler of its own, which no pod uses, and remove that again.
+
+        Containers that run would be killed by a broken version of their handler.
+        """
+        trial = msgspec.structs.replace(
+            plan, handler=TRIAL_HANDLER, file=self.handlers / f"{TRIAL_HANDLER}.toml"
+        )
+        # Handlers that are new, and their removal, need no restart.
+        entry = Entry(
+            handler=TRIAL_HANDLER,
+            verb="try",
+            stage=Stage.STORING,
+            directory=str(plan.directory) if is_new else "",
+            offered=await self.engine.offered(),
+        )
+        try:
+            async with self._undone_on_failure(entry) as steps:
+                await asyncio.to_thread(store_version, request, plan)
+                await asyncio.to_thread(check_program, plan.program)
+                await steps.write(await self.engine.addition(trial))
+                await self.engine.take_over(trial)
+            entry = msgspec.structs.replace(entry, offered=await self.engine.offered())
+            async with self._undone_on_failure(entry) as steps:
+                await steps.write(await self.engine.removal(TRIAL_HANDLER))
+                await self.engine.drop(TRIAL_HANDLER)
+        except RuntimeInstallationError as error:
+            raise RuntimeInstallationError(
+                f"version {plan.version} of {plan.handler} was tried apart from pods first: {error}"
+            ) from error
 
     async def remove(self, handler: str, *, even_if_used: bool = False) -> bool:
         """Remove a handler, and its stored versions unless sandboxes are left under it.

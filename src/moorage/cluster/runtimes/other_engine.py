@@ -82,6 +82,11 @@ class OtherEngine:
         unit = self._process.unit if self._process is not None else ""
         return ("systemctl", "restart", unit) if unit else ()
 
+    @property
+    def changes_running(self) -> bool:
+        # containerd's shims keep theirs. Source: CRI-O internal/oci `newRuntimeOCI`.
+        return self._name == CRIO
+
     async def written(self) -> frozenset[str]:
         return (await self._configuration()).written()
 

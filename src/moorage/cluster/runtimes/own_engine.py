@@ -28,6 +28,10 @@ class OwnEngine:
         self._handlers = handlers
         self._proof = proof
 
+    @property
+    def changes_running(self) -> bool:
+        return False
+
     async def written(self) -> frozenset[str]:
         return frozenset(await asyncio.to_thread(self._written))
 
