@@ -64,18 +64,22 @@ async def undo(
     for obj in found:
         if await served.delete(obj):
             options.said(f"{name_of(obj)} removed")
-    informer = Informer(client, RUNTIME_INSTALLATIONS, clock=clock)
-    informer.add_handler(_Reports(options).changed)
+    informer, reports = Informer(client, RUNTIME_INSTALLATIONS, clock=clock), Reports(options)
+    informer.add_handler(reports.changed)
     try:
         async with asyncio.timeout(options.timeout_s):
             await wait_until(informer, lambda present: len(present) == 0)
     except TimeoutError as error:
         raise AttachError(_not_undone(informer, options.timeout_s)) from error
-    return [
-        _leftover(obj, f"its removalPolicy is {policy}; {_by_hand(obj)}")
-        for obj in found
-        if (policy := obj["spec"].get("removalPolicy", REMOVE)) != REMOVE
-    ]
+    left = []
+    for obj in found:
+        policy = obj["spec"].get("removalPolicy", REMOVE)
+        if policy != REMOVE:
+            left.append(_leftover(obj, f"its removalPolicy is {policy}; {_by_hand(obj)}"))
+        elif nodes := reports.left.get(obj["metadata"]["name"]):
+            why = f"nodes {', '.join(nodes)} were not ready to undo it; {_by_hand(obj)}"
+            left.append(_leftover(obj, why))
+    return left
 
 
 async def leave(served: ServedObjects, options: DetachOptions) -> list[Leftover]:
@@ -95,15 +99,25 @@ async def leave(served: ServedObjects, options: DetachOptions) -> list[Leftover]
     return [_leftover(obj, f"as you asked; {again}, or {_by_hand(obj)}") for obj in found]
 
 
-class _Reports:
-    """Says what nodes report about what they undo, each line once."""
+class Reports:
+    """Says what nodes report about what they undo, each line once.
+
+    `left` has the nodes that had not undone an installation when its object went: the controllers
+    do not wait for ever for one that is not ready.
+    """
 
     def __init__(self, options: DetachOptions) -> None:
         self._said = options.said
         self._known: Mapping[tuple[str, str], str] = {}
+        self.left: dict[str, tuple[str, ...]] = {}
 
-    def changed(self, _: RuntimeInstallation | None, after: RuntimeInstallation | None) -> None:
+    def changed(
+        self, before: RuntimeInstallation | None, after: RuntimeInstallation | None
+    ) -> None:
         if after is None:
+            if before is not None:
+                nodes = tuple(node.name for node in before.status.nodes)
+                self.left[before.metadata.name] = nodes
             return
         name = after.metadata.name
         for node in after.status.nodes:
