@@ -169,3 +169,20 @@ async def test_classes_of_probes_stay_until_all_handlers_are_probed() -> None:
         await removed.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_endpoint_at_which_nothing_answers_is_named() -> None:
+    async def call(*_: Any, **__: Any) -> Any:
+        raise CriError("Version", grpc.StatusCode.UNAVAILABLE, "no such file")
+
+    clock = FakeClock()
+    cri: Any = SimpleNamespace(
+        call=call, runtime=SimpleNamespace(Version=None), endpoint="unix:///none.sock"
+    )
+    asked = asyncio.create_task(runtime_agent.is_own_engine(cri, clock))
+    for _ in range(2):
+        while clock.next_s is None:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        clock.advance(5)
+    with pytest.raises(NoEngineError, match=r"no engine answers at .*none\.sock: .*agent\.cri"):
+        await asked

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from moorage.api.events import Event
 from moorage.api.meta import ObjectMeta
 from moorage.api.pods import (
     ContainerState,
+    ContainerStateTerminated,
     ContainerStateWaiting,
     ContainerStatus,
     Pod,
     PodCondition,
+    PodSpec,
     PodStatus,
 )
+from moorage.api.references import ObjectReference
 from moorage.api.workloads import (
     DaemonSet,
     DaemonSetStatus,
@@ -20,7 +25,7 @@ from moorage.api.workloads import (
     DeploymentSpec,
     DeploymentStatus,
 )
-from moorage.cluster.attach.progress import part_progress
+from moorage.cluster.attach.progress import part_progress, pod_reasons
 
 
 def deployment(available: int, *, updated: int = 2, observed: int = 1) -> Deployment:
@@ -96,3 +101,35 @@ def test_a_pod_that_no_node_takes_is_said() -> None:
 
 def test_a_part_that_is_done_waits_for_nothing() -> None:
     assert part_progress(deployment(2), [waiting("ErrImagePull")]).reasons == ()
+
+
+def test_a_part_that_is_started_again_and_again_says_its_last_words() -> None:
+    ended = ContainerStateTerminated(exit_code=1, message="started\nno engine answers at x\n")
+    status = ContainerStatus(
+        name="c",
+        state=ContainerState(waiting=ContainerStateWaiting("CrashLoopBackOff", "back-off 10s")),
+        last_state=ContainerState(terminated=ended),
+    )
+    pod = Pod(
+        metadata=ObjectMeta(name="p", namespace="ns"),
+        status=PodStatus(container_statuses=(status,)),
+    )
+    (reason,) = pod_reasons(pod)
+    assert reason.text == "CrashLoopBackOff: no engine answers at x"
+    assert "kubectl logs --previous -n ns p" in reason.remedy
+
+
+def test_a_directory_that_a_node_lacks_is_named() -> None:
+    pod = Pod(metadata=ObjectMeta(name="p", uid="u"), spec=PodSpec(node_name="n"))
+    events = [
+        Event(
+            reason="FailedMount", message=f"{number} is not a directory",
+            involved_object=ObjectReference(uid=uid), last_timestamp=f"2026-01-01T00:00:0{number}Z",
+        )
+        for number, uid in enumerate(("u", "u", "other"))
+    ]  # fmt: skip
+    (reason,) = pod_reasons(pod, events)
+    assert reason.text == "FailedMount: 1 is not a directory"
+    assert "agent.cri" in reason.remedy
+    ready = PodStatus(conditions=(PodCondition(type="Ready", status="True"),))
+    assert not list(pod_reasons(msgspec.structs.replace(pod, status=ready), events))

@@ -23,6 +23,7 @@ from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES, RUNTIME_PROFI
 from moorage.client.rest import Client
 from moorage.client.waiting import wait_until
 from moorage.cluster.attach.manifests.identity import COMPONENT_LABEL, OURS, RUNTIME_AGENT
+from moorage.cluster.attach.progress import pod_reasons
 from moorage.cluster.attach.survey import engine_problem
 
 _AGENTS = f"{OURS},{COMPONENT_LABEL}={RUNTIME_AGENT}"
@@ -108,7 +109,8 @@ def _silence(node: Node, agent: Pod | None) -> tuple[str, str]:
         )
     pod = f"-n {agent.metadata.namespace} {agent.metadata.name}"
     if not is_ready(agent.status.conditions):
-        return "its runtime agent is not ready", f"see kubectl describe pod {pod}"
+        why = "".join(f": {reason.text}" for reason in list(pod_reasons(agent))[:1])
+        return f"its runtime agent is not ready{why}", f"see kubectl describe pod {pod}"
     if problem := engine_problem(info.container_runtime_version):
         return problem, "use containerd 1.6 or later, or CRI-O 1.20 or later"
     return "its handlers are being probed", f"see moor runtimes features, and kubectl logs {pod}"

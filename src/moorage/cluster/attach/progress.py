@@ -12,12 +12,14 @@ from typing import Any
 import msgspec
 
 from moorage.api.clock import Clock
+from moorage.api.conditions import is_ready
+from moorage.api.events import Event
 from moorage.api.labels import from_labels
 from moorage.api.meta import Raw
 from moorage.api.pods import ContainerStatus, Pod
 from moorage.api.workloads import DaemonSet, Deployment
 from moorage.client.informer import Informer
-from moorage.client.resources import DAEMON_SETS, DEPLOYMENTS, PODS
+from moorage.client.resources import DAEMON_SETS, DEPLOYMENTS, EVENTS, PODS
 from moorage.client.rest import Client
 from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.manifests.identity import OURS, Obj
@@ -36,6 +38,8 @@ _REMEDIES = {
     "InvalidImageName": "set image to a valid name",
     "CrashLoopBackOff": "see what it wrote: kubectl logs --previous -n {namespace} {pod}",
     "CreateContainerConfigError": "see kubectl describe pod -n {namespace} {pod}",
+    "FailedMount": "a directory of the node is missing or another one: correct agent.cri or "
+    "agent.hostPaths, or make it on the node",
     "Unschedulable": "give the cluster a node that has room, or set a smaller request",
 }
 
@@ -63,8 +67,10 @@ class PartProgress(msgspec.Struct, frozen=True):
     reasons: tuple[WaitReason, ...] = ()
 
 
-def part_progress(workload: Deployment | DaemonSet, pods: Iterable[Pod]) -> PartProgress:
-    """Return how far a workload is, given its pods."""
+def part_progress(
+    workload: Deployment | DaemonSet, pods: Iterable[Pod], events: Sequence[Event] = ()
+) -> PartProgress:
+    """Return how far a workload is, given its pods, and warnings of their namespace."""
     name = workload.metadata.name
     status = workload.status
     is_current = status.observed_generation >= workload.metadata.generation
@@ -76,11 +82,19 @@ def part_progress(workload: Deployment | DaemonSet, pods: Iterable[Pod]) -> Part
         desired = 1 if replicas is None else replicas
         ready, updated = workload.status.available_replicas, workload.status.updated_replicas
     is_done = is_current and ready >= desired and updated >= desired
-    reasons = () if is_done else tuple(sorted({reason for pod in pods for reason in _reasons(pod)}))
+    reasons: tuple[WaitReason, ...] = ()
+    if not is_done:
+        reasons = tuple(sorted({why for pod in pods for why in pod_reasons(pod, events)}))
     return PartProgress(name, desired, ready, is_done, reasons)
 
 
-def _reasons(pod: Pod) -> Iterable[WaitReason]:
+def pod_reasons(pod: Pod, events: Iterable[Event] = ()) -> Iterable[WaitReason]:
+    """Yield what a pod waits for. `events` are of its namespace, warnings of any object."""
+    if pod.spec.node_name and not is_ready(pod.status.conditions):
+        mounts = [event for event in events if _is_of_mounts(event, pod)]
+        if mounts:
+            last = max(mounts, key=lambda event: event.last_timestamp or "")
+            yield WaitReason(f"{last.reason}: {last.message}", _REMEDIES[last.reason])
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.reason == "Unschedulable":
             yield WaitReason(
@@ -92,18 +106,30 @@ def _reasons(pod: Pod) -> Iterable[WaitReason]:
             yield reason
 
 
+def _is_of_mounts(event: Event, pod: Pod) -> bool:
+    return event.reason == "FailedMount" and event.involved_object.uid == pod.metadata.uid
+
+
 def _container_reason(pod: Pod, status: ContainerStatus, image: str) -> WaitReason | None:
     waiting = status.state.waiting
     if waiting is None or (waiting.reason in _ON_THE_WAY and not waiting.message):
         return None
     text = waiting.reason or "waiting"
-    if waiting.message:
-        text += f": {waiting.message}"
+    if message := _last_words(status) or waiting.message:
+        text += f": {message}"
     remedy = _REMEDIES.get(waiting.reason, "")
     return WaitReason(
         text,
         remedy.format(image=image, namespace=pod.metadata.namespace, pod=pod.metadata.name),
     )
+
+
+def _last_words(status: ContainerStatus) -> str:
+    """Return the last line that a container wrote which is started again and again."""
+    ended = status.last_state.terminated
+    if ended is None:
+        return ""
+    return ended.message.strip().rpartition("\n")[2]
 
 
 Report = Callable[[Sequence[PartProgress]], None]
@@ -133,7 +159,9 @@ async def follow(
             while True:
                 changed.clear()
                 parts = [
-                    part_progress(one, watched.pods_of(selectors[one.metadata.name]))
+                    part_progress(
+                        one, watched.pods_of(selectors[one.metadata.name]), watched.warnings()
+                    )
                     for one in watched.workloads()
                     if (_kind(one), namespace, one.metadata.name) in keys
                 ]
@@ -169,28 +197,32 @@ class _Watched:
     def __init__(
         self, client: Client, namespace: str, clock: Clock, changed: asyncio.Event
     ) -> None:
-        def informer(resource: Any) -> Informer[Any]:
+        def informer(resource: Any, **selectors: str) -> Informer[Any]:
             made: Informer[Any] = Informer(
-                client, resource, namespace=namespace, label_selector=OURS, clock=clock
+                client, resource, namespace=namespace, clock=clock, **selectors
             )
             made.add_handler(lambda _before, _after: changed.set())
             return made
 
-        self._deployments = informer(DEPLOYMENTS)
-        self._daemon_sets = informer(DAEMON_SETS)
-        self._pods = informer(PODS)
+        self._deployments = informer(DEPLOYMENTS, label_selector=OURS)
+        self._daemon_sets = informer(DAEMON_SETS, label_selector=OURS)
+        self._pods = informer(PODS, label_selector=OURS)
+        self._warnings = informer(EVENTS, field_selector="type=Warning,involvedObject.kind=Pod")
         self._tasks: list[asyncio.Future[None]] = []
 
     def workloads(self) -> list[Deployment | DaemonSet]:
         found = [*self._deployments, *self._daemon_sets]
         return sorted(found, key=lambda one: str(one.metadata.name))
 
+    def warnings(self) -> list[Event]:
+        return list(self._warnings)
+
     def pods_of(self, selector: Raw) -> list[Pod]:
         chosen = from_labels(selector)
         return [pod for pod in self._pods if chosen.matches(pod.metadata.labels)]
 
     async def __aenter__(self) -> None:
-        informers = (self._deployments, self._daemon_sets, self._pods)
+        informers = (self._deployments, self._daemon_sets, self._pods, self._warnings)
         self._tasks = [asyncio.ensure_future(one.run()) for one in informers]
         for one in informers:
             await one.wait_synced()

@@ -56,6 +56,7 @@ _POD_DIRECTORY = Path("/tmp")
 _POLL_S = 30.0
 """How often the engine is asked for its handlers, which no CRI call announces."""
 _RETRY_S = 5.0
+_FIRST_ANSWER_S = 10.0
 _WORKING_DEADLINE_S = 60.0
 """More than a kubelet's retry after it first saw no class of a new probe, and a slow sandbox."""
 
@@ -125,7 +126,7 @@ async def run(config: ClientConfig, options: AgentOptions, ready: Callable[[], N
         recorder = EventRecorder(client, COMPONENT, host=options.node)
         about = ObjectReference(kind="Node", name=options.node, uid=options.node, api_version="v1")
         events = NodeEvents(recorder, about)
-        is_own_engine = await _is_own_engine(cri)
+        is_own = await is_own_engine(cri, SystemClock())
         found = NodeDiscovery(
             client,
             cri,
@@ -134,7 +135,7 @@ async def run(config: ClientConfig, options: AgentOptions, ready: Callable[[], N
             node=options.node,
             carrier=carrier,
             options=DiscoveryOptions(
-                is_own_engine=is_own_engine,
+                is_own_engine=is_own,
                 image_layout=None if options.probe_image else layout,
                 writes_conditions=False,
                 working_deadline_s=_WORKING_DEADLINE_S,
@@ -146,7 +147,7 @@ async def run(config: ClientConfig, options: AgentOptions, ready: Callable[[], N
         tasks.create_task(recorder.run())
         tasks.create_task(found.run())
         tasks.create_task(remove_idle_classes(found, carrier, SystemClock()))
-        if is_own_engine:
+        if is_own:
             tasks.create_task(follow_handlers(cri, events, found.note))
         else:
             tasks.create_task(follow_engine(cri, found, changed, SystemClock()))
@@ -239,18 +240,24 @@ async def remove_idle_classes(found: NodeDiscovery, carrier: PodCarrier, clock: 
             news.set()
 
 
-async def _is_own_engine(cri: CriClient) -> bool:
-    """Return whether the engine is Moorage's, once it answers."""
+async def is_own_engine(cri: CriClient, clock: Clock) -> bool:
+    """Return whether the engine is Moorage's, once it answers.
+
+    Raises NoEngineError where it does not: a kubelet has started this pod by it a moment ago, so
+    that the endpoint is another one's, or none's.
+    """
     request = pb.VersionRequest(version="0.1.0")
-    known = ""
+    until_s = clock.monotonic() + _FIRST_ANSWER_S
     while True:
         try:
             version = await cri.call(cri.runtime.Version, request, reconnect_s=_RETRY_S)
         except CriError as error:
-            if error.sentence != known:
-                known = error.sentence
-                log.warning("engine does not answer", endpoint=cri.endpoint, reason=known)
-            await asyncio.sleep(_RETRY_S)
+            if clock.monotonic() >= until_s:
+                raise NoEngineError(
+                    f"no engine answers at {cri.endpoint}: {error.sentence}; name the kubelet's "
+                    "with --cri (agent.cri)"
+                ) from error
+            await clock.sleep(_RETRY_S)
         else:
             return version.runtime_name == ENGINE_NAME
 

@@ -61,6 +61,8 @@ def container(values: Values, component: str, amounts: Amounts) -> Raw:
         "imagePullPolicy": values.image_pull_policy,
         "command": ["moor"],
         "resources": resources(amounts),
+        # So that the pod's status says why a part ended.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
