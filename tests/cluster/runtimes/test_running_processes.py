@@ -38,10 +38,8 @@ class Engine:
             one = pb.PodSandbox(id="s", metadata=metadata, state=self.sandbox, labels=self.labels)
             return pb.ListPodSandboxResponse(items=[one])
         if isinstance(request, pb.ListContainersRequest):
-            metadata = pb.ContainerMetadata(name="app")
-            listed = pb.Container(
-                id="c", pod_sandbox_id="s", metadata=metadata, state=self.container
-            )
+            app = pb.ContainerMetadata(name="app")
+            listed = pb.Container(id="c", pod_sandbox_id="s", metadata=app, state=self.container)
             return pb.ListContainersResponse(containers=[listed])
         if self.is_gone:
             raise CriError("Status", grpc.StatusCode.NOT_FOUND, "gone")
