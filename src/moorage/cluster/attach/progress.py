@@ -197,17 +197,22 @@ class _Watched:
     def __init__(
         self, client: Client, namespace: str, clock: Clock, changed: asyncio.Event
     ) -> None:
-        def informer(resource: Any, **selectors: str) -> Informer[Any]:
+        def informer(resource: Any, *, labels: str = "", fields: str = "") -> Informer[Any]:
             made: Informer[Any] = Informer(
-                client, resource, namespace=namespace, clock=clock, **selectors
+                client,
+                resource,
+                namespace=namespace,
+                label_selector=labels,
+                field_selector=fields,
+                clock=clock,
             )
             made.add_handler(lambda _before, _after: changed.set())
             return made
 
-        self._deployments = informer(DEPLOYMENTS, label_selector=OURS)
-        self._daemon_sets = informer(DAEMON_SETS, label_selector=OURS)
-        self._pods = informer(PODS, label_selector=OURS)
-        self._warnings = informer(EVENTS, field_selector="type=Warning,involvedObject.kind=Pod")
+        self._deployments = informer(DEPLOYMENTS, labels=OURS)
+        self._daemon_sets = informer(DAEMON_SETS, labels=OURS)
+        self._pods = informer(PODS, labels=OURS)
+        self._warnings = informer(EVENTS, fields="type=Warning,involvedObject.kind=Pod")
         self._tasks: list[asyncio.Future[None]] = []
 
     def workloads(self) -> list[Deployment | DaemonSet]:
