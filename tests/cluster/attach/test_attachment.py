@@ -23,7 +23,8 @@ from moorage.client.resources import (
 )
 from moorage.cluster.attach.attachment import Plan, attach, plan_attachment
 from moorage.cluster.attach.changes import Verb
-from moorage.cluster.attach.detachment import DetachOptions, Leftover, detach, plan_detachment
+from moorage.cluster.attach.detach_options import DetachOptions, Leftover
+from moorage.cluster.attach.detachment import detach, plan_detachment
 from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.installation import InstallationOptions
 from moorage.cluster.attach.manifests import objects
