@@ -121,15 +121,18 @@ def test_a_part_that_is_started_again_and_again_says_its_last_words() -> None:
 
 def test_a_directory_that_a_node_lacks_is_named() -> None:
     pod = Pod(metadata=ObjectMeta(name="p", uid="u"), spec=PodSpec(node_name="n"))
+    directory = "hostPath type check failed: {} is not a directory"
     events = [
         Event(
-            reason="FailedMount", message=f"{number} is not a directory",
+            reason="FailedMount", message=message.format(number),
             involved_object=ObjectReference(uid=uid), last_timestamp=f"2026-01-01T00:00:0{number}Z",
         )
-        for number, uid in enumerate(("u", "u", "other"))
+        for number, (uid, message) in enumerate(
+            (("u", directory), ("u", directory), ("other", directory), ("u", "secret {} not found"))
+        )
     ]  # fmt: skip
     (reason,) = pod_reasons(pod, events)
-    assert reason.text == "FailedMount: 1 is not a directory"
+    assert reason.text == f"FailedMount: {directory.format(1)}"
     assert "agent.cri" in reason.remedy
     ready = PodStatus(conditions=(PodCondition(type="Ready", status="True"),))
     assert not list(pod_reasons(msgspec.structs.replace(pod, status=ready), events))

@@ -44,6 +44,8 @@ _REMEDIES = {
 }
 
 
+_NO_DIRECTORY = "hostPath type check failed"
+"""Source: kubelet, pkg/volume/hostpath."""
 _ON_THE_WAY = ("ContainerCreating", "PodInitializing")
 
 
@@ -107,7 +109,9 @@ def pod_reasons(pod: Pod, events: Iterable[Event] = ()) -> Iterable[WaitReason]:
 
 
 def _is_of_mounts(event: Event, pod: Pod) -> bool:
-    return event.reason == "FailedMount" and event.involved_object.uid == pod.metadata.uid
+    """Whether a directory of the node is missing; a Secret that is, is on its way."""
+    is_of_host = event.reason == "FailedMount" and _NO_DIRECTORY in event.message
+    return is_of_host and event.involved_object.uid == pod.metadata.uid
 
 
 def _container_reason(pod: Pod, status: ContainerStatus, image: str) -> WaitReason | None:
