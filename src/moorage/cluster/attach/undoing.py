@@ -20,8 +20,10 @@ from moorage.api.runtime_installations import (
     NodeInstallation,
     RuntimeInstallation,
 )
-from moorage.client import Client, Informer, PatchType, wait_until
+from moorage.client.informer import Informer
 from moorage.client.resources import RUNTIME_INSTALLATIONS
+from moorage.client.rest import Client, PatchType
+from moorage.client.waiting import wait_until
 from moorage.cluster.attach.detach_options import DetachOptions, Leftover
 from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.manifests.identity import Obj
