@@ -22,6 +22,7 @@ _COMMANDS = {
     "explain": ("explain", "Explain why a pod or a workload is as it is, or does not run."),
     "run": ("run", "Run one command under several classes, and compare results."),
     "top": ("top", "Watch pods, starts, overhead and failures of each class."),
+    "ui": ("ui", "Serve the web page of runtimes on this machine."),
     "bench": ("bench", "Measure what each class costs."),
     "check": ("check", "Check manifests against classes, before they are applied."),
     "runtimes": ("runtimes", "List the runtime handlers of the engine or the machine."),
