@@ -160,7 +160,7 @@ def test_a_pod_is_held_although_other_nodes_have_its_handler() -> None:
     )  # fmt: skip
     assert explanation.summary == 'waiting for a node with the handler "kata" of RuntimeClass kata'
     assert explanation.blocked_by is not None
-    assert "`moor runtimes features kata`" in explanation.blocked_by.remedy
+    assert "`moor runtimes features`" in explanation.blocked_by.remedy
     assert "RuntimeHandler" not in verdict(explanation.nodes, "a")
     assert "RuntimeHandler" in verdict(explanation.nodes, "b")
 

@@ -76,6 +76,6 @@ def _install(handler: str, class_name: str) -> str:
 def _elsewhere(handler: str) -> str:
     return (
         f'nodes that the pod may not use have the handler "{handler}", or they lack a feature '
-        f"that it needs: see `moor runtimes features {handler}`; change what it selects or needs, "
+        f"that it needs: see `moor runtimes features`; change what it selects or needs, "
         f"or install the handler on the nodes that it may use: `moor runtime add {handler}`"
     )
