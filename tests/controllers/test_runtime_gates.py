@@ -20,6 +20,7 @@ from moorage.api.runtime_group import (
 from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES, RUNTIME_PROFILES
 from moorage.controllers.runtimeclasses.profiles import profile_informer
 from moorage.controllers.runtimegates import RuntimeGateController
+from moorage.controllers.runtimegates.verdict import judge
 from moorage.runtimeclass.needs import parse_needs
 from moorage.runtimeclass.placing import hold, require_labels
 from tests.controllers.memory import Json, MemoryClient, World
@@ -256,3 +257,37 @@ async def test_a_pod_that_changed_since_it_was_judged_is_judged_again(world: Wor
         assert not client.failures
         assert gates(client) == []
         assert client.asked("get", PODS) == []
+
+
+async def test_many_pods_that_wait_are_judged_once_for_each_template(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = 0
+
+    def counting(*given: Any, **more: Any) -> Any:
+        nonlocal judged
+        judged += 1
+        return judge(*given, **more)
+
+    monkeypatch.setattr("moorage.controllers.runtimegates.controller.judge", counting)
+    count = 900
+    for number in range(count):
+        world.client.put(PODS, pod(f"p{number}"))
+
+    def having(state: tuple[str, str]) -> int:
+        return sum(condition_of(one) == state for one in world.client.all(PODS))
+
+    async with reconciling(world) as client:
+        while having(("False", "HandlerUnavailable")) < count:
+            await world.settled(1)
+        assert judged == 1
+        client.requests.clear()
+        client.put(NODES, node("a", KATA))
+        while having(("True", "HandlerAvailable")) < count:
+            await world.settled(1)
+        await world.settled(1)
+        assert not any(one["spec"].get("schedulingGates") for one in client.all(PODS))
+        # One for pods with the gate, one for those that have lost it.
+        assert judged == 3
+        # The gate, and the condition; seldom twice, where the watch is behind.
+        assert 2 * count <= len(client.writes) < 2.1 * count

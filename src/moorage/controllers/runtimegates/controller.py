@@ -165,9 +165,9 @@ class RuntimeGateController:
         return None
 
     def _verdict(self, pod: PendingPod) -> Verdict:
-        """Return the verdict on a pod. Pods of one template get the same, found once.
+        """Return the verdict on a pod. Pods of one template get the same, which is found once.
 
-        Hot path: some 10 µs for each of thousands of pods that wait, at each change of a node.
+        Thousands may wait, and a change of a node is a question about each.
         """
         if self._judged != self._index.version:
             self._verdicts.clear()
