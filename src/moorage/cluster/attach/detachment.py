@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.clock import Clock
+from moorage.api.counted import counted
 from moorage.api.errors import ConflictError, InvalidError, NotFoundError
 from moorage.api.meta import Raw
 from moorage.api.pods import Pod
@@ -267,7 +268,7 @@ class _Detachment:
         if waiting:
             self._left.append(
                 Leftover(
-                    f"node affinity of {waiting} pods that no node took",
+                    f"node affinity of {counted(waiting, 'pod')} that no node took",
                     "a pod's affinity cannot be removed: delete these pods, so that their "
                     "owners make others",
                 )
@@ -325,7 +326,8 @@ class _Detachment:
                 self._left.append(
                     Leftover(
                         f"RuntimeClass {name}",
-                        f"{users} pods use it; it is yours now: kubectl delete runtimeclass {name}",
+                        f"{counted(users, 'pod')} {'uses' if users == 1 else 'use'} it; it is "
+                        f"yours now: kubectl delete runtimeclass {name}",
                     )
                 )
             else:
