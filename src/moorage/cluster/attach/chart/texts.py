@@ -44,10 +44,11 @@ while the parts still run, and then
 
   helm uninstall {{ $.Release.Name }} -n {{ $.Release.Namespace }}
 
-The latter alone keeps the definitions of runtime.moorage.dev with your policies, the RuntimeClasses \
-that were made, labels of nodes, annotations, conditions and scheduling gates of pods, the Secret \
-moorage-webhook-tls, the Lease moorage-controllers, the ConfigMap kube-system/moorage-runtime-classes, \
-and what is installed on nodes. `moor detach` afterwards removes all but the last.
+The latter alone keeps the definitions of runtime.moorage.dev with your policies, the \
+RuntimeClasses that were made, labels of nodes, annotations, conditions and scheduling gates of \
+pods, the Secret moorage-webhook-tls, the Lease moorage-controllers, the ConfigMap \
+kube-system/moorage-runtime-classes, and what is installed on nodes. `moor detach` afterwards \
+removes all but the last.
 """
 
 _TEST = "answers"
