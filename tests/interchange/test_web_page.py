@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.interchange.control_plane import real_api_server
 from tests.interchange.programs import required
 from tests.running import RunningCluster
 from tests.ui.browser import chromium_tab
+from tests.ui.test_doors import basic
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -57,13 +59,13 @@ async def _by_token(cluster: RunningCluster) -> None:
         found = re.search(r"port=(\d+)", line)
         assert found is not None, line
         url = f"http://127.0.0.1:{found[1]}/ui/"
-        async with http.get(url, auth=aiohttp.BasicAuth("any", token)) as answer:
+        async with http.get(url, headers={"Authorization": basic(token)}) as answer:
             text = await answer.text()
             assert answer.status == 200
             assert '<a href="classes/seen">' in text
             assert "You may not read nodes, pods" in text
         path = f"{url}namespaces/default/pods/browsed"
-        async with http.get(path, auth=aiohttp.BasicAuth("any", token)) as answer:
+        async with http.get(path, headers={"Authorization": basic(token)}) as answer:
             assert answer.status == 403
         for bad in ({}, {"Authorization": "Bearer no-such-token"}):
             async with http.get(url, headers=bad) as answer:
@@ -71,7 +73,9 @@ async def _by_token(cluster: RunningCluster) -> None:
 
 
 async def _by_kubeconfig(cluster: RunningCluster, place: Path) -> None:
-    async with moor_ui("--kubeconfig", cluster.kubeconfig) as line, chromium_tab(place) as tab:
+    # Beside its directory: in it, it would choose the cluster of `moor up` there.
+    kubeconfig = Path(shutil.copy(cluster.kubeconfig, place / "kubeconfig"))
+    async with moor_ui("--kubeconfig", kubeconfig) as line, chromium_tab(place) as tab:
         url = line.split()[4]
         await tab.open(url)
         assert ("rowheader", "seen") in await tab.accessible()

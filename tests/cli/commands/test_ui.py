@@ -19,7 +19,7 @@ from tests.apiserver.server import Running, serving
 from tests.cli.moor import moor
 from tests.running import MOOR
 
-_DEADLINE_S = 180.0
+_DEADLINE_S = 60.0
 
 
 def kubeconfig(path: Path, server: str, authority: bytes = b"", token: str = "alice-token") -> Path:
