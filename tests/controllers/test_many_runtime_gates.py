@@ -15,7 +15,9 @@ from moorage.api.clock import SystemClock
 from moorage.api.pods import Pod
 from moorage.api.runtime_group import HANDLER_AVAILABLE, HANDLER_GATE, handler_label
 from moorage.api.runtime_profiles import profile_name
-from moorage.client import Client, ClientConfig, EventRecorder, Informer, PatchType
+from moorage.client.config import ClientConfig
+from moorage.client.informer import Informer
+from moorage.client.recorder import EventRecorder
 from moorage.client.resources import (
     NODES,
     PODS,
@@ -23,6 +25,7 @@ from moorage.client.resources import (
     RUNTIME_PROFILES,
     SERVICE_ACCOUNTS,
 )
+from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import Informers
 from moorage.controllers.runtimeclasses.profiles import profile_informer
 from moorage.controllers.runtimegates import RuntimeGateController

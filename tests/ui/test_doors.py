@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.errors import ForbiddenError, NotFoundError, UnauthorizedError
-from moorage.client import ClientConfig
+from moorage.client.config import ClientConfig
 from moorage.ui.doors import KeyDoor, TokenDoor, Visit, token_of
 
 _KEY = "k" * 32

@@ -11,7 +11,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from moorage.client import Client, ClientConfig
+from moorage.client.config import ClientConfig
+from moorage.client.rest import Client
 from moorage.ui import Site, api_reader
 from moorage.ui import server as page_server
 from moorage.ui.doors import Door, KeyDoor, TokenDoor

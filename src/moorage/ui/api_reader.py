@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from moorage.api.errors import TooLargeError
 from moorage.api.meta import Object
-from moorage.client import Client
 from moorage.client.resources import Resource
+from moorage.client.rest import Client
 
 T = TypeVar("T", bound=Object)
 

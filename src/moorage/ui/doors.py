@@ -23,7 +23,8 @@ from typing import Protocol
 import msgspec
 
 from moorage.api.errors import ForbiddenError, NotFoundError, UnauthorizedError
-from moorage.client import Client, ClientConfig
+from moorage.client.config import ClientConfig
+from moorage.client.rest import Client
 from moorage.ui.api_reader import ApiReader
 from moorage.ui.reader import Reader
 

@@ -12,8 +12,8 @@ import click
 from moorage.api.logs import Log
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.daemon import log_level_option, run_until_stopped
-from moorage.client import Client, ClientConfig
-from moorage.client.config import in_cluster_anonymous_config
+from moorage.client.config import ClientConfig, in_cluster_anonymous_config
+from moorage.client.rest import Client
 from moorage.ui.doors import KeyDoor, TokenDoor
 from moorage.ui.server import PageOptions, serve_page
 

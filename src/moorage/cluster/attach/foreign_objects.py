@@ -8,8 +8,8 @@ from __future__ import annotations
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.meta import ObjectMeta
 from moorage.api.runtime_group import PROBE_LABEL
-from moorage.client import Client
 from moorage.client.discovery import discover
+from moorage.client.rest import Client
 from moorage.cluster.attach.belongings import has_name_of_ours
 from moorage.cluster.attach.manifests.identity import MOORAGE, NAME_LABEL, PART_OF_LABEL
 
