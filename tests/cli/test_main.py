@@ -9,7 +9,7 @@ from moorage.cli.main import cli
 from tests.cli.moor import moor
 
 COMMANDS = (
-    "up", "down", "status", "logs", "kubeconfig", "explain", "run", "top", "bench", "check",
+    "up", "down", "status", "logs", "kubeconfig", "explain", "run", "top", "ui", "bench", "check",
     "runtimes", "runtime", "rollout", "overhead", "conformance", "doctor", "attach", "detach",
     "migrate", "image", "engine", "scheduler", "controllers", "webhook", "node", "runtime-agent",
     "backup", "restore", "demo",

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from moorage.api.errors import ConflictError
 from moorage.api.runtime_group import (
     HANDLER_AVAILABLE,
     HANDLER_GATE,
@@ -19,6 +20,7 @@ from moorage.api.runtime_group import (
 from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES, RUNTIME_PROFILES
 from moorage.controllers.runtimeclasses.profiles import profile_informer
 from moorage.controllers.runtimegates import RuntimeGateController
+from moorage.controllers.runtimegates.verdict import judge
 from moorage.runtimeclass.needs import parse_needs
 from moorage.runtimeclass.placing import hold, require_labels
 from tests.controllers.memory import Json, MemoryClient, World
@@ -76,7 +78,11 @@ def found(client: MemoryClient, name: str = "p") -> Json:
 
 
 def condition(client: MemoryClient, name: str = "p") -> tuple[str, str] | None:
-    conditions = found(client, name)["status"].get("conditions", ())
+    return condition_of(found(client, name))
+
+
+def condition_of(pod: Json) -> tuple[str, str] | None:
+    conditions = pod["status"].get("conditions", ())
     one = next((one for one in conditions if one["type"] == HANDLER_AVAILABLE), None)
     return (one["status"], one["reason"]) if one else None
 
@@ -183,7 +189,8 @@ async def test_a_pod_that_bypassed_admission_gets_the_remedy(world: World) -> No
 )
 async def test_other_pods_are_left_alone(world: World, spec: Json) -> None:
     world.client.put(PODS, pod(is_gated=False, **spec))
-    world.client.put(PODS, {**pod("system"), "metadata": {"name": "s", "namespace": "kube-system"}})
+    system = {"name": "s", "namespace": "kube-system"}
+    world.client.put(PODS, {**pod("system", is_gated=False), "metadata": system})
     async with reconciling(world) as client:
         await world.settled(5)
         assert client.writes == []
@@ -200,3 +207,87 @@ async def test_a_pod_that_starts_loses_its_condition_of_a_lack(world: World) -> 
         client._objects["pods"]["default/p"] = present
         await world.settled(1)
         assert condition(client) == ("True", "PodStarted")
+
+
+@pytest.mark.parametrize(
+    ("namespace", "class_name"),
+    [("default", None), ("default", ""), ("default", "legacy"), ("kube-system", "kata")],
+)
+async def test_a_gate_of_a_pod_that_is_not_placed_by_a_handler_is_removed(
+    world: World, namespace: str, class_name: str | None
+) -> None:
+    gated = pod(schedulingGates=[{"name": HANDLER_GATE}, {"name": "example.com/mine"}],
+                is_gated=False, runtimeClassName=class_name)  # fmt: skip
+    gated["metadata"]["namespace"] = namespace
+    world.client.put(PODS, gated)
+    async with reconciling(world) as client:
+        await world.settled(1)
+        left = client.find(PODS, "p", namespace)
+        assert left is not None
+        assert left["spec"]["schedulingGates"] == [{"name": "example.com/mine"}]
+        assert "nodeSelector" not in left["spec"]
+        ((_, kind, reason, message),) = client.events
+        assert (kind, reason) == ("Warning", "SchedulingGateRemoved")
+        assert "it is for pods with a RuntimeClass" in message
+        assert condition_of(left) is None
+
+
+async def test_a_released_pod_requires_what_its_fields_demand(world: World) -> None:
+    privileged = {"name": "c", "securityContext": {"privileged": True}}
+    world.client.put(PODS, pod(containers=[privileged]))
+    async with reconciling(world) as client:
+        for name, has in (("b", []), ("c", ["privileged"])):
+            report = profile(name, "kata", has=has, lacks=[] if has else ["privileged"])
+            client.put(RUNTIME_PROFILES, msgspec.to_builtins(report))
+        can = feature_label("kata", "privileged")
+        client.put(NODES, node("b", KATA))
+        client.put(NODES, node("c", KATA, can))
+        await world.settled(1)
+        assert gates(client) == []
+        assert found(client)["spec"]["nodeSelector"] == {can: "true"}
+
+
+async def test_a_pod_that_changed_since_it_was_judged_is_judged_again(world: World) -> None:
+    world.client.put(PODS, pod())
+    async with reconciling(world) as client:
+        client.failures.append(("patch", PODS.plural, ConflictError("the object was modified")))
+        client.put(NODES, node("a", KATA))
+        await world.settled(1)
+        await world.settled(1)
+        assert not client.failures
+        assert gates(client) == []
+        assert client.asked("get", PODS) == []
+
+
+async def test_many_pods_that_wait_are_judged_once_for_each_template(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = 0
+
+    def counting(*given: Any, **more: Any) -> Any:
+        nonlocal judged
+        judged += 1
+        return judge(*given, **more)
+
+    monkeypatch.setattr("moorage.controllers.runtimegates.controller.judge", counting)
+    count = 900
+    for number in range(count):
+        world.client.put(PODS, pod(f"p{number}"))
+
+    def having(state: tuple[str, str]) -> int:
+        return sum(condition_of(one) == state for one in world.client.all(PODS))
+
+    async with reconciling(world) as client:
+        while having(("False", "HandlerUnavailable")) < count:
+            await world.settled(1)
+        assert judged == 1
+        client.requests.clear()
+        client.put(NODES, node("a", KATA))
+        while having(("True", "HandlerAvailable")) < count:
+            await world.settled(1)
+        await world.settled(1)
+        assert not any(one["spec"].get("schedulingGates") for one in client.all(PODS))
+        # One for pods with the gate, one for those that have lost it.
+        assert judged == 3
+        # The gate, and the condition; seldom twice, where the watch is behind.
+        assert 2 * count <= len(client.writes) < 2.1 * count

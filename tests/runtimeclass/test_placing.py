@@ -22,7 +22,7 @@ from moorage.api.runtime_group import (
     handler_label,
 )
 from moorage.runtimeclass.class_index import ClassIndex
-from moorage.runtimeclass.demands import demands
+from moorage.runtimeclass.demands import demanded_features
 from moorage.runtimeclass.needs import NO_NEEDS, parse_needs
 from moorage.runtimeclass.placing import (
     LEFT_ALONE,
@@ -59,7 +59,7 @@ def placed(index: ClassIndex, spec: Json | None = None, needs: str = "") -> Plac
     offer = index.find("kata")
     assert offer is not None
     parsed = parse_needs(needs) if needs else NO_NEEDS
-    return place(spec or {}, offer, index, parsed, demands(spec or {}))
+    return place(spec or {}, offer, index, parsed, demanded_features(spec or {}))
 
 
 def cluster(*more: Any, **fields: Any) -> ClassIndex:

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
+from moorage.api.runtime_group import HANDLER_AVAILABLE, HANDLER_GATE, handler_label
 from moorage.scheduler import StorageState, explain
 from moorage.scheduler.explain import Explanation, NodeVerdict, Objection
 from tests.claims.objects import a_claim, a_volume
@@ -112,6 +114,68 @@ def test_what_holds_a_pod_back_before_any_node(
     explanation = explain(pod, nodes, [], [])
     assert explanation.blocked_by == expected
     assert explanation.summary == (expected.reasons[0] if expected else "1/1 nodes are available")
+
+
+def held(message: str = "", class_name: str = "kata") -> Pod:
+    """A pod with our gate, and what the controller of gates says of it."""
+    conditions = [{"type": HANDLER_AVAILABLE, "status": "False", "message": message}]
+    gates = [{"name": HANDLER_GATE}]
+    pod = a_pod(schedulingGates=gates, runtimeClassName=class_name)
+    raw = msgspec.to_builtins(pod)
+    raw.setdefault("status", {})["conditions"] = conditions if message else []
+    return msgspec.convert(raw, Pod)
+
+
+def labelled(name: str, *handlers: str) -> Node:
+    raw = msgspec.to_builtins(a_node(name))
+    raw["metadata"]["labels"] = {handler_label(handler): "true" for handler in handlers}
+    return msgspec.convert(raw, Node)
+
+
+def test_a_pod_held_for_its_handler_says_what_it_waits_for_and_how_to_add_the_runtime() -> None:
+    message = 'waiting for a node with the handler "kata" of RuntimeClass kata: none has it'
+    explanation = explain(
+        held(message),
+        [labelled("a", "runc"), labelled("b")],
+        [],
+        [a_class("kata")],
+        filters_by_handler=False,
+    )
+    blocked = explanation.blocked_by
+    assert blocked is not None
+    assert explanation.summary == message
+    assert blocked.detail == "gates: runtime.moorage.dev/handler"
+    assert '"kata" of RuntimeClass kata' in blocked.remedy
+    assert "`moor runtime add kata`" in blocked.remedy
+    assert "remove" not in blocked.remedy
+    lack = ("the pod's handler was not found to work there",)
+    for name in ("a", "b"):
+        assert verdict(explanation.nodes, name)["RuntimeHandler"] == lack
+
+
+def test_a_pod_is_held_although_other_nodes_have_its_handler() -> None:
+    explanation = explain(
+        held(), [labelled("a", "kata"), labelled("b")], [], [a_class("kata")],
+        filters_by_handler=False,
+    )  # fmt: skip
+    assert explanation.summary == 'waiting for a node with the handler "kata" of RuntimeClass kata'
+    assert explanation.blocked_by is not None
+    assert "`moor runtimes features`" in explanation.blocked_by.remedy
+    assert "RuntimeHandler" not in verdict(explanation.nodes, "a")
+    assert "RuntimeHandler" in verdict(explanation.nodes, "b")
+
+
+@pytest.mark.parametrize(
+    ("pod", "remedy"),
+    [
+        (held(class_name="gone"), "create the RuntimeClass gone, or delete the pod"),
+        (held(class_name=""), "is for pods with a RuntimeClass: remove it"),
+    ],
+)
+def test_a_gate_without_a_class_behind_it_has_another_remedy(pod: Pod, remedy: str) -> None:
+    explanation = explain(pod, [labelled("a")], [], [])
+    assert explanation.blocked_by is not None
+    assert remedy in explanation.blocked_by.remedy
 
 
 def _affinity_to(*names: str) -> dict[str, Any]:

@@ -124,3 +124,19 @@ def test_the_archive_is_one_that_engines_load(tmp_path: Path) -> None:
     (entry,) = index["manifests"]
     assert entry["platform"] == {"architecture": "arm64", "os": "linux"}
     assert json.loads(described)["config"]["User"] == "65532:65532"
+
+
+def test_an_archive_that_cannot_be_written_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "i.tar"
+    target.write_bytes(b"before")
+
+    def broken(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(layout, "add_blob", broken)
+    with pytest.raises(OSError, match="disk full"):
+        layout.write_archive(target, "moorage.local/m:1", "arm64", b"{}", [b""])
+    assert target.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [target]

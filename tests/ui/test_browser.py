@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.cli.commands.test_ui import moor_ui
 from tests.running import RunningCluster
 from tests.ui.browser import chromium_tab
 
@@ -79,3 +80,10 @@ async def test_the_page_works_by_keyboard_and_for_screen_readers(
         assert ("link", "browsed") in await tab.accessible()
         await tab.open(f"{url}/ui/namespaces/default/pods/browsed")
         assert ("heading", "Pod default/browsed") in await tab.accessible()
+        async with moor_ui("--kubeconfig", control_plane.kubeconfig) as line:
+            await tab.open(line.split()[4])
+            assert ("rowheader", "seen") in await tab.accessible()
+            assert await tab.evaluate("getComputedStyle(document.body).marginTop") == "0px"
+            link = "document.querySelector('a[href=\"classes/seen\"]').href"
+            await tab.open(await tab.evaluate(link))
+            assert ("link", "browsed") in await tab.accessible()

@@ -178,3 +178,10 @@ def test_tables_are_bounded_whatever_a_node_reports() -> None:
     page = Templates().render("overview.html", root="", view=view, missing=[])
     assert len(page) < 4 * 1024 * 1024
     assert b"19951 more handlers are left out" in page
+
+
+def test_classes_of_probes_are_left_out() -> None:
+    name = "moorage-probe-runc.n1"
+    classes = [runtime_class(name, "runc"), runtime_class("runc", "runc")]
+    shown = overview(classes, [], [], [pod("p", name), pod("q", "runc")])
+    assert [row.name for row in shown.classes if row.name] == ["runc"]

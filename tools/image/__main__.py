@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from moorage import __version__
+from moorage.linux.atomic_file import replace_file
 from moorage.probing.programs import program_files
 from tools.image import debian, layout, python, sbom
 from tools.image.tree import PROGRAM_MODE, Tree, write_layer
@@ -49,7 +50,7 @@ def main() -> int:
     target = options.output / f"moorage-{__version__}-{options.arch}.tar"
     packed = [compressed for _, compressed in layers]
     name = layout.write_archive(target, NAME, options.arch, described, packed)
-    target.with_suffix(".spdx.json").write_bytes(document)
+    replace_file(target.with_suffix(".spdx.json"), document, mode=0o644)
     plain_bytes = sum(len(plain) for plain, _ in layers)
     print(
         f"{target}: {NAME}, {target.stat().st_size / _MIB:.1f} MiB, unpacked "

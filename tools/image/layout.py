@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -60,15 +61,24 @@ def configuration(
 def write_archive(
     target: Path, name: str, architecture: str, described: bytes, layers: Sequence[bytes]
 ) -> str:
-    """Write the archive of an image by its configuration and packed layers; return its digest."""
+    """Write the archive of an image by its configuration and packed layers; return its digest.
+
+    It is written beside the target and renamed: an image that is being loaded stays whole.
+    """
     content = manifest(
         descriptor(CONFIGURATION_TYPE, digest(described), len(described)),
         [descriptor(f"{LAYER_TYPE}+gzip", digest(layer), len(layer)) for layer in layers],
     )
     entry: Document = index_entry(content, name, {"architecture": architecture, "os": "linux"})
-    with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as archive:
-        add_documents(archive, [entry])
-        blobs = {digest(blob): blob for blob in (described, content, *layers)}
-        for blob in sorted(blobs):
-            add_blob(archive, blob, len(blobs[blob]), io.BytesIO(blobs[blob]))
+    scratch = target.with_name(f".{target.name}.{os.getpid()}.new")
+    try:
+        with tarfile.open(scratch, "w", format=tarfile.PAX_FORMAT) as archive:
+            add_documents(archive, [entry])
+            blobs = {digest(blob): blob for blob in (described, content, *layers)}
+            for blob in sorted(blobs):
+                add_blob(archive, blob, len(blobs[blob]), io.BytesIO(blobs[blob]))
+        scratch.replace(target)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
     return digest(content)

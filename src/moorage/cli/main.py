@@ -11,6 +11,7 @@ import click
 from moorage import __version__
 from moorage.api.printable import printable
 from moorage.cli.errors import exit_status_of, is_expected, sentence_of
+from moorage.cli.leading_options import behind_command
 
 # name → (module, one line of help); the order is that of the help.
 _COMMANDS = {
@@ -22,6 +23,7 @@ _COMMANDS = {
     "explain": ("explain", "Explain why a pod or a workload is as it is, or does not run."),
     "run": ("run", "Run one command under several classes, and compare results."),
     "top": ("top", "Watch pods, starts, overhead and failures of each class."),
+    "ui": ("ui", "Serve the web page of runtimes on this machine."),
     "bench": ("bench", "Measure what each class costs."),
     "check": ("check", "Check manifests against classes, before they are applied."),
     "runtimes": ("runtimes", "List the runtime handlers of the engine or the machine."),
@@ -62,6 +64,9 @@ class _Commands(click.Group):
         command: click.Command = module.command
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, behind_command(self, ctx, args))
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
         with formatter.section("Commands"):
@@ -75,6 +80,8 @@ class _Commands(click.Group):
 @click.version_option(__version__, prog_name="moor")
 def cli() -> None:
     """Kubernetes' RuntimeClass, end to end: pods run under the runtime their class names.
+
+    --kubeconfig, --context, --data-dir and -n may stand before the command too.
 
     \b
     Exit status: 0 done · 1 failed, and the reason is on standard error · 2 wrong usage ·

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from moorage.api.clock import parse_time
+from moorage.api.counted import counted
 from moorage.api.durations import format_duration
 from moorage.api.printable import printable
 from moorage.api.runtime_rollouts import ACCEPTED, BLOCKED, RuntimeRollout
@@ -52,7 +53,7 @@ def lines_of(rollout: RuntimeRollout, now: datetime) -> list[str]:
     phase = status.phase or "Pending"
     head = f"{rollout.spec.from_} → {rollout.spec.to}   {_coloured(phase)}"
     if status.wave:
-        head += f"   wave {status.wave} (up to {status.wave_size} workloads)"
+        head += f"   wave {status.wave} (up to {counted(status.wave_size, 'workload')})"
     if status.started_at is not None:
         until = parse_time(status.completed_at) if status.completed_at else now
         head += f"   {format_duration((until - parse_time(status.started_at)).seconds)}"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from moorage.api.counted import counted
 from moorage.api.printable import printable
 from moorage.cluster.start_words import duration_words
 from moorage.cluster.top import ClassRow
@@ -144,8 +145,8 @@ class Screen:
 
     def _status(self, rows: Sequence[ClassRow]) -> str:
         words = [
-            f"{len(rows)} classes",
-            f"{sum(row.pods for row in rows)} pods",
+            counted(len(rows), "class", "classes"),
+            counted(sum(row.pods for row in rows), "pod"),
             f"{sum(row.starts_per_s for row in rows):.2f} starts/s",
             f"{sum(row.failed for row in rows)} failed",
         ]

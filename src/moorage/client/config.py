@@ -78,12 +78,7 @@ def in_cluster_config(
     Source: client-go `rest.InClusterConfig`. Raises ConfigError outside of a pod, and in one
     without a ServiceAccount's token.
     """
-    host, port = (environment.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
-    if not host or not port:
-        raise ConfigError(
-            "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set, as they are in a "
-            "pod: give a kubeconfig outside of a cluster"
-        )
+    server = _in_cluster_server(environment)
     token = directory / "token"
     try:
         ca = (directory / "ca.crt").read_bytes()
@@ -94,13 +89,38 @@ def in_cluster_config(
             f"{error.filename}: {error.strerror}; the pod has no ServiceAccount token mounted "
             "(automountServiceAccountToken)"
         ) from error
-    address = f"[{host}]" if ":" in host else host
     return ClientConfig(
-        server=f"https://{address}:{port}",
+        server=server,
         ca=ca,
         token_file=token,
         namespace=namespace or "default",
     )
+
+
+def in_cluster_anonymous_config(
+    authority: Path, environment: Mapping[str, str] = os.environ
+) -> ClientConfig:
+    """Return the connection of a pod to its own cluster without credentials.
+
+    `authority` is the cluster's, such as the mounted ConfigMap `kube-root-ca.crt`. Raises
+    ConfigError outside of a pod, and for an authority that cannot be read.
+    """
+    server = _in_cluster_server(environment)
+    try:
+        return ClientConfig(server=server, ca=authority.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{authority}: {error.strerror}") from error
+
+
+def _in_cluster_server(environment: Mapping[str, str]) -> str:
+    host, port = (environment.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
+    if not host or not port:
+        raise ConfigError(
+            "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set, as they are in a "
+            "pod: give a kubeconfig outside of a cluster"
+        )
+    address = f"[{host}]" if ":" in host else host
+    return f"https://{address}:{port}"
 
 
 def load_kubeconfig(path: Path, context_name: str | None = None) -> ClientConfig:

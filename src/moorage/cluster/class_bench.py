@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from moorage.api.counted import counted
 from moorage.api.errors import StatusError
 from moorage.client.rest import Client
 from moorage.cluster.class_workloads import (
@@ -195,7 +196,7 @@ class ClassBench:
         count = self._plan.density
         if not count:
             return
-        self._report(f"density: {count} pods of {name}")
+        self._report(f"density: {counted(count, 'pod')} of {name}")
         begun_s = _now_s()
         trial = self._trial(name, IDLE_SCRIPT)
         started = await asyncio.gather(

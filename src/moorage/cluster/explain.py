@@ -13,6 +13,7 @@ from datetime import datetime
 
 from moorage.api.clock import parse_time
 from moorage.api.conditions import is_ready
+from moorage.api.counted import counted
 from moorage.api.events import Event
 from moorage.api.pods import ContainerStateTerminated, ContainerStatus, Pod
 from moorage.api.runtime_classes import RuntimeClass
@@ -252,7 +253,7 @@ def _node_answers(explanation: Explanation) -> Iterator[NodeAnswer]:
 
 def _container_words(pod: Pod) -> Iterator[str]:
     for status in _statuses(pod):
-        restarts = f", {status.restart_count} restarts" if status.restart_count else ""
+        restarts = f", {counted(status.restart_count, 'restart')}" if status.restart_count else ""
         yield f"{status.name}: {_state_words(status)}{restarts}"
 
 

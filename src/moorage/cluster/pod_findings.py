@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from moorage.api.containers import Container, Probe
+from moorage.api.counted import counted
 from moorage.api.events import Event
 from moorage.api.pods import ContainerStateTerminated, ContainerStatus, Pod
 from moorage.cluster.start_words import (
@@ -121,7 +122,7 @@ def _exits(pod: Pod) -> Iterator[Finding]:
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         ended = last_end(status)
         if ended is not None:
-            times = f", {status.restart_count} restarts" if status.restart_count else ""
+            times = f", {counted(status.restart_count, 'restart')}" if status.restart_count else ""
             sentence = f"container {status.name} ended with {exit_words(ended)}{times}"
             yield Finding(sentence, _exit_remedy(pod, by_name.get(status.name), status, ended))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from moorage.api.counted import counted
 from moorage.cluster.doctor import Finding, State
 from moorage.cluster.layout import Layout
 from moorage.registry.deletion import UNREAD_OPTION
@@ -27,7 +28,9 @@ def examine_store(layout: Layout) -> tuple[Finding, ...]:
         meaning = f"{path} cannot be read, or is empty"
         return (Finding(_SUBJECT, State.WARNING, meaning, "run as root: sudo moor …"),)
     findings = tuple(_findings(inspection))
-    return findings or (Finding(_SUBJECT, State.OK, f"{inspection.rows} changes, none damaged"),)
+    return findings or (
+        Finding(_SUBJECT, State.OK, f"{counted(inspection.rows, 'change')}, none damaged"),
+    )
 
 
 def _findings(inspection: Inspection) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from moorage.api.counted import counted
 from moorage.api.errors import ConflictError
 from moorage.api.meta import ObjectMeta, Raw
 from moorage.client.resources import RUNTIME_CLASSES
@@ -92,7 +93,7 @@ def evidence_of(report: Report) -> str:
     memory = report.proposal.memory
     return (
         f"memory {mebibytes(memory.estimate)} at percentile {memory.percentile:g} of "
-        f"{report.proposal.samples} pods of the handler {report.handler}, between "
+        f"{counted(report.proposal.samples, 'pod')} of the handler {report.handler}, between "
         f"{mebibytes(memory.lower)} and {mebibytes(memory.upper)} with confidence "
         f"{memory.confidence:.2f}"
     )

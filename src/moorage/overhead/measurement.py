@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.clock import Clock, format_time, parse_time
+from moorage.api.counted import counted
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.events import Event
 from moorage.api.meta import Raw
@@ -171,7 +172,7 @@ class Measurement:
             outcome = pod.error or "measured"
             self._progress(
                 f"pod {number + 1}/{self._options.pods} ({activity.value}, "
-                f"{shape.containers} containers): {outcome}"
+                f"{counted(shape.containers, 'container')}): {outcome}"
             )
             return pod
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from moorage.api.counted import counted
 from moorage.linux.atomic_file import replace_file
 from moorage.overhead.errors import MeasurementError
 from moorage.overhead.report import Report
@@ -73,7 +74,8 @@ def write_png(report: Report, path: Path) -> None:
         axes.axhspan(memory.lower / MEBIBYTE, memory.upper / MEBIBYTE, alpha=0.15)
         axes.axhline(
             memory.estimate / MEBIBYTE, linestyle="--",
-            label=f"percentile {memory.percentile:g}, {report.proposal.containers} containers",
+            label=f"percentile {memory.percentile:g}, "
+            + counted(report.proposal.containers, "container"),
         )  # fmt: skip
         axes.legend()
     content = io.BytesIO()

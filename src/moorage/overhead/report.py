@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from moorage.api.counted import counted
 from moorage.overhead.options import MeasureOptions
 from moorage.overhead.processes import RuntimeProcesses
 from moorage.overhead.readings import Reading
@@ -92,8 +93,9 @@ def lines(report: Report) -> Iterator[str]:
 
 
 def _proposal_lines(proposal: Proposal) -> Iterator[str]:
-    size = _containers(proposal.containers)
-    yield f"memory     {_interval(proposal.memory, mebibytes)} · {proposal.samples} pods of {size}"
+    size = counted(proposal.containers, "container")
+    pods = counted(proposal.samples, "pod")
+    yield f"memory     {_interval(proposal.memory, mebibytes)} · {pods} of {size}"
     if proposal.cpu is not None:
         yield f"cpu        {_interval(proposal.cpu, _milli)}, idle"
     yield f"growth     {growth_text(proposal.memory_growth)}"
@@ -137,10 +139,6 @@ def _interval(interval: Interval, shown: Callable[[float], str]) -> str:
 
 def _milli(amount: float) -> str:
     return f"{amount:.1f}m"
-
-
-def _containers(count: int) -> str:
-    return "1 container" if count == 1 else f"{count} containers"
 
 
 def _amounts(amounts: dict[str, str] | None) -> str:

@@ -5,14 +5,17 @@ Pure. What a pod cannot express (devices, a limit of processes) is named instead
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import msgspec
 
+from moorage.api.names import SUBDOMAIN_MAX
 from moorage.api.runtime_group import PROBE_CLASS_PREFIX, PROBE_LABEL
 from moorage.probing.carrier import ProbeContainer
 
 CONTAINER_NAME = "probe"
+_DIGEST_DIGITS = 10
 _TOLERATE_ALL = {"operator": "Exists"}
 
 
@@ -87,9 +90,17 @@ def probe_pod_name(node: str, mark: str) -> str:
 def probe_class_name(node: str, handler: str) -> str:
     """Return the name of the class by which a node's probes reach a handler.
 
-    Each node has its own, since it is removed after the probes.
+    Each node has its own, since it is removed after the probes. The node is what follows the first
+    dot. A handler that makes the name longer than 253 characters is cut, and has a hash.
     """
-    return f"{PROBE_CLASS_PREFIX}{handler}.{node}"
+    name = f"{PROBE_CLASS_PREFIX}{handler}.{node}"
+    excess = len(name) - SUBDOMAIN_MAX
+    if excess <= 0:
+        return name
+    digest = hashlib.sha256(handler.encode()).hexdigest()[:_DIGEST_DIGITS]
+    head = handler[: max(0, len(handler) - excess - len(digest) - 1)]
+    shortened = f"{head}-{digest}" if head else digest
+    return f"{PROBE_CLASS_PREFIX}{shortened}.{node}"
 
 
 def limits(cpu_millis: int, memory_bytes: int) -> dict[str, str]:

@@ -53,6 +53,11 @@ def demands(spec: Mapping[str, Any]) -> tuple[Demand, ...]:
     return tuple(found)
 
 
+def demanded_features(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the features that a pod's specification as JSON asks for, each once, in order."""
+    return tuple(dict.fromkeys(demand.feature for demand in demands(spec)))
+
+
 def demands_of(spec: PodSpec) -> tuple[Demand, ...]:
     """Return the demands of a typed specification."""
     return demands(msgspec.to_builtins(spec))

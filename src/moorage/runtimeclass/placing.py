@@ -21,7 +21,6 @@ from moorage.api.pods import MIRROR_ANNOTATION
 from moorage.api.runtime_group import HANDLER_GATE, HELD_FOR_ANNOTATION, feature_label
 from moorage.api.runtime_group import handler_label as label_of
 from moorage.runtimeclass.class_index import ClassIndex
-from moorage.runtimeclass.demands import Demand
 from moorage.runtimeclass.features import is_labelled
 from moorage.runtimeclass.needs import NO_NEEDS, Needs, NeedsError, parse_needs
 from moorage.runtimeclass.node_sets import NodeSet
@@ -63,12 +62,12 @@ def is_placeable(namespace: str, metadata: Json, spec: Json) -> bool:
 
 def place(
     spec: Json, offer: Offer, index: ClassIndex, needs: Needs = NO_NEEDS,
-    demands: Iterable[Demand] = (),
+    demanded: Iterable[str] = (),
 ) -> Placement:  # fmt: skip
     """Return how a pod of a class is placed.
 
-    `needs` are features that nodes must have been found to support; of `demands`, what its fields
-    ask for, those count that only some of the nodes were found to lack.
+    `needs` are features that nodes must have been found to support; of `demanded`, the features
+    that its fields ask for, those count that only some of the nodes were found to lack.
     """
     if not offer.is_placed_by_handler or not index.has_profiles:
         return LEFT_ALONE
@@ -90,14 +89,26 @@ def place(
             nodes = found
         elif not nodes & ~offer.unsupported.get(feature, 0):
             return Placement((label,), is_held=True, message=_lacking(offer, feature))
-    for feature in sorted({demand.feature for demand in demands if is_labelled(demand.feature)}):
+    more, nodes = labels_of_demanded(nodes, offer, index, demanded)
+    return Placement((*labels, *(label for label in more if label not in labels)), nodes)
+
+
+def labels_of_demanded(
+    nodes: NodeSet, offer: Offer, index: ClassIndex, demanded: Iterable[str]
+) -> tuple[tuple[str, ...], NodeSet]:
+    """Return the labels of demanded features that only some of the nodes lack, and whose have all.
+
+    A feature that none of the nodes left has is not required: the pod may do without.
+    """
+    labels = []
+    for feature in sorted(set(filter(is_labelled, demanded))):
         if not nodes & offer.unsupported.get(feature, 0):
             continue
-        key = feature_label(handler, feature)
-        if key not in labels and (found := nodes & index.nodes.labelled(((key, TRUE),))):
+        key = feature_label(offer.handler, feature)
+        if found := nodes & index.nodes.labelled(((key, TRUE),)):
             labels.append(key)
             nodes = found
-    return Placement(tuple(labels), nodes)
+    return tuple(labels), nodes
 
 
 def lacking_nodes(offer: Offer, index: ClassIndex) -> NodeSet:

@@ -16,6 +16,7 @@ from moorage.runtimeclass import ClassMissing, resolve_handler
 from moorage.scheduler import filters, messages
 from moorage.scheduler.cluster_state import ClusterState, occupies_node
 from moorage.scheduler.filters import Rejection
+from moorage.scheduler.handler_gate import Wait, wait_of
 from moorage.scheduler.inter_pod_affinity import InterPodAffinity
 from moorage.scheduler.nodes import NodeInfo
 from moorage.scheduler.query import PodQuery, QueryCache, make_query
@@ -76,6 +77,8 @@ def explain(
     running pod is explained as if it were scheduled now.
     """
     handler, missing = _handler(pod, runtime_classes)
+    nodes = tuple(nodes)
+    wait = wait_of(pod, handler, nodes)
     query = make_query(pod, handler if filters_by_handler else None, missing)
     state = _state(pod, nodes, pods, namespace_labels or {})
     volumes = None if storage is None else check_volumes(pod, storage, state.nodes)
@@ -83,11 +86,15 @@ def explain(
     cross = InterPodAffinity(pod, query, state)
     cross.refresh()
     verdicts = tuple(
-        NodeVerdict(name, tuple(_objections(query, node, cross, checked)))
+        NodeVerdict(name, _with_wait(name, tuple(_objections(query, node, cross, checked)), wait))
         for name, node in sorted(state.nodes.items())
     )
     blocked = _blocked_by(
-        pod, missing, volumes if isinstance(volumes, Blocked) else None, has_nodes=bool(verdicts)
+        pod,
+        missing,
+        volumes if isinstance(volumes, Blocked) else None,
+        wait,
+        has_nodes=bool(verdicts),
     )
     summary = _summary(query, state, cross, checked, blocked)
     return Explanation(summary, blocked, handler, verdicts)
@@ -136,11 +143,25 @@ def _objection(rejection: Rejection, query: PodQuery, node: NodeInfo) -> Objecti
     return Objection(rejection.filter, rejection.reasons, detail, _REMEDIES[rejection.filter])
 
 
+def _with_wait(
+    name: str, objections: tuple[Objection, ...], wait: Wait | None
+) -> tuple[Objection, ...]:
+    """Return the objections, with the lack of the handler that the pod is held for."""
+    if wait is None or name not in wait.lacking:
+        return objections
+    if any(objection.filter == filters.RUNTIME_HANDLER for objection in objections):
+        return objections
+    lack = Objection(filters.RUNTIME_HANDLER, (_LACK,), "", _REMEDIES[filters.RUNTIME_HANDLER])
+    return (lack, *objections)
+
+
 def _blocked_by(
-    pod: Pod, missing: str, volumes: Blocked | None, *, has_nodes: bool
+    pod: Pod, missing: str, volumes: Blocked | None, wait: Wait | None, *, has_nodes: bool
 ) -> Objection | None:
     if pod.spec.scheduling_gates:
         gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+        if wait is not None:
+            return Objection("SchedulingGates", (wait.message,), f"gates: {gates}", wait.remedy)
         return Objection(
             "SchedulingGates", (messages.GATED,), f"gates: {gates}",
             "remove the gates from spec.schedulingGates, or let the controller that set them do so",
@@ -218,6 +239,7 @@ def _ports_detail(query: PodQuery, node: NodeInfo) -> str:
     return f"taken: {', '.join(wanted)}"
 
 
+_LACK = "the pod's handler was not found to work there"
 _NO_NODE_REMEDY = "stop the cluster, then `moor up` as root without --no-node"
 _CLAIM_REMEDY = (
     "see why the claim is not bound: kubectl describe pvc; it needs a volume that fits, or a "

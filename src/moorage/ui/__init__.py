@@ -2,6 +2,9 @@
 
     path ─▶ Site ─▶ Reader (lists objects as the user) ─▶ views (pure) ─▶ templates ─▶ HTML
 
+The API server of `moor up` reads its own copy (`apiserver/web_page.py`); for other API servers,
+`server.py` serves it, with a client as the reader.
+
 It needs neither JavaScript nor other servers, so that it works offline and with a screen reader.
 """
 

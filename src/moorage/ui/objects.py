@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from moorage.api.meta import Object, ObjectMeta
+from moorage.api.meta import Object
 from moorage.client.resources import PODS, read_as
+
+
+class PodRowMeta(Object, frozen=True):
+    name: str = ""
+    namespace: str = ""
 
 
 class PodRowSpec(Object, frozen=True):
@@ -19,7 +24,7 @@ class PodRowStatus(Object, frozen=True):
 class PodRow(Object, frozen=True):
     """A pod in a list."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: PodRowMeta = PodRowMeta()
     spec: PodRowSpec = PodRowSpec()
     status: PodRowStatus = PodRowStatus()
 

@@ -16,6 +16,7 @@ from moorage.api.runtime_profiles import WORKING, ProfileFeature, RuntimeProfile
 from moorage.runtimeclass.feature_findings import alike
 from moorage.runtimeclass.features import FEATURES, Feature, FeatureArea
 from moorage.runtimeclass.handler import is_implicit
+from moorage.runtimeclass.temporary_classes import is_temporary
 from moorage.ui.objects import PodRow
 
 NO_CLASS = ""
@@ -108,7 +109,9 @@ def overview(
     profiles: Iterable[RuntimeProfile],
     pods: Iterable[PodRow],
 ) -> Overview:
-    """Return the first page's content."""
+    """Return the first page's content; classes of probes and measurements are left out."""
+    classes = [one for one in classes if not is_temporary(one.metadata.name, one.metadata.labels)]
+    pods = [pod for pod in pods if not is_temporary(class_of(pod), {})]
     nodes = sorted(nodes, key=lambda node: node.metadata.name)
     profiles = sorted(profiles, key=lambda profile: (profile.spec.handler, profile.spec.node_name))
     listed = {node.metadata.name: _handlers_of(node) for node in nodes}

@@ -16,10 +16,12 @@ from moorage.client.resources import (
     CONFIG_MAPS,
     NAMESPACES,
     NODES,
+    PERSISTENT_VOLUME_CLAIMS,
     PODS,
     RUNTIME_CLASSES,
     RUNTIME_INSTALLATIONS,
     SECRETS,
+    SERVICES,
 )
 from moorage.cluster.attach.attachment import Plan, attach, plan_attachment
 from moorage.cluster.attach.changes import Verb
@@ -254,6 +256,49 @@ async def test_definitions_are_kept_if_asked_for(tmp_path: Path) -> None:
         )
         served = ServedObjects(user.client)
         await served.resource("runtime.moorage.dev/v1alpha1", "RuntimePolicy")
+
+
+async def test_a_namespace_with_objects_of_others_stays_and_they_are_named(tmp_path: Path) -> None:
+    async with attachments(tmp_path) as user:
+        await user.attach()
+        assert (await plan_detachment(user.client)).foreign == {}
+        await user.client.create(SECRETS, {"metadata": {"name": "mine"}}, "moorage-system")
+        claim = {
+            "metadata": {"name": "data"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }
+        await user.client.create(PERSISTENT_VOLUME_CLAIMS, claim, "moorage-system")
+        expected = {"moorage-system": ["PersistentVolumeClaim data", "Secret mine"]}
+        assert (await plan_detachment(user.client)).foreign == expected
+        left = {one.what: one.why for one in await user.detach()}
+        assert "PersistentVolumeClaim data, Secret mine" in left["Namespace moorage-system"]
+        assert (await user.client.get(SECRETS, "mine", "moorage-system")).metadata.uid
+        # What was ours there is gone.
+        secrets = (await user.client.list(SECRETS, "moorage-system")).items
+        assert [one.metadata.name for one in secrets] == ["mine"]
+        assert await user.detach(removes_namespaces=True) == []
+        names = {one.metadata.name for one in (await user.client.list(NAMESPACES)).items}
+        assert "moorage-system" not in names
+
+
+async def test_the_record_of_a_helm_release_is_named(tmp_path: Path) -> None:
+    async with attachments(tmp_path) as user:
+        await user.attach()
+        notes = {
+            "meta.helm.sh/release-name": "runtimes",
+            "meta.helm.sh/release-namespace": "moorage-system",
+        }
+        patch = {"metadata": {"annotations": notes}}
+        await user.client.patch(SERVICES, "moorage-webhook", patch, "moorage-system")
+        release = "runtimes -n moorage-system"
+        assert (await plan_detachment(user.client)).releases == (release,)
+        left = {one.what: one.why for one in await user.detach()}
+        assert left == {
+            "Helm's record of the release runtimes": f"this removes it: helm uninstall {release}"
+        }
 
 
 def test_every_kind_has_its_place_in_the_order() -> None:

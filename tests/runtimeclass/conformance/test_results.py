@@ -12,6 +12,8 @@ from moorage.api.runtime_group import (
     CONFORMANCE_ANNOTATION,
     CONFORMANCE_DATE_ANNOTATION,
     CONFORMANCE_TESTED_ANNOTATION,
+    MEASUREMENT_LABEL,
+    PROBE_LABEL,
 )
 from moorage.api.runtime_profiles import (
     RuntimeProfile,
@@ -26,6 +28,7 @@ from moorage.runtimeclass.conformance.results import (
     digest_of_tested,
     result_annotations,
     standing,
+    standings,
 )
 
 
@@ -131,3 +134,16 @@ def test_another_handler_is_another_digest() -> None:
 def test_a_class_that_was_never_tested_is_not_stale() -> None:
     untested = standing(BOX, [profile("n1", "")])
     assert (untested.conforms_to, untested.tested_at, untested.is_stale) == ((), "", False)
+
+
+def test_classes_of_probes_and_measurements_are_not_listed() -> None:
+    classes = [
+        RuntimeClass(metadata=ObjectMeta(name=name, labels=labels), handler="h")
+        for name, labels in (
+            ("z", {}),
+            ("moorage-probe-h.n1", {PROBE_LABEL: "agent"}),
+            ("measured", {MEASUREMENT_LABEL: "run"}),
+            ("a", {}),
+        )
+    ]
+    assert [one.runtime_class for one in standings(classes, [])] == ["a", "z"]

@@ -13,7 +13,7 @@ from moorage.admission.runtime_policies.facts import Facts
 from moorage.registry.kind import Obj
 from moorage.registry.request import Attributes
 from moorage.runtimeclass.class_choice import ChoiceRefusal, stated_needs
-from moorage.runtimeclass.demands import demands
+from moorage.runtimeclass.demands import demanded_features
 from moorage.runtimeclass.exemptions import is_exempt
 from moorage.runtimeclass.handler import is_implicit
 from moorage.runtimeclass.needs import NO_NEEDS, Needs
@@ -45,7 +45,7 @@ class PlacingByHandlerAdmission:
         if offer is None:
             return
         needs = self._needs(attributes.namespace, pod)
-        placement = place(spec, offer, index, needs, demands(spec))
+        placement = place(spec, offer, index, needs, demanded_features(spec))
         require_labels(spec, placement.labels)
         if placement.is_held:
             hold(metadata, spec, needs)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from moorage.api.clock import SystemClock
+from moorage.api.counted import counted
 from moorage.api.printable import printable
 from moorage.api.yaml_text import dump
 from moorage.cli.connection import Target, connection_options
@@ -133,7 +134,7 @@ def _show_plan(plan: Plan, *, full: bool) -> None:
     engines = sorted({node.engine for node in plan.survey.nodes if node.engine})
     click.echo(
         f"{plan.survey.server}: Kubernetes {printable(plan.survey.version)}, "
-        f"{len(plan.survey.nodes)} nodes"
+        f"{counted(len(plan.survey.nodes), 'node')}"
         + (f" with {printable(', '.join(engines))}" if engines else "")
     )
     for finding in plan.findings:

@@ -26,7 +26,7 @@ from moorage.conformance import (
 from moorage.conformance.reports import REPORTS
 from moorage.linux.atomic_file import replace_file
 from moorage.runtimeclass.conformance.catalogue import STANDARD_CLASSES
-from moorage.runtimeclass.conformance.results import ClassResult, Standing, standing
+from moorage.runtimeclass.conformance.results import ClassResult, Standing, standings
 
 _DEFAULTS = ConformanceOptions(runtime_class="")
 _LIST_FORMATS = ("text", "json")
@@ -137,7 +137,7 @@ async def _standings(target: Target) -> list[Standing]:
     async with target.client("moor-conformance") as client:
         profiles = await read_profiles(client)
         classes = (await client.list(RUNTIME_CLASSES)).items
-    return [standing(one, profiles) for one in sorted(classes, key=lambda one: one.metadata.name)]
+    return standings(classes, profiles)
 
 
 def _print_standings(standings: list[Standing]) -> None:

@@ -13,7 +13,7 @@ from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
 from moorage.cluster.attach.detach_options import DetachOptions, Leftover
-from moorage.cluster.attach.detachment import DetachPlan, detach, plan_detachment
+from moorage.cluster.attach.detachment import DetachPlan, detach, plan_detachment, shortened
 from moorage.cluster.attach.served_objects import name_of
 
 USER_AGENT = "moor-detach"
@@ -36,6 +36,11 @@ USER_AGENT = "moor-detach"
     is_flag=True,
     help="Keep the kinds of runtime.moorage.dev, with your policies and quotas.",
 )
+@click.option(
+    "--remove-namespaces",
+    is_flag=True,
+    help="Remove the namespaces that were made for Moorage although others' objects are in them.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and change nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option(
@@ -52,6 +57,7 @@ def command(
     remove_classes: bool,
     leave_runtimes: bool,
     keep_definitions: bool,
+    remove_namespaces: bool,
     dry_run: bool,
     yes: bool,
     timeout_s: float,
@@ -68,6 +74,7 @@ def command(
         removes_classes=remove_classes,
         leaves_runtimes=leave_runtimes,
         keeps_definitions=keep_definitions,
+        removes_namespaces=remove_namespaces,
         timeout_s=timeout_s,
     )
     with interruptible() as interruptions:
@@ -116,6 +123,18 @@ def _show(plan: DetachPlan, options: DetachOptions) -> None:
     if plan.users_objects and not options.keeps_definitions:
         names = ", ".join(printable(name_of(obj)) for obj in plan.users_objects)
         click.echo(f"goes with the kinds, unless --keep-definitions is given: {names}", err=True)
+
+    for namespace, foreign in plan.foreign.items():
+        names = printable(shortened(foreign))
+        if options.removes_namespaces:
+            click.echo(f"goes with namespace {namespace}: {names}", err=True)
+        else:
+            click.echo(f"namespace {namespace} stays, for others' objects are in it: {names}")
+    for release in plan.releases:
+        click.echo(
+            "installed by Helm, whose record stays: afterwards run helm uninstall "
+            + printable(release)
+        )
 
 
 def _say(text: str) -> None:

@@ -12,6 +12,7 @@ from functools import cache
 
 from moorage.cluster.attach.changes import is_attached
 from moorage.cluster.attach.manifests import WORKLOADS, objects
+from moorage.cluster.attach.manifests.controllers import LEASE
 from moorage.cluster.attach.manifests.identity import MOORAGE, NAME_LABEL, PART_OF_LABEL, Obj
 from moorage.cluster.attach.manifests.webhook import SECRET
 from moorage.cluster.attach.values import CERT_MANAGER, SchedulerValues, Values
@@ -24,13 +25,18 @@ def _made() -> frozenset[tuple[str, str]]:
     """Return kind and name of all that any values ask for, and of what the parts make."""
     choices = (Values(), Values(certificates=CERT_MANAGER, scheduler=SchedulerValues(enabled=True)))
     asked = {(obj["kind"], obj["metadata"]["name"]) for one in choices for obj in objects(one)}
-    return frozenset(asked | {("Secret", SECRET)})
+    return frozenset(asked | {("Secret", SECRET), ("Lease", LEASE)})
 
 
 def is_labelled(obj: Obj) -> bool:
     """Return whether an object has the labels that an attachment gives all of its objects."""
     labels = obj["metadata"].get("labels") or {}
     return labels.get(PART_OF_LABEL) == labels.get(NAME_LABEL) == MOORAGE
+
+
+def has_name_of_ours(kind: str, name: str) -> bool:
+    """Return whether an attachment, or a part of it, makes an object of this kind and name."""
+    return (kind, name) in _made()
 
 
 def belongings(labelled: Iterable[Obj]) -> tuple[list[Obj], list[Obj]]:

@@ -12,13 +12,15 @@ class DetachOptions(msgspec.Struct, frozen=True):
 
     removes_classes: managed classes go although pods use them. leaves_runtimes: what
     RuntimeInstallations installed stays on the nodes. keeps_definitions: the kinds of our group
-    stay, with all objects of them.
+    stay, with all objects of them. removes_namespaces: those that an attachment made go although
+    others' objects are in them.
     """
 
     said: Callable[[str], None]
     removes_classes: bool = False
     leaves_runtimes: bool = False
     keeps_definitions: bool = False
+    removes_namespaces: bool = False
     timeout_s: float = 300.0
 
 

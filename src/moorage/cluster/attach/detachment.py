@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.clock import Clock
+from moorage.api.counted import counted
 from moorage.api.errors import ConflictError, InvalidError, NotFoundError
 from moorage.api.meta import Raw
 from moorage.api.pods import Pod
@@ -23,9 +24,10 @@ from moorage.client.informer import Informer
 from moorage.client.resources import NAMESPACES, PODS, Resource
 from moorage.client.rest import Client, PatchType
 from moorage.client.waiting import wait_until
-from moorage.cluster.attach.belongings import belongings, is_labelled
+from moorage.cluster.attach.belongings import belongings
 from moorage.cluster.attach.detach_options import DetachOptions, Leftover
 from moorage.cluster.attach.errors import AttachError
+from moorage.cluster.attach.foreign_objects import foreign_objects
 from moorage.cluster.attach.manifests import KINDS, WEBHOOKS, WORKLOADS
 from moorage.cluster.attach.manifests.controllers import HEALTH_PORT, LEASE
 from moorage.cluster.attach.manifests.identity import OURS, Obj
@@ -48,7 +50,6 @@ from moorage.cluster.attach.undoing import installations_of, leave, pods_under, 
 from moorage.custom_resources import definitions
 from moorage.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
 from moorage.probing.default_classes import RECORD, RECORD_NAMESPACE
-from moorage.probing.pod_carrier import NAMESPACE as PROBE_NAMESPACE
 
 _DEFINITION = "CustomResourceDefinition"
 _WRITTEN_BY_USERS = (
@@ -59,6 +60,9 @@ _WORKLOAD_KINDS = (
     ("batch/v1", "CronJob"),
 )  # fmt: skip
 _MANAGED_BY = "app.kubernetes.io/managed-by"
+_RELEASE = "meta.helm.sh/release-name"
+_RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
+_SHOWN = 20
 _TRIES = 5
 _REMOVE_DATA, _NO_INSTALL = "--remove-data", "--no-install"
 _DATA_REMOVAL_S = 60.0
@@ -68,13 +72,16 @@ class DetachPlan(msgspec.Struct, frozen=True):
     """What a detachment would remove: objects of ours, and objects of users' that go with them.
 
     pods: by the names of RuntimeInstallations, the pods under them, which a node waits for before
-    it undoes one.
+    it undoes one. foreign: by each of our namespaces, others' objects in it. releases: those of
+    Helm, as `NAME -n NAMESPACE`.
     """
 
     objects: tuple[Obj, ...]
     users_objects: tuple[Obj, ...]
     installations: tuple[Obj, ...]
     pods: Mapping[str, tuple[str, ...]] = {}
+    foreign: Mapping[str, list[str]] = {}
+    releases: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -85,11 +92,16 @@ class DetachPlan(msgspec.Struct, frozen=True):
 async def plan_detachment(client: Client) -> DetachPlan:
     """Return what is there to remove. Raises StatusError, UnreachableError."""
     served = ServedObjects(client)
+    found = belongings([obj async for obj in _labelled(served)])[0]
+    spaces = [obj["metadata"]["name"] for obj in found if obj["kind"] == "Namespace"]
+    foreign = {name: await foreign_objects(client, name) for name in spaces}
     return DetachPlan(
-        tuple(belongings([obj async for obj in _labelled(served)])[0]),
+        tuple(found),
         tuple([obj for kind in _WRITTEN_BY_USERS async for obj in served.list(API_VERSION, kind)]),
         await installations_of(served),
         await _users_of_installed(served),
+        {name: names for name, names in foreign.items() if names},
+        releases_of(found),
     )
 
 
@@ -133,6 +145,13 @@ class _Detachment:
         self._left += [
             Leftover(name_of(obj), "it has Moorage's label, but no attachment made it")
             for obj in others
+        ]
+        self._left += [
+            Leftover(
+                f"Helm's record of the release {release.partition(' ')[0]}",
+                f"this removes it: helm uninstall {release}",
+            )
+            for release in releases_of(found)
         ]
         await self._delete(obj for obj in found if obj["kind"] in WEBHOOKS)
         if not self._options.leaves_runtimes:
@@ -236,7 +255,7 @@ class _Detachment:
         if waiting:
             self._left.append(
                 Leftover(
-                    f"node affinity of {waiting} pods that no node took",
+                    f"node affinity of {counted(waiting, 'pod')} that no node took",
                     "a pod's affinity cannot be removed: delete these pods, so that their "
                     "owners make others",
                 )
@@ -294,7 +313,8 @@ class _Detachment:
                 self._left.append(
                     Leftover(
                         f"RuntimeClass {name}",
-                        f"{users} pods use it; it is yours now: kubectl delete runtimeclass {name}",
+                        f"{counted(users, 'pod')} {'uses' if users == 1 else 'use'} it; it is "
+                        f"yours now: kubectl delete runtimeclass {name}",
                     )
                 )
             else:
@@ -302,20 +322,17 @@ class _Detachment:
 
     async def _remove_namespace(self, namespace: Obj) -> None:
         name = namespace["metadata"]["name"]
-        others = (
-            []
-            if name == PROBE_NAMESPACE
-            else [
-                pod["metadata"]["name"]
-                async for pod in self._served.list("v1", "Pod", namespace=name)
-                if not is_labelled(pod)
-            ]
-        )
-        if others:
-            self._left.append(
-                Leftover(f"Namespace {name}", f"other pods are in it: {', '.join(sorted(others))}")
-            )
-            return
+        if not self._options.removes_namespaces:
+            found = await foreign_objects(self._client, name)
+            if found:
+                why = f"others' objects are in it: {shortened(found)}"
+                self._left.append(
+                    Leftover(
+                        f"Namespace {name}",
+                        f"{why}; remove them and run this again, or give --remove-namespaces",
+                    )
+                )
+                return
         await self._delete([namespace])
 
     async def _remove_definitions(self, found: Sequence[Obj]) -> None:
@@ -351,6 +368,26 @@ class _Detachment:
                     f"{resource.plural} {names} are not gone after {self._options.timeout_s:g} s; "
                     f"see kubectl get {resource.plural} -o yaml for what holds them"
                 ) from error
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Return the first 20 names, and how many more there are."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def releases_of(found: Iterable[Obj]) -> tuple[str, ...]:
+    """Return the releases of Helm that objects are of, as `NAME -n NAMESPACE`.
+
+    Definitions are left out: Helm keeps them when it uninstalls.
+    """
+    releases = set()
+    for obj in found:
+        annotations = obj["metadata"].get("annotations") or {}
+        if obj["kind"] != _DEFINITION and _RELEASE in annotations:
+            place = annotations.get(_RELEASE_NAMESPACE, "")
+            releases.add(f"{annotations[_RELEASE]} -n {place}")
+    return tuple(sorted(releases))
 
 
 def unended(pods: Iterable[Pod]) -> list[str]:

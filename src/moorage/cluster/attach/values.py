@@ -133,6 +133,21 @@ class SchedulerValues(_Values, frozen=True):
     )
 
 
+class PageValues(_Values, frozen=True):
+    """The web page, to be read with the token of who looks."""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Serve the web page of runtimes behind the Service moorage-ui. It has no "
+            "rights of its own."
+        ),
+    ] = True
+    resources: Annotated[Amounts, Meta(description="Resources of its container.")] = Amounts(
+        requests={"cpu": "10m", "memory": "64Mi"}, limits={"memory": "256Mi"}
+    )
+
+
 class Values(_Values, frozen=True):
     """All choices. The default ones are those of `moor attach` without options."""
 
@@ -171,6 +186,7 @@ class Values(_Values, frozen=True):
     controllers: ControllersValues = ControllersValues()
     agent: AgentValues = AgentValues()
     scheduler: SchedulerValues = SchedulerValues()
+    ui: PageValues = PageValues()
 
     @property
     def unguarded_namespaces(self) -> tuple[str, ...]:

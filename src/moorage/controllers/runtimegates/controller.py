@@ -8,6 +8,7 @@ events say what a pod waits for, and what to do for one that admission has not p
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from moorage.api.clock import Clock, format_time
 from moorage.api.conditions import is_true
 from moorage.api.errors import NotFoundError
 from moorage.api.meta import Object, ObjectMeta, Raw
-from moorage.api.pods import MIRROR_ANNOTATION, PodCondition, PodSchedulingGate
+from moorage.api.pods import MIRROR_ANNOTATION, PodCondition
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import HANDLER_AVAILABLE, HANDLER_GATE, HELD_FOR_ANNOTATION
 from moorage.api.runtime_profiles import RuntimeProfile
@@ -31,12 +32,13 @@ from moorage.controllers.runtimegates.verdict import (
     UNAVAILABLE,
     Verdict,
     judge,
-    labels_on_release,
 )
 from moorage.runtimeclass.class_index import ClassIndex
+from moorage.runtimeclass.demands import demanded_features
 from moorage.runtimeclass.handler import is_implicit
 from moorage.runtimeclass.index_feed import IndexFeed
 from moorage.runtimeclass.node_sets import NodeFacts, NodeFactsStatus
+from moorage.runtimeclass.placing import has_gate
 
 COMPONENT = "runtime-gate-controller"
 _WORKERS = 4
@@ -47,30 +49,21 @@ _SYSTEM_NAMESPACE = "kube-system"
 _PENDING = "Pending"
 
 
-class PendingPodSpec(Object, frozen=True):
-    node_name: str = ""
-    runtime_class_name: str | None = None
-    node_selector: dict[str, str] = {}
-    affinity: Raw | None = None
-    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
-
-
 class PendingPodStatus(Object, frozen=True):
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()
 
 
 class PendingPod(Object, frozen=True):
-    """A pod that does not run yet, as far as its place matters."""
+    """A pod that does not run yet: whole as the server sends it, then as far as its place matters.
 
-    metadata: ObjectMeta = ObjectMeta()
-    spec: PendingPodSpec = PendingPodSpec()
-    status: PendingPodStatus = PendingPodStatus()
+    `demanded` are the features that its specification asks for, of which little is kept.
+    """
 
-
-class _WholePod(Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: Raw = {}
+    status: PendingPodStatus = PendingPodStatus()
+    demanded: tuple[str, ...] = ()
 
 
 class RuntimeGateController:
@@ -97,6 +90,8 @@ class RuntimeGateController:
             clock=clock,
         )
         self._sources = (informers.nodes, informers.runtime_classes, profiles)
+        self._verdicts: dict[bytes, Verdict] = {}
+        self._judged = -1
         self._waiting: set[str] = set()
         self._unsettled: set[str] = set()
         self._seen = -1
@@ -158,26 +153,48 @@ class RuntimeGateController:
         if not _is_of_concern(pod) or pod.metadata.deletion_timestamp is not None:
             self._waiting.discard(key)
             return None
-        verdict = judge(pod.metadata.annotations, msgspec.to_builtins(pod.spec), self._index)
+        verdict = self._verdict(pod)
         # A pod that is bound, or not held, may come to lack its handler.
         self._waiting.add(key)
         try:
             if verdict.releases:
-                await self._release(pod)
+                await self._release(pod, verdict.labels)
             await self._say(pod, verdict)
         except NotFoundError:
             self._waiting.discard(key)
         return None
 
-    async def _release(self, pod: PendingPod) -> None:
-        """Remove the gate, and require what the nodes are known for now. Others' gates stay."""
+    def _verdict(self, pod: PendingPod) -> Verdict:
+        """Return the verdict on a pod. Pods of one template get the same, which is found once.
+
+        Thousands may wait, and a change of a node is a question about each.
+        """
+        if self._judged != self._index.version:
+            self._verdicts.clear()
+            self._judged = self._index.version
+        annotations = pod.metadata.annotations
+        is_placeable = pod.metadata.namespace != _SYSTEM_NAMESPACE
+        held_for = annotations.get(HELD_FOR_ANNOTATION)
+        key = msgspec.json.encode((held_for, pod.spec, pod.demanded, is_placeable))
+        verdict = self._verdicts.get(key)
+        if verdict is None:
+            verdict = self._verdicts[key] = judge(
+                annotations, pod.spec, self._index, pod.demanded, is_placeable=is_placeable
+            )
+        return verdict
+
+    async def _release(self, pod: PendingPod, labels: Iterable[str]) -> None:
+        """Remove the gate, and require labels of nodes. Others' gates stay.
+
+        Raises ConflictError where the pod is not as it was judged.
+        """
         meta = pod.metadata
-        whole = await self._client.get(read_as(PODS, _WholePod), meta.name, meta.namespace)
-        if whole.metadata.uid != meta.uid:
-            raise NotFoundError.of(PODS.plural, meta.name)
-        labels = labels_on_release(meta.annotations, whole.spec, self._index)
         patch: dict[str, Any] = {
-            "metadata": {"uid": meta.uid, "annotations": {HELD_FOR_ANNOTATION: None}},
+            "metadata": {
+                "uid": meta.uid,
+                "resourceVersion": meta.resource_version,
+                "annotations": {HELD_FOR_ANNOTATION: None},
+            },
             "spec": {"schedulingGates": [{"$patch": "delete", "name": HANDLER_GATE}]},
         }
         if labels:
@@ -187,6 +204,10 @@ class RuntimeGateController:
     async def _say(self, pod: PendingPod, verdict: Verdict) -> None:
         """Write condition and event where the verdict differs from what the pod says."""
         if verdict.is_available is None:
+            if verdict.releases:
+                self._recorder.record(
+                    reference(PODS, pod), WARNING, verdict.reason, verdict.message
+                )
             return
         before = _condition(pod.status.conditions)
         if before is None:
@@ -226,7 +247,7 @@ class RuntimeGateController:
             pod = await self._client.get(read_as(PODS, PendingPod), name, namespace)
         except NotFoundError:
             return
-        if pod.spec.node_name and _is_said_unavailable(pod.status.conditions):
+        if pod.spec.get("nodeName") and _is_said_unavailable(pod.status.conditions):
             await self._write(pod.metadata, Verdict(True, "PodStarted", "the pod has started"))
 
 
@@ -247,16 +268,17 @@ def _is_said_unavailable(conditions: tuple[PodCondition, ...]) -> bool:
 
 
 def _is_of_concern(pod: PendingPod) -> bool:
-    return (
-        pod.status.phase == _PENDING
-        and not is_implicit(pod.spec.runtime_class_name)
-        and pod.metadata.namespace != _SYSTEM_NAMESPACE
-        and MIRROR_ANNOTATION not in pod.metadata.annotations
-    )
+    """Return whether a pod waits for a handler, or has the gate of those that do."""
+    if pod.status.phase != _PENDING or MIRROR_ANNOTATION in pod.metadata.annotations:
+        return False
+    if has_gate(pod.spec):
+        return True
+    has_class = not is_implicit(pod.spec.get("runtimeClassName"))
+    return has_class and pod.metadata.namespace != _SYSTEM_NAMESPACE
 
 
 def _kept(pod: PendingPod) -> PendingPod:
-    """Return what is kept of a pod: of one without a class its identity."""
+    """Return what is kept of a pod: of one that is of no concern its identity."""
     meta = pod.metadata
     kept = {key: meta.annotations[key] for key in _ANNOTATIONS if key in meta.annotations}
     metadata = ObjectMeta(
@@ -272,9 +294,11 @@ def _kept(pod: PendingPod) -> PendingPod:
     conditions = tuple(one for one in pod.status.conditions if one.type == HANDLER_AVAILABLE)
     return PendingPod(
         metadata=metadata,
-        spec=pod.spec,
+        spec={key: pod.spec[key] for key in _PLACE_FIELDS if key in pod.spec},
         status=PendingPodStatus(phase=_PENDING, conditions=conditions),
+        demanded=demanded_features(pod.spec),
     )
 
 
 _ANNOTATIONS = (HELD_FOR_ANNOTATION, MIRROR_ANNOTATION)
+_PLACE_FIELDS = ("nodeName", "runtimeClassName", "nodeSelector", "affinity", "schedulingGates")

@@ -1,6 +1,7 @@
 """Verdict on a pod that does not run yet: whether its handler is available, and its gate to go.
 
     gate   labels required   bound   handler on a usable node?
+    yes    any               no      admission holds no such pod: release
     yes    yes               no      yes: release          no: held
     no     yes               no      yes: fine             no: unavailable, the scheduler waits
     no     no                no      yes: fine             no: unavailable, bypassed admission
@@ -11,45 +12,75 @@ Pure. What is not known (`moorage.runtimeclass.placing`) holds no pod.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
+from moorage.api.runtime_group import HANDLER_GATE
 from moorage.runtimeclass.class_index import ClassIndex
-from moorage.runtimeclass.demands import demands
+from moorage.runtimeclass.handler import is_implicit
 from moorage.runtimeclass.offer import Offer
-from moorage.runtimeclass.placing import has_gate, held_needs, lacking_nodes, place
+from moorage.runtimeclass.placing import (
+    has_gate,
+    held_needs,
+    labels_of_demanded,
+    lacking_nodes,
+    place,
+)
 from moorage.runtimeclass.usable_nodes import is_own_label, required_terms, usable_nodes
 
 UNAVAILABLE = "HandlerUnavailable"
 AVAILABLE = "HandlerAvailable"
 CLASS_MISSING = "RuntimeClassMissing"
 HANDLER_CHANGED = "HandlerChanged"
+GATE_REMOVED = "SchedulingGateRemoved"
 NOT_PLACED = "NotPlaced"
 """Reason: admission did not place the pod, so the scheduler may bind it where it cannot run."""
 
 _SHOWN = 3
+_NOT_HELD = (
+    f"the scheduling gate {HANDLER_GATE} is removed: it is for pods with a RuntimeClass that wait "
+    "for a node with its handler, and this pod is not placed by a handler"
+)
 
 Json = Mapping[str, Any]
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Whether the handler is available, None where nothing is to be said; `releases` the gate."""
+    """Whether the handler is available, None where nothing is to be said; `releases` the gate.
+
+    `labels` are those that a released pod must require beside those that it has: they follow from
+    what its nodes are known for now, which was not known at its creation.
+    """
 
     is_available: bool | None = None
     reason: str = ""
     message: str = ""
     releases: bool = False
+    labels: tuple[str, ...] = ()
 
 
 NOTHING = Verdict()
 
 
-def judge(annotations: Mapping[str, str], spec: Json, index: ClassIndex) -> Verdict:
-    """Return the verdict on a pod with a class, from its specification as JSON."""
-    name = spec["runtimeClassName"]
+def judge(
+    annotations: Mapping[str, str],
+    spec: Json,
+    index: ClassIndex,
+    demanded: Iterable[str] = (),
+    *,
+    is_placeable: bool = True,
+) -> Verdict:
+    """Return the verdict on a pod, from what of its specification as JSON decides about its place.
+
+    `demanded` are the features that the rest of it asks for. `is_placeable`: whether admission
+    places pods in its namespace.
+    """
+    name = spec.get("runtimeClassName") or ""
     is_gated = has_gate(spec)
+    if is_implicit(name) or not is_placeable:
+        return Verdict(None, GATE_REMOVED, _NOT_HELD, releases=True) if is_gated else NOTHING
     offer = index.find(name)
     if offer is None:
         if not is_gated:
@@ -68,14 +99,19 @@ def judge(annotations: Mapping[str, str], spec: Json, index: ClassIndex) -> Verd
             f"{placement.message}. The pod was not placed by the webhook: the scheduler may "
             "bind it to a node without the handler; delete the pod, so that it is created again",
         )
-    if placement.nodes:
-        usable = usable_nodes(spec, offer.selector, index.nodes, with_own_labels=True)
-        if not usable & placement.nodes:
-            return Verdict(False, HANDLER_CHANGED, _changed(spec, offer))
-    message = f'a node has the handler "{offer.handler}" of RuntimeClass {name}'
     if not placement.nodes:
         message = f'it is not known which nodes have the handler "{offer.handler}"'
-    return Verdict(True, AVAILABLE, message, releases=is_gated)
+        return Verdict(True, AVAILABLE, message, releases=is_gated)
+    nodes = placement.nodes & usable_nodes(spec, offer.selector, index.nodes, with_own_labels=True)
+    if not nodes:
+        return Verdict(False, HANDLER_CHANGED, _changed(spec, offer))
+    message = f'a node has the handler "{offer.handler}" of RuntimeClass {name}'
+    if not is_gated:
+        return Verdict(True, AVAILABLE, message)
+    more, _ = labels_of_demanded(nodes, offer, index, demanded)
+    present = _own_labels(spec)
+    labels = dict.fromkeys(label for label in (*placement.labels, *more) if label not in present)
+    return Verdict(True, AVAILABLE, message, releases=True, labels=tuple(labels))
 
 
 def _of_bound(node: str, offer: Offer, index: ClassIndex) -> Verdict:
@@ -112,17 +148,3 @@ def _own_labels(spec: Json) -> list[str]:
             if is_own_label(requirement.get("key", "")):
                 keys[requirement["key"]] = None
     return list(keys)
-
-
-def labels_on_release(annotations: Mapping[str, str], spec: Json, index: ClassIndex) -> list[str]:
-    """Return the labels that a released pod must require beside those that it has.
-
-    They follow from what its nodes are known for now, which was not known at its creation. `spec`
-    is the whole specification.
-    """
-    offer = index.find(spec["runtimeClassName"])
-    if offer is None:
-        return []
-    placement = place(spec, offer, index, held_needs(annotations), demands(spec))
-    present = _own_labels(spec)
-    return [label for label in placement.labels if label not in present]

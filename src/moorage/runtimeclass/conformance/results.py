@@ -8,7 +8,7 @@ is replaced the digest no longer fits, and the result counts no more.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -28,6 +28,7 @@ from moorage.runtimeclass.conformance.catalogue import (
 )
 from moorage.runtimeclass.conformance.outcomes import NodeFacts, Outcome, printable
 from moorage.runtimeclass.conformance.properties import Property
+from moorage.runtimeclass.temporary_classes import is_temporary
 
 _MOST_EVIDENCE = 512
 
@@ -169,6 +170,14 @@ def standing(runtime_class: RuntimeClass, profiles: Iterable[RuntimeProfile]) ->
         tested_at=annotations.get(CONFORMANCE_DATE_ANNOTATION, ""),
         is_stale=bool(tested) and tested != digest_of_tested(runtime_class, profiles),
     )
+
+
+def standings(
+    classes: Iterable[RuntimeClass], profiles: Collection[RuntimeProfile]
+) -> list[Standing]:
+    """Return the standings of classes by name; those of probes and measurements are left out."""
+    lasting = [one for one in classes if not is_temporary(one.metadata.name, one.metadata.labels)]
+    return [standing(one, profiles) for one in sorted(lasting, key=lambda one: one.metadata.name)]
 
 
 def annotation_patch(result: ClassResult, runtime_class: RuntimeClass) -> Raw:

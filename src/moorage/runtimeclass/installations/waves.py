@@ -13,6 +13,7 @@ import msgspec
 
 from moorage.api.clock import format_time
 from moorage.api.conditions import transitioned
+from moorage.api.counted import counted
 from moorage.api.meta import Condition
 from moorage.api.runtime_installations import (
     DEGRADED,
@@ -134,21 +135,25 @@ def _conditions(
 ) -> dict[str, tuple[bool, str, str]]:
     """Return whether each condition holds, with its reason and message."""
     handler = installation.spec.handler
-    counted = f"{status.installed} of {status.desired} nodes have handler {handler}"
+    in_all = f"{status.installed} of {status.desired} nodes have handler {handler}"
     is_ready = not changing and not unsupported
     left = [name for name in changing if name not in failed]
     said = [f"{name}: {_why(name, unsupported, entries)}" for name in failed[:_NAMED]]
     if len(failed) > _NAMED:
         said.append(f"and {len(failed) - _NAMED} more")
     return {
-        READY: (is_ready, "Installed" if is_ready else "NotInstalled", counted),
+        READY: (is_ready, "Installed" if is_ready else "NotInstalled", in_all),
         PROGRESSING: (
             bool(left),
             "NodesChange" if left else "NothingLeft",
-            f"{len(left)} nodes change or wait" if left else counted,
+            _left(len(left)) if left else in_all,
         ),
         DEGRADED: (bool(failed), "NodesFailed" if failed else "NoFailure", _sentence(said)),
     }
+
+
+def _left(count: int) -> str:
+    return f"{counted(count, 'node')} {'changes or waits' if count == 1 else 'change or wait'}"
 
 
 def _why(name: str, unsupported: Sequence[str], entries: Mapping[str, NodeInstallation]) -> str:

@@ -13,6 +13,7 @@ from datetime import datetime
 import msgspec
 
 from moorage.api.clock import format_time, parse_time
+from moorage.api.counted import counted
 from moorage.api.runtime_rollouts import (
     ACCEPTED,
     BLOCKED,
@@ -309,6 +310,10 @@ def _stopped(
     return Step(_conditions(rollout, status, seen.obstacle, now))
 
 
+def _having(count: int, class_name: str) -> str:
+    return f"{counted(count, 'workload')} {'has' if count == 1 else 'have'} the class {class_name}"
+
+
 def _conditions(
     rollout: RuntimeRollout,
     status: RuntimeRolloutStatus,
@@ -320,7 +325,7 @@ def _conditions(
     counts = status.counts
     outcome = "every workload has its class back"
     if status.phase == DONE:
-        outcome = f"{counts.moved + counts.held} workloads have the class {rollout.spec.to}"
+        outcome = _having(counts.moved + counts.held, rollout.spec.to)
         if counts.held:
             outcome += f"; pods of {counts.held} wait until someone replaces them"
         if counts.failed:
@@ -342,9 +347,7 @@ def _conditions(
             COMPLETED,
             is_done,
             status.phase,
-            outcome
-            if is_done
-            else f"{counts.pending} workloads have the class {rollout.spec.from_}",
+            outcome if is_done else _having(counts.pending, rollout.spec.from_),
         ),
     )
     conditions = status.conditions

@@ -9,15 +9,22 @@ import msgspec
 import pytest
 import yaml
 
+from moorage.api.runtime_group import HANDLER_GATE, MANAGED_LABEL, PROBE_CLASS_PREFIX
 from moorage.cluster.attach.chart import chart_files, write_chart
 from moorage.cluster.attach.chart.templates import TemplateError, templates
+from moorage.cluster.attach.chart.texts import NOTES
 from moorage.cluster.attach.chart.texts import test_objects as hook_objects
 from moorage.cluster.attach.chart.values import defaults
 from moorage.cluster.attach.manifests import objects
+from moorage.cluster.attach.manifests.controllers import LEASE
 from moorage.cluster.attach.manifests.identity import Obj
+from moorage.cluster.attach.manifests.runtime_agent import DATA_DIRECTORY
+from moorage.cluster.attach.manifests.webhook import SECRET
 from moorage.cluster.attach.served_objects import key_of
 from moorage.cluster.attach.values import Values
 from moorage.cluster.attach.values_input import merged
+from moorage.probing.default_classes import RECORD
+from tests.documents import REPOSITORY
 
 helm = pytest.importorskip("helm_python")
 
@@ -27,6 +34,7 @@ _CASES: dict[str, dict[str, Any]] = {
     "default": {},
     "everything off": {
         "controllers": {"createClasses": False},
+        "ui": {"enabled": False},
         "agent": {
             "installsRuntimes": False, "tolerations": [], "nodeSelector": {},
             "resources": {"requests": {}, "limits": {}},
@@ -178,3 +186,12 @@ def test_a_value_that_is_worked_with_is_refused() -> None:
 
     with pytest.raises(TemplateError):
         templates(make)
+
+
+def test_notes_and_page_name_all_that_uninstalling_leaves() -> None:
+    page = (REPOSITORY / "docs" / "how-to" / "attach.md").read_text()
+    for text in (NOTES, page):
+        for name in (SECRET, LEASE, RECORD):
+            assert name in text
+    for name in (MANAGED_LABEL, HANDLER_GATE, PROBE_CLASS_PREFIX, DATA_DIRECTORY):
+        assert name in page

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
+from moorage.cel.environment import make_environment
+from moorage.cel.library.declaring import Type
+from moorage.cel.program import Program
 from moorage.client.config import load_kubeconfig
+from moorage.cluster.attach.manifests.agent_policy import OWN_CLASS_NAME
+from moorage.probing.pod_manifest import probe_class_name
 from tests.cluster.attach.hostile_agent import assert_confined
 from tests.running import RunningCluster
 
@@ -11,3 +18,31 @@ async def test_a_hostile_agent_changes_what_is_of_its_own_node_alone(
     control_plane: RunningCluster,
 ) -> None:
     await assert_confined(load_kubeconfig(control_plane.kubeconfig))
+
+
+_LONG = "n" * 200
+_NAMES = ("request", "object", "oldObject", "variables")
+_ENVIRONMENT = make_environment(dict.fromkeys(_NAMES, Type.DYN))
+
+
+@pytest.mark.parametrize(
+    ("name", "node", "expected"),
+    [
+        (probe_class_name("n1", "h" * 63), "n1", True),
+        (probe_class_name("a.n1", "h" * 63), "n1", False),
+        ("moorage-probe-cut-0123456789.n1", "n1", False),
+        (probe_class_name(_LONG, "h" * 63), _LONG, True),
+        (probe_class_name(f"a.{_LONG}", "h" * 63), _LONG, False),
+        (f"mine.{_LONG}", _LONG, False),
+        (f"moorage-probe-h.{_LONG}.b", _LONG, False),
+        ("moorage-probe-", _LONG, False),
+    ],
+)
+def test_a_class_has_the_name_of_its_own_nodes_probes(name: str, node: str, expected: bool) -> None:
+    given = {
+        "request": {"operation": "CREATE"},
+        "object": {"metadata": {"name": name}, "handler": "h" * 63},
+        "oldObject": None,
+        "variables": {"node": node},
+    }
+    assert Program(_ENVIRONMENT, OWN_CLASS_NAME).evaluate(given) is expected

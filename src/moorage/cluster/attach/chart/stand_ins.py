@@ -47,7 +47,7 @@ _TEXTS = (
     "image", "imagePullPolicy", "logLevel", "webhook.failurePolicy", "agent.restartCommand",
 )  # fmt: skip
 _NUMBERS = ("webhook.replicas", "controllers.replicas")
-_PARTS = ("webhook", "controllers", "agent", "scheduler")
+_PARTS = ("webhook", "controllers", "agent", "scheduler", "ui")
 
 _CRI_DIRECTORY, _CRI_SOCKET = mark("criDirectory"), mark("criSocket")
 _CRI = f"unix:///{_CRI_DIRECTORY}/{_CRI_SOCKET}"
@@ -91,6 +91,7 @@ SWITCHES: tuple[Switch, ...] = (
     Switch("certificates", f'eq $.Values.certificates "{OWN}"', OWN, CERT_MANAGER),
     Switch("controllers.createClasses", "$.Values.controllers.createClasses", True, False),
     Switch("scheduler.enabled", "$.Values.scheduler.enabled", True, False),
+    Switch("ui.enabled", "$.Values.ui.enabled", True, False),
     Switch("agent.installsRuntimes", "$.Values.agent.installsRuntimes", True, False),
     Switch("agent.cri", "$.Values.agent.cri", _CRI, ""),
     Switch(

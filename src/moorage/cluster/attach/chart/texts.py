@@ -36,9 +36,19 @@ See whether it answers, which handlers work where, and their classes:
   kubectl get runtimeprofiles
   kubectl get runtimeclasses
 
-`helm uninstall` keeps the definitions of runtime.moorage.dev, with your policies, and what the \
-parts wrote on nodes and pods; `moor detach` removes these too. Run it instead of, or after, \
-`helm uninstall`.
+To remove it, first run
+
+  moor detach
+
+while the parts still run, and then
+
+  helm uninstall {{ $.Release.Name }} -n {{ $.Release.Namespace }}
+
+The latter alone keeps the definitions of runtime.moorage.dev with your policies, the \
+RuntimeClasses that were made, labels of nodes, annotations, conditions and scheduling gates of \
+pods, the Secret moorage-webhook-tls, the Lease moorage-controllers, the ConfigMap \
+kube-system/moorage-runtime-classes, and what is installed on nodes. `moor detach` afterwards \
+removes all but the last.
 """
 
 _TEST = "answers"

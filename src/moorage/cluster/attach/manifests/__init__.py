@@ -16,6 +16,7 @@ from moorage.cluster.attach.manifests import (
     namespace,
     runtime_agent,
     scheduler,
+    ui,
     webhook,
 )
 from moorage.cluster.attach.manifests.identity import Obj
@@ -31,6 +32,7 @@ _PARTS: tuple[Callable[[Values], list[Obj]], ...] = (
     controllers.objects,
     webhook.objects,
     scheduler.objects,
+    ui.objects,
 )
 
 _RBAC = "rbac.authorization.k8s.io/v1"

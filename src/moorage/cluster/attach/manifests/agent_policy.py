@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from moorage.api.meta import Raw
+from moorage.api.names import SUBDOMAIN_MAX
 from moorage.api.runtime_group import GROUP, PROBE_LABEL
 from moorage.cluster.attach.manifests.identity import RUNTIME_AGENT, Obj, metadata, part_name
 from moorage.cluster.attach.values import Values
@@ -155,10 +156,18 @@ _CONNECT_CHECKS = (
 )
 
 _CLASS = "(request.operation == 'DELETE' ? oldObject : object)"
+_CLASS_NAME = f"{_CLASS}.metadata.name"
+_FULL_NAME = f"('{_CLASS_PREFIX}' + {_CLASS}.handler + '.' + variables.node)"
+OWN_CLASS_NAME = (
+    f"({_CLASS_NAME} == {_FULL_NAME}"
+    # One that is too long has its handler cut. The node is all behind the first dot.
+    f" || ({_FULL_NAME}.size() > {SUBDOMAIN_MAX} && {_CLASS_NAME}.startsWith('{_CLASS_PREFIX}')"
+    f" && {_CLASS_NAME}.substring({_CLASS_NAME}.indexOf('.') + 1) == variables.node))"
+)
+"""CEL: whether a class has the name of `probe_class_name` for the variable `node`."""
 _CLASS_CHECKS = (
     _Check(
-        f"request.operation != 'UPDATE' && {_CLASS}.metadata.name"
-        f" == '{_CLASS_PREFIX}' + {_CLASS}.handler + '.' + variables.node",
+        f"request.operation != 'UPDATE' && {OWN_CLASS_NAME}",
         "a runtime agent has classes of its own node's probes only",
     ),
     _Check(

@@ -19,8 +19,8 @@ MOORAGE = "moorage"
 OURS = f"{PART_OF_LABEL}={MOORAGE}"
 """Selector of all objects of an attachment."""
 
-WEBHOOK, CONTROLLERS, RUNTIME_AGENT, SCHEDULER = (
-    "webhook", "controllers", "runtime-agent", "scheduler",
+WEBHOOK, CONTROLLERS, RUNTIME_AGENT, SCHEDULER, UI = (
+    "webhook", "controllers", "runtime-agent", "scheduler", "ui",
 )  # fmt: skip
 _RBAC = "rbac.authorization.k8s.io"
 

@@ -23,13 +23,16 @@ def deployment(
     *,
     replicas: int,
     strategy: Mapping[str, Any],
+    is_critical: bool = True,
     **pod: Any,
 ) -> Obj:
     """Return the Deployment of a part that needs no right on its node.
 
-    `pod` has further fields of its pods' specification.
+    is_critical: whether its pods have the priority of a cluster's own parts.
+    pod: further fields of its pods' specification.
     """
     name = part_name(component)
+    priority = {"priorityClassName": "system-cluster-critical"} if is_critical else {}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -42,7 +45,7 @@ def deployment(
                 "metadata": {"labels": labels(component)},
                 "spec": {
                     "serviceAccountName": name,
-                    "priorityClassName": "system-cluster-critical",
+                    **priority,
                     "nodeSelector": {"kubernetes.io/os": "linux"},
                     "securityContext": _pod_security_context(),
                     "containers": [of_container],
