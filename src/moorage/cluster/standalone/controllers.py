@@ -17,7 +17,7 @@ from moorage.api.clock import SystemClock
 from moorage.client.config import ClientConfig
 from moorage.client.leader_election import LeaderElector, LeadershipLostError, LeaseTiming
 from moorage.cluster.errors import ClusterError
-from moorage.cluster.standalone.connection import connected_to
+from moorage.cluster.standalone.connection import LONG_WATCH_S, connected_to
 from moorage.cluster.standalone.health import HEALTH_ADDRESS, serve_health
 from moorage.controllers import (
     ControllerOptions,
@@ -70,7 +70,10 @@ async def run_own_group(
     clock = SystemClock()
     queues, overhead = QueueMetrics(), OverheadMetrics()
     webhook = WebhookService(runtimes.webhook, config.namespace) if runtimes.webhook else None
-    async with connected_to(config, "moorage-controllers") as client, asyncio.TaskGroup() as tasks:
+    async with (
+        connected_to(config, "moorage-controllers", watch_s=LONG_WATCH_S) as client,
+        asyncio.TaskGroup() as tasks,
+    ):
 
         def families() -> Iterable[Family]:
             parts = queues, overhead, client.metrics

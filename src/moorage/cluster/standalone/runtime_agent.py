@@ -37,7 +37,7 @@ from moorage.cluster.runtimes.host_access import HostAccess, find_access
 from moorage.cluster.runtimes.installation import Installer
 from moorage.cluster.runtimes.sockets import KUBELET_SOCKETS, sockets_in
 from moorage.cluster.runtimes.target import Target, installer_of
-from moorage.cluster.standalone.connection import connected_to
+from moorage.cluster.standalone.connection import LONG_WATCH_S, connected_to
 from moorage.cri import CriClient, CriError, HandlersUnknownError, pb
 from moorage.linux.inotify import Inotify
 from moorage.linux.libc import malloc_trim
@@ -107,7 +107,9 @@ async def run(config: ClientConfig, options: AgentOptions, ready: Callable[[], N
     layout = Layout(options.data_dir)
     async with AsyncExitStack() as stack:
         cri = await stack.enter_async_context(CriClient(endpoint))
-        client = await stack.enter_async_context(connected_to(config, COMPONENT))
+        client = await stack.enter_async_context(
+            connected_to(config, COMPONENT, watch_s=LONG_WATCH_S)
+        )
         carrier = PodCarrier(
             client,
             node=options.node,

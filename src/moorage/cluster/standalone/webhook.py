@@ -9,7 +9,7 @@ from moorage.admission_webhook import InformedFacts, Reviewer, WebhookOptions, s
 from moorage.api.clock import SystemClock
 from moorage.api.logs import Log
 from moorage.client.config import ClientConfig
-from moorage.cluster.standalone.connection import connected_to
+from moorage.cluster.standalone.connection import LONG_WATCH_S, connected_to
 from moorage.custom_resources import wait_installed
 
 log = Log(__name__)
@@ -56,7 +56,10 @@ async def _run(
     places_by_handler: bool,
 ) -> None:
     clock = SystemClock()
-    async with connected_to(config, "moorage-webhook") as client, asyncio.TaskGroup() as tasks:
+    async with (
+        connected_to(config, "moorage-webhook", watch_s=LONG_WATCH_S) as client,
+        asyncio.TaskGroup() as tasks,
+    ):
         facts = InformedFacts(client, clock)
         tasks.create_task(
             serve_webhook(
