@@ -61,7 +61,7 @@ class Collection:
 
 class GeneratedApi:
     def __init__(self, nodes: int, pods: int) -> None:
-        self.revision = 1
+        self.revision = 20_000_000
         self.requests: Counter[str] = Counter()
         self.writes: dict[str, float] = {}
         self.collections: dict[str, Collection] = {

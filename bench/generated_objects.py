@@ -22,6 +22,7 @@ HANDLERS = tuple(f"handler-{number}" for number in range(10))
 CLASSES = 100
 NEW_HANDLER = "handler-new"
 """Handler of the class `class-new`, which no node has."""
+_REVISION = 10_000_000
 _TIME = "2026-01-01T00:00:00Z"
 
 Raw = dict[str, Any]
@@ -189,7 +190,7 @@ def _metadata(name: str, number: int, *, labels: dict[str, str] | None = None) -
     return {
         "name": name,
         "uid": f"00000000-0000-0000-0000-{number:012}",
-        "resourceVersion": "1",
+        "resourceVersion": str(_REVISION + number),
         "creationTimestamp": _TIME,
         "labels": labels or {},
         "managedFields": _MANAGED,

@@ -77,6 +77,7 @@ _AT_USE = {"yaml", "jwt", "h11", "cryptography.x509", "cel_expr_python", "re2", 
                 "moorage.runtimeclass.migration.plan",
             },
         ),
+        (["moorage.cli.main", "moorage.cli.commands.webhook"], {"grpc", "yaml", "cryptography"}),
     ],
 )
 def test_nothing_is_imported_that_is_not_used(modules: list[str], unneeded: set[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 
 from moorage.admission_webhook import InformedFacts, Reviewer, WebhookOptions, serve_webhook
@@ -11,6 +12,7 @@ from moorage.api.logs import Log
 from moorage.client.config import ClientConfig
 from moorage.cluster.standalone.connection import LONG_WATCH_S, connected_to
 from moorage.custom_resources import wait_installed
+from moorage.linux.libc import malloc_trim
 
 log = Log(__name__)
 
@@ -76,6 +78,9 @@ async def _run(
         await wait_installed(client, clock)
         tasks.create_task(facts.run())
         await facts.wait_synced()
+        # Lists of thousands of objects leave pages that are not used again.
+        gc.collect()
+        malloc_trim()
         ready()
 
 
