@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Callable
 
 from moorage.admission_webhook import InformedFacts, Reviewer, WebhookOptions, serve_webhook
@@ -12,7 +11,7 @@ from moorage.api.logs import Log
 from moorage.client.config import ClientConfig
 from moorage.cluster.standalone.connection import LONG_WATCH_S, connected_to
 from moorage.custom_resources import wait_installed
-from moorage.linux.libc import malloc_trim
+from moorage.linux.idle_memory import give_back
 
 log = Log(__name__)
 
@@ -79,8 +78,7 @@ async def _run(
         tasks.create_task(facts.run())
         await facts.wait_synced()
         # Lists of thousands of objects leave pages that are not used again.
-        gc.collect()
-        malloc_trim()
+        await asyncio.to_thread(give_back)
         ready()
 
 
