@@ -107,7 +107,7 @@ async def run(config: ClientConfig, options: AgentOptions, ready: Callable[[], N
     async with AsyncExitStack() as stack:
         cri = await stack.enter_async_context(CriClient(endpoint))
         client = await stack.enter_async_context(
-            connected_to(config, COMPONENT, watch_s=LONG_WATCH_S)
+            connected_to(config, COMPONENT, watch_s=LONG_WATCH_S, is_patient=True)
         )
         carrier = PodCarrier(
             client,

@@ -9,7 +9,7 @@ from moorage.admission_webhook import InformedFacts, Reviewer, WebhookOptions, s
 from moorage.api.clock import SystemClock
 from moorage.api.logs import Log
 from moorage.client.config import ClientConfig
-from moorage.cluster.standalone.connection import LONG_WATCH_S, connected_to
+from moorage.cluster.standalone.connection import LONG_WATCH_S, client_of, wait_ready
 from moorage.custom_resources import wait_installed
 from moorage.linux.idle_memory import give_back
 
@@ -58,7 +58,7 @@ async def _run(
 ) -> None:
     clock = SystemClock()
     async with (
-        connected_to(config, "moorage-webhook", watch_s=LONG_WATCH_S) as client,
+        client_of(config, "moorage-webhook", watch_s=LONG_WATCH_S) as client,
         asyncio.TaskGroup() as tasks,
     ):
         facts = InformedFacts(client, clock)
@@ -73,6 +73,8 @@ async def _run(
                 is_stopping=stopping.is_set,
             )
         )
+        # It answers probes from the start: it waits for the API server as long as that takes.
+        await wait_ready(client, is_patient=True)
         # Their kinds come with the other parts, which may start later.
         await wait_installed(client, clock)
         tasks.create_task(facts.run())
