@@ -34,6 +34,7 @@ from moorage.client.credential_plugin import (
     PluginCredentials,
 )
 from moorage.client.resources import PartialObject, Resource
+from moorage.client.sockets import kept_alive
 from moorage.metrics import RequestMetrics
 from moorage.metrics.requests import NO_ANSWER
 
@@ -43,8 +44,7 @@ Answer = TypeVar("Answer")
 _REQUEST_TIMEOUT_S = 60.0
 _CONNECT_TIMEOUT_S = 10.0
 _WATCH_S = 300.0
-_SILENCE_S = 315.0
-"""Limit between two parts of a watch: API servers send a bookmark each minute or so."""
+_WATCH_GRACE_S = 15.0
 # A further connection costs both sides a handshake, which takes longer than waiting for an open
 # one. Watches and streams are not counted.
 _EXCHANGES_AT_ONCE = 8
@@ -159,7 +159,9 @@ class Client:
 
     async def __aenter__(self) -> Self:
         self._tls = context = self._config.ssl_context()
-        connector = aiohttp.TCPConnector(ssl=context if context is not None else False, limit=0)
+        connector = aiohttp.TCPConnector(
+            ssl=context if context is not None else False, limit=0, socket_factory=kept_alive
+        )
         self._session = aiohttp.ClientSession(
             connector=connector,
             headers={"User-Agent": self._user_agent},
@@ -362,7 +364,7 @@ class Client:
             resource.path(namespace),
             query=query,
             accept=_accept(resource),
-            timeout_s=_SILENCE_S,
+            timeout_s=timeout_s + _WATCH_GRACE_S,
         ) as response:
             try:
                 async for line in _lines(response.content):
