@@ -28,7 +28,8 @@ print(before, after)
     [
         ("r-xp", 11, 0, True),
         ("r-xp", 11, 4, False),
-        ("r--p", 11, 0, False),
+        ("r--p", 11, 0, True),
+        ("r--p", 11, 4, False),
         ("rw-p", 11, 0, False),
         ("rwxp", 11, 0, False),
         ("r-xs", 11, 0, False),

@@ -1,8 +1,8 @@
 """Idle memory of this process: pages that its start or a finished task needed, given back.
 
     heap      pages that hold nothing any more (malloc_trim)
-    programs  pages of executable files that are as in their file, and come back from there when
-              they are executed next: loading an extension module of 13 MB maps most of it
+    programs  read-only pages that are as in their file, and come back from there when they are
+              used next: loading an extension module of 13 MB maps most of it
 
 An agent runs on each node, so what it holds at rest counts once for each. Source: madvise(2),
 MADV_DONTNEED of private file mappings; proc(5), smaps.
@@ -18,7 +18,7 @@ from pathlib import Path
 from moorage.linux.libc import dont_need, malloc_trim
 
 _SMAPS = Path("/proc/self/smaps")
-_HEAD = re.compile(r"(?P<start>[0-9a-f]+)-(?P<end>[0-9a-f]+) r-xp [0-9a-f]+ \S+ (?P<inode>\d+) ")
+_HEAD = re.compile(r"(?P<start>[0-9a-f]+)-(?P<end>[0-9a-f]+) r-[x-]p [0-9a-f]+ \S+ (?P<inode>\d+) ")
 _ANONYMOUS = re.compile(r"Anonymous: +(\d+) kB")
 
 
@@ -34,7 +34,7 @@ def give_back() -> None:
 
 
 def program_mappings(smaps: str) -> Iterator[tuple[int, int]]:
-    """Yield address and length of each mapping of an executable file that is as in the file.
+    """Yield address and length of each read-only mapping of a file that is as in the file.
 
     Others have pages that no file has: relocations, breakpoints, data.
     """
