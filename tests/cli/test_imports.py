@@ -65,6 +65,19 @@ _AT_USE = {"yaml", "jwt", "h11", "cryptography.x509", "cel_expr_python", "re2", 
             ],
             {*_AGENT_AND_CLIENT, "moorage.apiserver", "moorage.engine.engine", "grpc"},
         ),
+        (
+            # An agent on each node: what it loads counts once for each.
+            ["moorage.cli.main", "moorage.cli.commands.runtime_agent"],
+            {
+                "aiohttp.web",
+                "yaml",
+                "moorage.cluster.cluster",
+                "moorage.cluster.host",
+                "moorage.cluster.images",
+                "moorage.runtimeclass.migration.plan",
+            },
+        ),
+        (["moorage.cli.main", "moorage.cli.commands.webhook"], {"grpc", "yaml", "cryptography"}),
     ],
 )
 def test_nothing_is_imported_that_is_not_used(modules: list[str], unneeded: set[str]) -> None:

@@ -142,6 +142,20 @@ async def test_what_is_asked_for_is_in_the_request() -> None:
         assert third.method == "DELETE"
 
 
+async def test_watches_that_begin_together_end_apart() -> None:
+    async with running() as (api, client):
+        api.ends_watches_at_once = True
+        config = ClientConfig(server=client.server)
+        async with Client(config, user_agent="test", watch_s=3600.0) as patient:
+            for one in (*[client] * 8, *[patient] * 8):
+                assert [event async for event in one.watch(NODES, resource_version="1")] == []
+        asked = [int(request.query["timeoutSeconds"]) for request in api.requests]
+
+    assert all(300 <= one <= 600 for one in asked[:8])
+    assert all(3600 <= one <= 7200 for one in asked[8:])
+    assert len(set(asked)) > 2
+
+
 async def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old\n")

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ssl
 from datetime import UTC, datetime
 from pathlib import Path
 
+import aiohttp
 import pytest
 
+from moorage.admission_webhook import WebhookOptions
 from moorage.apiserver.server import ApiServer
 from moorage.client.config import ClientConfig, load_kubeconfig
 from moorage.client.resources import NODES, PODS, SERVICE_ACCOUNTS
 from moorage.client.rest import Client
 from moorage.cluster.certificates import Authority, Subject
 from moorage.cluster.kubeconfig import Access, write
-from moorage.cluster.standalone import connection, controllers, scheduler
+from moorage.cluster.standalone import connection, controllers, scheduler, webhook
 from moorage.cluster.standalone.connection import ApiUnusableError, connected_to
 from moorage.controllers import ControllerOptions
 from moorage.scheduler import SchedulerOptions
@@ -51,6 +55,59 @@ async def test_the_wait_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ApiUnusableError, match="is not ready after"):
         async with connected_to(config, "test"):
             pass
+
+
+async def test_a_patient_part_outlasts_an_api_server_that_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "_FIRST_ANSWER_S", 0.0)
+    monkeypatch.setattr(connection, "_RETRY_S", 0)
+    async with running() as (api, client):
+        api.failures += [*[refusal(500, "InternalError", "etcd")] * 5, answer({})]
+        async with connected_to(ClientConfig(client.server), "test", is_patient=True):
+            assert not api.failures
+
+
+async def answers(url: str) -> int:
+    """Return the status of a part's answer, once it listens."""
+    tls = ssl._create_unverified_context()
+    async with aiohttp.ClientSession() as session, asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(aiohttp.ClientConnectorError):
+                async with session.get(url, ssl=tls) as answered:
+                    return answered.status
+            await asyncio.sleep(0.01)
+
+
+async def test_controllers_answer_probes_while_the_api_server_is_away() -> None:
+    away, health = ClientConfig(f"http://127.0.0.1:{free_port()}"), free_port()
+    reached: list[str] = []
+    options = ControllerOptions(cluster_ca="")
+    runtimes = controllers.RuntimesOptions(health_port=health)
+    part = asyncio.create_task(
+        controllers.run_own_group(away, options, runtimes, lambda: reached.append("controllers"))
+    )
+    try:
+        assert await answers(f"http://127.0.0.1:{health}/healthz") == 200
+        assert not part.done()
+        assert reached == []
+    finally:
+        part.cancel()
+        await asyncio.gather(part, return_exceptions=True)
+
+
+async def test_a_webhook_answers_probes_while_the_api_server_is_away(tmp_path: Path) -> None:
+    away, port = ClientConfig(f"http://127.0.0.1:{free_port()}"), free_port()
+    authority = Authority(tmp_path / "pki", datetime.now(UTC))
+    pair = authority.issue("webhook", Subject("webhook", hosts=("127.0.0.1",)))
+    options = WebhookOptions(pair.certificate, pair.key, "127.0.0.1", port)
+    part = asyncio.create_task(webhook.run(away, options, lambda: None))
+    try:
+        assert await answers(f"https://127.0.0.1:{port}/livez") == 200
+        assert await answers(f"https://127.0.0.1:{port}/readyz") == 503
+    finally:
+        part.cancel()
+        await asyncio.gather(part, return_exceptions=True)
 
 
 async def test_a_certificate_that_cannot_be_used_is_reported() -> None:

@@ -177,7 +177,11 @@ class Known(msgspec.Struct, frozen=True, gc=False):
     """
 
     name: str
-    resource_version: str
+    revision: int | str
+
+    @property
+    def resource_version(self) -> str:
+        return str(self.revision)
 
     @property
     def metadata(self) -> Known:
@@ -185,4 +189,7 @@ class Known(msgspec.Struct, frozen=True, gc=False):
 
 
 def _known(obj: Any) -> Any:
-    return Known(obj.metadata.name, obj.metadata.resource_version)
+    revision = obj.metadata.resource_version
+    # A number takes half of the memory of its digits. Source: KEP-5504, comparable versions.
+    is_number = revision.isascii() and revision.isdigit() and revision[0] != "0"
+    return Known(obj.metadata.name, int(revision) if is_number else revision)

@@ -17,12 +17,12 @@ import click
 from click.core import ParameterSource
 
 from moorage.cli.options import cluster_of, data_dir_option
-from moorage.cluster import Cluster
 from moorage.cluster.errors import NotRunningError
 
 if TYPE_CHECKING:
     from moorage.client.config import ClientConfig
     from moorage.client.rest import Client
+    from moorage.cluster import Cluster
 
 KUBECONFIG_VARIABLE = "KUBECONFIG"
 _HINT = "--kubeconfig, --context or KUBECONFIG choose another Kubernetes"

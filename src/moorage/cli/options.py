@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from moorage.api.quantity import parse as parse_quantity
 from moorage.cli.errors import CliError
-from moorage.cluster import Cluster
 from moorage.cluster.layout import SYSTEM_DATA_DIR
+
+if TYPE_CHECKING:
+    from moorage.cluster import Cluster
 
 DATA_DIR_VARIABLE = "MOORAGE_DATA_DIR"
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -104,6 +106,9 @@ def cluster_of(data_dir: Path) -> Cluster:
 
     Raises CliError for a path that cannot be resolved.
     """
+    # Parts that run in pods have these options' module, and no cluster of this machine.
+    from moorage.cluster import Cluster
+
     try:
         return Cluster(data_dir)
     except (OSError, RuntimeError) as error:

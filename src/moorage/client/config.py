@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from moorage.api.yaml_values import YamlError, parse_document
 from moorage.client.credential_plugin import CredentialPlugin, parse_plugin, with_authority
 
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -147,6 +146,9 @@ def load_kubeconfigs(paths: Sequence[Path], context_name: str | None = None) -> 
 
 
 def _read(path: Path) -> dict[str, Any]:
+    # Parts in pods have no kubeconfig, and do without the parser's memory.
+    from moorage.api.yaml_values import YamlError, parse_document
+
     try:
         document = parse_document(path.read_bytes()).value
     except OSError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -33,6 +34,7 @@ from moorage.client.credential_plugin import (
     PluginCredentials,
 )
 from moorage.client.resources import PartialObject, Resource
+from moorage.client.sockets import kept_alive
 from moorage.metrics import RequestMetrics
 from moorage.metrics.requests import NO_ANSWER
 
@@ -41,7 +43,7 @@ Answer = TypeVar("Answer")
 
 _REQUEST_TIMEOUT_S = 60.0
 _CONNECT_TIMEOUT_S = 10.0
-_WATCH_TIMEOUT_S = 300
+_WATCH_S = 300.0
 _WATCH_GRACE_S = 15.0
 # A further connection costs both sides a handshake, which takes longer than waiting for an open
 # one. Watches and streams are not counted.
@@ -118,8 +120,13 @@ class Client:
     refuses, UnreachableError when it does not answer, and RuntimeError when the client is not open.
     """
 
-    def __init__(self, config: ClientConfig, *, user_agent: str) -> None:
+    def __init__(self, config: ClientConfig, *, user_agent: str, watch_s: float = _WATCH_S) -> None:
+        """`watch_s` is the shortest time that a watch is asked to last, twice that the longest.
+
+        Many clients that start together so come back apart. Source: client-go's Reflector.
+        """
         self._config = config
+        self._watch_s = watch_s
         self._user_agent = user_agent
         self._session: aiohttp.ClientSession | None = None
         self._decoders: dict[type[Object], msgspec.json.Decoder[Any]] = {}
@@ -152,7 +159,9 @@ class Client:
 
     async def __aenter__(self) -> Self:
         self._tls = context = self._config.ssl_context()
-        connector = aiohttp.TCPConnector(ssl=context if context is not None else False, limit=0)
+        connector = aiohttp.TCPConnector(
+            ssl=context if context is not None else False, limit=0, socket_factory=kept_alive
+        )
         self._session = aiohttp.ClientSession(
             connector=connector,
             headers={"User-Agent": self._user_agent},
@@ -337,23 +346,25 @@ class Client:
     ) -> AsyncIterator[WatchEvent[T]]:
         """Yield the changes after a revision, bookmarks included, until the server ends the stream.
 
-        The server is asked to end it after 300 s. Raises ExpiredError when the revision is
+        The server is asked to end it after a random time, 5 to 10 minutes unless the client was
+        created with another. Raises ExpiredError when the revision is
         compacted: list again.
         """
+        timeout_s = int(random.uniform(self._watch_s, 2 * self._watch_s))
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
             "labelSelector": label_selector,
             "fieldSelector": field_selector,
-            "timeoutSeconds": str(_WATCH_TIMEOUT_S),
+            "timeoutSeconds": str(timeout_s),
         }
         async with self.stream(
             "GET",
             resource.path(namespace),
             query=query,
             accept=_accept(resource),
-            timeout_s=_WATCH_TIMEOUT_S + _WATCH_GRACE_S,
+            timeout_s=timeout_s + _WATCH_GRACE_S,
         ) as response:
             try:
                 async for line in _lines(response.content):

@@ -7,7 +7,6 @@ from importlib.resources import files
 
 from moorage.api.meta import Raw
 from moorage.api.runtime_group import GROUP
-from moorage.api.yaml_values import parse_document
 
 
 def definition_names() -> frozenset[str]:
@@ -22,6 +21,9 @@ def definition_names() -> frozenset[str]:
 @cache
 def definitions() -> tuple[Raw, ...]:
     """Return all CustomResourceDefinitions of the group, by name. Reads the package's files."""
+    # Most that import this only wait for the definitions.
+    from moorage.api.yaml_values import parse_document
+
     found: list[Raw] = [
         parse_document(path.read_text()).value
         for path in files(__package__).iterdir()

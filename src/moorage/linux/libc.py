@@ -16,6 +16,7 @@ CLONE_NEWUTS, CLONE_NEWUSER = 0x04000000, 0x10000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 1 << 14, 1 << 18
 MNT_DETACH, UMOUNT_NOFOLLOW = 2, 8
+_MADV_DONTNEED = 4
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -78,6 +79,15 @@ def malloc_trim() -> None:
     Source: malloc_trim(3).
     """
     _libc.malloc_trim(0)
+
+
+def dont_need(address: int, length: int) -> None:
+    """Call madvise(2) with MADV_DONTNEED for whole pages, which must be mapped.
+
+    Pages of a private file mapping come back as they are in the file, changes are lost.
+    """
+    advised = _libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), _MADV_DONTNEED)
+    _check(advised, "madvise(MADV_DONTNEED)")
 
 
 def inotify_init(flags: int) -> int:

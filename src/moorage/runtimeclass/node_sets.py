@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate, chain
 from operator import or_
+from sys import intern
 from typing import Any, TypeVar
 
 import msgspec
@@ -82,7 +83,7 @@ class _Known(msgspec.Struct, frozen=True):
 
     labels: Labels
     handler_labels: Labels
-    unique_labels: Labels
+    unique_labels: tuple[tuple[str, str], ...]
     allocatable: frozenset[tuple[str, int]]
     handlers: frozenset[str]
 
@@ -95,7 +96,8 @@ class _Known(msgspec.Struct, frozen=True):
         return cls(
             frozenset(labels) - ours - unique,
             ours - unique,
-            unique,
+            # Not shared, so small: a tuple, and the strings that there are already.
+            tuple((intern(key), name) for key, _ in sorted(unique)),
             frozenset((key, parse(text).nano) for key, text in node.status.allocatable.items()),
             frozenset(handler.name for handler in node.status.runtime_handlers),
         )
@@ -167,7 +169,9 @@ class Nodes:
         self.existing |= bit
         for key, value in known.all_labels:
             by_value = self._labelled.setdefault(key, {})
-            by_value[value] = by_value.get(value, 0) | bit
+            among = by_value.get(value)
+            # A set of one is the node's own bit, the same integer: hundreds of bytes of it.
+            by_value[value] = bit if among is None else among | bit
         for handler in known.handlers:
             self._reporting[handler] = self._reporting.get(handler, 0) | bit
         if not known.handlers:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from moorage import __version__
 from moorage.cluster.attach.manifests.identity import labels
 from moorage.cluster.attach.survey import (
     Level,
@@ -82,6 +83,20 @@ def test_an_api_server_that_was_built_without_its_version_is_warned_about() -> N
     (found,) = findings(survey(version="v0.0.0-master+8e16b12"), Values())
     assert found.level is Level.WARNING
     assert "v0.0.0-master+8e16b12" in found.text
+
+
+@pytest.mark.parametrize(
+    ("version", "is_newer"),
+    [("0.0.9", False), (__version__, False), ("99.0.0", True), ("99.0", True), ("dev", False)],
+)
+def test_a_way_back_to_an_older_version_is_warned_about(version: str, is_newer: bool) -> None:
+    labelled = obj("Deployment", namespace="moorage-system")
+    labelled["metadata"]["labels"] = {"app.kubernetes.io/version": version}
+    found = findings(
+        survey(ours=(obj("DaemonSet", namespace="moorage-system"), labelled)), Values()
+    )
+    assert [finding.level for finding in found] == [Level.WARNING] * is_newer
+    assert all(f"Moorage {version} is attached" in finding.text for finding in found)
 
 
 def test_kubernetes_1_30_needs_a_feature_gate() -> None:

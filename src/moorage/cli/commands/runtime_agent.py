@@ -14,8 +14,7 @@ from moorage.cli.options import socket_path
 from moorage.client.config import ClientConfig
 from moorage.cluster.errors import CannotRunPodsError
 from moorage.cluster.settings import node_name
-from moorage.cluster.standalone import data_removal, runtime_agent
-from moorage.cluster.standalone.data_removal import RemovalOptions
+from moorage.cluster.standalone import runtime_agent
 from moorage.cluster.standalone.runtime_agent import AgentOptions
 from moorage.probing.pod_carrier import NAMESPACE
 
@@ -102,7 +101,10 @@ def command(
     if os.geteuid() != 0:
         raise CannotRunPodsError("a runtime agent needs root, which engines' sockets are open to")
     if remove_data:
-        removal = RemovalOptions(
+        # Its HTTP server takes 3 MB, which an agent on each node does without.
+        from moorage.cluster.standalone import data_removal
+
+        removal = data_removal.RemovalOptions(
             data_dir=data_dir.absolute(), cri=cri, enters_host=installs, health_port=health_port
         )
         run_until_stopped(partial(data_removal.run, removal), log_level)

@@ -13,12 +13,13 @@ from enum import StrEnum
 
 import msgspec
 
+from moorage import __version__
 from moorage.api.meta import Object, Raw
 from moorage.client.discovery import NotServedError
 from moorage.client.resources import NODES
 from moorage.cluster.attach.belongings import is_labelled
 from moorage.cluster.attach.changes import is_attached
-from moorage.cluster.attach.manifests.identity import OURS, Obj
+from moorage.cluster.attach.manifests.identity import OURS, VERSION_LABEL, Obj
 from moorage.cluster.attach.served_objects import ServedObjects
 from moorage.cluster.attach.values import CERT_MANAGER, Values
 
@@ -97,6 +98,7 @@ def findings(survey: Survey, values: Values) -> list[SurveyFinding]:
         *_right_findings(survey),
         *_admission_findings(survey, values),
         *_other_findings(survey, values),
+        *_newer_findings(survey),
         *_namespace_findings(survey, values),
         *_node_findings(survey),
     ]
@@ -198,6 +200,23 @@ def _other_findings(survey: Survey, values: Values) -> Iterator[SurveyFinding]:
             f"Helm installed Moorage here, as release {', '.join(releases)}",
             "change it by `helm upgrade`, or remove it by `helm uninstall` first",
         )
+
+
+def _newer_findings(survey: Survey) -> Iterator[SurveyFinding]:
+    """Warn of a way back, which is gone as any other change is: people do it for a reason."""
+    present = {(obj["metadata"].get("labels") or {}).get(VERSION_LABEL, "") for obj in survey.ours}
+    newest = max(present, key=_numbers, default="")
+    if _numbers(newest) > _numbers(__version__):
+        yield SurveyFinding(
+            Level.WARNING,
+            f"Moorage {newest} is attached, and this is {__version__}: the cluster goes back to it",
+            f"use moor {newest}, unless you go back on purpose: fields that {__version__} does not "
+            "know are dropped from policies and other objects when they are next written",
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"[0-9]{1,9}", version)[:3])
 
 
 def _release_of(obj: Obj) -> str:

@@ -38,8 +38,6 @@ from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.client.resources import NODES, RUNTIME_INSTALLATIONS
 from moorage.client.rest import Client, PatchType
 from moorage.cluster.errors import ClusterError
-from moorage.cluster.host import gather
-from moorage.cluster.packages import install_package
 from moorage.cluster.runtimes.downloads import download
 from moorage.cluster.runtimes.errors import HandlerInUseError, RuntimeInstallationError
 from moorage.cluster.runtimes.installation import Installer
@@ -234,6 +232,10 @@ class InstallationFollower:
                     "give an archive or a program by url and sha256, or have the package installed "
                     "on the nodes and give its path"
                 )
+            # Agents in pods install no packages.
+            from moorage.cluster.host import gather
+            from moorage.cluster.packages import install_package
+
             await install_package(source.package, await gather(self._store))
             kind, origin = Source.PACKAGE, source.package
         else:

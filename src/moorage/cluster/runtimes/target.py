@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 
 from moorage.cluster.engine.paths import engine_paths
-from moorage.cluster.images.external import ImageUnavailableError, bring_image
 from moorage.cluster.layout import Layout
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
 from moorage.cluster.runtimes.installation import Installer
@@ -70,6 +69,9 @@ async def installer_of(
             installer = Installer(engine, store, store, report)
             await installer.recover()
             if carrier is None:
+                # Agents in pods have an image.
+                from moorage.cluster.images.external import ImageUnavailableError, bring_image
+
                 try:
                     await bring_image(cri, target.layout)
                 except ImageUnavailableError as error:

@@ -17,7 +17,7 @@ from moorage.api.clock import SystemClock
 from moorage.client.config import ClientConfig
 from moorage.client.leader_election import LeaderElector, LeadershipLostError, LeaseTiming
 from moorage.cluster.errors import ClusterError
-from moorage.cluster.standalone.connection import connected_to
+from moorage.cluster.standalone.connection import LONG_WATCH_S, client_of, connected_to, wait_ready
 from moorage.cluster.standalone.health import HEALTH_ADDRESS, serve_health
 from moorage.controllers import (
     ControllerOptions,
@@ -70,7 +70,10 @@ async def run_own_group(
     clock = SystemClock()
     queues, overhead = QueueMetrics(), OverheadMetrics()
     webhook = WebhookService(runtimes.webhook, config.namespace) if runtimes.webhook else None
-    async with connected_to(config, "moorage-controllers") as client, asyncio.TaskGroup() as tasks:
+    async with (
+        client_of(config, "moorage-controllers", watch_s=LONG_WATCH_S) as client,
+        asyncio.TaskGroup() as tasks,
+    ):
 
         def families() -> Iterable[Family]:
             parts = queues, overhead, client.metrics
@@ -85,6 +88,8 @@ async def run_own_group(
         health: asyncio.Task[None] | None = None
         if runtimes.health_port:
             health = tasks.create_task(serve_health(HEALTH_ADDRESS, runtimes.health_port, families))
+        # Probes are answered from the start: the API server may be away for long.
+        await wait_ready(client, is_patient=True)
         ready()
         if runtimes.is_leader_elected:
             identity = f"{socket.gethostname()}_{uuid.uuid4()}"

@@ -11,7 +11,6 @@ Source: kubelet `HandlePodCleanups`.
 from __future__ import annotations
 
 import asyncio
-import gc
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -38,10 +37,10 @@ from moorage.cluster.runtimes.installation import Installer
 from moorage.cluster.runtimes.made_directories import MadeDirectories, made_with
 from moorage.cluster.runtimes.sockets import KUBELET_SOCKETS, sockets_in
 from moorage.cluster.runtimes.target import Target, installer_of
-from moorage.cluster.standalone.connection import connected_to
+from moorage.cluster.standalone.connection import LONG_WATCH_S, connected_to
 from moorage.cri import CriClient, CriError, HandlersUnknownError, pb
+from moorage.linux.idle_memory import give_back
 from moorage.linux.inotify import Inotify
-from moorage.linux.libc import malloc_trim
 from moorage.probing.carrier import CarrierError
 from moorage.probing.host import read_host
 from moorage.probing.pod_carrier import NAMESPACE, PodCarrier
@@ -113,7 +112,9 @@ async def run(config: ClientConfig, options: AgentOptions, ready: Callable[[], N
     layout = Layout(options.data_dir)
     async with AsyncExitStack() as stack:
         cri = await stack.enter_async_context(CriClient(endpoint))
-        client = await stack.enter_async_context(connected_to(config, COMPONENT))
+        client = await stack.enter_async_context(
+            connected_to(config, COMPONENT, watch_s=LONG_WATCH_S, is_patient=True)
+        )
         carrier = PodCarrier(
             client,
             node=options.node,
@@ -232,8 +233,7 @@ async def remove_idle_classes(found: NodeDiscovery, carrier: PodCarrier, clock: 
         try:
             await carrier.remove_classes()
             # Probes take memory that an agent at rest has no use for.
-            gc.collect()
-            malloc_trim()
+            await asyncio.to_thread(give_back)
         except CarrierError as error:
             log.warning("classes of probes stay for now", reason=error)
             await clock.sleep(_RETRY_S)

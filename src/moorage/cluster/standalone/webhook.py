@@ -9,8 +9,9 @@ from moorage.admission_webhook import InformedFacts, Reviewer, WebhookOptions, s
 from moorage.api.clock import SystemClock
 from moorage.api.logs import Log
 from moorage.client.config import ClientConfig
-from moorage.cluster.standalone.connection import connected_to
+from moorage.cluster.standalone.connection import LONG_WATCH_S, client_of, wait_ready
 from moorage.custom_resources import wait_installed
+from moorage.linux.idle_memory import give_back
 
 log = Log(__name__)
 
@@ -56,7 +57,10 @@ async def _run(
     places_by_handler: bool,
 ) -> None:
     clock = SystemClock()
-    async with connected_to(config, "moorage-webhook") as client, asyncio.TaskGroup() as tasks:
+    async with (
+        client_of(config, "moorage-webhook", watch_s=LONG_WATCH_S) as client,
+        asyncio.TaskGroup() as tasks,
+    ):
         facts = InformedFacts(client, clock)
         tasks.create_task(
             serve_webhook(
@@ -69,10 +73,14 @@ async def _run(
                 is_stopping=stopping.is_set,
             )
         )
+        # It answers probes from the start: it waits for the API server as long as that takes.
+        await wait_ready(client, is_patient=True)
         # Their kinds come with the other parts, which may start later.
         await wait_installed(client, clock)
         tasks.create_task(facts.run())
         await facts.wait_synced()
+        # Lists of thousands of objects leave pages that are not used again.
+        await asyncio.to_thread(give_back)
         ready()
 
 

@@ -4,11 +4,17 @@ Pure functions: documents in; operations, new objects and findings out. `make_pl
 many texts together; the single transformations serve objects of a live cluster too.
 """
 
-from moorage.runtimeclass.migration.findings import Finding, Severity
-from moorage.runtimeclass.migration.outputs import OutputError
-from moorage.runtimeclass.migration.plan import Options, Plan, Source, make_plan
-from moorage.runtimeclass.migration.pod_annotations import Meaning
-from moorage.runtimeclass.migration.renames import RenameError
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from moorage.runtimeclass.migration.findings import Finding, Severity
+    from moorage.runtimeclass.migration.outputs import OutputError
+    from moorage.runtimeclass.migration.plan import Options, Plan, Source, make_plan
+    from moorage.runtimeclass.migration.pod_annotations import Meaning
+    from moorage.runtimeclass.migration.renames import RenameError
 
 __all__ = [
     "Finding",
@@ -21,3 +27,23 @@ __all__ = [
     "Source",
     "make_plan",
 ]
+
+# Each name's module, imported at its first use: a node agent reads engines' files by one of them.
+_MODULES = {
+    "Finding": "findings",
+    "Meaning": "pod_annotations",
+    "Options": "plan",
+    "OutputError": "outputs",
+    "Plan": "plan",
+    "RenameError": "renames",
+    "Severity": "findings",
+    "Source": "plan",
+    "make_plan": "plan",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name at its first use. Raises AttributeError for any other."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
