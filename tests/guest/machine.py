@@ -73,7 +73,9 @@ class Guest:
             raise GuestError(f"the guest is not reached: {errors.strip()}")
         return Ended(done.returncode, output, errors)
 
-    def must(self, command: str, *, stdin: bytes | None = None, within_s: float = RUN_WITHIN_S) -> str:
+    def must(
+        self, command: str, *, stdin: bytes | None = None, within_s: float = RUN_WITHIN_S
+    ) -> str:
         """Run a shell command that succeeds; return its output. Raises AssertionError."""
         ended = self.run(command, stdin=stdin, within_s=within_s)
         assert ended.code == 0, f"{command}: {ended.code}: {ended.output}{ended.errors}"
@@ -103,7 +105,7 @@ class Guest:
         options = {
             "UserKnownHostsFile": self._directory / KNOWN_HOSTS, "HostKeyAlias": HOSTNAME,
             "StrictHostKeyChecking": "yes", "IdentitiesOnly": "yes", "BatchMode": "yes",
-            "ConnectTimeout": 10, "LogLevel": "ERROR", "ControlMaster": "auto",
+            "ConnectTimeout": 60, "LogLevel": "ERROR", "ControlMaster": "auto",
             "ControlPath": self._place / "ssh", "ControlPersist": 60, "ServerAliveInterval": 15,
         }  # fmt: skip
         named = [f"-o{name}={value}" for name, value in options.items()]

@@ -76,7 +76,7 @@ def _prepare(directory: Path, place: Path) -> None:
         "--requirement", str(LOCK),
     )  # fmt: skip
     install = (
-        f"chroot \"$1\" sh -ec 'python3 -m venv {VENV}; {VENV}/bin/pip install --quiet --no-index "
+        f'chroot "$1" sh -ec \'python3 -m venv {VENV}; {VENV}/bin/pip install --quiet --no-index '
         "--no-deps --find-links /wheels /wheels/*.whl'"
     )
     _run(

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from moorage.handlers import (
     AdapterKind,
-    CgroupDriver,
     DefinitionError,
     HandlerDefinition,
     OciOptions,

@@ -20,8 +20,8 @@ class EngineOptions:
 
     `spare_networks` is how many networks are made in advance; `registry_mirrors` maps a registry
     to a mirror's URL; `rlimits` are set on every container; `stream_port` is 0 for any port;
-    `cgroup_driver` is for handlers whose file names none; `host` is read at the engine's start if it
-    is not given.
+    `cgroup_driver` is for handlers whose file names none; `host` is read at the engine's start if
+    it is not given.
     """
 
     paths: EnginePaths

@@ -140,8 +140,8 @@ class HandlerDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
     `annotations` are globs of pod annotations that are passed to the runtime,
     `container_annotations` those of container annotations; `platform` is the platform of images,
-    `OS/ARCHITECTURE`, None for the host's; `cgroup_driver` is None for the engine's. `is_default` makes it the handler of pods without a
-    RuntimeClass.
+    `OS/ARCHITECTURE`, None for the host's; `cgroup_driver` is None for the engine's. `is_default`
+    makes it the handler of pods without a RuntimeClass.
     """
 
     name: str

@@ -195,7 +195,6 @@ class Prober:
         """Drop the cached answers, so that programs are queried again; keeps running queries."""
         self._drop(tuple(print_ for print_, task in self._queries.items() if task.done()))
 
-
     def _drop(self, prints: Iterable[_Fingerprint]) -> None:
         """Drop answers, and the retries of those that are missing."""
         for print_ in prints:

@@ -53,7 +53,9 @@ class StatusServicer:
         default = self._context.handlers().find("")
         own = self._context.options.cgroup_driver
         driver = own if default is None else default.definition.cgroup_driver or own
-        return pb.RuntimeConfigResponse(linux=pb.LinuxRuntimeConfiguration(cgroup_driver=_DRIVERS[driver]))
+        return pb.RuntimeConfigResponse(
+            linux=pb.LinuxRuntimeConfiguration(cgroup_driver=_DRIVERS[driver])
+        )
 
     async def update_runtime_config(
         self, request: pb.UpdateRuntimeConfigRequest
