@@ -65,8 +65,7 @@ class Guest:
         """
         done = subprocess.run(
             [*self._ssh(), "--", f"exec sh -c {shlex.quote(command)}"],
-            input=stdin, capture_output=True, check=False, timeout=within_s,
-            **({} if stdin is not None else {"stdin": subprocess.DEVNULL}),
+            input=stdin or b"", capture_output=True, check=False, timeout=within_s,
         )  # fmt: skip
         output, errors = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
         if done.returncode == _UNREACHABLE:
