@@ -27,7 +27,7 @@ IMAGE_INPUTS := $(wildcard requirements/run.lock pyproject.toml hatch_build.py) 
   $(shell find src tools/image '(' -name __pycache__ -o -name generated ')' -prune -o -print 2>/dev/null)
 
 .PHONY: help demo venv format lint unit unit-1 unit-2 lowest coverage docs test test-lint retest-lint \
-  $(RUNS:%=test-%) $(RUNS:%=retest-%) packages image peers soak chart mutants bench lock clean
+  $(RUNS:%=test-%) $(RUNS:%=retest-%) packages image guest peers soak chart mutants bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -142,6 +142,11 @@ build/image/.current: $(IMAGE_INPUTS) | $(VENV)/.built
 	@$(BIN)/python -m tools.image --output build/image && touch $@ || { \
 	  rm -f build/image/*-$$(dpkg --print-architecture).tar; \
 	  echo 'the image is not built: tests that run it are skipped'; }
+
+guest: venv ## a QEMU guest with systemd and cgroups of version 2 in build/guest, for MOORAGE_GUEST; needs root
+	@for tool in qemu-system-x86_64 mmdebstrap mke2fs ssh-keygen; do command -v $$tool >/dev/null || missing=1; done; \
+	  [ -z "$$missing" ] || $(call install,qemu-system-x86 mmdebstrap e2fsprogs openssh-client)
+	$(BIN)/python -m tests.guest prepare
 
 peers: venv ## build programs of others for the tests that compare with them: needs Go, Rust and npm, and minutes
 	$(BIN)/python -m tests.peers

@@ -20,7 +20,7 @@ OTHERS = "not cluster"
 RUNS = frozenset((SHARED, CLUSTERS, ENGINES, OTHERS))
 """Marker expressions, as in the Makefile. Each test belongs to exactly one."""
 
-_STARTS_PROGRAMS = frozenset(("cli", "clients", "cluster", "interchange"))
+_STARTS_PROGRAMS = frozenset(("cli", "clients", "cluster", "guest", "interchange"))
 """Directories whose tests all start clusters or engines, beside the modules of `tests/` itself."""
 
 _SHARES = re.compile(r"\b(?:control_plane|whole_cluster)\b")

@@ -7,13 +7,18 @@ from typing import Any
 
 import pytest
 
-from moorage.engine.drivers import Drivers, handler_traits
+from moorage.engine.drivers import Drivers, handler_traits, with_cgroup_driver
 from moorage.engine.errors import FailedError
 from moorage.engine.paths import EnginePaths
 from moorage.handlers.adapters.oci import OciAdapter
-from moorage.handlers.adapters.runsc import RunscAdapter
+from moorage.handlers.adapters.runsc import RunscAdapter, runsc_options
 from moorage.handlers.adapters.shim.adapter import ShimAdapter
-from moorage.handlers.definition import HandlerDefinition, parse_definition
+from moorage.handlers.definition import (
+    CgroupDriver,
+    HandlerDefinition,
+    RunscOptions,
+    parse_definition,
+)
 from moorage.handlers.features import HandlerFeatures
 from moorage.linux.cgroups import Cgroups, Layout
 from moorage.linux.reaper import Reaper
@@ -111,6 +116,30 @@ async def test_all_are_let_go_of_at_the_end(drivers: Drivers) -> None:
 
             adapter.close = close
     assert closed == ["/a", "/b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "default", "driver"),
+    [
+        (OCI, CgroupDriver.CGROUPFS, CgroupDriver.CGROUPFS),
+        (OCI, CgroupDriver.SYSTEMD, CgroupDriver.SYSTEMD),
+        (SHIM, CgroupDriver.SYSTEMD, CgroupDriver.SYSTEMD),
+        (RUNSC, CgroupDriver.SYSTEMD, CgroupDriver.SYSTEMD),
+        (f"{RUNSC}\noptions.ignore_cgroups = true\n", CgroupDriver.SYSTEMD, CgroupDriver.CGROUPFS),
+        (f'cgroup_driver = "cgroupfs"\n{OCI}', CgroupDriver.SYSTEMD, CgroupDriver.CGROUPFS),
+        (f'cgroup_driver = "systemd"\n{OCI}', CgroupDriver.CGROUPFS, CgroupDriver.SYSTEMD),
+    ],
+)
+def test_a_sandbox_has_the_engines_cgroup_driver_unless_its_handlers_file_names_one(
+    text: str, default: CgroupDriver, driver: CgroupDriver
+) -> None:
+    assert with_cgroup_driver(definition(text), default).cgroup_driver is driver
+
+
+def test_gvisor_has_systemd_make_its_cgroups_with_that_driver() -> None:
+    flags = runsc_options(RunscOptions(), Path("/r"), has_systemd_cgroups=True)
+    assert "--systemd-cgroup" in flags
+    assert "--systemd-cgroup" not in runsc_options(RunscOptions(), Path("/r"))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from moorage.handlers import (
     AdapterKind,
-    CgroupDriver,
     DefinitionError,
     HandlerDefinition,
     OciOptions,
@@ -34,7 +33,7 @@ def test_the_least_file_has_sensible_values() -> None:
     )
     assert definition.options == OciOptions()
     assert definition.default_seccomp == "builtin"
-    assert definition.cgroup_driver is CgroupDriver.CGROUPFS
+    assert definition.cgroup_driver is None
     assert definition.is_enabled
     assert not definition.is_default
 
@@ -195,7 +194,7 @@ def test_every_value_reaches_the_definition_and_none_is_another_keys() -> None:
     fields = {name: getattr(plain, name) for name in HandlerDefinition.__struct_fields__}
     assert fields == {
         "name": "crun", "path": PATH, "adapter": AdapterKind.OCI, "binary": "crun",
-        "options": OciOptions(), "cgroup_driver": CgroupDriver.CGROUPFS, "platform": None,
+        "options": OciOptions(), "cgroup_driver": None, "platform": None,
         "annotations": (), "container_annotations": (), "default_seccomp": "builtin",
         "snapshotter": None, "privileged_without_host_devices": False, "is_enabled": True,
         "is_default": False, "overhead": fields["overhead"],

@@ -126,6 +126,48 @@ async def test_of_a_program_only_the_newest_state_is_remembered(tmp_path: Path) 
             program(directory, "new", f"sleep 5; echo new version {version}")
             prober.offer(definition, MACHINE)
         assert len(prober.pending) == 1
+        prober.close()
+
+
+async def test_a_program_that_does_not_answer_is_asked_again_until_it_does(tmp_path: Path) -> None:
+    directory, busy, asked = tmp_path / "bin", tmp_path / "busy", tmp_path / "asked"
+    busy.touch()
+    program(
+        directory,
+        "new",
+        f"echo >>{asked}; [ ! -e {busy} ] || exec sleep 1000\n"
+        "[ $1 = features ] && echo '{}' || echo new version 1.0",
+    )
+    definition = a_definition(tmp_path, "own", 'adapter = "oci"\nbinary = "new"\n')
+    answered = asyncio.Event()
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        prober = Prober(group, str(directory), answered.set, deadline_s=0.3, retry_s=0.01)
+        prober.offer(definition, MACHINE)
+        for _ in range(2):
+            await answered.wait()
+            answered.clear()
+            offered = prober.offer(definition, MACHINE)
+            # Not pending while it is asked again.
+            assert "no answer within" in offered.verdict.reason
+        busy.unlink()
+        while not prober.offer(definition, MACHINE).is_available:
+            await answered.wait()
+            answered.clear()
+        assert prober.offer(definition, MACHINE).version == "1.0"
+        prober.close()
+    assert len(asked.read_text().splitlines()) >= 4
+
+
+async def test_a_closed_prober_asks_nothing_again(tmp_path: Path) -> None:
+    directory = tmp_path / "bin"
+    program(directory, "new", "sleep 1000")
+    definition = a_definition(tmp_path, "own", 'adapter = "oci"\nbinary = "new"\n')
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        prober = Prober(group, str(directory), lambda: None, deadline_s=0.05, retry_s=1000.0)
+        prober.offer(definition, MACHINE)
+        (query,) = prober.pending
+        await asyncio.wait({query})
+        prober.close()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
+import msgspec
+
 from moorage.engine.errors import FailedError
 from moorage.engine.oci.context import HandlerTraits
 from moorage.engine.paths import EnginePaths
@@ -59,7 +61,7 @@ class Drivers:
         if isinstance(options, OciOptions):
             return self._oci(definition, options, program)
         if isinstance(options, RunscOptions):
-            return self._runsc(options, program)
+            return self._runsc(definition, options, program)
         return self._shim(definition, options, program)
 
     def _oci(self, definition: HandlerDefinition, options: OciOptions, program: Path) -> Adapter:
@@ -72,8 +74,14 @@ class Drivers:
         )
         return OciAdapter(runtime, self._monitor(), self._reaper, self._paths.scratch)
 
-    def _runsc(self, options: RunscOptions, program: Path) -> Adapter:
-        flags = runsc_options(options, self._paths.runtimes / program.name)
+    def _runsc(
+        self, definition: HandlerDefinition, options: RunscOptions, program: Path
+    ) -> Adapter:
+        flags = runsc_options(
+            options,
+            self._paths.runtimes / program.name,
+            has_systemd_cgroups=definition.cgroup_driver is CgroupDriver.SYSTEMD,
+        )
         return RunscAdapter(
             program,
             flags,
@@ -95,6 +103,20 @@ class Drivers:
         return Conmon(program=self._conmon, exits=self._paths.exits)
 
 
+def with_cgroup_driver(definition: HandlerDefinition, default: CgroupDriver) -> HandlerDefinition:
+    """Return a definition with the cgroup driver of its sandboxes.
+
+    It is `default` where its file names none; cgroupfs for a gVisor that sets no cgroups, whose
+    adapter makes directories below the pod's cgroup, which may be a slice.
+    """
+    options = definition.options
+    if isinstance(options, RunscOptions) and options.ignore_cgroups:
+        driver = CgroupDriver.CGROUPFS
+    else:
+        driver = definition.cgroup_driver or default
+    return msgspec.structs.replace(definition, cgroup_driver=driver)
+
+
 def handler_traits(definition: HandlerDefinition, features: HandlerFeatures) -> HandlerTraits:
     """Return what a handler's definition and features mean for a container's spec."""
     return HandlerTraits(
@@ -103,7 +125,7 @@ def handler_traits(definition: HandlerDefinition, features: HandlerFeatures) -> 
         container_annotation_patterns=definition.container_annotations,
         has_recursive_read_only=features.recursive_read_only_mounts,
         has_user_namespaces=features.user_namespaces,
-        cgroup_driver=definition.cgroup_driver,
+        cgroup_driver=definition.cgroup_driver or CgroupDriver.CGROUPFS,
         is_virtualised=not isinstance(definition.options, OciOptions),
         # gVisor cannot join a namespace by its path on the host.
         has_processes_joined_unsaid=isinstance(definition.options, RunscOptions),

@@ -31,6 +31,7 @@ from moorage.engine.oci import SandboxContext, SandboxFiles, id_mappings
 from moorage.engine.paths import EnginePaths
 from moorage.engine.records import ContainerRecord, RecordDirectory, SandboxRecord, Stage
 from moorage.handlers.adapters import Task
+from moorage.handlers.definition import CgroupDriver
 from moorage.linux import pinned
 from moorage.linux.idmap import IdMappings
 
@@ -95,8 +96,12 @@ class Sandbox:
 
     def task_cgroup(self, task_id: str) -> CgroupPath:
         """Return the cgroup of a task of the pod. Raises InvalidError."""
-        driver = self.record.definition.cgroup_driver
-        return container_cgroup(driver, self.config.linux.cgroup_parent, task_id)
+        return container_cgroup(self.cgroup_driver, self.config.linux.cgroup_parent, task_id)
+
+    @property
+    def cgroup_driver(self) -> CgroupDriver:
+        """The driver of the pod's cgroups, chosen when the sandbox was created."""
+        return self.record.definition.cgroup_driver or CgroupDriver.CGROUPFS
 
     def task(self, paths: EnginePaths) -> Task:
         """Return the sandbox's own task: the infra process, for a handler or pod that needs one."""

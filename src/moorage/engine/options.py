@@ -10,6 +10,7 @@ from moorage.engine.images.limits import ImageLimits
 from moorage.engine.oci.context import Rlimit
 from moorage.engine.paths import EnginePaths
 from moorage.engine.requirements import CNI_CONFIGURATIONS, CNI_PROGRAMS, HANDLER_DIRECTORY
+from moorage.handlers.definition import CgroupDriver
 from moorage.linux.host import Host
 
 
@@ -19,7 +20,8 @@ class EngineOptions:
 
     `spare_networks` is how many networks are made in advance; `registry_mirrors` maps a registry
     to a mirror's URL; `rlimits` are set on every container; `stream_port` is 0 for any port;
-    `host` is read at the engine's start if it is not given.
+    `cgroup_driver` is for handlers whose file names none; `host` is read at the engine's start if
+    it is not given.
     """
 
     paths: EnginePaths
@@ -28,6 +30,7 @@ class EngineOptions:
     cni_programs: tuple[Path, ...] = CNI_PROGRAMS
     cni_configurations: Path = CNI_CONFIGURATIONS
     handler_directories: tuple[Path, ...] = (HANDLER_DIRECTORY,)
+    cgroup_driver: CgroupDriver = CgroupDriver.CGROUPFS
     spare_networks: int = 4
     registry_mirrors: Mapping[str, str] = field(default_factory=dict)
     stream_address: str = "127.0.0.1"

@@ -123,7 +123,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     adapter: AdapterKind
     binary: _Text
     options: dict[str, Any] = {}
-    cgroup_driver: CgroupDriver = CgroupDriver.CGROUPFS
+    cgroup_driver: CgroupDriver | None = None
     platform: _Platform | None = None
     annotations: tuple[_Text, ...] = ()
     container_annotations: tuple[_Text, ...] = ()
@@ -140,8 +140,8 @@ class HandlerDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
     `annotations` are globs of pod annotations that are passed to the runtime,
     `container_annotations` those of container annotations; `platform` is the platform of images,
-    `OS/ARCHITECTURE`, None for the host's. `is_default` makes it the handler of pods without a
-    RuntimeClass.
+    `OS/ARCHITECTURE`, None for the host's; `cgroup_driver` is None for the engine's. `is_default`
+    makes it the handler of pods without a RuntimeClass.
     """
 
     name: str
@@ -149,7 +149,7 @@ class HandlerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     adapter: AdapterKind
     binary: str
     options: Options
-    cgroup_driver: CgroupDriver = CgroupDriver.CGROUPFS
+    cgroup_driver: CgroupDriver | None = None
     platform: str | None = None
     annotations: tuple[str, ...] = ()
     container_annotations: tuple[str, ...] = ()

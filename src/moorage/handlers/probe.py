@@ -1,7 +1,8 @@
 """Handler probing: finds, queries and judges the programs of a handler's definition.
 
 A program is queried once per state of its file: an upgrade changes the file's inode or times, and
-only then is it queried again. Programs are queried concurrently, each under a deadline.
+only then is it queried again, unless it did not answer. Programs are queried concurrently, each
+under a deadline.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from moorage.handlers.program_probe import QUERY_DEADLINE_S, Program, probe_prog
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
 from moorage.linux.trust import distrust
 
+RETRY_S = 10.0
+MAX_RETRY_S = 300.0
 _PENDING = Verdict(
     "its version query has not completed yet", "wait a moment, then run `moor runtimes`"
 )
@@ -48,7 +51,8 @@ class RequiredProgram:
 class Prober:
     """Finds and queries programs, and caches their answers.
 
-    Queries run as tasks of the given group.
+    Queries run as tasks of the given group. A program that did not answer is queried again after a
+    pause, which doubles each time: a busy host may have been the cause.
     """
 
     def __init__(
@@ -58,13 +62,20 @@ class Prober:
         on_result: Callable[[], None],
         *,
         deadline_s: float = QUERY_DEADLINE_S,
+        retry_s: float = RETRY_S,
     ) -> None:
-        """`path` is the search path; `on_result` is called after each answer."""
+        """`path` is the search path; `on_result` is called after each answer.
+
+        `retry_s` is the first pause before a program that did not answer is queried again.
+        """
         self._group = group
         self._path = path
         self._on_result = on_result
         self._deadline_s = deadline_s
+        self._retry_s = retry_s
         self._queries: dict[_Fingerprint, asyncio.Task[Program]] = {}
+        self._retries: dict[_Fingerprint, asyncio.Task[Program]] = {}
+        self._is_closed = False
 
     def offer(self, definition: HandlerDefinition, machine: Machine) -> OfferedHandler:
         """Return the handler of a definition as far as its programs have answered.
@@ -117,14 +128,51 @@ class Prober:
         )
         task = self._queries.get(print_)
         if task is None:
-            for former in [print_key for print_key in self._queries if print_key.path == path]:
-                del self._queries[former]
-            task = self._group.create_task(
-                probe_program(runtime, path, machine.kernel, deadline_s=self._deadline_s)
-            )
-            task.add_done_callback(lambda _: self._on_result())
+            self._drop(tuple(former for former in self._queries if former.path == path))
+            task = self._query(runtime, print_, machine, pause_s=0.0, retry_s=self._retry_s)
             self._queries[print_] = task
         return task.result() if task.done() and not task.cancelled() else None
+
+    def _query(
+        self,
+        runtime: Runtime,
+        print_: _Fingerprint,
+        machine: Machine,
+        *,
+        pause_s: float,
+        retry_s: float,
+    ) -> asyncio.Task[Program]:
+        """Query a program after a pause, and after `retry_s` again if it does not answer."""
+
+        async def query() -> Program:
+            await asyncio.sleep(pause_s)
+            return await probe_program(
+                runtime, print_.path, machine.kernel, deadline_s=self._deadline_s
+            )
+
+        def on_done(task: asyncio.Task[Program]) -> None:
+            if self._retries.get(print_) is task:
+                # The former answer counts until the next one is there.
+                del self._retries[print_]
+                self._queries[print_] = task
+            if (
+                not self._is_closed
+                and not task.cancelled()
+                and self._queries.get(print_) is task
+                and task.result().is_unanswered
+            ):
+                self._retries[print_] = self._query(
+                    runtime,
+                    print_,
+                    machine,
+                    pause_s=retry_s,
+                    retry_s=min(2 * retry_s, MAX_RETRY_S),
+                )
+            self._on_result()
+
+        task = self._group.create_task(query())
+        task.add_done_callback(on_done)
+        return task
 
     def find(self, spelled: str) -> Path | None:
         """Return the path of an executable program, or None."""
@@ -133,14 +181,26 @@ class Prober:
 
     @property
     def pending(self) -> tuple[asyncio.Task[Program], ...]:
-        """Return the queries that have not completed."""
+        """Return the first queries that have not completed."""
         return tuple(task for task in self._queries.values() if not task.done())
+
+    def close(self) -> None:
+        """Cancel all queries, and make no more."""
+        self._is_closed = True
+        for task in (*self._queries.values(), *tuple(self._retries.values())):
+            task.cancel()
+        self._retries.clear()
 
     def forget(self) -> None:
         """Drop the cached answers, so that programs are queried again; keeps running queries."""
-        self._queries = {
-            fingerprint: task for fingerprint, task in self._queries.items() if not task.done()
-        }
+        self._drop(tuple(print_ for print_, task in self._queries.items() if task.done()))
+
+    def _drop(self, prints: Iterable[_Fingerprint]) -> None:
+        """Drop answers, and the retries of those that are missing."""
+        for print_ in prints:
+            del self._queries[print_]
+            if (retry := self._retries.pop(print_, None)) is not None:
+                retry.cancel()
 
 
 def required_programs(

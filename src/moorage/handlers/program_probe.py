@@ -11,18 +11,24 @@ from moorage.linux.command import CommandError, run
 from moorage.linux.program_version import Version, parse_version
 from moorage.linux.trust import Distrust, distrust
 
-QUERY_DEADLINE_S = 3.0
+# While a host boots, every program takes long.
+QUERY_DEADLINE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program's answer; `failure` is why the query failed, `distrust` why it was not made."""
+    """A program's answer; `failure` is why the query failed, `distrust` why it was not made.
+
+    `is_unanswered`: the program did not answer in time or could not be started, which may be
+    different at the next query.
+    """
 
     path: Path
     version: Version | None = None
     features: HandlerFeatures | None = None
     failure: str = ""
     distrust: Distrust | None = None
+    is_unanswered: bool = False
 
 
 async def probe_program(
@@ -47,5 +53,5 @@ async def probe_program(
         # Without the command, a runtime prints a usage text, which is no features document.
         listed = await run([path, "features"], deadline_s=deadline_s)
     except CommandError as error:
-        return Program(path, failure=error.why)
+        return Program(path, failure=error.why, is_unanswered=True)
     return Program(path, version, parse_features(listed.output, kernel))

@@ -118,7 +118,8 @@ class HandlerDirectory:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for task in (*self._tasks, *self._prober.pending):
+        self._prober.close()
+        for task in self._tasks:
             task.cancel()
         if self._settling is not None:
             self._settling.cancel()

@@ -118,7 +118,7 @@ def read_host() -> Host:
         cgroups=cgroups,
         has_swap_accounting=has_swap_accounting(cgroups),
         has_kvm=can_open_kvm(),
-        has_systemd=_SYSTEMD.is_dir(),
+        has_systemd=has_systemd(),
         has_app_armor=_text(_APP_ARMOR).strip() == "Y",
         has_selinux=_SELINUX.exists(),
         has_seccomp="\nSeccomp:" in status,
@@ -130,6 +130,11 @@ def read_host() -> Host:
             str(path) for path in sorted(_THROTTLES.glob("cpu[0-9]*/thermal_throttle"))
         ),
     )
+
+
+def has_systemd() -> bool:
+    """Return whether systemd is the init of this host. Source: sd_booted(3)."""
+    return _SYSTEMD.is_dir()
 
 
 def parse_meminfo(text: str) -> dict[str, int]:

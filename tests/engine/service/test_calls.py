@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from moorage.engine.streams import StreamServer
 from moorage.handlers.adapters import STDERR, STDOUT, AdapterError, UnsupportedError
 from moorage.handlers.availability import Verdict
 from moorage.handlers.catalogue import Catalogue
+from moorage.handlers.definition import CgroupDriver
 from moorage.linux.cgroups import Cgroups, Layout
 from tests.clocks import START_NS, settle
 from tests.engine.fakes import FIRST_PID, FakeStreams
@@ -398,6 +400,20 @@ async def test_a_kubelet_uses_the_default_handlers_cgroup_driver(
     bench.offer(text)
     answer = await StatusServicer(bench.context).runtime_config(pb.RuntimeConfigRequest())
     assert answer.linux.cgroup_driver == driver
+
+
+@pytest.mark.parametrize("text", [OCI, ""])
+async def test_a_kubelet_uses_the_engines_cgroup_driver_where_no_file_names_one(
+    bench: Bench, text: str
+) -> None:
+    if text:
+        bench.offer(text)
+    else:
+        bench.catalogue[0] = Catalogue()
+    options = replace(bench.context.options, cgroup_driver=CgroupDriver.SYSTEMD)
+    calls = StatusServicer(replace(bench.context, options=options))
+    answer = await calls.runtime_config(pb.RuntimeConfigRequest())
+    assert answer.linux.cgroup_driver == pb.SYSTEMD
 
 
 async def test_without_a_handler_the_driver_is_cgroupfs(bench: Bench) -> None:

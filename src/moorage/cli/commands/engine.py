@@ -26,6 +26,8 @@ from moorage.engine.requirements import (
     NEEDED_PROGRAMS,
 )
 from moorage.handlers import search_path
+from moorage.handlers.definition import CgroupDriver
+from moorage.linux.host import has_systemd
 from moorage.linux.private import UMASK
 
 _RUN_PATH_BYTES = 60
@@ -81,6 +83,13 @@ log = Log(__name__)
     show_default=True,
     help="Directory of CNI configuration; the first file by name is used.",
 )
+@click.option(
+    "--cgroup-driver",
+    type=click.Choice([driver.value for driver in CgroupDriver]),
+    default=CgroupDriver.CGROUPFS.value,
+    show_default=True,
+    help="Who makes the cgroups of handlers whose file does not say; the kubelet follows.",
+)
 @mirror_option
 @click.option(
     "--image-limit",
@@ -103,6 +112,7 @@ def command(
     handler_directories: tuple[Path, ...],
     cni_programs: tuple[Path, ...],
     cni_conf: Path,
+    cgroup_driver: str,
     mirrors: tuple[str, ...],
     image_limit: str,
     clear: bool,
@@ -125,10 +135,11 @@ def command(
         cni_programs=cni_programs,
         cni_configurations=cni_conf,
         handler_directories=handler_directories,
+        cgroup_driver=CgroupDriver(cgroup_driver),
         registry_mirrors=pairs("--registry-mirror", mirrors),
         image_limits=ImageLimits(unpacked_bytes=size_bytes("--image-limit", image_limit)),
     )
-    _check_machine(options.search_path)
+    _check_machine(options)
     os.umask(UMASK)
     service = Service.taken_from_environment()
     configure(log_level)
@@ -154,8 +165,9 @@ async def _clear(options: EngineOptions) -> None:
         await engine.remove_all()
 
 
-def _check_machine(path: str) -> None:
+def _check_machine(options: EngineOptions) -> None:
     """Raise CannotRunPodsError without root, or without a program that the engine needs."""
+    path = options.search_path
     if os.geteuid() != 0:
         raise CannotRunPodsError("a container engine needs root: run as root")
     missing = [name for name in NEEDED_PROGRAMS if shutil.which(name, path=path) is None]
@@ -163,4 +175,8 @@ def _check_machine(path: str) -> None:
         packages = " ".join(NEEDED_PROGRAMS[name] for name in missing)
         raise CannotRunPodsError(
             f"not found on PATH: {' '.join(missing)}; apt-get install {packages}"
+        )
+    if options.cgroup_driver is CgroupDriver.SYSTEMD and not has_systemd():
+        raise CannotRunPodsError(
+            "--cgroup-driver systemd: no systemd runs on this host: use cgroupfs"
         )

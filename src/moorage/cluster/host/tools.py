@@ -15,7 +15,7 @@ from pathlib import Path
 from moorage.linux.command import CommandError, run
 from moorage.linux.program_version import parse_version
 
-ASK_DEADLINE_S = 3.0
+ASK_DEADLINE_S = 10.0
 
 # Program → the arguments that make it print its version.
 TOOLS: Mapping[str, tuple[str, ...]] = {

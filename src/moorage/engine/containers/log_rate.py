@@ -154,7 +154,7 @@ def _exceeds_limit(before: _Reading, now: _Reading) -> bool:
 
 def _has_own_cgroup(container: Container) -> bool:
     """Return whether the monitor may be moved: systemd owns the cgroups below its slices."""
-    is_cgroupfs = container.sandbox.record.definition.cgroup_driver is CgroupDriver.CGROUPFS
+    is_cgroupfs = container.sandbox.cgroup_driver is CgroupDriver.CGROUPFS
     return is_cgroupfs and bool(container.record.log_path)
 
 

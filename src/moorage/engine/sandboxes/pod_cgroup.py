@@ -17,7 +17,7 @@ _CREATED_FILE = "cgroups"
 
 async def create_pod_cgroup(context: EngineContext, sandbox: Sandbox) -> None:
     """Create the cgroup that a sandbox names, if it is missing. Raises EngineError, OSError."""
-    driver = sandbox.record.definition.cgroup_driver
+    driver = sandbox.cgroup_driver
     cgroup = sandbox.cgroup
     if cgroup.is_parent_shared:
         return

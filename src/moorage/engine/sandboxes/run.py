@@ -18,7 +18,7 @@ import msgspec
 
 from moorage.cri import pb
 from moorage.engine.context import EngineContext
-from moorage.engine.drivers import handler_traits
+from moorage.engine.drivers import handler_traits, with_cgroup_driver
 from moorage.engine.errors import FailedError, InvalidError
 from moorage.engine.inventory import Sandbox, new_id, sandbox_name
 from moorage.engine.oci import verify_sandbox_namespaces
@@ -44,8 +44,9 @@ async def run_pod_sandbox(
     _validate(config)
     handler = _find_handler(context, handler_name)
     program = _trusted_program(handler)
-    adapter = context.drivers.adapter(handler.definition, program)
-    traits = handler_traits(handler.definition, handler.features)
+    definition = with_cgroup_driver(handler.definition, context.options.cgroup_driver)
+    adapter = context.drivers.adapter(definition, program)
+    traits = handler_traits(definition, handler.features)
     verify_sandbox_namespaces(config.linux.security_context.namespace_options, traits)
     sandbox_id = new_id()
     with context.inventory.sandboxes.reserved(sandbox_name(config), sandbox_id):
@@ -54,7 +55,7 @@ async def run_pod_sandbox(
                 id=sandbox_id,
                 config=config.SerializeToString(),
                 handler=handler_name,
-                definition=handler.definition,
+                definition=definition,
                 program=program,
                 features=handler.features,
                 created_at_ns=context.now_ns(),

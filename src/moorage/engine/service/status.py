@@ -11,6 +11,7 @@ from moorage.handlers.definition import CgroupDriver
 
 _API_VERSION, _KUBE_API_VERSION = "v1", "0.1.0"
 _NAME = "moorage"
+_DRIVERS = {CgroupDriver.CGROUPFS: pb.CGROUPFS, CgroupDriver.SYSTEMD: pb.SYSTEMD}
 
 
 class StatusServicer:
@@ -50,11 +51,11 @@ class StatusServicer:
         """Return the cgroup driver that the kubelet must use: that of the default handler."""
         del request
         default = self._context.handlers().find("")
-        is_systemd = (
-            default is not None and default.definition.cgroup_driver is CgroupDriver.SYSTEMD
+        own = self._context.options.cgroup_driver
+        driver = own if default is None else default.definition.cgroup_driver or own
+        return pb.RuntimeConfigResponse(
+            linux=pb.LinuxRuntimeConfiguration(cgroup_driver=_DRIVERS[driver])
         )
-        driver = pb.SYSTEMD if is_systemd else pb.CGROUPFS
-        return pb.RuntimeConfigResponse(linux=pb.LinuxRuntimeConfiguration(cgroup_driver=driver))
 
     async def update_runtime_config(
         self, request: pb.UpdateRuntimeConfigRequest

@@ -55,10 +55,12 @@ _GO, _GIVE_UP = b"go\n", b"no\n"
 _BOTH_WAYS = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def runsc_options(options: RunscOptions, root: Path) -> tuple[str, ...]:
+def runsc_options(
+    options: RunscOptions, root: Path, *, has_systemd_cgroups: bool = False
+) -> tuple[str, ...]:
     """Return runsc's global flags for a handler's options.
 
-    `root` is the default state directory.
+    `root` is the default state directory; `has_systemd_cgroups` has systemd make the cgroups.
     """
     flags = [f"--root={options.root or root}"]
     if options.platform:
@@ -67,6 +69,8 @@ def runsc_options(options: RunscOptions, root: Path) -> tuple[str, ...]:
         flags.append(f"--network={options.network}")
     if options.ignore_cgroups:
         flags.append("--ignore-cgroups")
+    if has_systemd_cgroups:
+        flags.append("--systemd-cgroup")
     if options.debug_log:
         flags += ["--debug", f"--debug-log={options.debug_log}/"]
     return (*flags, *options.global_arguments)

@@ -52,7 +52,7 @@ from moorage.handlers.adapters.shim.program import ShimProgram
 from moorage.handlers.adapters.shim.record import Record, TaskDirectory, with_processes
 from moorage.handlers.adapters.shim.service import ShimConnections, ShimLostError
 from moorage.handlers.adapters.shim.streams import AttachedStreams, ShimProcess
-from moorage.handlers.definition import HandlerDefinition, ShimOptions
+from moorage.handlers.definition import CgroupDriver, HandlerDefinition, ShimOptions
 from moorage.handlers.search_path import search_path
 from moorage.linux.trees import remove_tree
 
@@ -102,7 +102,7 @@ class ShimAdapter:
             ShimProgram(program, directory / f"{definition.name}.events", path),
             TaskOptions(
                 options,
-                definition.cgroup_driver,
+                definition.cgroup_driver or CgroupDriver.CGROUPFS,
                 path,
                 directory / f"{definition.name}.state",
             ),
