@@ -340,7 +340,7 @@ def test_detaching_leaves_what_it_says_and_running_pods(attached: Attached, hand
     left = [line for line in output.splitlines() if line.startswith("left: ")]
     assert len(left) == 2
     assert left[0].startswith(f"left: the empty directory {AGENT_DATA} on each node")
-    assert left[1].startswith("left: RuntimeClass crun: 1 pods use it")
+    assert left[1].startswith("left: RuntimeClass crun: 1 pod uses it")
     # An agent that installs nothing may not remove the directory itself.
     assert not AGENT_DATA.exists() or not any(AGENT_DATA.iterdir())
     assert [_container(cluster, name) for name in names] == before

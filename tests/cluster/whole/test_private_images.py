@@ -22,6 +22,7 @@ from tests.running import (
     skip_without_runtimes,
     until,
 )
+from tests.subnets import free_subnet
 
 pytestmark = pytest.mark.runtime
 
@@ -87,7 +88,9 @@ def test_pulled_image_is_available_only_to_pods_that_may_pull_it(
 ) -> None:
     skip_without_kubectl()
     skip_without_runtimes()
-    with running(tmp_path / "data", node_name="n1") as cluster:
+    # While it is down, another test's cluster would take a network that was chosen by itself.
+    network = str(free_subnet())
+    with running(tmp_path / "data", node_name="n1", pod_network=network) as cluster:
         cluster.apply(secret("right", guarded.address, "s3cret"),
                       secret("same", guarded.address, "s3cret"),
                       secret("wrong", guarded.address, "guess"))  # fmt: skip

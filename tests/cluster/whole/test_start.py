@@ -16,6 +16,7 @@ from tests.running import (
     skip_without_kubectl,
     skip_without_runtimes,
 )
+from tests.subnets import free_subnet
 
 pytestmark = pytest.mark.runtime
 
@@ -37,7 +38,9 @@ def _complaints(cluster: RunningCluster) -> list[str]:
 def test_parts_start_without_complaints_twice(tmp_path: Path) -> None:
     skip_without_kubectl()
     skip_without_runtimes()
-    with running(tmp_path / "data", node_name="n1") as cluster:
+    # While it is down, another test's cluster would take a network that was chosen by itself.
+    network = str(free_subnet())
+    with running(tmp_path / "data", node_name="n1", pod_network=network) as cluster:
         # A cluster that is ready serves the kinds of our own group.
         cluster.kubectl("get", "runtimeprofiles,runtimepolicies,runtimerollouts", "-A")
         assert not _complaints(cluster)
