@@ -131,14 +131,14 @@ def newer_runsc() -> Path | None:
 def until(condition: Callable[[], bool], description: str, within_s: float = 30.0) -> None:
     """Poll until `condition` is true: for conditions that send no notification.
 
-    Most of them start a program, so that the pauses become longer: to 0.5 s.
+    Most of them start a program, so that the pauses become longer: to a second.
     """
     deadline = time.monotonic() + within_s
-    pause_s = 0.05
+    pause_s = 0.1
     while not condition():
         assert time.monotonic() < deadline, f"{description} not within {within_s:g} s"
         time.sleep(pause_s)
-        pause_s = min(1.5 * pause_s, 0.5)
+        pause_s = min(1.5 * pause_s, 1.0)
 
 
 def pod(name: str, *, runtime_class: str = "", **spec: Any) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class Reader:
 
     def _take(self, step: Step, where: str) -> None:
         deadline = time.monotonic() + _SETTLES_S
-        began, pause_s = time.monotonic(), 0.1
+        began, pause_s = time.monotonic(), 0.3
         shown = None if step.output is None else self._here(step.output)
         while True:
             done = self._run(self._here(step.command))
@@ -94,7 +94,7 @@ class Reader:
             is_final = not step.command.startswith(_READERS) or time.monotonic() > deadline
             assert not is_final, f"{output}exit status {done.returncode}; the page shows\n{shown}"
             time.sleep(pause_s)
-            pause_s = min(1.5 * pause_s, 1.0)
+            pause_s = min(1.5 * pause_s, 2.0)
 
     def _run(self, script: str) -> subprocess.CompletedProcess[str]:
         # What one command exports, the next ones have.

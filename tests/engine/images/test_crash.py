@@ -16,7 +16,7 @@ from tests.engine.images.builds import Entry, layer, oci_archive
 _BUSY = """
 import asyncio, sys
 from pathlib import Path
-from moorage.engine.images import ImagePaths, ImageStore
+from moorage.engine.images.store import ImagePaths, ImageStore
 
 async def main(place):
     async with ImageStore(ImagePaths(place / "data", place / "run")) as images:
