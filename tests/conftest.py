@@ -99,7 +99,8 @@ def _small_reserve(request: pytest.FixtureRequest) -> Iterator[None]:
     They were a tenth of the processor time of all tests without a cluster.
     """
     sqlite = sys.modules.get("moorage.storage.sqlite")
-    if sqlite is None or request.path.is_relative_to(HERE / "storage"):
+    kept = ("storage", "cluster")  # Where backups and full disks are tested.
+    if sqlite is None or request.path.relative_to(HERE).parts[0] in kept:
         yield
         return
     defaults = sqlite.SqliteStore.__init__.__kwdefaults__
@@ -107,6 +108,15 @@ def _small_reserve(request: pytest.FixtureRequest) -> Iterator[None]:
     defaults["reserve_bytes"] = 4096
     yield
     defaults["reserve_bytes"] = before
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _umask_stays() -> Iterator[None]:
+    """A command that a test calls in this process changes it, for all tests after it."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture(scope="session", autouse=True)
