@@ -33,6 +33,7 @@ from moorage.api.errors import (
     StatusError,
 )
 from moorage.api.numbers import parse_int
+from moorage.api.pod_phases import ENDED_PHASES
 from moorage.apiserver.admitting import admit_connection
 from moorage.apiserver.call import Call
 from moorage.apiserver.node_agents import NodeTls, agent_url
@@ -280,7 +281,7 @@ def _list(names: Iterable[str]) -> str:
 
 
 def _stream_container(call: Call, pod: Obj, options: Obj) -> str:
-    if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+    if pod.get("status", {}).get("phase") in ENDED_PHASES:
         phase = pod["status"]["phase"]
         raise BadRequestError(
             f"cannot exec into a container in a completed pod; current phase is {phase}"

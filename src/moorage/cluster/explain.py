@@ -15,6 +15,7 @@ from moorage.api.clock import parse_time
 from moorage.api.conditions import is_ready
 from moorage.api.counted import counted
 from moorage.api.events import Event
+from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.pods import ContainerStateTerminated, ContainerStatus, Pod
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.claims import pod_claims
@@ -189,7 +190,7 @@ def _verdict(
     phase, node = pod.status.phase, pod.spec.node_name
     if pod.metadata.deletion_timestamp:
         return f"is being deleted, from node {node}" if node else "is being deleted"
-    if phase in ("Succeeded", "Failed"):
+    if phase in ENDED_PHASES:
         why = f": {pod.status.message}" if pod.status.message else ""
         return f"has ended ({phase}) on node {node}{why}"
     if not node:

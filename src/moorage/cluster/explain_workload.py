@@ -15,6 +15,7 @@ from moorage.api.conditions import is_ready
 from moorage.api.errors import NotFoundError
 from moorage.api.events import Event
 from moorage.api.jobs import CronJob, Job
+from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.pods import Pod
 from moorage.api.workloads import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from moorage.client.resources import (
@@ -307,7 +308,7 @@ def _state(pod: Pod) -> str:
     """Return a pod's state without anything that differs between pods with the same problem."""
     if pod.metadata.deletion_timestamp:
         return "being deleted"
-    if pod.status.phase in ("Succeeded", "Failed"):
+    if pod.status.phase in ENDED_PHASES:
         why = f" ({pod.status.reason})" if pod.status.reason else ""
         return f"{pod.status.phase.lower()}{why}"
     if not pod.spec.node_name:

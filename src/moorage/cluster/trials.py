@@ -18,6 +18,7 @@ from typing import Any, Self
 from moorage.api.clock import Clock, SystemClock, sleep_unless_set
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.events import Event
+from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.pods import ContainerStateTerminated, Pod
 from moorage.client.informer import Informer
 from moorage.client.resources import EVENTS, PODS, RUNTIME_CLASSES
@@ -49,7 +50,6 @@ _DEADLINE_MARGIN_S = 60
 _LOG_BYTES = 1024 * 1024
 _MOST_EVENTS = 5
 _CLIENT_RESOLUTION_MS = 1.0
-_TERMINAL = ("Succeeded", "Failed")
 _WAITING = ("", "ContainerCreating", "PodInitializing")
 
 
@@ -430,7 +430,7 @@ class Trials:
             course.pod = after
             if after.spec.node_name and course.bound_s is None:
                 course.bound_s = now_s
-            is_over = after.status.phase in _TERMINAL
+            is_over = after.status.phase in ENDED_PHASES
             if course.running_s is None and _has_started(after):
                 course.running_s = now_s
             if is_over and course.ended_s is None:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from moorage.api.errors import StatusError
 from moorage.api.meta import Raw
+from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.pods import ContainerStateTerminated, Pod
 from moorage.api.runtime_group import GROUP
 from moorage.client.informer import Informer
@@ -26,7 +27,6 @@ from moorage.runtimeclass.conformance.properties import Probe
 RUN_LABEL = f"{GROUP}/conformance-run"
 """Label of probe pods: the run they belong to."""
 
-_ENDED = ("Succeeded", "Failed")
 _MOST_ERROR = 1024
 _DELETE_S = 30.0
 
@@ -112,7 +112,7 @@ class PodRunner:
         while True:
             self._changed.clear()
             pod = self._pods.get(name, self._namespace)
-            if pod is not None and pod.status.phase in _ENDED:
+            if pod is not None and pod.status.phase in ENDED_PHASES:
                 return pod
             await self._changed.wait()
 

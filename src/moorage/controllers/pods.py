@@ -7,15 +7,14 @@ from datetime import datetime
 
 from moorage.api import conditions
 from moorage.api.clock import parse_time
+from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.pods import PodCondition
 from moorage.controllers.objects import Pod
-
-_ENDED = ("Succeeded", "Failed")
 
 
 def is_ended(pod: Pod) -> bool:
     """Return whether the pod has ended: none of its containers will run again."""
-    return pod.status.phase in _ENDED
+    return pod.status.phase in ENDED_PHASES
 
 
 def is_deleting(pod: Pod) -> bool:

@@ -22,6 +22,7 @@ from moorage.api.counted import counted
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.events import Event
 from moorage.api.meta import Raw
+from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import MEASUREMENT_LABEL
@@ -62,7 +63,6 @@ from moorage.runtimeclass.overhead_estimates import (
 _MOST_LOG_BYTES = 16384
 _DELETE_S = 30.0
 _ANSWER_S = 30.0
-_ENDED = ("Succeeded", "Failed")
 
 Progress = Callable[[str], None]
 
@@ -226,7 +226,7 @@ class Measurement:
             pod = self._pods.get(name, self._options.namespace)
             if pod is not None:
                 statuses = pod.status.container_statuses
-                if pod.status.phase in _ENDED:
+                if pod.status.phase in ENDED_PHASES:
                     raise MeasurementError(f"ended while it started{self._why(name)}")
                 if statuses and all(one.state.running is not None for one in statuses):
                     return pod
@@ -274,7 +274,7 @@ class Measurement:
             processes = await asyncio.to_thread(processes_behind, pod, source.cgroups, path)
             outside = outside_bytes(processes)
         current = self._pods.get(probe.name, options.namespace)
-        if current is None or current.status.phase in _ENDED or _has_restarted(current):
+        if current is None or current.status.phase in ENDED_PHASES or _has_restarted(current):
             raise MeasurementError(f"ended while it was measured{self._why(probe.name)}")
         return finished(
             _replaced(

@@ -16,6 +16,7 @@ from moorage.api import labels
 from moorage.api.clock import parse_time
 from moorage.api.containers import ResourceRequirements
 from moorage.api.meta import Object
+from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.pods import Pod
 from moorage.api.qos import BEST_EFFORT, qos_class
 from moorage.api.quantity import NANO, Quantity, parse
@@ -36,7 +37,6 @@ _COUNTED_BY_NAME = frozenset(("configmaps", "replicationcontrollers", "resourceq
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _HUGE_PAGES = "hugepages-"
 _OF_CLASS = ".storageclass.storage.k8s.io/"
-_ENDED = ("Succeeded", "Failed")
 
 
 class Charge(Protocol):
@@ -174,7 +174,7 @@ def _computed(requests: Mapping[str, Quantity], limits: Mapping[str, Quantity]) 
 
 def _is_charged(pod: Pod, now: datetime) -> bool:
     """Return whether a pod still uses anything: neither ended nor overdue in its deletion."""
-    if pod.status.phase in _ENDED:
+    if pod.status.phase in ENDED_PHASES:
         return False
     deleted, grace_s = pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds
     if deleted is None or grace_s is None:

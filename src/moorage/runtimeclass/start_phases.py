@@ -18,6 +18,7 @@ from math import isfinite
 import msgspec
 
 from moorage.api.clock import format_micro_time, parse_time
+from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.pods import ContainerStatus, Pod
 
 CONDITION = "runtime.moorage.dev/StartPhases"
@@ -274,7 +275,7 @@ def _by_conditions(pod: Pod, created: datetime, scheduled: datetime | None) -> S
         phases=tuple(sorted(phases, key=lambda phase: PHASES.index(phase.name))),
         total_ms=sum(phase.ms for phase in phases),
         total_resolution_ms=CONDITION_RESOLUTION_MS,
-        is_over=ready is not None or pod.status.phase in ("Succeeded", "Failed"),
+        is_over=ready is not None or pod.status.phase in ENDED_PHASES,
     )
 
 

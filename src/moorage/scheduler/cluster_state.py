@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from moorage.api.labels import Labels
 from moorage.api.nodes import Node
+from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.pods import Pod
 from moorage.client.informer import object_key
 from moorage.runtimeclass.resizing import charged_spec
@@ -21,12 +22,11 @@ from moorage.scheduler.query import PodQuery, QueryCache
 from moorage.scheduler.storage_state import StorageState
 
 ZONE = "topology.kubernetes.io/zone"
-_OVER = frozenset({"Succeeded", "Failed"})
 
 
 def occupies_node(pod: Pod) -> bool:
     """Return whether the pod holds resources of a node: bound, and not Succeeded or Failed."""
-    return bool(pod.spec.node_name) and pod.status.phase not in _OVER
+    return bool(pod.spec.node_name) and pod.status.phase not in ENDED_PHASES
 
 
 class ClusterState:

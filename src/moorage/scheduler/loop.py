@@ -15,6 +15,7 @@ from moorage.api.disruptions import PodDisruptionBudget
 from moorage.api.logs import Log
 from moorage.api.namespaces import Namespace
 from moorage.api.nodes import Node
+from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.client.informer import object_key
@@ -41,8 +42,6 @@ log = Log(__name__)
 
 _DECISIONS_A_TURN = 16
 """Number of decisions after which the loop yields to other tasks."""
-
-_OVER = frozenset({"Succeeded", "Failed"})
 
 
 async def run_scheduler(
@@ -394,7 +393,7 @@ class Scheduler:
         if (
             after.spec.scheduler_name != self._options.name
             or after.metadata.deletion_timestamp is not None
-            or after.status.phase in _OVER
+            or after.status.phase in ENDED_PHASES
         ):
             self._drop_unscheduled(key, after)
             return

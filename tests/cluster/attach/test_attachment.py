@@ -294,7 +294,8 @@ async def test_the_record_of_a_helm_release_is_named(tmp_path: Path) -> None:
         patch = {"metadata": {"annotations": notes}}
         await user.client.patch(SERVICES, "moorage-webhook", patch, "moorage-system")
         release = "runtimes -n moorage-system"
-        assert (await plan_detachment(user.client)).releases == (release,)
+        plan = await plan_detachment(user.client)
+        assert [one.removal for one in plan.releases] == [f"helm uninstall {release}"]
         left = {one.what: one.why for one in await user.detach()}
         assert left == {
             "Helm's record of the release runtimes": f"this removes it: helm uninstall {release}"

@@ -32,6 +32,7 @@ from moorage.api.errors import (
     StatusError,
     TooManyRequestsError,
 )
+from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.pods import Pod
 from moorage.apiserver.admitting import admit_body
 from moorage.apiserver.call import Call
@@ -51,7 +52,6 @@ _USER = User(name="system:apiserver", groups=(SYSTEM_MASTERS,))
 _TRIES = 20
 _MOST_DISRUPTED_PODS = 2000
 _RETRY_S = 10
-_ENDED = ("Succeeded", "Failed")
 _VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
 _SEVERAL = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
@@ -206,7 +206,7 @@ class EvictionSubresource(msgspec.Struct, frozen=True):
 
 
 def _wants_condition(pod: Obj) -> bool:
-    is_ended = pod.get("status", {}).get("phase") in _ENDED
+    is_ended = pod.get("status", {}).get("phase") in ENDED_PHASES
     return not is_ended and "deletionTimestamp" not in pod["metadata"]
 
 
@@ -218,7 +218,7 @@ def _of(item: Stored, options: DeleteOptions) -> DeleteOptions:
 
 
 def _is_over(pod: Pod) -> bool:
-    return pod.status.phase in _ENDED or pod.metadata.deletion_timestamp is not None
+    return pod.status.phase in ENDED_PHASES or pod.metadata.deletion_timestamp is not None
 
 
 def _needs_no_budget(pod: Pod) -> bool:

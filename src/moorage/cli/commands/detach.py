@@ -132,8 +132,7 @@ def _show(plan: DetachPlan, options: DetachOptions) -> None:
             click.echo(f"namespace {namespace} stays, for others' objects are in it: {names}")
     for release in plan.releases:
         click.echo(
-            "installed by Helm, whose record stays: afterwards run helm uninstall "
-            + printable(release)
+            f"installed by Helm, whose record stays: afterwards run {printable(release.removal)}"
         )
 
 

@@ -18,6 +18,7 @@ from moorage.api.clock import Clock
 from moorage.api.counted import counted
 from moorage.api.errors import ConflictError, InvalidError, NotFoundError
 from moorage.api.meta import Raw
+from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.pods import Pod
 from moorage.api.runtime_group import API_VERSION
 from moorage.client.informer import Informer
@@ -28,7 +29,8 @@ from moorage.cluster.attach.belongings import belongings
 from moorage.cluster.attach.detach_options import DetachOptions, Leftover
 from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.foreign_objects import foreign_objects
-from moorage.cluster.attach.manifests import KINDS, WEBHOOKS, WORKLOADS
+from moorage.cluster.attach.helm_releases import Release, releases_of
+from moorage.cluster.attach.manifests import DEFINITION, KINDS, WEBHOOKS, WORKLOADS
 from moorage.cluster.attach.manifests.controllers import HEALTH_PORT, LEASE
 from moorage.cluster.attach.manifests.identity import OURS, Obj
 from moorage.cluster.attach.manifests.runtime_agent import DATA_DIRECTORY
@@ -51,7 +53,6 @@ from moorage.custom_resources import definitions
 from moorage.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
 from moorage.probing.default_classes import RECORD, RECORD_NAMESPACE
 
-_DEFINITION = "CustomResourceDefinition"
 _WRITTEN_BY_USERS = (
     "RuntimePolicy", "ClusterRuntimePolicy", "RuntimeClassQuota", "RuntimeRollout",
 )  # fmt: skip
@@ -60,8 +61,6 @@ _WORKLOAD_KINDS = (
     ("batch/v1", "CronJob"),
 )  # fmt: skip
 _MANAGED_BY = "app.kubernetes.io/managed-by"
-_RELEASE = "meta.helm.sh/release-name"
-_RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
 _SHOWN = 20
 _TRIES = 5
 _REMOVE_DATA, _NO_INSTALL = "--remove-data", "--no-install"
@@ -73,7 +72,7 @@ class DetachPlan(msgspec.Struct, frozen=True):
 
     pods: by the names of RuntimeInstallations, the pods under them, which a node waits for before
     it undoes one. foreign: by each of our namespaces, others' objects in it. releases: those of
-    Helm, as `NAME -n NAMESPACE`.
+    Helm.
     """
 
     objects: tuple[Obj, ...]
@@ -81,7 +80,7 @@ class DetachPlan(msgspec.Struct, frozen=True):
     installations: tuple[Obj, ...]
     pods: Mapping[str, tuple[str, ...]] = {}
     foreign: Mapping[str, list[str]] = {}
-    releases: tuple[str, ...] = ()
+    releases: tuple[Release, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -95,18 +94,20 @@ async def plan_detachment(client: Client) -> DetachPlan:
     found = belongings([obj async for obj in _labelled(served)])[0]
     spaces = [obj["metadata"]["name"] for obj in found if obj["kind"] == "Namespace"]
     foreign = {name: await foreign_objects(client, name) for name in spaces}
+    installations = await installations_of(served)
     return DetachPlan(
         tuple(found),
         tuple([obj for kind in _WRITTEN_BY_USERS async for obj in served.list(API_VERSION, kind)]),
-        await installations_of(served),
-        await _users_of_installed(served),
+        installations,
+        await _users_of_installed(served, installations),
         {name: names for name, names in foreign.items() if names},
         releases_of(found),
     )
 
 
-async def _users_of_installed(served: ServedObjects) -> dict[str, tuple[str, ...]]:
-    installations = await installations_of(served)
+async def _users_of_installed(
+    served: ServedObjects, installations: Sequence[Obj]
+) -> dict[str, tuple[str, ...]]:
     if not installations:
         return {}
     classes = [obj async for obj in served.list("node.k8s.io/v1", "RuntimeClass")]
@@ -148,8 +149,8 @@ class _Detachment:
         ]
         self._left += [
             Leftover(
-                f"Helm's record of the release {release.partition(' ')[0]}",
-                f"this removes it: helm uninstall {release}",
+                f"Helm's record of the release {release.name}",
+                f"this removes it: {release.removal}",
             )
             for release in releases_of(found)
         ]
@@ -166,7 +167,7 @@ class _Detachment:
         for api_version, kind in _WORKLOAD_KINDS:
             await self._clean(api_version, kind)
         await self._remove_classes()
-        rest = (_DEFINITION, "Namespace", *WEBHOOKS, *WORKLOADS)
+        rest = (DEFINITION, "Namespace", *WEBHOOKS, *WORKLOADS)
         await self._delete(obj for obj in reversed(found) if obj["kind"] not in rest)
         for namespace in sorted({_namespace_of(obj) for obj in found} - {""}):
             await self._delete(_made_at_run_time(namespace))
@@ -176,7 +177,7 @@ class _Detachment:
         if self._options.keeps_definitions:
             self._left.append(Leftover("the kinds of runtime.moorage.dev", "as you asked"))
         else:
-            await self._remove_definitions([obj for obj in found if obj["kind"] == _DEFINITION])
+            await self._remove_definitions([obj for obj in found if obj["kind"] == DEFINITION])
         await self._wait_gone()
         return self._left
 
@@ -376,25 +377,9 @@ def shortened(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def releases_of(found: Iterable[Obj]) -> tuple[str, ...]:
-    """Return the releases of Helm that objects are of, as `NAME -n NAMESPACE`.
-
-    Definitions are left out: Helm keeps them when it uninstalls.
-    """
-    releases = set()
-    for obj in found:
-        annotations = obj["metadata"].get("annotations") or {}
-        if obj["kind"] != _DEFINITION and _RELEASE in annotations:
-            place = annotations.get(_RELEASE_NAMESPACE, "")
-            releases.add(f"{annotations[_RELEASE]} -n {place}")
-    return tuple(sorted(releases))
-
-
 def unended(pods: Iterable[Pod]) -> list[str]:
     """Return the names of the pods that may still write, as an ended one of `helm test` cannot."""
-    return sorted(
-        pod.metadata.name for pod in pods if pod.status.phase not in ("Succeeded", "Failed")
-    )
+    return sorted(pod.metadata.name for pod in pods if pod.status.phase not in ENDED_PHASES)
 
 
 def _unreported(_: Sequence[PartProgress]) -> None:

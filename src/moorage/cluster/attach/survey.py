@@ -19,6 +19,8 @@ from moorage.client.discovery import NotServedError
 from moorage.client.resources import NODES
 from moorage.cluster.attach.belongings import is_labelled
 from moorage.cluster.attach.changes import is_attached
+from moorage.cluster.attach.helm_releases import is_of_release, releases_of
+from moorage.cluster.attach.manifests import DEFINITION
 from moorage.cluster.attach.manifests.identity import OURS, VERSION_LABEL, Obj
 from moorage.cluster.attach.served_objects import ServedObjects
 from moorage.cluster.attach.values import CERT_MANAGER, Values
@@ -30,14 +32,11 @@ _OWN_SERVER = "+moorage"
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _POLICIES = "ValidatingAdmissionPolicy"
 _CERT_MANAGER_VERSION = "cert-manager.io/v1"
-_HELM_RELEASE = "meta.helm.sh/release-name"
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 _VERBS = ("get", "list", "create", "patch", "delete")
 _MINOR = re.compile(r"v?1\.(\d+)")
 _ENGINE = re.compile(r"([a-z0-9-]+)://v?(.+)")
 _LEAST_ENGINES = {"containerd": (1, 6), "cri-o": (1, 20), "moorage": (0, 0)}
-
-_DEFINITION = "CustomResourceDefinition"
 
 
 class Level(StrEnum):
@@ -131,8 +130,8 @@ def _version_findings(survey: Survey) -> Iterator[SurveyFinding]:
     # With parts beside them, the definitions were applied by another tool, such as kubectl.
     if (
         survey.is_our_server
-        and {obj["kind"] for obj in survey.ours} == {_DEFINITION}
-        and any(not is_attached(obj) and not _release_of(obj) for obj in survey.ours)
+        and {obj["kind"] for obj in survey.ours} == {DEFINITION}
+        and any(not is_attached(obj) and not is_of_release(obj) for obj in survey.ours)
     ):
         yield SurveyFinding(
             Level.PROBLEM,
@@ -187,14 +186,7 @@ def _other_findings(survey: Survey, values: Values) -> Iterator[SurveyFinding]:
             f"another Moorage is attached in namespace {', '.join(elsewhere)}",
             f"set namespace={elsewhere[0]} to change it, or `moor detach` it first",
         )
-    # The definitions alone are what `helm uninstall` keeps: no release is left then.
-    if releases := sorted(
-        {
-            release
-            for obj in survey.ours
-            if obj["kind"] != _DEFINITION and (release := _release_of(obj))
-        }
-    ):
+    if releases := sorted({release.name for release in releases_of(survey.ours)}):
         yield SurveyFinding(
             Level.PROBLEM,
             f"Helm installed Moorage here, as release {', '.join(releases)}",
@@ -217,10 +209,6 @@ def _newer_findings(survey: Survey) -> Iterator[SurveyFinding]:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"[0-9]{1,9}", version)[:3])
-
-
-def _release_of(obj: Obj) -> str:
-    return str((obj["metadata"].get("annotations") or {}).get(_HELM_RELEASE, ""))
 
 
 def _namespace_findings(survey: Survey, values: Values) -> Iterator[SurveyFinding]:
@@ -337,7 +325,7 @@ async def _own_objects(served: ServedObjects) -> AsyncIterator[Obj]:
     for api_version, kind in (
         ("apps/v1", "Deployment"),
         ("apps/v1", "DaemonSet"),
-        ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+        ("apiextensions.k8s.io/v1", DEFINITION),
     ):
         async for obj in served.list(api_version, kind, label_selector=OURS):
             yield obj

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from moorage.api.meta import Raw
+from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.runtime_group import (
     CHECK_ANNOTATION,
     DEFAULT_CLASS_LABEL,
@@ -114,6 +115,6 @@ def users_of(pods: list[Any], name: str) -> int:
     """Return how many pods run, or will run, under a class."""
     return sum(
         pod["spec"].get("runtimeClassName") == name
-        and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+        and (pod.get("status") or {}).get("phase") not in ENDED_PHASES
         for pod in pods
     )

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from moorage.api.clock import Clock
+from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.runtime_group import API_VERSION
 from moorage.api.runtime_installations import (
     FINALIZER,
@@ -31,7 +32,6 @@ from moorage.cluster.attach.manifests.runtime_agent import DATA_DIRECTORY
 from moorage.cluster.attach.served_objects import ServedObjects, name_of
 
 _INSTALLATION = (API_VERSION, "RuntimeInstallation")
-_ENDED = ("Succeeded", "Failed")
 
 
 async def installations_of(served: ServedObjects) -> tuple[Obj, ...]:
@@ -48,7 +48,7 @@ def pods_under(handler: str, classes: Iterable[Obj], pods: Iterable[Obj]) -> tup
             for pod in pods
             if pod["spec"].get("runtimeClassName") in names
             and pod["spec"].get("nodeName")
-            and (pod.get("status") or {}).get("phase") not in _ENDED
+            and (pod.get("status") or {}).get("phase") not in ENDED_PHASES
         )
     )
 

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import msgspec
 
+from moorage.api.pod_phases import ENDED_PHASES
 from moorage.client.resources import PODS, RUNTIME_CLASSES
 from moorage.client.rest import Client
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
 from moorage.cluster.runtimes.plan import is_installed
-
-_ENDED = ("Succeeded", "Failed")
 
 
 class OrphanedClass(msgspec.Struct, frozen=True):
@@ -46,7 +45,7 @@ async def orphaned_classes(client: Client, handler: str) -> list[OrphanedClass]:
     running = [
         pod.spec.runtime_class_name
         for pod in (await client.list(PODS)).items
-        if pod.status.phase not in _ENDED
+        if pod.status.phase not in ENDED_PHASES
     ]
     return [OrphanedClass(name, running.count(name)) for name in names]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from moorage.cluster.attach.chart.templates import Key, templates
 from moorage.cluster.attach.chart.texts import CHART, NOTES, test_objects
 from moorage.cluster.attach.chart.values import schema_text, values_text
-from moorage.cluster.attach.manifests import objects
+from moorage.cluster.attach.manifests import DEFINITION, objects
 
 __all__ = ["chart_files", "write_chart"]
 
@@ -29,7 +29,7 @@ def chart_files() -> dict[str, str]:
         "templates/NOTES.txt": NOTES,
     }
     for key, text in templates(objects).items():
-        files[_path(key)] = _kept(text) if key[0] == "CustomResourceDefinition" else text
+        files[_path(key)] = _kept(text) if key[0] == DEFINITION else text
     for key, text in templates(test_objects).items():
         files[f"templates/tests/{key[2]}.yaml"] = text
     return dict(sorted(files.items()))

@@ -41,10 +41,10 @@ _CERT_MANAGER = "cert-manager.io/v1"
 
 WORKLOADS = ("Deployment", "DaemonSet")
 WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-
+DEFINITION = "CustomResourceDefinition"
 KINDS = (
     ("v1", "Namespace"),
-    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+    ("apiextensions.k8s.io/v1", DEFINITION),
     ("v1", "ServiceAccount"),
     (_RBAC, "ClusterRole"),
     (_RBAC, "ClusterRoleBinding"),
