@@ -42,6 +42,7 @@ _CERT_MANAGER = "cert-manager.io/v1"
 WORKLOADS = ("Deployment", "DaemonSet")
 WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 DEFINITION = "CustomResourceDefinition"
+
 KINDS = (
     ("v1", "Namespace"),
     ("apiextensions.k8s.io/v1", DEFINITION),
