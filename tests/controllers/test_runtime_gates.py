@@ -21,6 +21,8 @@ from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES, RUNTIME_PROFI
 from moorage.controllers.runtimeclasses.profiles import profile_informer
 from moorage.controllers.runtimegates import RuntimeGateController
 from moorage.controllers.runtimegates.verdict import judge
+from moorage.controllers.runtimegates.verdicts import Verdicts
+from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.needs import parse_needs
 from moorage.runtimeclass.placing import hold, require_labels
 from tests.controllers.memory import Json, MemoryClient, World
@@ -119,6 +121,15 @@ async def test_a_released_pod_requires_what_its_nodes_are_known_for_by_then(worl
         assert gates(client) == []
         assert found(client)["spec"]["nodeSelector"] == {GPU: "true"}
         assert HELD_FOR_ANNOTATION not in found(client)["metadata"]["annotations"]
+
+
+def test_pods_of_many_kinds_leave_a_bounded_number_of_verdicts() -> None:
+    verdicts = Verdicts(ClassIndex(), most=10)
+    for number in range(100):
+        spec = {"runtimeClassName": "kata", "nodeSelector": {"mine": str(number)}}
+        verdict = verdicts.on({}, spec, (), is_placeable=True)
+        assert verdict == judge({}, spec, ClassIndex())
+        assert len(verdicts) <= 10
 
 
 async def test_a_class_that_goes_or_gets_another_handler_is_said(world: World) -> None:
@@ -269,7 +280,7 @@ async def test_many_pods_that_wait_are_judged_once_for_each_template(
         judged += 1
         return judge(*given, **more)
 
-    monkeypatch.setattr("moorage.controllers.runtimegates.controller.judge", counting)
+    monkeypatch.setattr("moorage.controllers.runtimegates.verdicts.judge", counting)
     count = 900
     for number in range(count):
         world.client.put(PODS, pod(f"p{number}"))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from moorage.client.config import ClientConfig
 from moorage.client.rest import Client
@@ -54,7 +55,7 @@ async def page(door: Door) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def asked(
-    url: str, method: str = "GET", **headers: str
+    url: str | URL, method: str = "GET", **headers: str
 ) -> AsyncIterator[tuple[aiohttp.ClientResponse, str]]:
     async with (
         aiohttp.ClientSession() as http,
@@ -186,3 +187,38 @@ async def test_visitors_beyond_those_that_wait_are_sent_away(
         assert begun == 2  # the third waits for its turn
         goes_on.set()
         assert {await task for task in waiting} == {500}
+
+
+async def test_who_has_no_token_is_asked_for_it_however_many_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(page_server, "_WAITING", 0)
+    config = ClientConfig(server="http://127.0.0.1:1")
+    async with page(TokenDoor(config)) as url:
+        async with asked(f"{url}/ui/") as (answer, _):
+            assert answer.status == 401
+        async with asked(f"{url}/ui/", Authorization="Bearer t") as (answer, _):
+            assert answer.status == 503
+        async with asked(f"{url}/ui/style.css") as (answer, _):
+            assert answer.status == 200
+
+
+async def test_the_style_sheet_proves_no_connection(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proven: list[str] = []
+    monkeypatch.setattr(page_server, "prove", lambda request: proven.append(request.path))
+    async with page(TokenDoor(config(server))) as url:
+        for token in ("wrong", "admin-token"):
+            for path in ("/ui/style.css", "/ui/", "/ui/other", "/ui"):
+                async with asked(url + path, Authorization=f"Bearer {token}"):
+                    pass
+    assert proven == ["/ui/"]
+
+
+async def test_names_in_a_path_are_no_query_of_the_api_server(server: Running) -> None:
+    async with page(TokenDoor(config(server))) as url:
+        for name in ("%3Fwatch=true", "%2e", "x%3Fa=b"):
+            path = URL(f"{url}/ui/namespaces/default/pods/{name}", encoded=True)
+            async with asked(path, Authorization="Bearer admin-token") as (answer, text):
+                assert (answer.status, "the web page has no" in text) == (404, True)

@@ -141,7 +141,22 @@ async def test_what_the_user_may_not_list_is_named_and_left_out(reader: FakeRead
 
 @pytest.mark.parametrize(
     "path",
-    ["", "//", "/classes/", "/classes/none", "/classes/a/b", "/namespaces/default/pods/none", "/x"],
+    [
+        "",
+        "//",
+        "/classes/",
+        "/classes/none",
+        "/classes/a/b",
+        "/namespaces/default/pods/none",
+        "/x",
+        # What would be another path, or a query, of the API server.
+        "/namespaces/default/pods/.",
+        "/namespaces/default/pods/..",
+        "/namespaces/../pods/p",
+        "/namespaces/default/pods/?watch=true",
+        "/namespaces/default/pods/p?a",
+        "/namespaces/a%/pods/p",
+    ],
 )
 async def test_other_paths_are_not_found(path: str, reader: FakeReader) -> None:
     with pytest.raises(NotFoundError):

@@ -15,22 +15,31 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from moorage.api.logs import Log
 from moorage.linux.libc import dont_need, malloc_trim
 
 _SMAPS = Path("/proc/self/smaps")
 _HEAD = re.compile(r"(?P<start>[0-9a-f]+)-(?P<end>[0-9a-f]+) r-[x-]p [0-9a-f]+ \S+ (?P<inode>\d+) ")
-_ANONYMOUS = re.compile(r"Anonymous: +(\d+) kB")
+_CHANGED = re.compile(r"(?:Anonymous|Swap): +(\d+) kB")
+"""Pages that are not as in the file: in memory, or in swap, where `Anonymous` does not count them.
+
+Source: proc(5); the kernel's smaps_pte_entry."""
+
+log = Log(__name__)
 
 
 def give_back() -> None:
-    """Give back what is not used now. Blocks for some milliseconds.
+    """Give back what is not used now. Blocks for some milliseconds. Does not raise.
 
-    Raises OSError if /proc cannot be read.
+    Where the kernel does not show or give back mappings, they stay.
     """
     gc.collect()
     malloc_trim()
-    for start, length in program_mappings(_SMAPS.read_text()):
-        dont_need(start, length)
+    try:
+        for start, length in program_mappings(_SMAPS.read_text()):
+            dont_need(start, length)
+    except OSError as error:
+        log.debug("pages of programs stay in memory", reason=error)
 
 
 def program_mappings(smaps: str) -> Iterator[tuple[int, int]]:
@@ -43,7 +52,9 @@ def program_mappings(smaps: str) -> Iterator[tuple[int, int]]:
         if head := _HEAD.match(line):
             start, end = int(head["start"], 16), int(head["end"], 16)
             mapping = (start, end - start) if head["inode"] != "0" else None
-        elif mapping is not None and (changed := _ANONYMOUS.match(line)):
-            if changed[1] == "0":
+        elif mapping is not None and (changed := _CHANGED.match(line)):
+            if changed[1] != "0":
+                mapping = None
+            elif line.startswith("Swap:"):
                 yield mapping
-            mapping = None
+                mapping = None

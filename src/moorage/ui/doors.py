@@ -65,7 +65,7 @@ class Door(Protocol):
         """
 
     def reader(self, visit: Visit) -> AbstractAsyncContextManager[Reader]:
-        """Return what reads as the visitor. Raises UnauthorizedError without one."""
+        """Return what reads as the visitor, once entered. Raises UnauthorizedError without one."""
 
 
 class KeyDoor:
@@ -111,12 +111,15 @@ class TokenDoor:
         """Return the path below `/ui`. Raises NotFoundError."""
         return _below_root(visit.path)
 
-    @asynccontextmanager
-    async def reader(self, visit: Visit) -> AsyncIterator[Reader]:
-        """Yield a reader with the request's token. Raises UnauthorizedError without one."""
+    def reader(self, visit: Visit) -> AbstractAsyncContextManager[Reader]:
+        """Return a reader with the request's token. Raises UnauthorizedError without one."""
         token = token_of(visit.authorization)
         if token is None:
             raise UnauthorizedError(NO_TOKEN)
+        return self._reader_with(token)
+
+    @asynccontextmanager
+    async def _reader_with(self, token: str) -> AsyncIterator[Reader]:
         async with Client(replace(self._config, token=token), user_agent=_USER_AGENT) as client:
             yield ApiReader(client)
 

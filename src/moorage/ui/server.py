@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 import msgspec
 from aiohttp import web
@@ -21,7 +22,8 @@ from moorage.client.rest import UnreachableError
 from moorage.linux.descriptors import descriptor_limit
 from moorage.serving import Acceptor, Limits, prove
 from moorage.ui.doors import ROOT, Door, Visit
-from moorage.ui.site import HEADERS, Site
+from moorage.ui.reader import Reader
+from moorage.ui.site import HEADERS, STYLE, Page, Site
 
 TEXT = "text/plain; charset=utf-8"
 _AT_ONCE = 2
@@ -82,9 +84,13 @@ class _Answers:
             if not path:
                 # Relative, for those who come through a proxy.
                 return _text(301, "", Location=f"{ROOT.removeprefix('/')}/")
+            if path == STYLE:
+                # The same for all: it needs no turn, and does not show who asks.
+                return _made(self._site.style)
+            reader = self._door.reader(visit)
             if self._waiting >= _WAITING:
                 return _text(503, "too many pages are being made", **{"Retry-After": "1"})
-            response = await self._page(path, visit)
+            response = await self._page(path, reader)
         except StatusError as error:
             return _refusal(error, self._door.challenge)
         except TimeoutError:
@@ -94,15 +100,21 @@ class _Answers:
         prove(request)
         return response
 
-    async def _page(self, path: str, visit: Visit) -> web.StreamResponse:
+    async def _page(
+        self, path: str, reader: AbstractAsyncContextManager[Reader]
+    ) -> web.StreamResponse:
         self._waiting += 1
         try:
-            async with asyncio.timeout(_DEADLINE_S), self._slots, self._door.reader(visit) as own:
+            async with asyncio.timeout(_DEADLINE_S), self._slots, reader as own:
                 page = await self._site.page(path, own)
         finally:
             self._waiting -= 1
-        headers = {**page.headers, "Content-Type": page.content_type}
-        return web.Response(body=page.body, headers=headers)
+        return _made(page)
+
+
+def _made(page: Page) -> web.Response:
+    headers = {**page.headers, "Content-Type": page.content_type}
+    return web.Response(body=page.body, headers=headers)
 
 
 def _refusal(error: StatusError, challenge: str) -> web.Response:

@@ -21,6 +21,7 @@ import msgspec
 
 from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.api.meta import Object
+from moorage.api.names import dns_label_errors, dns_subdomain_errors
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.client.resources import (
     EVENTS,
@@ -40,6 +41,7 @@ T = TypeVar("T", bound=Object)
 
 HTML = "text/html; charset=utf-8"
 CSS = "text/css; charset=utf-8"
+STYLE = "/style.css"
 NO_CLASS_PATH = "-"
 """Path of the pods without a class; no class can have this name."""
 
@@ -72,14 +74,14 @@ class Site:
         What the user may not list is left out, and the page says so. Raises NotFoundError for
         another path, and ForbiddenError or NotFoundError for the object that a page is about.
         """
+        if path == STYLE:
+            return self.style
         match path.split("/")[1:]:
             case [""]:
                 return await self._overview(reader)
-            case ["style.css"]:
-                return Page(self._style, CSS)
             case ["classes", name] if name:
                 return await self._class(reader, NO_CLASS if name == NO_CLASS_PATH else name)
-            case ["namespaces", namespace, "pods", name] if namespace and name:
+            case ["namespaces", namespace, "pods", name] if _is_pod(namespace, name):
                 return await self._pod(reader, namespace, name)
         raise NotFoundError(f"the web page has no {path}")
 
@@ -139,8 +141,14 @@ class Site:
         return Templates()
 
     @cached_property
-    def _style(self) -> bytes:
-        return files("moorage.ui.templates").joinpath("style.css").read_bytes()
+    def style(self) -> Page:
+        """Return the style sheet, which needs no rights."""
+        return Page(files("moorage.ui.templates").joinpath("style.css").read_bytes(), CSS)
+
+
+def _is_pod(namespace: str, name: str) -> bool:
+    """Whether a pod may have these names. Others would ask the API server for another path."""
+    return not dns_label_errors(namespace) and not dns_subdomain_errors(name)
 
 
 class _Lists:

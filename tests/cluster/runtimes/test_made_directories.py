@@ -25,6 +25,20 @@ def test_directories_go_inside_out_and_those_with_content_stay(tmp_path: Path) -
     assert made.is_recorded
 
 
+def test_what_has_taken_the_place_of_a_directory_stays_and_keeps_no_other(tmp_path: Path) -> None:
+    link, file, made = tmp_path / "link", tmp_path / "file", tmp_path / "a"
+    target = tmp_path / "target"
+    target.mkdir()
+    record = MadeDirectories(tmp_path / "store")
+    record.note([link, file, file / "below", made])
+    link.symlink_to(target)
+    file.touch()
+    made.mkdir()
+    assert record.remove_empty() == []
+    assert (link.is_symlink(), target.is_dir(), file.is_file()) == (True, True, True)
+    assert not made.exists()
+
+
 def test_a_damaged_record_removes_nothing(tmp_path: Path) -> None:
     made = MadeDirectories(tmp_path)
     made.note([])

@@ -95,10 +95,13 @@ def made_with(pod: Path, directories: Iterable[Path]) -> list[Path]:
 
 
 def _is_removed(path: Path) -> bool:
-    """Remove a directory; return whether it is gone, as one with content, or mounted, is not."""
+    """Remove a directory; return whether it is gone, as one with content, or mounted, is not.
+
+    Where a file or a link has taken its place, it is gone, and that stays.
+    """
     try:
         path.rmdir()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError as error:
         if error.errno in _KEPT:

@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
 from moorage.api.clock import Clock, format_time
 from moorage.api.conditions import is_true
 from moorage.api.errors import NotFoundError
@@ -28,11 +26,8 @@ from moorage.client.resources import PODS, read_as
 from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import Node
-from moorage.controllers.runtimegates.verdict import (
-    UNAVAILABLE,
-    Verdict,
-    judge,
-)
+from moorage.controllers.runtimegates.verdict import UNAVAILABLE, Verdict
+from moorage.controllers.runtimegates.verdicts import Verdicts
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.demands import demanded_features
 from moorage.runtimeclass.handler import is_implicit
@@ -90,8 +85,7 @@ class RuntimeGateController:
             clock=clock,
         )
         self._sources = (informers.nodes, informers.runtime_classes, profiles)
-        self._verdicts: dict[bytes, Verdict] = {}
-        self._judged = -1
+        self._verdicts = Verdicts(self._index)
         self._waiting: set[str] = set()
         self._unsettled: set[str] = set()
         self._seen = -1
@@ -165,23 +159,11 @@ class RuntimeGateController:
         return None
 
     def _verdict(self, pod: PendingPod) -> Verdict:
-        """Return the verdict on a pod. Pods of one template get the same, which is found once.
-
-        Thousands may wait, and a change of a node is a question about each.
-        """
-        if self._judged != self._index.version:
-            self._verdicts.clear()
-            self._judged = self._index.version
-        annotations = pod.metadata.annotations
-        is_placeable = pod.metadata.namespace != _SYSTEM_NAMESPACE
-        held_for = annotations.get(HELD_FOR_ANNOTATION)
-        key = msgspec.json.encode((held_for, pod.spec, pod.demanded, is_placeable))
-        verdict = self._verdicts.get(key)
-        if verdict is None:
-            verdict = self._verdicts[key] = judge(
-                annotations, pod.spec, self._index, pod.demanded, is_placeable=is_placeable
-            )
-        return verdict
+        meta = pod.metadata
+        is_placeable = meta.namespace != _SYSTEM_NAMESPACE
+        return self._verdicts.on(
+            meta.annotations, pod.spec, pod.demanded, is_placeable=is_placeable
+        )
 
     async def _release(self, pod: PendingPod, labels: Iterable[str]) -> None:
         """Remove the gate, and require labels of nodes. Others' gates stay.
