@@ -5,8 +5,10 @@ All namespaced kinds that the server serves are listed, by metadata alone.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from moorage.api.errors import NotFoundError, StatusError
-from moorage.api.meta import ObjectMeta
+from moorage.api.meta import ObjectMeta, OwnerReference
 from moorage.api.runtime_group import PROBE_LABEL
 from moorage.client.discovery import discover
 from moorage.client.rest import Client
@@ -27,8 +29,8 @@ _IN_EVERY_NAMESPACE = frozenset(
     )
 )
 """What controllers put into each namespace, by itself."""
-_RECORDS = frozenset(("Event",))
-"""Kinds of objects that say what happened, and end by themselves."""
+_RECORDS = frozenset((("", "Event"), ("events.k8s.io", "Event")))
+"""Groups and kinds of objects that say what happened, and end by themselves."""
 _MOST = 1000
 
 
@@ -40,8 +42,14 @@ async def foreign_objects(client: Client, namespace: str) -> list[str]:
     """
     discovered = await discover(client)
     found = [f"{version}, which cannot be read: {why}" for version, why in discovered.failures]
+    kinds = frozenset(
+        (one.resource.group, one.resource.kind)
+        for one in discovered.served
+        if one.resource.is_namespaced
+    )
     for resource in discovered.with_verbs("list", "delete"):
-        if not resource.is_namespaced:
+        # There may be very many records.
+        if not resource.is_namespaced or (resource.group, resource.kind) in _RECORDS:
             continue
         names: list[str] = []
         try:
@@ -49,7 +57,7 @@ async def foreign_objects(client: Client, namespace: str) -> list[str]:
                 names += [
                     one.metadata.name
                     for one in page.items
-                    if is_foreign_object(resource.kind, one.metadata)
+                    if is_foreign_object(resource.kind, one.metadata, kinds)
                 ]
                 if len(names) > _MOST:
                     break
@@ -63,18 +71,23 @@ async def foreign_objects(client: Client, namespace: str) -> list[str]:
     return sorted(found)
 
 
-def is_foreign_object(kind: str, meta: ObjectMeta) -> bool:
+def is_foreign_object(kind: str, meta: ObjectMeta, namespaced: Collection[tuple[str, str]]) -> bool:
     """Return whether an object in a namespace of ours is of others.
 
-    Those that another object owns come and go with it.
+    Those that another object of the namespace owns come and go with it; its kind is one of
+    `namespaced`, groups and kinds. An owner that is in no namespace outlives this one.
     """
     labels = meta.labels
     is_labelled = labels.get(PART_OF_LABEL) == labels.get(NAME_LABEL) == MOORAGE
     return not (
         is_labelled
         or PROBE_LABEL in labels
-        or kind in _RECORDS
-        or meta.owner_references
+        or any(_kind_of(owner) in namespaced for owner in meta.owner_references)
         or (kind, meta.name) in _IN_EVERY_NAMESPACE
         or has_name_of_ours(kind, meta.name)
     )
+
+
+def _kind_of(owner: OwnerReference) -> tuple[str, str]:
+    group, slash, _ = owner.api_version.partition("/")
+    return (group if slash else "", owner.kind)
