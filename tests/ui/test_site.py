@@ -143,8 +143,8 @@ async def test_a_pods_steps_are_no_finer_than_they_are_known(reader: FakeReader)
         r'<th scope="row">(\w+)</th><td class="number">([^<]*)</td>\s*<td>(.*)</td>', text
     )
     assert [(name, length, re.sub("<.*>", "", share).strip()) for name, length, share in rows] == [
-        ("schedule", "2 s (± 1 s)", "–"),
-        ("deliver", "within 1 s", "–"),
+        ("schedule", "2 s (± 1 s)", "\N{EN DASH}"),
+        ("deliver", "within 1 s", "\N{EN DASH}"),
         ("sandbox", "300 ms", "75.0 %"),
         ("start", "100 ms", "25.0 %"),
     ]
