@@ -132,6 +132,24 @@ async def test_a_pods_page_shows_class_choice_steps_and_its_own_events(reader: F
     assert "Elsewhere" not in text
 
 
+async def test_a_pods_steps_are_no_finer_than_they_are_known(reader: FakeReader) -> None:
+    measured = _true("runtime.moorage.dev/StartPhases", "00:00:02")
+    measured["message"] = '{"seen":"2026-01-01T00:00:02.400Z","sandbox":300.0,"start":100.0}'
+    conditions = [_true("PodScheduled", "00:00:02"), measured, _true("Ready", "00:00:03")]
+    reader._objects["pods"] = [_pod(status={"phase": "Running", "conditions": conditions})]
+    text = (await Site().page("/namespaces/default/pods/p", reader)).body.decode()
+    assert "400 ms on the node." in text
+    rows = re.findall(
+        r'<th scope="row">(\w+)</th><td class="number">([^<]*)</td>\s*<td>(.*)</td>', text
+    )
+    assert [(name, length, re.sub("<.*>", "", share).strip()) for name, length, share in rows] == [
+        ("schedule", "2 s (± 1 s)", "\N{EN DASH}"),
+        ("deliver", "within 1 s", "\N{EN DASH}"),
+        ("sandbox", "300 ms", "75.0 %"),
+        ("start", "100 ms", "25.0 %"),
+    ]
+
+
 async def test_what_the_user_may_not_list_is_named_and_left_out(reader: FakeReader) -> None:
     reader.forbidden = {NODES.plural, POD_ROWS.plural}
     text = (await Site().page("/", reader)).body.decode()

@@ -51,7 +51,7 @@ _REMEDIES_BY_SIGNAL = {
     "SIGILL": "the program needs instructions that the processor, or the sandbox, lacks",
 }
 _REMEDIES_BY_PHASE = {
-    SCHEDULE: "see the nodes' objections above: no node had room or the handler at first",
+    SCHEDULE: "no node had room or the handler at first: see the events",
     SANDBOX: "the handler takes long to make a sandbox: compare with `moor bench classes`",
     VOLUMES: "a volume takes long: its claim, config map or secret may have come late",
     IMAGE: "load the image beforehand with `moor image load`, or set imagePullPolicy: IfNotPresent",

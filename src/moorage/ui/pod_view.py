@@ -10,18 +10,21 @@ from moorage.api.events import Event
 from moorage.api.pods import ContainerStatus, Pod
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import CHOICE_ANNOTATION, CHOICE_REASON_ANNOTATION
-from moorage.runtimeclass.start_phases import StartPhases, phases_of
+from moorage.runtimeclass.start_phases import CONDITION_RESOLUTION_MS, StartPhases, phases_of
 
 _MOST_EVENTS = 50
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A step of a pod's start: its milliseconds, and its part of the whole in percent."""
+    """A step of a pod's start: its milliseconds, and its part of the whole in percent.
+
+    `percent` is None for a step known to a whole second beside others that a node agent measured.
+    """
 
     name: str
     ms: float
     resolution_ms: float
-    percent: float
+    percent: float | None
 
 
 class ContainerRow(msgspec.Struct, frozen=True):
@@ -34,7 +37,7 @@ class ContainerRow(msgspec.Struct, frozen=True):
 
 
 class PodView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the page of a pod shows."""
+    """What the page of a pod shows. `on_node_ms` is None where no node agent measured the start."""
 
     pod: Pod
     handler: str
@@ -42,7 +45,7 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     steps: tuple[Step, ...]
     total_ms: float | None
-    is_measured: bool
+    on_node_ms: float | None
     containers: tuple[ContainerRow, ...]
     events: tuple[Event, ...]
 
@@ -60,7 +63,7 @@ def pod_view(pod: Pod, runtime_class: RuntimeClass | None, events: Iterable[Even
         reason=annotations.get(CHOICE_REASON_ANNOTATION, ""),
         steps=_steps(phases),
         total_ms=None if phases is None else phases.total_ms,
-        is_measured=phases is not None and phases.is_measured,
+        on_node_ms=None if phases is None else phases.on_node_ms,
         containers=tuple(map(_container, statuses)),
         events=tuple(ordered[-_MOST_EVENTS:]),
     )
@@ -69,9 +72,17 @@ def pod_view(pod: Pod, runtime_class: RuntimeClass | None, events: Iterable[Even
 def _steps(phases: StartPhases | None) -> tuple[Step, ...]:
     if phases is None:
         return ()
-    whole_ms = phases.total_ms or 1.0
+    on_node_ms = phases.on_node_ms
+    whole_ms = (phases.total_ms if on_node_ms is None else on_node_ms) or 1.0
     return tuple(
-        Step(phase.name, phase.ms, phase.resolution_ms, round(100 * phase.ms / whole_ms, 1))
+        Step(
+            phase.name,
+            phase.ms,
+            phase.resolution_ms,
+            None
+            if on_node_ms is not None and phase.resolution_ms >= CONDITION_RESOLUTION_MS
+            else round(100 * phase.ms / whole_ms, 1),
+        )
         for phase in phases.phases
     )
 

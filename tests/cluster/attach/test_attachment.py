@@ -203,6 +203,7 @@ async def test_pods_keep_running_and_classes_in_use_become_the_users(tmp_path: P
         gated = pod("gated", "kata", schedulingGates=[{"name": _GATE}, {"name": "own/gate"}])
         await user.client.create(PODS, gated, "default")
         await user.attach()
+        assert (await plan_detachment(user.client)).classes["kata"] == 2
         left = await user.detach()
         assert left[0].what == "RuntimeClass kata"
         kept = await user.client.get(RUNTIME_CLASSES, "kata")

@@ -34,6 +34,7 @@ def test_pods_on_nodes_under_any_class_of_the_handler_keep_it() -> None:
         _pod("3", "c"),
         _pod("ended", "a", phase="Succeeded"),
         _pod("waiting", "a", node=""),
+        {**_pod("probe", "a"), "metadata": {"name": "probe", "namespace": "moorage-probes"}},
         {"metadata": {"name": "plain", "namespace": "d"}, "spec": {"nodeName": "n"}},
     ]
     assert pods_under("h", classes, pods) == ("d/1", "d/2")

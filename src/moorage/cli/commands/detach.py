@@ -8,12 +8,14 @@ from collections import Counter
 import click
 
 from moorage.api.clock import SystemClock
+from moorage.api.counted import counted
 from moorage.api.printable import printable
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
 from moorage.cluster.attach.detach_options import DetachOptions, Leftover
 from moorage.cluster.attach.detachment import DetachPlan, detach, plan_detachment, shortened
+from moorage.cluster.attach.manifests import DEFINITION
 from moorage.cluster.attach.served_objects import name_of
 
 USER_AGENT = "moor-detach"
@@ -111,9 +113,23 @@ def _ask() -> None:
 
 
 def _show(plan: DetachPlan, options: DetachOptions) -> None:
-    counts = Counter(obj["kind"] for obj in plan.objects)
-    shown = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    click.echo(f"to remove: {shown}")
+    staying = set() if options.removes_namespaces else plan.foreign.keys()
+    in_use = {} if options.removes_classes else {k: n for k, n in plan.classes.items() if n}
+    counts = Counter(
+        obj["kind"]
+        for obj in plan.objects
+        if not (obj["kind"] == "Namespace" and obj["metadata"]["name"] in staying)
+        and not (obj["kind"] == DEFINITION and options.keeps_definitions)
+    )
+    counts["RuntimeClass"] += len(plan.classes) - len(in_use)
+    shown = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    click.echo(f"to remove: {shown or 'nothing'}")
+    for name, users in in_use.items():
+        verb = "uses" if users == 1 else "use"
+        click.echo(
+            f"RuntimeClass {printable(name)} stays, and is yours then: "
+            f"{counted(users, 'pod')} {verb} it"
+        )
     for obj in plan.installations:
         name = obj["metadata"]["name"]
         verb = "left on its nodes" if options.leaves_runtimes else "undone on its nodes"

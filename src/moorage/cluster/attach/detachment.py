@@ -71,8 +71,8 @@ class DetachPlan(msgspec.Struct, frozen=True):
     """What a detachment would remove: objects of ours, and objects of users' that go with them.
 
     pods: by the names of RuntimeInstallations, the pods under them, which a node waits for before
-    it undoes one. foreign: by each of our namespaces, others' objects in it. releases: those of
-    Helm.
+    it undoes one. foreign: by each of our namespaces, others' objects in it. classes: by the names
+    of RuntimeClasses that our controllers made, how many pods use it. releases: those of Helm.
     """
 
     objects: tuple[Obj, ...]
@@ -80,6 +80,7 @@ class DetachPlan(msgspec.Struct, frozen=True):
     installations: tuple[Obj, ...]
     pods: Mapping[str, tuple[str, ...]] = {}
     foreign: Mapping[str, list[str]] = {}
+    classes: Mapping[str, int] = {}
     releases: tuple[Release, ...] = ()
 
     @property
@@ -95,27 +96,27 @@ async def plan_detachment(client: Client) -> DetachPlan:
     spaces = [obj["metadata"]["name"] for obj in found if obj["kind"] == "Namespace"]
     foreign = {name: await foreign_objects(client, name) for name in spaces}
     installations = await installations_of(served)
+    classes = [obj async for obj in served.list("node.k8s.io/v1", "RuntimeClass")]
+    pods = [obj async for obj in served.list("v1", "Pod")]
     return DetachPlan(
         tuple(found),
         tuple([obj for kind in _WRITTEN_BY_USERS async for obj in served.list(API_VERSION, kind)]),
         installations,
-        await _users_of_installed(served, installations),
+        {
+            obj["metadata"]["name"]: pods_under(obj["spec"].get("handler", ""), classes, pods)
+            for obj in installations
+        },
         {name: names for name, names in foreign.items() if names},
+        {
+            name: users_of(pods, name)
+            for name in (
+                obj["metadata"]["name"]
+                for obj in classes
+                if is_managed_class(obj) and not is_probe_class(obj)
+            )
+        },
         releases_of(found),
     )
-
-
-async def _users_of_installed(
-    served: ServedObjects, installations: Sequence[Obj]
-) -> dict[str, tuple[str, ...]]:
-    if not installations:
-        return {}
-    classes = [obj async for obj in served.list("node.k8s.io/v1", "RuntimeClass")]
-    pods = [obj async for obj in served.list("v1", "Pod")]
-    return {
-        obj["metadata"]["name"]: pods_under(obj["spec"].get("handler", ""), classes, pods)
-        for obj in installations
-    }
 
 
 async def detach(client: Client, clock: Clock, options: DetachOptions) -> list[Leftover]:

@@ -8,6 +8,7 @@ from typing import Any
 import jinja2
 
 from moorage.runtimeclass.feature_findings import STATE_WORDS
+from moorage.runtimeclass.start_phases import CONDITION_RESOLUTION_MS
 from moorage.ui.views import MOST_NODES, MOST_PODS, NO_CLASS, shortened
 
 
@@ -24,7 +25,11 @@ class Templates:
             auto_reload=False,
         )
         self._environment.globals.update(
-            no_class=NO_CLASS, most_pods=MOST_PODS, states=STATE_WORDS, milliseconds=milliseconds
+            no_class=NO_CLASS,
+            most_pods=MOST_PODS,
+            states=STATE_WORDS,
+            milliseconds=milliseconds,
+            length=length,
         )
         self._environment.filters.update(named=named, shortened=shortened)
 
@@ -47,3 +52,12 @@ def milliseconds(ms: float) -> str:
     if ms < 120_000:
         return f"{ms / 1000:.1f} s"
     return f"{ms / 60_000:.0f} min"
+
+
+def length(ms: float, resolution_ms: float) -> str:
+    """Return a duration no finer than it is known: a difference of whole seconds is `within 1 s`,
+    or `12 s (± 1 s)`.
+    """
+    if resolution_ms < CONDITION_RESOLUTION_MS:
+        return milliseconds(ms)
+    return "within 1 s" if ms < CONDITION_RESOLUTION_MS else f"{ms / 1000:.0f} s (± 1 s)"
