@@ -49,7 +49,7 @@ _PLAN = DetachPlan(
 def test_what_stays_is_not_counted_as_removed(
     options: dict[str, bool], lines: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _show(_PLAN, DetachOptions(said=print, **options))  # type: ignore[arg-type]
+    _show(_PLAN, DetachOptions(said=print, **options))
     assert capsys.readouterr().out.splitlines() == lines
 
 
