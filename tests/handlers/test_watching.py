@@ -30,13 +30,13 @@ class Watched:
         self.seen: list[Catalogue] = []
         self._changed = asyncio.Event()
 
-    def open(self, *, is_generating: bool = False) -> HandlerDirectory:
+    def open(self, *, is_generating: bool = False, deadline_s: float = 0.5) -> HandlerDirectory:
         directory = HandlerDirectory(
             (self.first, self.second),
             path=str(self.bin),
             read_machine=lambda: self.machine,
             generate_into=self.second if is_generating else None,
-            query_deadline_s=0.5,
+            query_deadline_s=deadline_s,
         )
         directory.add_listener(self._on_change)
         return directory
@@ -446,6 +446,32 @@ async def test_a_program_that_is_slow_is_offered_once_it_has_answered(watched: W
             lambda catalogue: "not completed yet" not in offered(catalogue, "slow").verdict.reason
         )
         assert offered(result, "runc").is_available
+
+
+async def test_a_handler_stays_available_while_its_new_program_is_asked(watched: Watched) -> None:
+    definition(watched.second, "busy", "runc")
+    definition(watched.second, "upgraded", "crun")
+    gate = watched.bin / "gate"
+    waiting = f"while [ ! -e {gate} ]; do sleep 0.01; done"
+    async with watched.open(deadline_s=60) as handlers:
+        program(watched.bin, "slow", f"{waiting}; echo slow version 1.0")
+        program(watched.bin, "crun", f"{waiting}; echo crun version 2.0")
+        definition(watched.second, "busy", "slow")
+        definition(watched.second, "other", "runc")
+        seen = await watched.until(lambda catalogue: "other" in catalogue.handlers)
+        asked = [offered(seen, name) for name in ("busy", "upgraded")]
+        assert [(one.version, one.is_available) for one in asked] == [
+            ("1.2.0", True),
+            ("1.15", True),
+        ]
+        gate.touch()
+        await watched.until(
+            lambda catalogue: (
+                [offered(catalogue, name).version for name in ("busy", "upgraded")]
+                == ["1.0", "2.0"]
+            )
+        )
+        assert all(handler.is_available for handler in handlers.catalogue)
 
 
 async def test_a_burst_is_over_as_soon_as_nothing_more_comes(

@@ -24,9 +24,10 @@ from moorage.linux.trust import distrust
 
 RETRY_S = 10.0
 MAX_RETRY_S = 300.0
-_PENDING = Verdict(
+PENDING = Verdict(
     "its version query has not completed yet", "wait a moment, then run `moor runtimes`"
 )
+"""On a handler whose program is being asked for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class Prober:
         features, version, program = NO_FEATURES, "", programs[0][1]
         for (required, path), result in zip(programs, results, strict=True):
             if path is not None and result is None:
-                return OfferedHandler(definition=definition, program=program, verdict=_PENDING)
+                return OfferedHandler(definition=definition, program=program, verdict=PENDING)
             answer = result or Program(Path(required.spelled))
             verdict = judge(_installed_runtime(definition, required, path, answer), machine)
             if not verdict.is_available:

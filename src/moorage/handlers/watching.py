@@ -17,11 +17,11 @@ from types import TracebackType
 from typing import Self
 
 from moorage.api.logs import Log
-from moorage.handlers.catalogue import Catalogue, changed_names
+from moorage.handlers.catalogue import Catalogue, OfferedHandler, changed_names
 from moorage.handlers.definition import HandlerDefinition
 from moorage.handlers.directory import Reading, read_directories
 from moorage.handlers.machine import Machine, this_machine
-from moorage.handlers.probe import Prober, required_programs
+from moorage.handlers.probe import PENDING, Prober, required_programs
 from moorage.handlers.program_probe import QUERY_DEADLINE_S, Program
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
 from moorage.handlers.templates import generate, write_missing
@@ -179,11 +179,24 @@ class HandlerDirectory:
     def _judge(self, reading: Reading, machine: Machine) -> Catalogue:
         return Catalogue(
             {
-                name: self._prober.offer(definition, machine)
+                name: self._offered(name, definition, machine)
                 for name, definition in reading.definitions.items()
             },
             reading.complaints,
         )
+
+    def _offered(
+        self, name: str, definition: HandlerDefinition, machine: Machine
+    ) -> OfferedHandler:
+        """Return a handler; while its new program is asked, the former one, if that is available.
+
+        Pods that start in between would be refused otherwise, for as long as the host is busy.
+        """
+        new = self._prober.offer(definition, machine)
+        former = self._catalogue.handlers.get(name)
+        if new.verdict is PENDING and former is not None and former.is_available:
+            return former
+        return new
 
     async def _watch_all(self, definitions: Mapping[str, HandlerDefinition]) -> None:
         names = {runtime.program for runtime in KNOWN_RUNTIMES} if self._generate_into else set()

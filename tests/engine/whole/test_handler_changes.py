@@ -28,13 +28,15 @@ def _asked(engine: RunningEngine, name: str) -> int:
 
 
 async def _handlers(caller: Caller) -> dict[str, str]:
-    """Handler → its program, from a watch's first message; complaints about files under ""."""
+    """Available handler → its program, by a watch's first message; under "", what is wrong."""
     watch = caller.cri.engine.WatchHandlers(engine_pb.WatchHandlersRequest())
     try:
         message: Any = await watch.read()
     finally:
         watch.cancel()
-    by_name = {handler.name: handler.program for handler in message.handlers}
+    by_name = {
+        handler.name: handler.program for handler in message.handlers if handler.is_available
+    }
     return {**by_name, "": " ".join(message.complaints)}
 
 
@@ -42,7 +44,7 @@ async def _until_program(caller: Caller, handler: str, program: str | None) -> N
     async def is_so() -> bool:
         return (await _handlers(caller)).get(handler) == program
 
-    await eventually(is_so, f"handler {handler} with {program}", 5)
+    await eventually(is_so, f"handler {handler} with {program}", 30)
 
 
 async def test_a_handlers_file_counts_from_the_moment_it_is_written(
