@@ -19,8 +19,8 @@ from moorage.cluster.pod_findings import (
     findings_of,
     start_words,
 )
-from moorage.cluster.start_words import duration_words
 from moorage.runtimeclass.start_phases import CONDITION, Measured, format_measured
+from moorage.runtimeclass.start_words import duration_words
 
 CREATED = "2026-01-01T00:00:00Z"
 SEEN = datetime(2026, 1, 1, 0, 0, 0, 500_000, tzinfo=UTC)

@@ -33,9 +33,9 @@ from moorage.client.resources import (
 from moorage.client.rest import Client
 from moorage.cluster.explain import NodeAnswer, event_words, explain_pod, in_order
 from moorage.cluster.pod_findings import Finding, choice_words, exit_words, findings_of, last_end
-from moorage.cluster.start_words import duration_words, length_words, second_words
 from moorage.handlers import Handler
 from moorage.runtimeclass.start_phases import percentile, phases_of
+from moorage.runtimeclass.start_words import duration_words, length_words, second_words
 
 _MOST_EVENTS = 10
 _NAMES_SHOWN = 3

@@ -14,12 +14,6 @@ from moorage.api.containers import Container, Probe
 from moorage.api.counted import counted
 from moorage.api.events import Event
 from moorage.api.pods import ContainerStateTerminated, ContainerStatus, Pod
-from moorage.cluster.start_words import (
-    duration_words,
-    length_words,
-    phase_words,
-    second_words,
-)
 from moorage.runtimeclass.start_phases import (
     CONTAINERS,
     CREATE,
@@ -31,6 +25,12 @@ from moorage.runtimeclass.start_phases import (
     START,
     VOLUMES,
     phases_of,
+)
+from moorage.runtimeclass.start_words import (
+    duration_words,
+    length_words,
+    phase_words,
+    second_words,
 )
 
 CLASS_CHOICE = "runtime.moorage.dev/class-choice"

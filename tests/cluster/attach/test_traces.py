@@ -13,7 +13,6 @@ from moorage.cluster.attach.traces import (
     is_managed_class,
     is_ours,
     metadata_patch,
-    users_of,
 )
 
 
@@ -93,14 +92,6 @@ def test_a_pod_that_waits_for_our_labels_is_known() -> None:
     assert not asks_our_labels(affine("runtime.moorage.dev/kata", nodeName="n"))
     assert not asks_our_labels(affine("pool"))
     assert not asks_our_labels({"spec": {}})
-
-
-def test_a_class_is_used_by_pods_that_have_not_ended() -> None:
-    def pod(name: str, phase: str) -> dict[str, Any]:
-        return {"spec": {"runtimeClassName": name}, "status": {"phase": phase}}
-
-    pods = [pod("a", "Running"), pod("a", "Pending"), pod("a", "Failed"), pod("b", "Running")]
-    assert users_of(pods, "a") == 2
 
 
 def test_managed_classes() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from moorage.api.meta import ObjectMeta
 from moorage.api.runtime_installations import (
     NodeInstallation,
@@ -11,34 +9,7 @@ from moorage.api.runtime_installations import (
     RuntimeInstallationStatus,
 )
 from moorage.cluster.attach.detach_options import DetachOptions
-from moorage.cluster.attach.undoing import Reports, pods_under
-
-
-def _class(name: str, handler: str) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "handler": handler}
-
-
-def _pod(name: str, runtime_class: str, node: str = "n", phase: str = "Running") -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "namespace": "d"},
-        "spec": {"runtimeClassName": runtime_class, "nodeName": node},
-        "status": {"phase": phase},
-    }
-
-
-def test_pods_on_nodes_under_any_class_of_the_handler_keep_it() -> None:
-    classes = [_class("a", "h"), _class("b", "h"), _class("c", "other")]
-    pods = [
-        _pod("2", "b"),
-        _pod("1", "a", phase="Pending"),
-        _pod("3", "c"),
-        _pod("ended", "a", phase="Succeeded"),
-        _pod("waiting", "a", node=""),
-        {**_pod("probe", "a"), "metadata": {"name": "probe", "namespace": "moorage-probes"}},
-        {"metadata": {"name": "plain", "namespace": "d"}, "spec": {"nodeName": "n"}},
-    ]
-    assert pods_under("h", classes, pods) == ("d/1", "d/2")
-    assert pods_under("absent", classes, pods) == ()
+from moorage.cluster.attach.undoing import Reports
 
 
 def _installation(*nodes: NodeInstallation) -> RuntimeInstallation:

@@ -26,6 +26,7 @@ from moorage.client.resources import NAMESPACES, PODS, Resource
 from moorage.client.rest import Client, PatchType
 from moorage.client.waiting import wait_until
 from moorage.cluster.attach.belongings import belongings
+from moorage.cluster.attach.class_users import class_users, pods_under, users_of
 from moorage.cluster.attach.detach_options import DetachOptions, Leftover
 from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.foreign_objects import foreign_objects
@@ -46,9 +47,8 @@ from moorage.cluster.attach.traces import (
     is_ours,
     is_probe_class,
     metadata_patch,
-    users_of,
 )
-from moorage.cluster.attach.undoing import installations_of, leave, pods_under, undo
+from moorage.cluster.attach.undoing import installations_of, leave, undo
 from moorage.custom_resources import definitions
 from moorage.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
 from moorage.probing.default_classes import RECORD, RECORD_NAMESPACE
@@ -97,18 +97,18 @@ async def plan_detachment(client: Client) -> DetachPlan:
     foreign = {name: await foreign_objects(client, name) for name in spaces}
     installations = await installations_of(served)
     classes = [obj async for obj in served.list("node.k8s.io/v1", "RuntimeClass")]
-    pods = [obj async for obj in served.list("v1", "Pod")]
+    users = await class_users(client)
     return DetachPlan(
         tuple(found),
         tuple([obj for kind in _WRITTEN_BY_USERS async for obj in served.list(API_VERSION, kind)]),
         installations,
         {
-            obj["metadata"]["name"]: pods_under(obj["spec"].get("handler", ""), classes, pods)
+            obj["metadata"]["name"]: pods_under(obj["spec"].get("handler", ""), classes, users)
             for obj in installations
         },
         {name: names for name, names in foreign.items() if names},
         {
-            name: users_of(pods, name)
+            name: users_of(users, name)
             for name in (
                 obj["metadata"]["name"]
                 for obj in classes
@@ -298,7 +298,7 @@ class _Detachment:
 
     async def _remove_classes(self) -> None:
         """Delete the classes that our controllers made; those in use become the user's own."""
-        pods = [pod async for pod in self._served.list("v1", "Pod")]
+        pods = await class_users(self._client)
         async for obj in self._served.list("node.k8s.io/v1", "RuntimeClass"):
             name = obj["metadata"]["name"]
             if is_probe_class(obj):

@@ -8,10 +8,8 @@ against a default class and checks of classes; what the node agent of `moor up` 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from moorage.api.meta import Raw
-from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.runtime_group import (
     CHECK_ANNOTATION,
     DEFAULT_CLASS_LABEL,
@@ -109,12 +107,3 @@ def is_managed_class(runtime_class: Obj) -> bool:
 def is_probe_class(runtime_class: Obj) -> bool:
     """Return whether an agent made a RuntimeClass for its probes, and was stopped meanwhile."""
     return PROBE_LABEL in (runtime_class["metadata"].get("labels") or {})
-
-
-def users_of(pods: list[Any], name: str) -> int:
-    """Return how many pods run, or will run, under a class."""
-    return sum(
-        pod["spec"].get("runtimeClassName") == name
-        and (pod.get("status") or {}).get("phase") not in ENDED_PHASES
-        for pod in pods
-    )

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from moorage.api.clock import Clock
-from moorage.api.pod_phases import ENDED_PHASES
-from moorage.api.runtime_group import API_VERSION, PROBE_NAMESPACE
+from moorage.api.runtime_group import API_VERSION
 from moorage.api.runtime_installations import (
     FINALIZER,
     REMOVE,
@@ -37,24 +36,6 @@ _INSTALLATION = (API_VERSION, "RuntimeInstallation")
 async def installations_of(served: ServedObjects) -> tuple[Obj, ...]:
     """Return the RuntimeInstallations. Raises StatusError, UnreachableError."""
     return tuple([obj async for obj in served.list(*_INSTALLATION)])
-
-
-def pods_under(handler: str, classes: Iterable[Obj], pods: Iterable[Obj]) -> tuple[str, ...]:
-    """Return the pods that run, or will run, under classes of a handler, which keep it there.
-
-    Those of probes are left out: their agent ends them.
-    """
-    names = {one["metadata"]["name"] for one in classes if one.get("handler") == handler}
-    return tuple(
-        sorted(
-            f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-            for pod in pods
-            if pod["metadata"]["namespace"] != PROBE_NAMESPACE
-            and pod["spec"].get("runtimeClassName") in names
-            and pod["spec"].get("nodeName")
-            and (pod.get("status") or {}).get("phase") not in ENDED_PHASES
-        )
-    )
 
 
 async def undo(

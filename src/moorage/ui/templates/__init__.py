@@ -9,6 +9,7 @@ import jinja2
 
 from moorage.runtimeclass.feature_findings import STATE_WORDS
 from moorage.runtimeclass.start_phases import CONDITION_RESOLUTION_MS
+from moorage.runtimeclass.start_words import second_words
 from moorage.ui.views import MOST_NODES, MOST_PODS, NO_CLASS, shortened
 
 
@@ -55,9 +56,7 @@ def milliseconds(ms: float) -> str:
 
 
 def length(ms: float, resolution_ms: float) -> str:
-    """Return a duration no finer than it is known: a difference of whole seconds is `within 1 s`,
-    or `12 s (± 1 s)`.
-    """
+    """Return a duration no finer than it is known."""
     if resolution_ms < CONDITION_RESOLUTION_MS:
         return milliseconds(ms)
-    return "within 1 s" if ms < CONDITION_RESOLUTION_MS else f"{ms / 1000:.0f} s (± 1 s)"
+    return second_words(ms)
