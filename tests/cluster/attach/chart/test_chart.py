@@ -89,7 +89,7 @@ def rendered(chart: Any, values: dict[str, Any]) -> dict[str, list[Obj]]:
     found: dict[str, list[Obj]] = {"objects": [], "hooks": []}
     for path, text in chart.render(values, name="m", namespace=_RELEASE_NAMESPACE).items():
         if path.endswith(".yaml"):
-            documents = [document for document in yaml.safe_load_all(text) if document]
+            documents = [document for document in yaml.load_all(text, yaml.CSafeLoader) if document]
             found["hooks" if "/tests/" in path else "objects"] += documents
     return found
 

@@ -8,6 +8,7 @@ switch: the objects are made with it on and off, and what differs stands in an `
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -137,11 +138,19 @@ def _built(raw: Raw) -> Values:
 
 def _struct(kind: type[Any], raw: Raw) -> Any:
     fields = {}
-    for info in msgspec.structs.fields(kind):
-        value = raw[info.encode_name]
-        inner = _struct_type(info.type)
-        fields[info.name] = _struct(inner, value) if inner is not None else value
+    for name, encoded, inner in _fields(kind):
+        value = raw[encoded]
+        fields[name] = _struct(inner, value) if inner is not None else value
     return kind(**fields)
+
+
+@cache
+def _fields(kind: type[Any]) -> tuple[tuple[str, str, type[Any] | None], ...]:
+    """Return each field's name, its name in JSON, and the struct that it holds, None for another."""
+    return tuple(
+        (info.name, info.encode_name, _struct_type(info.type))
+        for info in msgspec.structs.fields(kind)
+    )
 
 
 def _struct_type(annotation: Any) -> type[Any] | None:

@@ -50,10 +50,21 @@ def templates(make: Make) -> dict[Key, str]:
     Raises TemplateError for an object that changes a value: what it makes of it is not known.
     """
 
+    seen: dict[Key, list[Obj]] = {}
+
+    def shared(key: Key, obj: Obj) -> Obj:
+        """Return the same object for equal ones, so that comparing them again costs nothing."""
+        others = seen.setdefault(key, [])
+        for other in others:
+            if other is obj or other == obj:
+                return other
+        others.append(obj)
+        return obj
+
     @cache
     def made(off: frozenset[str]) -> Mapping[Key, Obj]:
         values = values_with(dict.fromkeys(off, False))
-        return {_key(obj): obj for obj in make(values)}
+        return {(key := _key(obj)): shared(key, obj) for obj in make(values)}
 
     keys: dict[Key, None] = {}
     for off in _baselines():
@@ -77,7 +88,9 @@ def _template(key: Key, made: Callable[[frozenset[str]], Mapping[Key, Obj]]) -> 
 
 
 def _matters(path: str, key: Key, made: Callable[[frozenset[str]], Mapping[Key, Obj]]) -> bool:
-    return any(made(off | {path}).get(key) != made(off - {path}).get(key) for off in _baselines())
+    return any(
+        made(off | {path}).get(key) is not made(off - {path}).get(key) for off in _baselines()
+    )
 
 
 def _baselines() -> Iterator[frozenset[str]]:

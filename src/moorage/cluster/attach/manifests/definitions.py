@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 from moorage.cluster.attach.manifests.identity import Obj
 from moorage.cluster.attach.values import Values
 from moorage.custom_resources import definitions
 
 
 def objects(values: Values) -> list[Obj]:
-    """Return all CustomResourceDefinitions of the group."""
+    """Return all CustomResourceDefinitions of the group, which are shared, not copied."""
     del values
-    return [deepcopy(definition) for definition in definitions()]
+    return list(definitions())
