@@ -146,7 +146,7 @@ def _struct(kind: type[Any], raw: Raw) -> Any:
 
 @cache
 def _fields(kind: type[Any]) -> tuple[tuple[str, str, type[Any] | None], ...]:
-    """Return each field's name, its name in JSON, and the struct that it holds, None for another."""
+    """Return each field's name, its name in JSON, and the struct that it holds, or None."""
     return tuple(
         (info.name, info.encode_name, _struct_type(info.type))
         for info in msgspec.structs.fields(kind)
