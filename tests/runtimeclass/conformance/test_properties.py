@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from moorage.runtimeclass.conformance.catalogue import (
     standard_class,
 )
 from moorage.runtimeclass.conformance.outcomes import NodeFacts, Outcome, printable
+from moorage.runtimeclass.conformance.properties import Probe
 from moorage.runtimeclass.conformance.results import judge
 
 NODE = NodeFacts(name="n1", kernel="6.18.0", boot_id="aaaa-bbbb", addresses=("10.0.0.1",))
@@ -148,3 +150,12 @@ def test_scripts_hold_nothing_that_the_api_expands() -> None:
     for tested in PROPERTIES.values():
         script = tested.probe.script or ""
         assert "$$" not in script, tested.name
+
+
+def test_what_a_script_complains_of_stands_in_the_order_of_its_findings() -> None:
+    probe = Probe(script="read -r x < /absent || echo found=1\nls /absent\necho found=2\n")
+    assert probe.command is not None
+    done = subprocess.run(probe.command, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert (done.stderr, lines[1], lines[3]) == ("", "found=1", "found=2")
+    assert Probe().command is None

@@ -33,6 +33,15 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     image: str = ""
     may_fail: bool = False
 
+    @property
+    def command(self) -> list[str] | None:
+        """Return the container's command, None for the image's own.
+
+        What a shell complains of goes to the output too: a log has the pieces of two streams as
+        they come, and half a complaint would stand before a finding in its line.
+        """
+        return None if self.script is None else ["sh", "-c", f"exec 2>&1\n{self.script}"]
+
 
 class Property(msgspec.Struct, frozen=True, kw_only=True):
     """A property: its name, the claim that it proves, its probe, and how the outcome is read."""
@@ -175,7 +184,8 @@ def _is_confined(outcome: Outcome, node: NodeFacts) -> Finding:
     del node
     disk, sysctl = outcome.value("disk"), outcome.value("sysctl")
     is_kept = disk == "refused" and sysctl == "refused"
-    return is_kept, f"raw disk {disk or 'not tried'}, kernel setting {sysctl or 'not tried'}"
+    tried = f"raw disk {disk or 'not tried'}, kernel setting {sysctl or 'not tried'}"
+    return is_kept, tried if disk and sysctl else f"{tried}, {_exit(outcome)}"
 
 
 def _runs_wasm(outcome: Outcome, node: NodeFacts) -> Finding:
