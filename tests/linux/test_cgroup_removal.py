@@ -16,7 +16,6 @@ from moorage.linux.cgroup_removal import (
     kill_and_remove_cgroup,
     kill_and_remove_cgroup_blocking,
     kill_cgroup,
-    remove_released_cgroup,
 )
 from tests import cgroup_trees as trees
 
@@ -39,7 +38,7 @@ class StuckProcess:
 async def test_a_cgroup_that_stays_is_named_with_the_reason(tmp_path: Path) -> None:
     trees.write(tmp_path / "pods/a", {"held": ""})
     with pytest.raises(CgroupBusyError) as caught:
-        await remove_released_cgroup(trees.v2(tmp_path), "/pods/a", 2)
+        await kill_and_remove_cgroup(trees.v2(tmp_path), "/pods/a", 2)
     message = str(caught.value)
     assert "cgroup /pods/a is not removed after 2 s: " in message
     assert "2 s: failed to remove cgroup /pods/a: Directory not empty" in message
@@ -55,7 +54,6 @@ def test_a_cgroup_that_stays_is_given_up_after_some_tries(
 
 
 async def test_an_absent_cgroup_is_no_error(tmp_path: Path) -> None:
-    await remove_released_cgroup(trees.v2(tmp_path), "/pods/a", 5)
     await kill_and_remove_cgroup(trees.v2(tmp_path), "/pods/a", 5)
 
 

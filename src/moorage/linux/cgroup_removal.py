@@ -27,7 +27,7 @@ async def kill_cgroup(cgroups: Cgroups, path: str, deadline_s: float) -> None:
     Raises CgroupBusyError if one has not by the deadline: it hangs in the kernel. Raises
     CgroupError.
     """
-    await _Removal(cgroups, path).run(deadline_s, kills=True, removes=False)
+    await _Removal(cgroups, path).run(deadline_s, removes=False)
 
 
 async def kill_and_remove_cgroup(cgroups: Cgroups, path: str, deadline_s: float) -> None:
@@ -35,15 +35,7 @@ async def kill_and_remove_cgroup(cgroups: Cgroups, path: str, deadline_s: float)
 
     Raises CgroupBusyError, CgroupError.
     """
-    await _Removal(cgroups, path).run(deadline_s, kills=True, removes=True)
-
-
-async def remove_released_cgroup(cgroups: Cgroups, path: str, deadline_s: float) -> None:
-    """Remove a cgroup once its processes have exited; absent is no error.
-
-    Raises CgroupBusyError if they have not by the deadline.
-    """
-    await _Removal(cgroups, path).run(deadline_s, kills=False, removes=True)
+    await _Removal(cgroups, path).run(deadline_s, removes=True)
 
 
 def kill_and_remove_cgroup_blocking(cgroups: Cgroups, path: str) -> None:
@@ -70,12 +62,11 @@ class _Removal:
         self._path = path
         self._obstacle = "the kernel does not respond"
 
-    async def run(self, deadline_s: float, *, kills: bool, removes: bool) -> None:
+    async def run(self, deadline_s: float, *, removes: bool) -> None:
         try:
             async with asyncio.timeout(deadline_s):
                 while True:
-                    if kills:
-                        await self._kill_all()
+                    await self._kill_all()
                     if not removes or await asyncio.to_thread(self._remove):
                         return
                     await asyncio.sleep(RETRY_PAUSE_S)

@@ -1,4 +1,4 @@
-"""The cgroup of a task: where it is, and that it goes once its processes have."""
+"""The cgroup of a task: where it is, and that it goes with what is left in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import pytest
 from moorage.handlers.adapters import AdapterError, Task, task_cgroup
 from moorage.handlers.adapters.task_cgroup import cgroup_of, remove_task_cgroup
 from moorage.linux import cgroup_removal
-from moorage.linux.cgroup_control import CgroupError
+from moorage.linux.cgroup_control import CgroupError, has_cgroup, process_ids
+from tests import cgroup_trees as trees
+from tests.running import until
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,7 @@ class Kernel:
         self.is_there = True
         monkeypatch.setattr(cgroup_removal, "has_cgroup", lambda _cgroups, _path: self.is_there)
         monkeypatch.setattr(cgroup_removal, "remove_cgroup", self.remove)
+        monkeypatch.setattr(cgroup_removal, "kill_processes", lambda *_: ())
         monkeypatch.setattr(cgroup_removal, "RETRY_PAUSE_S", 0)
 
     def remove(self, _cgroups: object, path: str) -> None:
@@ -71,3 +74,20 @@ async def test_what_stays_in_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(task_cgroup, "REMOVE_DEADLINE_S", 0.01)
     with pytest.raises(AdapterError, match="cgroup /a cannot be removed"):
         await remove_task_cgroup(NONE, "/a")
+
+
+async def test_a_process_that_was_left_frozen_goes_with_it() -> None:
+    with trees.real_cgroup("/pod/container") as (cgroups, path):
+        with trees.enter(cgroups, path, "sleep", "600") as process:
+            until(lambda: process_ids(cgroups, path) == {process.pid}, "the process is in it", 5)
+            freezers = [
+                (directory / file, stop)
+                for directory in cgroups.directories(path)
+                for file, stop in (("freezer.state", "FROZEN"), ("cgroup.freeze", "1"))
+                if (directory / file).exists()
+            ]
+            for file, stop in freezers:
+                file.write_text(stop)
+            await remove_task_cgroup(cgroups, path)
+            assert process.wait(5) == -9
+        assert not has_cgroup(cgroups, path)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 
 from moorage.handlers.adapters.adapter import AdapterError, Task
-from moorage.linux.cgroup_removal import CgroupBusyError, remove_released_cgroup
+from moorage.linux.cgroup_control import CgroupError
+from moorage.linux.cgroup_removal import kill_and_remove_cgroup
 from moorage.linux.cgroups import Cgroups
 
 REMOVE_DEADLINE_S = 20.0
@@ -29,10 +30,14 @@ def cgroup_of(task: Task) -> str:
 
 
 async def remove_task_cgroup(cgroups: Cgroups, path: str) -> None:
-    """Remove a cgroup once its processes have ended. Raises AdapterError if they do not."""
+    """Kill what is left in a cgroup, and remove it. Raises AdapterError if something stays.
+
+    Of a creation that was cut off, a process may be left, which a runtime that was killed in a
+    change of version 1 devices has left frozen.
+    """
     if not path:
         return
     try:
-        await remove_released_cgroup(cgroups, path, REMOVE_DEADLINE_S)
-    except CgroupBusyError as error:
+        await kill_and_remove_cgroup(cgroups, path, REMOVE_DEADLINE_S)
+    except CgroupError as error:
         raise AdapterError(f"cgroup {path} cannot be removed: {error.strerror}") from None
