@@ -350,7 +350,7 @@ async def test_pods_without_progress_are_named_in_one_error(
 async def test_a_pod_that_cannot_start_is_reported_with_its_message_and_its_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "_SETTLE_S", 2.0)
+    monkeypatch.setattr(demo, "_SETTLE_S", 6.0)
     lines: list[str] = []
     async with running_cluster(tmp_path) as cluster:
         client = cluster.client
