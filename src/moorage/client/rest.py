@@ -28,6 +28,7 @@ from moorage.api.errors import StatusError, UnauthorizedError
 from moorage.api.headers import STORE_HEADER
 from moorage.api.meta import ListMeta, Object
 from moorage.client.config import ClientConfig, load_pair
+from moorage.client.connector import OPENING_S, Connector
 from moorage.client.credential_plugin import (
     Credential,
     CredentialPluginError,
@@ -42,7 +43,6 @@ T = TypeVar("T", bound=Object)
 Answer = TypeVar("Answer")
 
 _REQUEST_TIMEOUT_S = 60.0
-_CONNECT_TIMEOUT_S = 10.0
 _WATCH_S = 300.0
 _WATCH_GRACE_S = 15.0
 # A further connection costs both sides a handshake, which takes longer than waiting for an open
@@ -159,13 +159,13 @@ class Client:
 
     async def __aenter__(self) -> Self:
         self._tls = context = self._config.ssl_context()
-        connector = aiohttp.TCPConnector(
+        connector = Connector(
             ssl=context if context is not None else False, limit=0, socket_factory=kept_alive
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
             headers={"User-Agent": self._user_agent},
-            timeout=aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S),
+            timeout=aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S, connect=OPENING_S),
             read_bufsize=2**18,
         )
         return self
@@ -438,9 +438,9 @@ class Client:
         if token:
             headers["Authorization"] = f"Bearer {token}"
         timeout = (
-            aiohttp.ClientTimeout(total=None, connect=_CONNECT_TIMEOUT_S, sock_read=timeout_s)
+            aiohttp.ClientTimeout(total=None, connect=OPENING_S, sock_read=timeout_s)
             if timeout_s is not None
-            else aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
+            else aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S, connect=OPENING_S)
         )
         send = partial(
             self._session.request,
