@@ -24,7 +24,7 @@ from moorage.client.rest import Client, UnreachableError
 from moorage.cluster.certificates import Authority, Subject
 
 _STEPS = range(2, 8)
-"""Iterations of the loop: the TCP connection is open, and the handshake not over, in some of them."""
+"""Iterations of the loop: after some the TCP connection is open, and the handshake not over."""
 _ROUNDS = 8
 _STALL_S = 0.002
 """How long the loop is busy in each of them, so that the server's answers arrive meanwhile."""
@@ -74,9 +74,9 @@ def test_a_request_that_is_cancelled_while_it_connects_leaves_no_fault_of_the_lo
                 request = asyncio.ensure_future(client.get(NODES, "n"))
                 for _ in range(steps):
                     await asyncio.sleep(0)
-                    time.sleep(_STALL_S)
+                    time.sleep(_STALL_S)  # noqa: ASYNC251
                 request.cancel()
-                time.sleep(_STALL_S)
+                time.sleep(_STALL_S)  # noqa: ASYNC251
                 await asyncio.gather(request, return_exceptions=True)
                 await _closed(client)
 
@@ -107,7 +107,7 @@ def test_a_client_that_is_closed_opens_nothing_any_more(config: ClientConfig) ->
             assert connector._openings
             request.cancel()
         await asyncio.gather(request, return_exceptions=True)
-        return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+        return asyncio.all_tasks() - {asyncio.current_task()}
 
     assert not uvloop.run(main())
 

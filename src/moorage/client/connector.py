@@ -1,9 +1,10 @@
 """Connector of the client: a connection that is being opened is not cut off half-way.
 
-uvloop's `create_connection` closes the socket under the TLS protocol when it is cancelled between the
-TCP connection and the handshake. If the server's answer has arrived by then, the protocol completes
-the handshake on the closed socket, and the loop logs "Fatal error on SSL protocol … the handler is
-closed". So what waits for a connection is cancelled here, and the connection is closed once it is open.
+uvloop's `create_connection` closes the socket under the TLS protocol when it is cancelled between
+the TCP connection and the handshake. If the server's answer has arrived by then, the protocol
+completes the handshake on the closed socket, and the loop logs "Fatal error on SSL protocol … the
+handler is closed". So only what waits for a connection is cancelled here, and the connection is
+closed once it is open.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ class Connector(aiohttp.TCPConnector):
         self._openings: set[asyncio.Task[ResponseHandler]] = set()
 
     async def _create_connection(
-        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Any],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109
     ) -> ResponseHandler:
         opening = asyncio.create_task(self._opened(req, traces, timeout))
         self._openings.add(opening)
@@ -43,7 +47,10 @@ class Connector(aiohttp.TCPConnector):
             raise
 
     async def _opened(
-        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Any],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109
     ) -> ResponseHandler:
         async with asyncio.timeout(OPENING_S):
             return await super()._create_connection(req, traces, timeout)
