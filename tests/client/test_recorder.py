@@ -280,6 +280,57 @@ async def test_a_full_queue_drops_what_is_recorded() -> None:
     assert recorder._queue.qsize() == 1000
 
 
+async def test_dropped_events_are_one_line_a_minute_with_their_number(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    def logged() -> list[int]:
+        return [
+            record.__dict__["moorage_fields"]["count"]
+            for record in caplog.records
+            if record.levelname == "WARNING"
+        ]
+
+    journal.failures = [refusal(403, "Forbidden")] * 6
+    for number in range(4):
+        journal.record(message=str(number))
+    await journal.written()
+    assert logged() == [1]
+    journal.clock.advance(60)
+    journal.record(message="refused too")
+    await journal.written()
+    assert logged() == [1, 4]
+    journal.record(message="refused at the end")
+    await journal.written()
+    journal.clock.advance(60)
+    journal.record(message="sent")
+    await journal.written()
+    assert logged() == [1, 4, 1]
+
+
+async def test_a_recorder_that_ends_says_how_many_events_were_dropped(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal.failures = [refusal(500, "InternalError")] * 3
+    for number in range(3):
+        journal.record(message=str(number))
+    await journal.written()
+    task = asyncio.create_task(journal.recorder.run())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    counts = [record.__dict__["moorage_fields"]["count"] for record in caplog.records]
+    assert counts == [1, 2]
+
+
+async def test_events_beyond_a_full_queue_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    client: Any = None
+    recorder = EventRecorder(client, "test", clock=FakeClock())
+    for number in range(1010):
+        about = ObjectReference(kind="Pod", namespace="ns", name="p", uid=str(number))
+        recorder.record(about, NORMAL, "R", "m")
+    assert [record.getMessage() for record in caplog.records] == ["events dropped: queue full"]
+
+
 async def test_what_is_remembered_is_bounded(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,8 +1,9 @@
 """Event recorder: writes events about objects, rate limited for each object.
 
 An event that repeats (same object, type, reason and message) within ten minutes increments the
-count of the recorded one. Recording never fails its caller: an event that cannot be sent is logged
-and dropped. Source: client-go `record.EventBroadcaster` defaults.
+count of the recorded one. Recording never fails its caller: an event that cannot be sent is
+dropped, which the log says at most once a minute, with the number of such events. Source: client-go
+`record.EventBroadcaster` defaults.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _REPEAT_WINDOW_S = 600.0
 _BURST = 25
 _REFILL_S = 300.0
 _MESSAGE_LIMIT = 1024
+_DROPS_LOGGED_S = 60.0
 
 log = Log(__name__)
 
@@ -71,6 +73,33 @@ class _Allowance:
     at: float
 
 
+class _Drops:
+    """Events that were dropped for one reason: a line of the log at once, then one a minute."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+        self._count = 0
+        self._fields: dict[str, object] = {}
+        self._logged_at: float | None = None
+
+    def add(self, now: float, **fields: object) -> None:
+        """Count one. `fields` are those of the line; of several events it has the last one's."""
+        self._count += 1
+        self._fields = fields
+        self.log_due(now)
+
+    def log_due(self, now: float) -> None:
+        """Log those that no line counts yet, unless the last line is younger than a minute."""
+        if self._logged_at is None or now - self._logged_at >= _DROPS_LOGGED_S:
+            self.log(now)
+
+    def log(self, now: float) -> None:
+        """Log those that no line counts yet."""
+        if self._count:
+            log.warning(self._why, count=self._count, **self._fields)
+            self._count, self._logged_at = 0, now
+
+
 class EventRecorder:
     """Records the events of one component. `record` queues them, `run` sends them."""
 
@@ -85,13 +114,15 @@ class EventRecorder:
         self._sent: OrderedDict[_Key, _Sent] = OrderedDict()
         self._allowances: OrderedDict[str, _Allowance] = OrderedDict()
         self._last_stamp = 0
+        self._unqueued = _Drops("events dropped: queue full")
+        self._unsent = _Drops("events not recorded")
 
     def record(self, about: ObjectReference, type_: str, reason: str, message: str) -> None:
         """Queue an event about an object; `type_` is NORMAL or WARNING. Does not block.
 
         The message is truncated to 1024 characters; what is no text in it is replaced. An event
-        beyond the object's rate limit is dropped, and one beyond the queue's limit is dropped with
-        a warning in the log.
+        beyond the object's rate limit is dropped, and one beyond the queue's limit is dropped and
+        counted in a warning of the log.
         """
         text = valid_text(message[:_MESSAGE_LIMIT])
         entry = _Entry(about, type_, reason, text, self._clock.now())
@@ -101,24 +132,30 @@ class EventRecorder:
         try:
             self._queue.put_nowait(entry)
         except asyncio.QueueFull:
-            log.warning("event dropped: queue full", object=about.name, reason=reason)
+            self._unqueued.add(self._clock.monotonic(), object=about.name, reason=reason)
 
     async def run(self) -> None:
-        """Send queued events until cancelled. Logs and drops those that the server refuses."""
-        while True:
-            entry = await self._queue.get()
-            await self._clock.sleep(_HOLD_S)
-            await self._send_or_drop(entry)
-            while not self._queue.empty():
-                await self._send_or_drop(self._queue.get_nowait())
+        """Send queued events until cancelled. Drops and counts those that the server refuses."""
+        try:
+            while True:
+                entry = await self._queue.get()
+                await self._clock.sleep(_HOLD_S)
+                await self._send_or_drop(entry)
+                while not self._queue.empty():
+                    await self._send_or_drop(self._queue.get_nowait())
+        finally:
+            for drops in (self._unqueued, self._unsent):
+                drops.log(self._clock.monotonic())
 
     async def _send_or_drop(self, entry: _Entry) -> None:
         try:
             await self._send(entry)
         except (StatusError, UnreachableError) as error:
-            log.warning("event not recorded", reason=entry.reason, error=error)
+            self._unsent.add(self._clock.monotonic(), reason=entry.reason, error=error)
         finally:
             self._queue.task_done()
+            for drops in (self._unqueued, self._unsent):
+                drops.log_due(self._clock.monotonic())
 
     async def flush(self) -> None:
         """Block until every queued event has been sent or dropped. `run` must be running."""
