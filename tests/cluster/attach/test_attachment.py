@@ -23,6 +23,7 @@ from moorage.client.resources import (
     SECRETS,
     SERVICES,
 )
+from moorage.client.rest import Client
 from moorage.cluster.attach.attachment import Plan, attach, plan_attachment
 from moorage.cluster.attach.changes import Verb
 from moorage.cluster.attach.detach_options import DetachOptions, Leftover
@@ -228,17 +229,35 @@ async def test_a_namespace_of_others_is_used_and_left(tmp_path: Path) -> None:
         assert "moorage-probes" not in names
 
 
+class _StoppedError(Exception):
+    """Stands in for a SIGKILL."""
+
+
+class _StoppedClient(Client):
+    """A client that is stopped before a write to a path with `stops_at` in it, if it has one."""
+
+    stops_at = ""
+
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        if method != "GET" and self.stops_at and self.stops_at in path:
+            raise _StoppedError
+        return await super().request(method, path, **options)
+
+
 async def test_a_detachment_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    options = DetachOptions(said=lambda _: None, timeout_s=30)
     async with attachments(tmp_path) as user:
         before = await user.dump()
         await user.attach()
-        task = asyncio.create_task(user.detach())
-        await user.cluster.until(
-            PODS, lambda pods: any(one.metadata.deletion_timestamp for one in pods) or not pods
-        )
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await user.detach()
+        await _leave_traces(user)
+        config = user.client._config
+        async with _StoppedClient(config, user_agent="test") as client:
+            for stops_at in ("/deployments/", "/leases/", "/namespaces/moorage-system"):
+                client.stops_at = stops_at
+                with pytest.raises(_StoppedError):
+                    await detach(client, SystemClock(), options)
+            client.stops_at = ""
+            await detach(client, SystemClock(), options)
         assert await user.dump() == before
 
 

@@ -17,7 +17,6 @@ import msgspec
 from moorage.api.clock import Clock
 from moorage.api.counted import counted
 from moorage.api.errors import ConflictError, InvalidError, NotFoundError
-from moorage.api.meta import Raw
 from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.pods import Pod
 from moorage.api.runtime_group import API_VERSION
@@ -168,10 +167,11 @@ class _Detachment:
         for api_version, kind in _WORKLOAD_KINDS:
             await self._clean(api_version, kind)
         await self._remove_classes()
-        rest = (DEFINITION, "Namespace", *WEBHOOKS, *WORKLOADS)
-        await self._delete(obj for obj in reversed(found) if obj["kind"] not in rest)
+        # While the objects are there by which their namespace is found, should this be stopped.
         for namespace in sorted({_namespace_of(obj) for obj in found} - {""}):
             await self._delete(_made_at_run_time(namespace))
+        rest = (DEFINITION, "Namespace", *WEBHOOKS, *WORKLOADS)
+        await self._delete(obj for obj in reversed(found) if obj["kind"] not in rest)
         for obj in found:
             if obj["kind"] == "Namespace":
                 await self._remove_namespace(obj)
@@ -297,7 +297,10 @@ class _Detachment:
             return
 
     async def _remove_classes(self) -> None:
-        """Delete the classes that our controllers made; those in use become the user's own."""
+        """Delete the classes that our controllers made; those in use become the user's own.
+
+        Their record goes with them.
+        """
         pods = await class_users(self._client)
         async for obj in self._served.list("node.k8s.io/v1", "RuntimeClass"):
             name = obj["metadata"]["name"]
@@ -321,6 +324,7 @@ class _Detachment:
                 )
             else:
                 await self._delete([obj])
+        await self._delete([_named("v1", "ConfigMap", RECORD, RECORD_NAMESPACE)])
 
     async def _remove_namespace(self, namespace: Obj) -> None:
         name = namespace["metadata"]["name"]
@@ -392,14 +396,13 @@ def _namespace_of(obj: Obj) -> str:
 
 
 def _made_at_run_time(namespace: str) -> list[Obj]:
-    """Return what the parts make for themselves: certificate, lease, record of classes."""
-
-    def obj(api_version: str, kind: str, name: str, place: str = namespace) -> Raw:
-        metadata = {"name": name, "namespace": place}
-        return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
-
+    """Return what the parts make for themselves: certificate and lease."""
     return [
-        obj("v1", "Secret", SECRET),
-        obj("coordination.k8s.io/v1", "Lease", LEASE),
-        obj("v1", "ConfigMap", RECORD, RECORD_NAMESPACE),
+        _named("v1", "Secret", SECRET, namespace),
+        _named("coordination.k8s.io/v1", "Lease", LEASE, namespace),
     ]
+
+
+def _named(api_version: str, kind: str, name: str, namespace: str) -> Obj:
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
