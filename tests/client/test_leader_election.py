@@ -18,6 +18,7 @@ from moorage.client.leader_election import (
     next_spec,
 )
 from moorage.client.resources import LEASES
+from moorage.client.rest import UnreachableError
 from tests.clocks import FakeClock, settle
 from tests.controllers.memory import MemoryClient
 
@@ -142,6 +143,22 @@ async def test_a_leader_that_cannot_renew_stops_before_another_may_begin(
     await passing(clock, 2.5)
     assert not first.is_leading
     with pytest.raises(LeadershipLostError, match="not renewed within 10 s"):
+        await first.task
+
+
+async def test_a_leader_that_was_paused_writes_nothing_before_it_looks_at_its_lease(
+    client: Any, clock: FakeClock
+) -> None:
+    first = Candidate(client, clock, "first")
+    await passing(clock, 60)
+    first.elector.check_lease()
+    clock.advance(20)
+    # Its other tasks run before the one that renews.
+    with pytest.raises(UnreachableError, match="lease l was not renewed in time"):
+        first.elector.check_lease()
+    await settle(60)
+    assert not first.is_leading
+    with pytest.raises(LeadershipLostError):
         await first.task
 
 

@@ -161,6 +161,24 @@ async def test_patches_have_media_types(kind: PatchType, media: str) -> None:
     assert recorder.sent[0].headers["Content-Type"] == media
 
 
+async def test_each_write_is_checked_and_no_read_is() -> None:
+    def refuse() -> None:
+        raise UnreachableError("not sent")
+
+    async with recording() as (recorder, client):
+        client.check_writes(refuse)
+        await client.get(NODES, "n")
+        for write in (
+            client.create(CONFIG_MAPS, _MAP, "ns"),
+            client.update(CONFIG_MAPS, _MAP, "m", "ns"),
+            client.patch(CONFIG_MAPS, "m", _MAP, "ns"),
+            client.delete(CONFIG_MAPS, "m", "ns"),
+        ):
+            with pytest.raises(UnreachableError, match="not sent"):
+                await write
+        assert [sent.method for sent in recorder.sent] == ["GET"]
+
+
 async def test_answers_are_the_resources_struct() -> None:
     page = {"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "n"}}]}
     node = {"metadata": {"name": "n"}, "spec": {"unschedulable": True}}

@@ -6,7 +6,8 @@
 Times of other machines do not count: a candidate waits for the duration from when it saw the lease
 change, on its own clock, so that skew does no harm. It watches the lease, which costs no requests
 while the leader renews. A leader that could not renew stops before another may begin
-(`renew_deadline_s` < `duration_s`). Source: client-go `tools/leaderelection`.
+(`renew_deadline_s` < `duration_s`), and one that was paused finds out before its next write, by
+`check_lease`. Source: client-go `tools/leaderelection`, but for the latter.
 """
 
 from __future__ import annotations
@@ -111,18 +112,30 @@ class LeaderElector:
         self._clock = clock
         self._timing = timing or LeaseTiming()
         self._observed = Observed()
+        self._renewed_s = 0.0
+        """When the request began that took or renewed the lease last, on this clock."""
         self.is_leader = False
+
+    def check_lease(self) -> None:
+        """Raise UnreachableError if this process leads by a lease that it did not renew in time.
+
+        A process that was paused has work that is due before it looks at its lease; another may
+        have done that work meanwhile. To be called before each write: `Client.check_writes`.
+        """
+        left_s = self._renewed_s + self._timing.renew_deadline_s - self._clock.monotonic()
+        if self.is_leader and left_s <= 0:
+            raise UnreachableError(f"not sent: lease {self._name} was not renewed in time")
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, then run `lead`, until cancelled; the lease is released at the end.
 
         Raises LeadershipLostError, once `lead` has been cancelled, and what `lead` raises.
         """
-        acquired_s = await self._acquire()
+        self._renewed_s = await self._acquire()
         self.is_leader = True
         log.info("became the leader", lease=self._name, identity=self._identity)
         leading = asyncio.ensure_future(lead())
-        renewing = asyncio.ensure_future(self._renew(acquired_s))
+        renewing = asyncio.ensure_future(self._renew())
         try:
             await asyncio.wait((leading, renewing), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -186,13 +199,13 @@ class LeaderElector:
             return False
         return True
 
-    async def _renew(self, renewed_s: float) -> None:
+    async def _renew(self) -> None:
         """Renew until cancelled. Raises LeadershipLostError."""
         timing = self._timing
         while True:
             await self._clock.sleep(timing.retry_s)
             began_s = self._clock.monotonic()
-            left_s = renewed_s + timing.renew_deadline_s - began_s
+            left_s = self._renewed_s + timing.renew_deadline_s - began_s
             if left_s <= 0:
                 raise LeadershipLostError(
                     f"lease {self._name} was not renewed within {timing.renew_deadline_s:g} s"
@@ -203,7 +216,7 @@ class LeaderElector:
             except (StatusError, UnreachableError, TimeoutError) as error:
                 log.warning("lease cannot be renewed", lease=self._name, error=error)
             else:
-                renewed_s = began_s
+                self._renewed_s = began_s
 
     async def _renew_once(self) -> None:
         try:

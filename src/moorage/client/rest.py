@@ -136,6 +136,7 @@ class Client:
         self._presented = b""
         self._exchanges = asyncio.Semaphore(_EXCHANGES_AT_ONCE)
         self._store = ""
+        self._check_write: Callable[[], None] | None = None
         self.metrics = RequestMetrics()
         self._host = URL(config.server).authority
 
@@ -145,6 +146,13 @@ class Client:
         `identity` is that of `store_of`; "" lifts the requirement.
         """
         self._store = identity
+
+    def check_writes(self, check: Callable[[], None]) -> None:
+        """Call `check` before each request that is no GET, from now on; what it raises is raised.
+
+        It raises StatusError or UnreachableError, as callers expect of a request.
+        """
+        self._check_write = check
 
     async def store_of(self, resource: Resource[Any], field_selector: str = "") -> str:
         """Return the identity of the store that a resource's lists come from, "" if unnamed."""
@@ -431,6 +439,8 @@ class Client:
         """
         if self._session is None:
             raise RuntimeError("the client is not open: use it as `async with Client(…)`")
+        if self._check_write is not None and method != "GET":
+            self._check_write()
         headers = {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = content_type

@@ -94,6 +94,7 @@ async def run_own_group(
         if runtimes.is_leader_elected:
             identity = f"{socket.gethostname()}_{uuid.uuid4()}"
             elector = LeaderElector(client, config.namespace, LEASE, identity, clock, TIMING)
+            client.check_writes(elector.check_lease)
             try:
                 await elector.run(lead)
             except LeadershipLostError as error:
