@@ -73,8 +73,9 @@ class GeneratedApi:
                 len(_NAMESPACES), lambda number: made.namespace(_NAMESPACES[number])
             ),
         }
-        self._put("pods", made.held_pod())
-        self._put("runtimeclasses", made.new_class())
+        for change in range(made.CHANGES):
+            self._put("pods", made.held_pod(change))
+            self._put("runtimeclasses", made.new_class(change))
         established = {"conditions": [{"type": "Established", "status": "True"}]}
         for definition in definitions():
             self._put("customresourcedefinitions", definition | {"status": established})

@@ -20,8 +20,8 @@ from moorage.runtimeclass.features import FEATURES, is_labelled
 
 HANDLERS = tuple(f"handler-{number}" for number in range(10))
 CLASSES = 100
-NEW_HANDLER = "handler-new"
-"""Handler of the class `class-new`, which no node has."""
+CHANGES = 100
+"""Classes `class-new-N`, each of a handler `handler-new-N` that no node has, with a held pod."""
 _REVISION = 10_000_000
 _TIME = "2026-01-01T00:00:00Z"
 
@@ -119,34 +119,39 @@ def runtime_class(number: int) -> Raw:
     return {"metadata": _metadata(f"class-{number}", number), "handler": handler}
 
 
-def new_class() -> Raw:
-    return {"metadata": _metadata("class-new", CLASSES), "handler": NEW_HANDLER}
+def new_handler(change: int) -> str:
+    return f"handler-new-{change}"
 
 
-def held_pod() -> Raw:
-    """Return a pod that waits for a node with NEW_HANDLER."""
-    metadata = _metadata("held", 0) | {"namespace": "default", "annotations": {
+def new_class(change: int) -> Raw:
+    metadata = _metadata(f"class-new-{change}", CLASSES + change)
+    return {"metadata": metadata, "handler": new_handler(change)}
+
+
+def held_pod(change: int) -> Raw:
+    """Return a pod that waits for a node with the new handler."""
+    metadata = _metadata(f"held-{change}", change) | {"namespace": "default", "annotations": {
         HELD_FOR_ANNOTATION: ""}}  # fmt: skip
     spec = {
-        "runtimeClassName": "class-new",
+        "runtimeClassName": f"class-new-{change}",
         "schedulingGates": [{"name": HANDLER_GATE}],
         "containers": [{"name": "app", "image": "registry.example.com/app:1"}],
-        "nodeSelector": {handler_label(NEW_HANDLER): "true"},
+        "nodeSelector": {handler_label(new_handler(change)): "true"},
     }
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
 
 
-def new_profile(number: int) -> Raw:
-    """Return the profile of a node that has NEW_HANDLER now."""
+def new_profile(number: int, change: int) -> Raw:
+    """Return the profile of a node that has the new handler now."""
     made = profile(number * len(HANDLERS))
-    made["metadata"] |= {"name": profile_name(node_name(number), NEW_HANDLER)}
-    return made | {"spec": {"nodeName": node_name(number), "handler": NEW_HANDLER}}
+    made["metadata"] |= {"name": profile_name(node_name(number), new_handler(change))}
+    return made | {"spec": {"nodeName": node_name(number), "handler": new_handler(change)}}
 
 
-def node_with_new_handler(number: int) -> Raw:
+def node_with_new_handler(number: int, change: int) -> Raw:
     made = node(number)
-    made["metadata"]["labels"] |= {handler_label(NEW_HANDLER): "true"}
-    made["status"]["runtimeHandlers"].append({"name": NEW_HANDLER})
+    made["metadata"]["labels"] |= {handler_label(new_handler(change)): "true"}
+    made["status"]["runtimeHandlers"].append({"name": new_handler(change)})
     return made
 
 
