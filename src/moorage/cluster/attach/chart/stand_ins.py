@@ -136,7 +136,7 @@ def _built(raw: Raw) -> Values:
     return made
 
 
-def _struct(kind: type[Any], raw: Raw) -> Any:
+def _struct(kind: type[msgspec.Struct], raw: Raw) -> Any:
     fields = {}
     for name, encoded, inner in _fields(kind):
         value = raw[encoded]
@@ -145,7 +145,9 @@ def _struct(kind: type[Any], raw: Raw) -> Any:
 
 
 @cache
-def _fields(kind: type[Any]) -> tuple[tuple[str, str, type[Any] | None], ...]:
+def _fields(
+    kind: type[msgspec.Struct],
+) -> tuple[tuple[str, str, type[msgspec.Struct] | None], ...]:
     """Return each field's name, its name in JSON, and the struct that it holds, or None."""
     return tuple(
         (info.name, info.encode_name, _struct_type(info.type))
@@ -153,7 +155,7 @@ def _fields(kind: type[Any]) -> tuple[tuple[str, str, type[Any] | None], ...]:
     )
 
 
-def _struct_type(annotation: Any) -> type[Any] | None:
+def _struct_type(annotation: Any) -> type[msgspec.Struct] | None:
     """Return the struct that a field holds, None for any other."""
     base = getattr(annotation, "__origin__", annotation)
     is_struct = isinstance(base, type) and issubclass(base, msgspec.Struct)
