@@ -112,6 +112,35 @@ async def test_a_gate_goes_when_a_node_gains_the_handler(world: World) -> None:
         assert client.writes == []
 
 
+async def test_what_was_written_is_not_said_again_while_the_watch_is_late(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.client.put(PODS, pod())
+    async with reconciling(world) as client:
+        late: list[tuple[Any, str, Json]] = []
+        announce = client._announce
+
+        def hold_back(resource: Any, kind: str, wire: Json) -> None:
+            if resource.plural == "pods" and condition_of(wire) == ("True", "HandlerAvailable"):
+                late.append((resource, kind, wire))
+            else:
+                announce(resource, kind, wire)
+
+        monkeypatch.setattr(client, "_announce", hold_back)
+        client.put(NODES, node("a", KATA))
+        await world.settled(1)
+        assert gates(client) == []
+        for one in late:
+            announce(*one)
+        await world.settled(1)
+        said = [reason for _, _, reason, _ in client.events]
+        assert said.count("HandlerAvailable") == 1
+        # What changes after that is said.
+        client.put(NODES, node("a"))
+        await world.settled(1)
+        assert condition(client) == ("False", "HandlerUnavailable")
+
+
 async def test_a_released_pod_requires_what_its_nodes_are_known_for_by_then(world: World) -> None:
     world.client.put(PODS, pod(needs="gpu"))
     async with reconciling(world) as client:

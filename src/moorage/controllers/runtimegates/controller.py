@@ -88,6 +88,8 @@ class RuntimeGateController:
         self._verdicts = Verdicts(self._index)
         self._waiting: set[str] = set()
         self._unsettled: set[str] = set()
+        self._said: dict[str, PodCondition] = {}
+        """What was written last, by pod, until the watch shows it."""
         self._seen = -1
         self._queue: WorkQueue[str] = WorkQueue("runtime gates", clock=clock)
         informers.nodes.add_handler(self._node_changed)
@@ -105,11 +107,16 @@ class RuntimeGateController:
 
     def _pod_changed(self, before: PendingPod | None, after: PendingPod | None) -> None:
         if after is not None:
+            key = object_key(after.metadata)
+            said = self._said.get(key)
+            if said is not None and _is_same(said, _condition(after.status.conditions)):
+                del self._said[key]
             if _is_of_concern(after):
-                self._queue.add(object_key(after.metadata))
+                self._queue.add(key)
         elif before is not None:
             key = object_key(before.metadata)
             self._waiting.discard(key)
+            self._said.pop(key, None)
             if _is_said_unavailable(before.status.conditions):
                 # It runs now, or is gone.
                 self._unsettled.add(key)
@@ -191,7 +198,8 @@ class RuntimeGateController:
                     reference(PODS, pod), WARNING, verdict.reason, verdict.message
                 )
             return
-        before = _condition(pod.status.conditions)
+        # The pod may be as it was before the last write, which removed its gate.
+        before = self._said.get(object_key(pod.metadata)) or _condition(pod.status.conditions)
         if before is None:
             # Most pods never wait.
             is_new = verdict.releases or not verdict.is_available
@@ -210,17 +218,24 @@ class RuntimeGateController:
             self._recorder.record(about, WARNING, UNAVAILABLE, verdict.message)
 
     async def _write(self, meta: ObjectMeta, verdict: Verdict) -> None:
-        condition = {
-            "type": HANDLER_AVAILABLE,
-            "status": "True" if verdict.is_available else "False",
-            "reason": verdict.reason,
-            "message": verdict.message,
-            "lastTransitionTime": format_time(self._clock.now()),
-        }
-        patch = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
-        await self._client.patch(
-            PODS, meta.name, patch, meta.namespace, kind=PatchType.STRATEGIC, subresource="status"
+        condition = PodCondition(
+            type=HANDLER_AVAILABLE,
+            status="True" if verdict.is_available else "False",
+            reason=verdict.reason,
+            message=verdict.message,
+            last_transition_time=format_time(self._clock.now()),
         )
+        patch = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
+        key = object_key(meta)
+        self._said[key] = condition
+        try:
+            await self._client.patch(
+                PODS, meta.name, patch, meta.namespace,
+                kind=PatchType.STRATEGIC, subresource="status",
+            )  # fmt: skip
+        except BaseException:
+            self._said.pop(key, None)
+            raise
 
     async def _settle_running(self, key: str) -> None:
         """Correct the condition of a pod that came to run, so that it does not stay for ever."""
@@ -243,6 +258,10 @@ def _facts(node: Node | None) -> NodeFacts | None:
 
 def _condition(conditions: tuple[PodCondition, ...]) -> PodCondition | None:
     return next((one for one in conditions if one.type == HANDLER_AVAILABLE), None)
+
+
+def _is_same(one: PodCondition, other: PodCondition | None) -> bool:
+    return other is not None and (one.status, one.reason) == (other.status, other.reason)
 
 
 def _is_said_unavailable(conditions: tuple[PodCondition, ...]) -> bool:
