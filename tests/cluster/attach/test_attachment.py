@@ -76,7 +76,7 @@ class Attachments:
             "metadata": {"name": "moorage-webhook-tls"},
             "data": {"ca.crt": _AUTHORITY, "tls.crt": _AUTHORITY, "tls.key": _AUTHORITY},
         }
-        await self.client.create(SECRETS, secret, namespace)
+        await self.cluster.client.create(SECRETS, secret, namespace)
 
     async def dump(self) -> Dump:
         return await dump(self.client, _CHANGING)
@@ -264,6 +264,8 @@ async def test_a_namespace_with_objects_of_others_stays_and_they_are_named(tmp_p
         await user.attach()
         assert (await plan_detachment(user.client)).foreign == {}
         await user.client.create(SECRETS, {"metadata": {"name": "mine"}}, "moorage-system")
+        other = {"metadata": {"name": "moorage-webhook-tls"}}
+        await user.client.create(SECRETS, other, "default")
         claim = {
             "metadata": {"name": "data"},
             "spec": {
@@ -277,6 +279,8 @@ async def test_a_namespace_with_objects_of_others_stays_and_they_are_named(tmp_p
         left = {one.what: one.why for one in await user.detach()}
         assert "PersistentVolumeClaim data, Secret mine" in left["Namespace moorage-system"]
         assert (await user.client.get(SECRETS, "mine", "moorage-system")).metadata.uid
+        # One of the same name elsewhere is not ours.
+        assert (await user.client.get(SECRETS, "moorage-webhook-tls", "default")).metadata.uid
         # What was ours there is gone.
         secrets = (await user.client.list(SECRETS, "moorage-system")).items
         assert [one.metadata.name for one in secrets] == ["mine"]

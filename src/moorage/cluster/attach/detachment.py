@@ -37,6 +37,7 @@ from moorage.cluster.attach.manifests.identity import OURS, Obj
 from moorage.cluster.attach.manifests.runtime_agent import DATA_DIRECTORY
 from moorage.cluster.attach.manifests.webhook import SECRET
 from moorage.cluster.attach.manifests.workloads import http_probe
+from moorage.cluster.attach.needed_rights import detach_rights, look_rights
 from moorage.cluster.attach.progress import PartProgress, follow
 from moorage.cluster.attach.served_objects import ServedObjects, name_of
 from moorage.cluster.attach.traces import (
@@ -49,6 +50,7 @@ from moorage.cluster.attach.traces import (
     metadata_patch,
 )
 from moorage.cluster.attach.undoing import installations_of, leave, undo
+from moorage.cluster.attach.user_rights import Reviewer, Right, served_resources
 from moorage.custom_resources import definitions
 from moorage.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
 from moorage.probing.default_classes import RECORD, RECORD_NAMESPACE
@@ -60,6 +62,7 @@ _WORKLOAD_KINDS = (
     ("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"), ("apps/v1", "DaemonSet"),
     ("batch/v1", "CronJob"),
 )  # fmt: skip
+_OTHER_KINDS = (("coordination.k8s.io/v1", "Lease"),)
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _SHOWN = 20
 _TRIES = 5
@@ -73,6 +76,7 @@ class DetachPlan(msgspec.Struct, frozen=True):
     pods: by the names of RuntimeInstallations, the pods under them, which a node waits for before
     it undoes one. foreign: by each of our namespaces, others' objects in it. classes: by the names
     of RuntimeClasses that our controllers made, how many pods use it. releases: those of Helm.
+    missing_rights: what the user may not do; without the rights to look, nothing else is known.
     """
 
     objects: tuple[Obj, ...]
@@ -82,17 +86,23 @@ class DetachPlan(msgspec.Struct, frozen=True):
     foreign: Mapping[str, list[str]] = {}
     classes: Mapping[str, int] = {}
     releases: tuple[Release, ...] = ()
+    missing_rights: tuple[Right, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing of ours."""
-        return not self.objects
+        return not self.objects and not self.missing_rights
 
 
 async def plan_detachment(client: Client) -> DetachPlan:
     """Return what is there to remove. Raises StatusError, UnreachableError."""
     served = ServedObjects(client)
+    resources = await served_resources(served, (*KINDS, *_OTHER_KINDS))
+    reviewer = Reviewer(client)
+    if missing := await reviewer.missing(look_rights(resources)):
+        return DetachPlan((), (), (), missing_rights=missing)
     found = belongings([obj async for obj in _labelled(served)])[0]
+    made = _made_at_run_time(found)
     spaces = [obj["metadata"]["name"] for obj in found if obj["kind"] == "Namespace"]
     foreign = {name: await foreign_objects(client, name) for name in spaces}
     installations = await installations_of(served)
@@ -116,6 +126,7 @@ async def plan_detachment(client: Client) -> DetachPlan:
             )
         },
         releases_of(found),
+        await reviewer.missing(detach_rights(found, made, resources)) if found else (),
     )
 
 
@@ -168,10 +179,10 @@ class _Detachment:
         for api_version, kind in _WORKLOAD_KINDS:
             await self._clean(api_version, kind)
         await self._remove_classes()
+        # Before the accounts, by which their namespaces are found again.
+        await self._delete(_made_at_run_time(found))
         rest = (DEFINITION, "Namespace", *WEBHOOKS, *WORKLOADS)
         await self._delete(obj for obj in reversed(found) if obj["kind"] not in rest)
-        for namespace in sorted({_namespace_of(obj) for obj in found} - {""}):
-            await self._delete(_made_at_run_time(namespace))
         for obj in found:
             if obj["kind"] == "Namespace":
                 await self._remove_namespace(obj)
@@ -391,15 +402,19 @@ def _namespace_of(obj: Obj) -> str:
     return str(obj["metadata"].get("namespace", ""))
 
 
-def _made_at_run_time(namespace: str) -> list[Obj]:
-    """Return what the parts make for themselves: certificate, lease, record of classes."""
+def _made_at_run_time(found: Iterable[Obj]) -> list[Obj]:
+    """Return what the parts make for themselves: certificate, lease, record of classes.
 
-    def obj(api_version: str, kind: str, name: str, place: str = namespace) -> Raw:
+    They are where the parts have accounts; roles are in other namespaces too.
+    """
+
+    def obj(api_version: str, kind: str, name: str, place: str) -> Raw:
         metadata = {"name": name, "namespace": place}
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
-    return [
-        obj("v1", "Secret", SECRET),
-        obj("coordination.k8s.io/v1", "Lease", LEASE),
-        obj("v1", "ConfigMap", RECORD, RECORD_NAMESPACE),
-    ]
+    homes = sorted({_namespace_of(one) for one in found if one["kind"] == "ServiceAccount"})
+    made = [obj("v1", "ConfigMap", RECORD, RECORD_NAMESPACE)]
+    for namespace in homes:
+        made.append(obj("v1", "Secret", SECRET, namespace))
+        made.append(obj("coordination.k8s.io/v1", "Lease", LEASE, namespace))
+    return made
