@@ -141,11 +141,12 @@ async def _leave_traces(admin: Client) -> None:
 
 
 async def _needed_to_detach(user: Attachments, found: Sequence[Raw]) -> list[Right]:
-    lease = ("coordination.k8s.io/v1", "Lease")
-    resources = await served_resources(ServedObjects(user.client), (*KINDS, lease))
+    lease, pods = ("coordination.k8s.io/v1", "Lease"), ("v1", "Pod")
+    resources = await served_resources(ServedObjects(user.client), (*KINDS, lease, pods))
     made = [
         _made("v1", "Secret", "moorage-webhook-tls"),
         _made(*lease, "moorage-controllers"),
+        _made(*pods, "moorage-test-answers"),
         _made("v1", "ConfigMap", "moorage-runtime-classes", "kube-system"),
     ]
     return [*look_rights(resources), *detach_rights(found, made, resources)]

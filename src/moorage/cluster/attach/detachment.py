@@ -33,7 +33,7 @@ from moorage.cluster.attach.foreign_objects import foreign_objects
 from moorage.cluster.attach.helm_releases import Release, releases_of
 from moorage.cluster.attach.manifests import DEFINITION, KINDS, WEBHOOKS, WORKLOADS
 from moorage.cluster.attach.manifests.controllers import HEALTH_PORT, LEASE
-from moorage.cluster.attach.manifests.identity import OURS, Obj
+from moorage.cluster.attach.manifests.identity import OURS, TEST_POD, Obj
 from moorage.cluster.attach.manifests.runtime_agent import DATA_DIRECTORY
 from moorage.cluster.attach.manifests.webhook import SECRET
 from moorage.cluster.attach.manifests.workloads import http_probe
@@ -62,7 +62,8 @@ _WORKLOAD_KINDS = (
     ("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"), ("apps/v1", "DaemonSet"),
     ("batch/v1", "CronJob"),
 )  # fmt: skip
-_OTHER_KINDS = (("coordination.k8s.io/v1", "Lease"),)
+_OTHER_KINDS = (("coordination.k8s.io/v1", "Lease"), ("v1", "Pod"))
+_ROLES = ("Role", "RoleBinding")
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _SHOWN = 20
 _TRIES = 5
@@ -405,16 +406,18 @@ def _namespace_of(obj: Obj) -> str:
 def _made_at_run_time(found: Iterable[Obj]) -> list[Obj]:
     """Return what the parts make for themselves: certificate, lease, record of classes.
 
-    They are where the parts have accounts; roles are in other namespaces too.
+    And the pod of a `helm test` that failed. They are where the parts are, or have been.
     """
 
     def obj(api_version: str, kind: str, name: str, place: str) -> Raw:
         metadata = {"name": name, "namespace": place}
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
-    homes = sorted({_namespace_of(one) for one in found if one["kind"] == "ServiceAccount"})
+    # Roles are in namespaces of others too.
+    homes = sorted({_namespace_of(one) for one in found if one["kind"] not in _ROLES} - {""})
     made = [obj("v1", "ConfigMap", RECORD, RECORD_NAMESPACE)]
     for namespace in homes:
         made.append(obj("v1", "Secret", SECRET, namespace))
         made.append(obj("coordination.k8s.io/v1", "Lease", LEASE, namespace))
+        made.append(obj("v1", "Pod", TEST_POD, namespace))
     return made
