@@ -27,6 +27,11 @@ from moorage.controllers.informers import Informers
 from tests.clocks import FakeClock, settle
 
 Json = dict[str, Any]
+_NEWER = {
+    "networking.k8s.io": ("servicecidrs", "ipaddresses"),
+    "storage.k8s.io": ("volumeattributesclasses",),
+}
+"""Kinds that older servers lack, by group."""
 _MERGED = {"conditions": "type", "ownerReferences": "uid", "schedulingGates": "name"}
 
 
@@ -207,7 +212,9 @@ class MemoryClient:
 
     async def request(self, method: str, path: str, **more: Any) -> bytes:
         await asyncio.sleep(0)
-        self.requests.append(Request("request", method, path, None, more))
+        # What a server serves changes nothing.
+        if path.removeprefix("/apis/").count("/") > 1:
+            self.requests.append(Request("request", method, path, None, more))
         answer = self.answers[method, path]
         if isinstance(answer, Exception):
             raise answer
@@ -304,6 +311,10 @@ class World:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.client: Any = MemoryClient(self.clock)
+        for group, plurals in _NEWER.items():
+            resources = [{"name": plural} for plural in plurals]
+            document = msgspec.json.encode({"resources": resources})
+            self.client.answers["GET", f"/apis/{group}/v1"] = document
         client: Any = self.client
         self.informers = Informers(client, self.clock)
         self.recorder = EventRecorder(client, "test", clock=self.clock)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.names import SUBDOMAIN_MAX, dns_subdomain_errors
-from moorage.probing.pod_manifest import probe_class_name
+from moorage.probing.pod_manifest import kept_node, probe_class_name
 
 _HANDLERS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
 _NODES = st.lists(_HANDLERS, min_size=1, max_size=3).map(".".join)
@@ -26,6 +26,22 @@ def test_a_handler_that_makes_the_name_too_long_is_cut_and_has_a_hash(length: in
         assert len(name) <= SUBDOMAIN_MAX
         assert name.startswith("moorage-probe-")
         assert name.partition(".")[2] == node
+
+
+@pytest.mark.parametrize("length", [229, 238, SUBDOMAIN_MAX])
+@pytest.mark.parametrize("first_kept", [".", "-", "e"])
+def test_a_node_that_makes_the_name_too_long_is_cut_and_has_a_hash(
+    length: int, first_kept: str
+) -> None:
+    end = first_kept + "e" * 226
+    nodes = [first + "n" * (length - len(end) - 1) + end for first in "ab"]
+    names = {probe_class_name(node, handler) for node in nodes for handler in ("runc", "h" * 63)}
+    assert len(names) == 4
+    for name in names:
+        assert not dns_subdomain_errors(name)
+        assert len(name) == SUBDOMAIN_MAX
+        assert name.startswith("moorage-probe-")
+        assert name.partition(".")[2] == kept_node(nodes[0]) == f"x{end}"
 
 
 @given(_NODES, _HANDLERS, _NODES, _HANDLERS)

@@ -86,6 +86,17 @@ def test_modules_are_compiled_the_same_each_time_and_are_not_compared_at_a_start
     assert b"/usr/lib/python3.11/m.py" in content
 
 
+def test_compiled_modules_have_their_directories_when_a_tree_is_written(tmp_path: Path) -> None:
+    made = Tree()
+    made.add_file("usr/lib/m.py", b"x = 1\n")
+    made.complete()
+    add_compiled(made)
+    made.write(tmp_path)
+    (compiled,) = (tmp_path / "usr/lib/__pycache__").iterdir()
+    assert made[f"usr/lib/__pycache__/{compiled.name}"].content == compiled.read_bytes()
+    assert {name for name, _ in made.items()} >= {"usr", "usr/lib/__pycache__"}
+
+
 def test_the_sbom_names_debian_and_python_packages() -> None:
     made = Tree()
     made.add_file(

@@ -86,7 +86,7 @@ def add_packages(tree: Tree, installed: Path) -> None:
 
 
 def add_compiled(tree: Tree) -> None:
-    """Compile the modules of a tree into it. Raises BuildError.
+    """Compile the modules of a tree into it, in directories of their own. Raises BuildError.
 
     In a process of its own that does nothing else, because what a compiled module looks like
     depends on which texts the process has seen before.
@@ -109,6 +109,7 @@ def add_compiled(tree: Tree) -> None:
             raise BuildError(f"modules do not compile: {done.stderr.strip()[-2000:]}")
         for compiled in sorted(root.rglob("*.pyc")):
             tree.add_file(compiled.relative_to(root).as_posix(), compiled.read_bytes())
+    tree.complete()
 
 
 _COMPILE = """

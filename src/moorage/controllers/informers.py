@@ -36,6 +36,7 @@ from moorage.client.resources import (
     Resource,
 )
 from moorage.client.rest import PAGE_SIZE, Client, meta_of
+from moorage.client.served import run_when_served
 from moorage.controllers.objects import (
     ATTRIBUTES_CLASSES,
     CLAIMS,
@@ -209,7 +210,14 @@ class Informers:
         async with asyncio.TaskGroup() as tasks:
             for informer in self:
                 if self._kept is None or informer.resource.plural in self._kept:
-                    tasks.create_task(informer.run())
+                    tasks.create_task(self._run(informer))
+
+    async def _run(self, informer: Informer[Any]) -> None:
+        """Run an informer. Kinds that not all versions serve, from 1.30 on, are waited for."""
+        if informer in (self.attributes_classes, self.service_cidrs, self.ip_addresses):
+            await run_when_served(self._client, informer.resource, self._clock, informer.run)
+        else:
+            await informer.run()
 
 
 async def wait_synced(*informers: Informer[Any]) -> None:

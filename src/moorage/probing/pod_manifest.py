@@ -16,6 +16,10 @@ from moorage.probing.carrier import ProbeContainer
 
 CONTAINER_NAME = "probe"
 _DIGEST_DIGITS = 10
+NODE_MAX = SUBDOMAIN_MAX - len(PROBE_CLASS_PREFIX) - _DIGEST_DIGITS - 1
+"""Characters of a node that a class's name has room for beside a hash: 228."""
+CUT = "x"
+"""Stands before the end of a node, which may begin with a dot."""
 _TOLERATE_ALL = {"operator": "Exists"}
 
 
@@ -91,16 +95,24 @@ def probe_class_name(node: str, handler: str) -> str:
     """Return the name of the class by which a node's probes reach a handler.
 
     Each node has its own, since it is removed after the probes. The node is what follows the first
-    dot. A handler that makes the name longer than 253 characters is cut, and has a hash.
+    dot. A handler that makes the name longer than 253 characters is cut, and has a hash. A node of
+    more than 228 characters is cut too, at its front, and the hash is of both.
     """
-    name = f"{PROBE_CLASS_PREFIX}{handler}.{node}"
+    kept = kept_node(node)
+    name = f"{PROBE_CLASS_PREFIX}{handler}.{kept}"
     excess = len(name) - SUBDOMAIN_MAX
-    if excess <= 0:
+    if excess <= 0 and kept == node:
         return name
-    digest = hashlib.sha256(handler.encode()).hexdigest()[:_DIGEST_DIGITS]
+    hashed = handler if kept == node else f"{node}/{handler}"
+    digest = hashlib.sha256(hashed.encode()).hexdigest()[:_DIGEST_DIGITS]
     head = handler[: max(0, len(handler) - excess - len(digest) - 1)]
     shortened = f"{head}-{digest}" if head else digest
-    return f"{PROBE_CLASS_PREFIX}{shortened}.{node}"
+    return f"{PROBE_CLASS_PREFIX}{shortened}.{kept}"
+
+
+def kept_node(node: str) -> str:
+    """Return what a class's name has of a node: all of it, or its end behind CUT."""
+    return node if len(node) <= NODE_MAX else f"{CUT}{node[len(CUT) - NODE_MAX :]}"
 
 
 def limits(cpu_millis: int, memory_bytes: int) -> dict[str, str]:

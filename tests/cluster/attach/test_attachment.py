@@ -14,6 +14,7 @@ import pytest
 from moorage.api.clock import SystemClock
 from moorage.client.resources import (
     CONFIG_MAPS,
+    LEASES,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -21,6 +22,7 @@ from moorage.client.resources import (
     RUNTIME_CLASSES,
     RUNTIME_INSTALLATIONS,
     SECRETS,
+    SERVICE_ACCOUNTS,
     SERVICES,
 )
 from moorage.client.rest import Client
@@ -77,7 +79,7 @@ class Attachments:
             "metadata": {"name": "moorage-webhook-tls"},
             "data": {"ca.crt": _AUTHORITY, "tls.crt": _AUTHORITY, "tls.key": _AUTHORITY},
         }
-        await self.client.create(SECRETS, secret, namespace)
+        await self.cluster.client.create(SECRETS, secret, namespace)
 
     async def dump(self) -> Dump:
         return await dump(self.client, _CHANGING)
@@ -283,6 +285,8 @@ async def test_a_namespace_with_objects_of_others_stays_and_they_are_named(tmp_p
         await user.attach()
         assert (await plan_detachment(user.client)).foreign == {}
         await user.client.create(SECRETS, {"metadata": {"name": "mine"}}, "moorage-system")
+        other = {"metadata": {"name": "moorage-webhook-tls"}}
+        await user.client.create(SECRETS, other, "default")
         claim = {
             "metadata": {"name": "data"},
             "spec": {
@@ -296,6 +300,8 @@ async def test_a_namespace_with_objects_of_others_stays_and_they_are_named(tmp_p
         left = {one.what: one.why for one in await user.detach()}
         assert "PersistentVolumeClaim data, Secret mine" in left["Namespace moorage-system"]
         assert (await user.client.get(SECRETS, "mine", "moorage-system")).metadata.uid
+        # One of the same name elsewhere is not ours.
+        assert (await user.client.get(SECRETS, "moorage-webhook-tls", "default")).metadata.uid
         # What was ours there is gone.
         secrets = (await user.client.list(SECRETS, "moorage-system")).items
         assert [one.metadata.name for one in secrets] == ["mine"]
@@ -320,6 +326,29 @@ async def test_the_record_of_a_helm_release_is_named(tmp_path: Path) -> None:
         assert left == {
             "Helm's record of the release runtimes": f"this removes it: helm uninstall {release}"
         }
+
+
+async def test_what_helm_uninstall_left_is_removed(tmp_path: Path) -> None:
+    async with attachments(tmp_path) as user:
+        before = await user.dump()
+        await user.client.create(NAMESPACES, {"metadata": {"name": "moorage-system"}})
+        labels = {"app.kubernetes.io/part-of": "moorage", "app.kubernetes.io/name": "moorage"}
+        secret = {"metadata": {"name": "moorage-webhook-tls", "labels": labels}}
+        await user.client.create(SECRETS, secret, "moorage-system")
+        lease = {"metadata": {"name": "moorage-controllers"}}
+        await user.client.create(LEASES, lease, "moorage-system")
+        ended = pod("moorage-test-answers", restartPolicy="Never")
+        ended["metadata"]["labels"] = labels
+        await user.cluster.until(
+            SERVICE_ACCOUNTS,
+            lambda found: any(one.metadata.namespace == "moorage-system" for one in found),
+        )
+        await user.client.create(PODS, ended, "moorage-system")
+        await user.detach()
+        assert not (await user.client.list(LEASES, "moorage-system")).items
+        await user.client.delete(NAMESPACES, "moorage-system")
+        await user.cluster.until(NAMESPACES, lambda found: len(found) == len(_FIRST_NAMESPACES))
+        assert await user.dump() == before
 
 
 def test_every_kind_has_its_place_in_the_order() -> None:

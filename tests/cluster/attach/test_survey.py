@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from moorage import __version__
@@ -15,6 +16,7 @@ from moorage.cluster.attach.survey import (
     engine_problem,
     findings,
 )
+from moorage.cluster.attach.user_rights import Right
 from moorage.cluster.attach.values import Values
 
 GOOD = Survey(
@@ -52,7 +54,8 @@ def test_nothing_stands_in_the_way_of_a_good_cluster() -> None:
     [
         ({"version": "v1.29.9"}, "v1.29.9"),
         ({"version": ""}, "unknown version"),
-        ({"missing_rights": ("create clusterroles",)}, "you may not create clusterroles"),
+        ({"missing_rights": (Right("list", "", "nodes"),)}, "you may not list nodes"),
+        ({"ungranted": (Right("patch", "", "nodes"),)}, "not have yourself: patch nodes"),
         ({"served": frozenset(("ValidatingAdmissionPolicy",))}, "webhook configurations"),
         ({"served": frozenset(("MutatingWebhookConfiguration",))}, "ValidatingAdmissionPolicy"),
         ({"ours": (obj("Deployment", namespace="other"),)}, "another Moorage"),
@@ -107,7 +110,7 @@ def test_kubernetes_1_30_needs_a_feature_gate() -> None:
 
 
 def test_every_problem_has_a_remedy() -> None:
-    worst = Survey(version="v1.20", missing_rights=("get nodes",))
+    worst = Survey(version="v1.20", missing_rights=(Right("get", "", "nodes"),))
     assert all(
         finding.remedy
         for finding in findings(worst, Values(certificates="cert-manager"))
@@ -121,6 +124,12 @@ def test_definitions_of_an_earlier_attachment_on_our_server_are_no_problem() -> 
         managedFields=[{"manager": "moorage-attach", "operation": "Apply"}],
     )
     assert problems(survey(version="v1.37.0+moorage.0.1.0", ours=(attached,))) == []
+
+
+def test_nothing_is_concluded_from_what_may_not_be_read() -> None:
+    facts = Survey(version="v1.36.1", missing_rights=(Right("list", "", "nodes"),))
+    facts = msgspec.structs.replace(facts, served=GOOD.served)
+    assert [finding.text for finding in findings(facts, Values())] == ["you may not list nodes"]
 
 
 def test_cert_manager_must_be_there_if_it_is_asked_for() -> None:

@@ -17,6 +17,7 @@ from moorage.cluster.attach.detach_options import DetachOptions, Leftover
 from moorage.cluster.attach.detachment import DetachPlan, detach, plan_detachment, shortened
 from moorage.cluster.attach.manifests import DEFINITION
 from moorage.cluster.attach.served_objects import name_of
+from moorage.cluster.attach.user_rights import described
 
 USER_AGENT = "moor-detach"
 
@@ -84,6 +85,12 @@ def command(
         if plan.is_empty:
             click.echo("nothing of Moorage is attached")
             return
+        if plan.missing_rights:
+            raise CliError(
+                f"nothing was changed: you may not {printable(described(plan.missing_rights))}; "
+                "detach as an administrator of the cluster: a user with the ClusterRole "
+                "cluster-admin"
+            )
         _show(plan, options)
         if dry_run:
             return

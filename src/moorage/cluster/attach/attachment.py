@@ -10,10 +10,19 @@ from moorage.api.clock import Clock
 from moorage.client.rest import Client
 from moorage.cluster.attach.changes import Change, Verb, plan_changes
 from moorage.cluster.attach.installation import InstallationOptions, install, with_authority
-from moorage.cluster.attach.manifests import objects
+from moorage.cluster.attach.manifests import KINDS, objects
 from moorage.cluster.attach.outcome import Outcome, read_outcome, wait_reported
 from moorage.cluster.attach.served_objects import ServedObjects
-from moorage.cluster.attach.survey import Level, Survey, SurveyFinding, findings, is_foreign, look
+from moorage.cluster.attach.survey import (
+    Level,
+    Survey,
+    SurveyFinding,
+    findings,
+    is_foreign,
+    look,
+    right_findings,
+)
+from moorage.cluster.attach.user_rights import Reviewer, rights_on, served_resources
 from moorage.cluster.attach.values import Values
 
 
@@ -50,7 +59,15 @@ async def plan_attachment(client: Client, values: Values) -> Plan:
     if not plan.is_possible:
         return plan
     wanted = await with_authority(served, values, objects(values))
-    return msgspec.structs.replace(plan, changes=tuple(await plan_changes(served, wanted)))
+    changes = await plan_changes(served, wanted)
+    removed = [change.obj for change in changes if change.verb is Verb.REMOVE]
+    resources = await served_resources(served, KINDS)
+    missing = await Reviewer(client).missing(rights_on(resources, removed, ["delete"]))
+    if missing:
+        # Known only now, and only of what these values no longer ask for.
+        survey = msgspec.structs.replace(survey, missing_rights=missing)
+        return Plan(values, survey, (*right_findings(survey), *found))
+    return msgspec.structs.replace(plan, changes=tuple(changes))
 
 
 async def attach(client: Client, plan: Plan, clock: Clock, options: InstallationOptions) -> Outcome:

@@ -94,9 +94,9 @@ def shown(obj: Obj) -> Obj:
 async def plan_changes(served: ServedObjects, wanted: Sequence[Obj]) -> list[Change]:
     """Return what an installation of these objects does, in its order; removals are last.
 
-    Objects in a namespace, or of a kind, that the installation makes cannot be tried: they are
-    shown as they are sent. Raises StatusError for one that the server refuses, NotServedError for
-    a kind that neither it nor the installation has.
+    Objects in a namespace, of a kind, or with a role that the installation makes cannot be tried:
+    they are shown as they are sent. Raises StatusError for one that the server refuses,
+    NotServedError for a kind that neither it nor the installation has.
     """
     plan = [await _planned(served, obj, wanted) for obj in wanted]
     present = [
@@ -119,11 +119,18 @@ async def _planned(served: ServedObjects, obj: Obj, wanted: Sequence[Obj]) -> Ch
 
 
 def _is_made(obj: Obj, wanted: Sequence[Obj]) -> bool:
-    """Return whether the namespace of an object is among the wanted ones."""
-    namespace = obj["metadata"].get("namespace")
-    return any(
-        other["kind"] == "Namespace" and other["metadata"]["name"] == namespace for other in wanted
-    )
+    """Return whether the namespace of an object, or the role that it binds, is among the wanted.
+
+    A server looks for the role of a binding when the user may not bind any.
+    """
+    namespace = obj["metadata"].get("namespace", "")
+    keys = {key_of(other) for other in wanted}
+    if ("Namespace", "", namespace) in keys:
+        return True
+    role = obj.get("roleRef")
+    if role is None:
+        return False
+    return (role["kind"], namespace if role["kind"] == "Role" else "", role["name"]) in keys
 
 
 def _text(obj: Obj | None) -> str:

@@ -32,10 +32,11 @@ from moorage.cluster.attach.foreign_objects import foreign_objects
 from moorage.cluster.attach.helm_releases import Release, releases_of
 from moorage.cluster.attach.manifests import DEFINITION, KINDS, WEBHOOKS, WORKLOADS
 from moorage.cluster.attach.manifests.controllers import HEALTH_PORT, LEASE
-from moorage.cluster.attach.manifests.identity import OURS, Obj
+from moorage.cluster.attach.manifests.identity import OURS, TEST_POD, Obj
 from moorage.cluster.attach.manifests.runtime_agent import DATA_DIRECTORY
 from moorage.cluster.attach.manifests.webhook import SECRET
 from moorage.cluster.attach.manifests.workloads import http_probe
+from moorage.cluster.attach.needed_rights import detach_rights, look_rights
 from moorage.cluster.attach.progress import PartProgress, follow
 from moorage.cluster.attach.served_objects import ServedObjects, name_of
 from moorage.cluster.attach.traces import (
@@ -48,6 +49,7 @@ from moorage.cluster.attach.traces import (
     metadata_patch,
 )
 from moorage.cluster.attach.undoing import installations_of, leave, undo
+from moorage.cluster.attach.user_rights import Reviewer, Right, served_resources
 from moorage.custom_resources import definitions
 from moorage.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
 from moorage.probing.default_classes import RECORD, RECORD_NAMESPACE
@@ -59,6 +61,8 @@ _WORKLOAD_KINDS = (
     ("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"), ("apps/v1", "DaemonSet"),
     ("batch/v1", "CronJob"),
 )  # fmt: skip
+_OTHER_KINDS = (("coordination.k8s.io/v1", "Lease"), ("v1", "Pod"))
+_ROLES = ("Role", "RoleBinding")
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _SHOWN = 20
 _TRIES = 5
@@ -72,6 +76,7 @@ class DetachPlan(msgspec.Struct, frozen=True):
     pods: by the names of RuntimeInstallations, the pods under them, which a node waits for before
     it undoes one. foreign: by each of our namespaces, others' objects in it. classes: by the names
     of RuntimeClasses that our controllers made, how many pods use it. releases: those of Helm.
+    missing_rights: what the user may not do; without the rights to look, nothing else is known.
     """
 
     objects: tuple[Obj, ...]
@@ -81,17 +86,23 @@ class DetachPlan(msgspec.Struct, frozen=True):
     foreign: Mapping[str, list[str]] = {}
     classes: Mapping[str, int] = {}
     releases: tuple[Release, ...] = ()
+    missing_rights: tuple[Right, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing of ours."""
-        return not self.objects
+        return not self.objects and not self.missing_rights
 
 
 async def plan_detachment(client: Client) -> DetachPlan:
     """Return what is there to remove. Raises StatusError, UnreachableError."""
     served = ServedObjects(client)
+    resources = await served_resources(served, (*KINDS, *_OTHER_KINDS))
+    reviewer = Reviewer(client)
+    if missing := await reviewer.missing(look_rights(resources)):
+        return DetachPlan((), (), (), missing_rights=missing)
     found = belongings([obj async for obj in _labelled(served)])[0]
+    made = _made_at_run_time(found)
     spaces = [obj["metadata"]["name"] for obj in found if obj["kind"] == "Namespace"]
     foreign = {name: await foreign_objects(client, name) for name in spaces}
     installations = await installations_of(served)
@@ -115,6 +126,7 @@ async def plan_detachment(client: Client) -> DetachPlan:
             )
         },
         releases_of(found),
+        await reviewer.missing(detach_rights(found, made, resources)) if found else (),
     )
 
 
@@ -167,9 +179,8 @@ class _Detachment:
         for api_version, kind in _WORKLOAD_KINDS:
             await self._clean(api_version, kind)
         await self._remove_classes()
-        # While the objects are there by which their namespace is found, should this be stopped.
-        for namespace in sorted({_namespace_of(obj) for obj in found} - {""}):
-            await self._delete(_made_at_run_time(namespace))
+        # While the objects are there by which their namespaces are found, should this be stopped.
+        await self._delete(_made_at_run_time(found))
         rest = (DEFINITION, "Namespace", *WEBHOOKS, *WORKLOADS)
         await self._delete(obj for obj in reversed(found) if obj["kind"] not in rest)
         for obj in found:
@@ -324,7 +335,7 @@ class _Detachment:
                 )
             else:
                 await self._delete([obj])
-        await self._delete([_named("v1", "ConfigMap", RECORD, RECORD_NAMESPACE)])
+        await self._delete([_RECORD])
 
     async def _remove_namespace(self, namespace: Obj) -> None:
         name = namespace["metadata"]["name"]
@@ -395,14 +406,24 @@ def _namespace_of(obj: Obj) -> str:
     return str(obj["metadata"].get("namespace", ""))
 
 
-def _made_at_run_time(namespace: str) -> list[Obj]:
-    """Return what the parts make for themselves: certificate and lease."""
-    return [
-        _named("v1", "Secret", SECRET, namespace),
-        _named("coordination.k8s.io/v1", "Lease", LEASE, namespace),
-    ]
+def _made_at_run_time(found: Iterable[Obj]) -> list[Obj]:
+    """Return what the parts make for themselves: certificate, lease, record of classes.
+
+    And the pod of a `helm test` that failed. They are where the parts are, or have been.
+    """
+    # Roles are in namespaces of others too.
+    homes = sorted({_namespace_of(one) for one in found if one["kind"] not in _ROLES} - {""})
+    made = [_RECORD]
+    for namespace in homes:
+        made.append(_named("v1", "Secret", SECRET, namespace))
+        made.append(_named("coordination.k8s.io/v1", "Lease", LEASE, namespace))
+        made.append(_named("v1", "Pod", TEST_POD, namespace))
+    return made
 
 
 def _named(api_version: str, kind: str, name: str, namespace: str) -> Obj:
     metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+_RECORD = _named("v1", "ConfigMap", RECORD, RECORD_NAMESPACE)

@@ -6,23 +6,33 @@ do not; each has a remedy.
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
 from moorage import __version__
 from moorage.api.meta import Object, Raw
-from moorage.client.discovery import NotServedError
-from moorage.client.resources import NODES
+from moorage.client.resources import NODES, Resource
 from moorage.cluster.attach.belongings import is_labelled
 from moorage.cluster.attach.changes import is_attached
 from moorage.cluster.attach.helm_releases import is_of_release, releases_of
-from moorage.cluster.attach.manifests import DEFINITION
+from moorage.cluster.attach.manifests import DEFINITION, KINDS
 from moorage.cluster.attach.manifests.identity import OURS, VERSION_LABEL, Obj
+from moorage.cluster.attach.needed_rights import attach_rights
 from moorage.cluster.attach.served_objects import ServedObjects
+from moorage.cluster.attach.user_rights import (
+    Kind,
+    Reviewer,
+    Right,
+    bound_roles,
+    described,
+    grants,
+    rules_of,
+    served_resources,
+)
 from moorage.cluster.attach.values import CERT_MANAGER, Values
 
 LEAST_MINOR = 30
@@ -33,8 +43,10 @@ _ADMISSION = "admissionregistration.k8s.io/v1"
 _POLICIES = "ValidatingAdmissionPolicy"
 _CERT_MANAGER_VERSION = "cert-manager.io/v1"
 _ENFORCE = "pod-security.kubernetes.io/enforce"
-_VERBS = ("get", "list", "create", "patch", "delete")
 _MINOR = re.compile(r"v?1\.(\d+)")
+_ADMINISTRATOR = (
+    "attach as an administrator of the cluster: a user with the ClusterRole cluster-admin"
+)
 _ENGINE = re.compile(r"([a-z0-9-]+)://v?(.+)")
 _LEAST_ENGINES = {"containerd": (1, 6), "cri-o": (1, 20), "moorage": (0, 0)}
 
@@ -65,20 +77,27 @@ class SurveyedNode(msgspec.Struct, frozen=True):
 
 
 class Survey(msgspec.Struct, frozen=True):
-    """Facts of a cluster. `missing_rights` are `verb resource` that the user lacks.
+    """Facts of a cluster. Without all rights, what they are needed for is not read.
 
-    `served` are those of the kinds asked for that the server has; `ours` the objects labelled as
-    Moorage's, of workloads, webhook configurations and definitions; `namespace` is that of the
-    values, None where it does not exist.
+    missing_rights: those that the user lacks. ungranted: those that the parts have, and that the
+    user may not give them. `served` are those of the kinds asked for that the server has; `ours`
+    the objects labelled as Moorage's, of workloads, webhook configurations and definitions;
+    `namespace` is that of the values, None where it does not exist.
     """
 
     version: str
     server: str = ""
     nodes: tuple[SurveyedNode, ...] = ()
-    missing_rights: tuple[str, ...] = ()
+    missing_rights: tuple[Right, ...] = ()
+    ungranted: tuple[Right, ...] = ()
     served: frozenset[str] = frozenset()
     ours: tuple[Raw, ...] = ()
     namespace: Raw | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything could be read."""
+        return not self.missing_rights
 
     @property
     def is_our_server(self) -> bool:
@@ -94,13 +113,14 @@ def findings(survey: Survey, values: Values) -> list[SurveyFinding]:
     """Return what the facts mean for an attachment with these values, problems first."""
     found = [
         *_version_findings(survey),
-        *_right_findings(survey),
+        *right_findings(survey),
         *_admission_findings(survey, values),
-        *_other_findings(survey, values),
-        *_newer_findings(survey),
-        *_namespace_findings(survey, values),
-        *_node_findings(survey),
     ]
+    if survey.is_whole:
+        found += _other_findings(survey, values)
+        found += _newer_findings(survey)
+        found += _namespace_findings(survey, values)
+        found += _node_findings(survey)
     order = list(Level)
     return sorted(found, key=lambda finding: order.index(finding.level))
 
@@ -140,12 +160,21 @@ def _version_findings(survey: Survey) -> Iterator[SurveyFinding]:
         )
 
 
-def _right_findings(survey: Survey) -> Iterator[SurveyFinding]:
+def right_findings(survey: Survey) -> Iterator[SurveyFinding]:
+    """Yield what the user's rights do not suffice for."""
     if survey.missing_rights:
         yield SurveyFinding(
             Level.PROBLEM,
-            f"you may not {', '.join(survey.missing_rights)}",
-            "attach as an administrator of the cluster: a user with the ClusterRole cluster-admin",
+            f"you may not {described(survey.missing_rights)}",
+            _ADMINISTRATOR,
+        )
+    if survey.ungranted:
+        yield SurveyFinding(
+            Level.PROBLEM,
+            "you may not give Moorage's parts rights that you do not have yourself: "
+            f"{described(survey.ungranted)}",
+            f"{_ADMINISTRATOR}, or have one give you the verbs escalate and bind on clusterroles "
+            "and roles",
         )
 
 
@@ -282,20 +311,31 @@ def engine_problem(engine: str) -> str:
 async def look(served: ServedObjects, values: Values, wanted: Sequence[Obj]) -> Survey:
     """Return the facts of a cluster. Raises StatusError, UnreachableError."""
     version = msgspec.json.decode(await served.client.request("GET", "/version"), type=_Version)
-    nodes = (await served.client.list(NODES)).items
     kinds = {(obj["apiVersion"], obj["kind"]) for obj in wanted} | {
         (_ADMISSION, "MutatingWebhookConfiguration"),
         (_ADMISSION, _POLICIES),
         (_CERT_MANAGER_VERSION, "Certificate"),
     }
+    kinds |= set(KINDS)
+    resources = await served_resources(served, sorted(kinds))
+    missing, ungranted = await _lacking_rights(served, values, wanted, resources)
+    survey = Survey(
+        version=version.git_version,
+        server=served.client.server,
+        missing_rights=missing,
+        ungranted=ungranted,
+        served=frozenset(kind for _, kind in resources),
+    )
+    if not survey.is_whole:
+        return survey
+    nodes = (await served.client.list(NODES)).items
     namespace = {
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {"name": values.namespace},
     }
-    return Survey(
-        version=version.git_version,
-        server=served.client.server,
+    return msgspec.structs.replace(
+        survey,
         nodes=tuple(
             SurveyedNode(
                 node.metadata.name,
@@ -305,20 +345,24 @@ async def look(served: ServedObjects, values: Values, wanted: Sequence[Obj]) -> 
             )
             for node in nodes
         ),
-        missing_rights=await _missing_rights(served, wanted),
-        served=frozenset([kind async for kind in _served_kinds(served, kinds)]),
         ours=tuple([obj async for obj in _own_objects(served)]),
         namespace=await served.get(namespace),
     )
 
 
-async def _served_kinds(served: ServedObjects, kinds: set[tuple[str, str]]) -> AsyncIterator[str]:
-    for api_version, kind in sorted(kinds):
-        try:
-            await served.resource(api_version, kind)
-        except NotServedError:
-            continue
-        yield kind
+async def _lacking_rights(
+    served: ServedObjects,
+    values: Values,
+    wanted: Sequence[Obj],
+    resources: Mapping[Kind, Resource[Any]],
+) -> tuple[tuple[Right, ...], tuple[Right, ...]]:
+    """Return the rights that the user lacks, and those that the user may not give."""
+    reviewer = Reviewer(served.client)
+    rules = await rules_of(served, bound_roles(wanted))
+    return (
+        await reviewer.missing(attach_rights(values, wanted, resources)),
+        await reviewer.ungranted(grants(wanted, rules)),
+    )
 
 
 async def _own_objects(served: ServedObjects) -> AsyncIterator[Obj]:
@@ -329,36 +373,3 @@ async def _own_objects(served: ServedObjects) -> AsyncIterator[Obj]:
     ):
         async for obj in served.list(api_version, kind, label_selector=OURS):
             yield obj
-
-
-async def _missing_rights(served: ServedObjects, wanted: Sequence[Obj]) -> tuple[str, ...]:
-    """Return the rights that the user lacks, as the API server answers for each."""
-    if await _may(served, {"verb": "*", "group": "*", "resource": "*"}):
-        return ()
-    asked: dict[str, Raw] = {}
-    for obj in wanted:
-        try:
-            resource = await served.resource(obj["apiVersion"], obj["kind"])
-        except NotServedError:
-            continue
-        for verb in _VERBS:
-            attributes = {"verb": verb, "group": resource.group, "resource": resource.plural}
-            if namespace := obj["metadata"].get("namespace"):
-                attributes["namespace"] = namespace
-            asked[f"{verb} {resource.plural}"] = attributes
-    answers = await asyncio.gather(*(_may(served, attributes) for attributes in asked.values()))
-    return tuple(right for right, may in zip(asked, answers, strict=True) if not may)
-
-
-async def _may(served: ServedObjects, attributes: Raw) -> bool:
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
-    }
-    body = await served.client.request(
-        "POST",
-        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-        body=msgspec.json.encode(review),
-    )
-    return bool(msgspec.json.decode(body).get("status", {}).get("allowed"))

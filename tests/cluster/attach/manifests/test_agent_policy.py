@@ -21,6 +21,7 @@ async def test_a_hostile_agent_changes_what_is_of_its_own_node_alone(
 
 
 _LONG = "n" * 200
+_LONGEST = "n" * 240
 _NAMES = ("request", "object", "oldObject", "variables")
 _ENVIRONMENT = make_environment(dict.fromkeys(_NAMES, Type.DYN))
 
@@ -33,6 +34,8 @@ _ENVIRONMENT = make_environment(dict.fromkeys(_NAMES, Type.DYN))
         ("moorage-probe-cut-0123456789.n1", "n1", False),
         (probe_class_name(_LONG, "h" * 63), _LONG, True),
         (probe_class_name(f"a.{_LONG}", "h" * 63), _LONG, False),
+        (probe_class_name(_LONGEST, "h" * 63), _LONGEST, True),
+        (probe_class_name(f"a{_LONGEST[:-1]}b", "h" * 63), _LONGEST, False),
         (f"mine.{_LONG}", _LONG, False),
         (f"moorage-probe-h.{_LONG}.b", _LONG, False),
         ("moorage-probe-", _LONG, False),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moorage import __version__
-from moorage.cluster.attach.manifests.identity import Obj, labels, metadata, part_name
+from moorage.cluster.attach.manifests.identity import TEST_POD, Obj, labels, metadata, part_name
 from moorage.cluster.attach.manifests.webhook import SECRET
 from moorage.cluster.attach.survey import LEAST_MINOR
 from moorage.cluster.attach.values import Values
@@ -72,7 +72,7 @@ while True:
 
 def test_objects(values: Values) -> list[Obj]:
     """Return the pod of `helm test`, which asks the webhook by its service whether it is ready."""
-    made = metadata(f"{part_name('test')}-{_TEST}", namespace=values.namespace)
+    made = metadata(TEST_POD, namespace=values.namespace)
     made["annotations"] = {
         "helm.sh/hook": "test",
         "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",

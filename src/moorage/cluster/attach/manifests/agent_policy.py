@@ -17,7 +17,7 @@ from moorage.cluster.attach.manifests.identity import RUNTIME_AGENT, Obj, metada
 from moorage.cluster.attach.values import Values
 from moorage.custom_resources import definitions
 from moorage.probing.pod_carrier import NAMESPACE as PROBE_NAMESPACE
-from moorage.probing.pod_manifest import probe_class_name, probe_pod_name
+from moorage.probing.pod_manifest import CUT, NODE_MAX, probe_class_name, probe_pod_name
 
 _INSTALLATIONS = "runtimeinstallations"
 _REGISTRATION = "admissionregistration.k8s.io"
@@ -157,12 +157,16 @@ _CONNECT_CHECKS = (
 
 _CLASS = "(request.operation == 'DELETE' ? oldObject : object)"
 _CLASS_NAME = f"{_CLASS}.metadata.name"
+_KEPT_NODE = (
+    f"(variables.node.size() <= {NODE_MAX} ? variables.node"
+    f" : '{CUT}' + variables.node.substring(variables.node.size() - {NODE_MAX - len(CUT)}))"
+)
 _FULL_NAME = f"('{_CLASS_PREFIX}' + {_CLASS}.handler + '.' + variables.node)"
 OWN_CLASS_NAME = (
     f"({_CLASS_NAME} == {_FULL_NAME}"
     # One that is too long has its handler cut. The node is all behind the first dot.
     f" || ({_FULL_NAME}.size() > {SUBDOMAIN_MAX} && {_CLASS_NAME}.startsWith('{_CLASS_PREFIX}')"
-    f" && {_CLASS_NAME}.substring({_CLASS_NAME}.indexOf('.') + 1) == variables.node))"
+    f" && {_CLASS_NAME}.substring({_CLASS_NAME}.indexOf('.') + 1) == {_KEPT_NODE}))"
 )
 """CEL: whether a class has the name of `probe_class_name` for the variable `node`."""
 _CLASS_CHECKS = (

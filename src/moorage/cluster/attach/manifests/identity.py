@@ -36,6 +36,10 @@ def labels(component: str = "") -> dict[str, str]:
     return common | ({COMPONENT_LABEL: component} if component else {})
 
 
+TEST_POD = part_name("test-answers")
+"""The pod of `helm test`, which stays when it failed."""
+
+
 def selector(component: str) -> dict[str, str]:
     """Return the labels by which a part's pods are selected, which must never change."""
     return labels(component)
