@@ -324,10 +324,17 @@ class Inventory:
         self._sandbox_records.save(record)
         sandbox.record = record
         self.sandboxes.add(sandbox)
+        log.info(
+            "sandbox created", pod=sandbox.pod, uid=sandbox.config.metadata.uid,
+            sandbox=sandbox.id, handler=record.handler, runtime=record.program,
+        )  # fmt: skip
 
     def save_container(self, container: Container, record: ContainerRecord) -> None:
         """Store a container's record, on disk first. Raises ExhaustedError."""
         self._container_records.save(record)
+        # A new container has been given this very record.
+        if record is container.record or record.stage is not container.record.stage:
+            _log_container(f"container {record.stage}", container)
         container.record = record
         self.containers.add(container)
 
@@ -346,6 +353,7 @@ class Inventory:
         except ExhaustedError as error:
             log.warning("sandbox stop could not be recorded", sandbox=sandbox.id, reason=error)
         sandbox.record = record
+        log.info("sandbox stopped", pod=sandbox.pod, sandbox=sandbox.id)
 
     def save_exited_container(self, container: Container, record: ContainerRecord) -> None:
         """Store the record of a container that has exited; a full disk is only logged."""
@@ -356,14 +364,25 @@ class Inventory:
                 "container exit could not be recorded", container=container.id, reason=error
             )
         container.record = record
+        code = None if record.exit is None else record.exit.code
+        _log_container("container exited", container, code=code, reason=record.reason)
 
     def delete_sandbox(self, sandbox: Sandbox) -> None:
         self._sandbox_records.remove(sandbox.id)
         self.sandboxes.discard(sandbox)
+        log.info("sandbox removed", pod=sandbox.pod, sandbox=sandbox.id)
 
     def delete_container(self, container: Container) -> None:
         self._container_records.remove(container.id)
         self.containers.discard(container)
+        _log_container("container removed", container)
+
+
+def _log_container(event: str, container: Container, **fields: object) -> None:
+    log.info(
+        event, pod=container.sandbox.pod, name=container.config.metadata.name,
+        container=container.id, **fields,
+    )  # fmt: skip
 
 
 def sandbox_name(config: pb.PodSandboxConfig) -> Name:
