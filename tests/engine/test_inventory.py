@@ -162,6 +162,7 @@ def test_the_life_of_a_pod_is_logged(paths: EnginePaths, caplog: pytest.LogCaptu
     main = container(pod, "c")
     inventory.save_sandbox(pod, pod.record)
     inventory.save_container(main, main.record)
+    inventory.update_container(main, stage=Stage.STARTING)
     inventory.update_container(main, stage=Stage.RUNNING)
     # A change of the configuration alone is no event of its life.
     inventory.update_container(main, config=main.record.config)
@@ -178,7 +179,7 @@ def test_the_life_of_a_pod_is_logged(paths: EnginePaths, caplog: pytest.LogCaptu
         "sandbox created pod=ns/web uid=u sandbox=s handler=runc runtime=/usr/bin/runc",
         "container created pod=ns/web name=main container=c",
         "container running pod=ns/web name=main container=c",
-        "container exited pod=ns/web name=main container=c code=137 reason=OOMKilled",
+        "container exited pod=ns/web name=main container=c reason=OOMKilled code=137",
         "container removed pod=ns/web name=main container=c",
         "sandbox stopped pod=ns/web sandbox=s",
         "sandbox removed pod=ns/web sandbox=s",

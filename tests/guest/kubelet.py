@@ -8,10 +8,13 @@ handler's file in /etc/moorage/handlers.d chooses. In an emulated guest one woul
 
 from __future__ import annotations
 
+import http.client
 import json
+import socket
 import ssl
 import urllib.parse
-import urllib.request
+from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -57,6 +60,21 @@ asyncio.run(load_archive({_SOCKET!r}, pathlib.Path("{FILES}/images.tar")))
 _SLOW = "[Service]\nTimeoutStartSec=900\nTimeoutStopSec=300\n"
 
 
+class _Connection(http.client.HTTPSConnection):
+    """A connection to the kubelet by a Unix socket that is forwarded to it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("guest", timeout=WITHIN_S)
+        self._path = path
+
+    def connect(self) -> None:
+        plain = socket.socket(socket.AF_UNIX)
+        plain.settimeout(WITHIN_S)
+        plain.connect(str(self._path))
+        # The kubelet signs its certificate itself.
+        self.sock = ssl._create_unverified_context().wrap_socket(plain)
+
+
 class Node:
     """The guest with an engine and a kubelet that run."""
 
@@ -64,12 +82,16 @@ class Node:
         self.guest = guest
 
     def get(self, path: str, *, method: str = "GET") -> str:
-        """Return the kubelet's answer. Raises OSError."""
-        url = f"https://127.0.0.1:{self.guest.forwarded(_PORT)}{path}"
-        request = urllib.request.Request(url, method=method)
-        context = ssl._create_unverified_context()  # the kubelet signs its certificate itself
-        with urllib.request.urlopen(request, timeout=WITHIN_S, context=context) as answer:
-            return str(answer.read().decode())
+        """Return the kubelet's answer. Raises AssertionError for another status, OSError."""
+        connection = _Connection(self.guest.forwarded(_PORT))
+        try:
+            connection.request(method, path)
+            answer = connection.getresponse()
+            text = answer.read().decode(errors="replace")
+        finally:
+            connection.close()
+        assert answer.status == HTTPStatus.OK, f"{method} {path}: {answer.status}: {text}"
+        return text
 
     def pods(self) -> dict[str, dict[str, Any]]:
         """Return each pod's object by name."""

@@ -1,7 +1,6 @@
-"""The booted guest: QEMU, reached by ssh at a port of the loopback interface.
+"""The booted guest, reached by ssh: on QEMU with KVM, else on user-mode Linux, else emulated.
 
-Its disk is a snapshot, so that nothing of a run is kept. It reaches no network: QEMU forwards the
-port, and nothing else. Source: qemu(1) options -nic user, -drive snapshot.
+Its disk is a snapshot, so that nothing of a run is kept. It reaches no network.
 """
 
 from __future__ import annotations
@@ -16,28 +15,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.guest import qemu, user_mode
 from tests.guest.preparation import (
-    DISK,
     HOSTNAME,
-    INITRD,
-    KERNEL,
     KEY,
     KNOWN_HOSTS,
     PREPARED,
+    TOOLS,
     GuestError,
     identity,
 )
-from tests.ports import free_port
+from tests.guest.reach import Reach
 
-MEMORY_MIB, CPUS = 2560, 2
 BOOT_WITHIN_S = 600.0
 RUN_WITHIN_S = 600.0
 FILES = "/files"
 """Where the guest has the files that it was given."""
-FILES_DISK = "files.img"
-_KVM = Path("/dev/kvm")
-_CPU_INFO = Path("/proc/cpuinfo")
-_KVM_CPU, _EMULATED_CPU = "host", "max"
 _UNREACHABLE = 255
 """The exit code of ssh when it has no connection."""
 
@@ -54,11 +47,11 @@ class Ended:
 class Guest:
     """A guest that runs; its disk and memory are gone when it stops."""
 
-    def __init__(self, directory: Path, place: Path, port: int) -> None:
+    def __init__(self, directory: Path, place: Path, reach: Reach) -> None:
         self._directory = directory
         self._place = place
-        self._port = port
-        self._forwarded: dict[int, int] = {}
+        self._reach = reach
+        self._forwarded: set[Path] = set()
 
     def run(
         self, command: str, *, stdin: bytes | None = None, within_s: float = RUN_WITHIN_S
@@ -104,24 +97,23 @@ class Guest:
             )
             time.sleep(0.5)
 
-    def forwarded(self, port: int) -> int:
-        """Return the port of this machine's loopback that reaches one of the guest's.
+    def forwarded(self, port: int) -> Path:
+        """Return a Unix socket of this machine that reaches a port of the guest's loopback.
 
         Raises GuestError.
         """
-        if port not in self._forwarded:
-            here = free_port()
-            listen = f"127.0.0.1:{here}:127.0.0.1:{port}"
-            self._forwarded[port] = self._forward(
-                here, [*self._ssh(), "-O", "forward", "-L", listen]
-            )
-        return self._forwarded[port]
-
-    def _forward(self, here: int, command: list[str]) -> int:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        if done.returncode:
-            raise GuestError(f"{' '.join(command[-4:])} failed: {done.stderr.strip()}")
-        return here
+        socket = self._place / f"port-{port}"
+        if socket not in self._forwarded:
+            socket.unlink(missing_ok=True)
+            listen = f"{socket}:127.0.0.1:{port}"
+            done = subprocess.run(
+                [*self._ssh(), "-O", "forward", "-L", listen],
+                capture_output=True, text=True, check=False, timeout=60,
+            )  # fmt: skip
+            if done.returncode:
+                raise GuestError(f"port {port} is not forwarded: {done.stderr.strip()}")
+            self._forwarded.add(socket)
+        return socket
 
     def reboot(self) -> None:
         """Reboot; return when systemd has started everything. Raises GuestError."""
@@ -148,8 +140,8 @@ class Guest:
             "ControlPath": self._place / "ssh", "ControlPersist": 60, "ServerAliveInterval": 15,
         }  # fmt: skip
         named = [f"-o{name}={value}" for name, value in options.items()]
-        key = ["-i", str(self._directory / KEY), "-p", str(self._port)]
-        return ["ssh", "-F", "none", *named, *key, "root@127.0.0.1"]
+        key = ["-i", str(self._directory / KEY), "-p", str(self._reach.port)]
+        return [*self._reach.entry, "ssh", "-F", "none", *named, *key, f"root@{self._reach.host}"]
 
     def _disconnect(self) -> None:
         self._forwarded.clear()
@@ -162,44 +154,12 @@ def unusable(directory: Path) -> str:
         return f"{directory} holds no prepared guest: make guest"
     if (directory / PREPARED).read_text() != identity():
         return f"the guest in {directory} was prepared from other packages: make guest"
-    if shutil.which("qemu-system-x86_64") is None:
-        return "qemu-system-x86_64 is not installed: make guest"
+    if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
+        return f"{', '.join(missing)} not installed: make guest"
     return ""
 
 
-def has_kvm(cpu_info: str, *, has_device: bool) -> bool:
-    """Return whether KVM runs an unmodified kernel, by the text of /proc/cpuinfo.
-
-    Without the processor's own virtualisation there may be a device all the same, of a KVM that
-    emulates such a kernel, slower than QEMU does.
-    """
-    flags = {
-        flag for line in cpu_info.splitlines() if line.startswith("flags") for flag in line.split()
-    }
-    return has_device and not flags.isdisjoint(("vmx", "svm"))
-
-
-def command(
-    directory: Path, place: Path, port: int, *, uses_kvm: bool, has_files: bool = False
-) -> list[str]:
-    """Return QEMU's command line for a prepared guest, with ssh at a port of the loopback."""
-    files = f"file={place / FILES_DISK},if=virtio,format=raw,readonly=on"
-    accelerator = "kvm" if uses_kvm else "tcg,thread=multi"
-    network = f"user,model=virtio-net-pci,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"
-    return [
-        "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
-        "-machine", "q35", "-accel", accelerator,
-        "-cpu", _KVM_CPU if uses_kvm else _EMULATED_CPU, "-smp", str(CPUS), "-m", str(MEMORY_MIB),
-        "-kernel", str(directory / KERNEL), "-initrd", str(directory / INITRD),
-        "-append", "root=/dev/vda rw console=ttyS0 panic=-1 quiet",
-        "-drive", f"file={directory / DISK},if=virtio,format=raw,snapshot=on",
-        *(["-drive", files] if has_files else []),
-        "-nic", network, "-device", "virtio-rng-pci",
-        "-serial", f"file:{place / 'console'}",
-    ]  # fmt: skip
-
-
-def _make_files_disk(files: Path, disk: Path) -> None:
+def _make_files_disk(files: Path, disk: Path) -> Path:
     """Make a disk of a directory: ssh would take minutes for what an emulated guest decrypts."""
     size = sum(file.stat().st_size for file in files.rglob("*") if file.is_file())
     mebibytes = size * 5 // 4 // 1024**2 + 16
@@ -209,6 +169,7 @@ def _make_files_disk(files: Path, disk: Path) -> None:
     )  # fmt: skip
     if done.returncode:
         raise GuestError(f"mke2fs failed: {done.stderr.strip()}")
+    return disk
 
 
 @contextmanager
@@ -220,28 +181,31 @@ def booted(directory: Path, files: Path | None = None) -> Iterator[Guest]:
     if reason := unusable(directory):
         raise GuestError(reason)
     directory = directory.absolute()
+    kind = user_mode if not qemu.uses_kvm() and user_mode.is_installed() else qemu
     with tempfile.TemporaryDirectory(prefix="guest-") as name:
-        place, port = Path(name), free_port()
-        uses_kvm = has_kvm(_CPU_INFO.read_text(), has_device=_KVM.exists())
-        if files is not None:
-            _make_files_disk(files, place / FILES_DISK)
-        argv = command(directory, place, port, uses_kvm=uses_kvm, has_files=files is not None)
-        with (place / "qemu.log").open("wb") as log:
-            qemu = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        guest = Guest(directory, place, port)
-        try:
-            _wait(guest, qemu, place)
-            if files is not None:
-                guest.must(f"mkdir -p {FILES} && echo '/dev/vdb {FILES} ext4 ro 0 0' >> /etc/fstab")
+        place = Path(name)
+        disk = None if files is None else _make_files_disk(files, place / "files.img")
+        with (
+            kind.machine(directory, place, disk) as (argv, reach),
+            (place / "console").open("wb") as log,
+        ):
+            program = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            guest = Guest(directory, place, reach)
+            try:
+                _wait(guest, program, place)
+                guest.must(kind.ADAPTATION)
+                if files is not None:
+                    line = f"{kind.FILES_DEVICE} {FILES} ext4 ro 0 0"
+                    guest.must(f"mkdir -p {FILES} && echo '{line}' >> /etc/fstab")
                 guest.must("systemctl daemon-reload && mount -a")
-            yield guest
-        finally:
-            guest._disconnect()
-            qemu.kill()
-            qemu.wait()
+                yield guest
+            finally:
+                guest._disconnect()
+                program.kill()
+                program.wait()
 
 
-def _wait(guest: Guest, qemu: subprocess.Popen[bytes], place: Path) -> None:
+def _wait(guest: Guest, program: subprocess.Popen[bytes], place: Path) -> None:
     """Wait until systemd has started everything. Raises GuestError."""
     deadline = time.monotonic() + BOOT_WITHIN_S
     while True:
@@ -253,8 +217,7 @@ def _wait(guest: Guest, qemu: subprocess.Popen[bytes], place: Path) -> None:
             if ended.output.strip() in ("running", "degraded"):
                 return
             reason = f"systemd is {ended.output.strip()}{ended.errors}"
-        if qemu.poll() is not None or time.monotonic() > deadline:
-            logs = [(place / name) for name in ("qemu.log", "console")]
-            text = "".join(log.read_text(errors="replace")[-2000:] for log in logs if log.exists())
+        if program.poll() is not None or time.monotonic() > deadline:
+            text = (place / "console").read_text(errors="replace")[-4000:]
             raise GuestError(f"the guest does not boot: {reason}\n{text}")
         time.sleep(0.5)

@@ -333,7 +333,8 @@ class Inventory:
         """Store a container's record, on disk first. Raises ExhaustedError."""
         self._container_records.save(record)
         # A new container has been given this very record.
-        if record is container.record or record.stage is not container.record.stage:
+        is_changed = record is container.record or record.stage is not container.record.stage
+        if is_changed and record.stage is not Stage.STARTING:
             _log_container(f"container {record.stage}", container)
         container.record = record
         self.containers.add(container)
@@ -364,8 +365,12 @@ class Inventory:
                 "container exit could not be recorded", container=container.id, reason=error
             )
         container.record = record
-        code = None if record.exit is None else record.exit.code
-        _log_container("container exited", container, code=code, reason=record.reason)
+        fields: dict[str, object] = {"reason": record.reason}
+        if record.exit is not None:
+            fields["code"] = record.exit.code
+        if record.message:
+            fields["message"] = record.message
+        _log_container("container exited", container, **fields)
 
     def delete_sandbox(self, sandbox: Sandbox) -> None:
         self._sandbox_records.remove(sandbox.id)
