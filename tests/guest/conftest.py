@@ -29,6 +29,15 @@ INSTALL = f"{VENV}/bin/pip install --quiet --no-index --no-deps --no-compile"
 """Compiling everything would take minutes in an emulated guest."""
 
 
+_SLOWEST_S = 3600
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if {"guest", "node"}.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.timeout(_SLOWEST_S))
+
+
 @pytest.fixture(scope="session")
 def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
     named = os.environ.get(VARIABLE)

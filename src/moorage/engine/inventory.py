@@ -52,6 +52,8 @@ class Sandbox:
         self.record = record
         self.config = pb.PodSandboxConfig.FromString(record.config)
         self.lock = asyncio.Lock()
+        self.oom_kills: int | None = None
+        """Processes of the pod killed for memory, as of the last exit; None if not counted."""
 
     @property
     def id(self) -> str:
