@@ -112,10 +112,13 @@ class Node:
         """Make a handler the default one, and wait until it is."""
         directory = "/etc/moorage/handlers.d"
         generated = f"/var/lib/moorage-engine/handlers.d/{handler}.toml"
+        changed = f"journalctl --unit moorage-engine --output cat --cursor-file /root/{handler}"
+        self.guest.must(f"{changed} > /dev/null")
         self.guest.must(
             f"mkdir -p {directory} && rm -f {directory}/*.toml && "
             f"{{ echo 'default = true'; cat {generated}; }} > {directory}/{handler}.toml"
         )
+        self.guest.until(f"{changed} | grep 'handler changed handler={handler}'", WITHIN_S)
 
     def add(self, name: str, *containers: dict[str, Any]) -> None:
         """Give the kubelet a static pod."""
@@ -148,10 +151,11 @@ def start(guest: Guest) -> Node:
         "/etc/cni/net.d/10-pods.conflist": network,
         "/root/load.py": _LOAD,
     }  # fmt: skip
-    for path, content in files.items():
-        guest.write(path, content.encode())
-    guest.must(f"mkdir -p {MANIFESTS} && systemctl daemon-reload")
-    guest.must("systemctl enable --quiet kubelet moorage-engine")
+    guest.write_all(files)
+    guest.must(
+        f"mkdir -p {MANIFESTS} && systemctl daemon-reload && "
+        "systemctl enable --quiet kubelet moorage-engine"
+    )
     guest.must("systemctl start moorage-engine", within_s=WITHIN_S)
     guest.must(f"{VENV}/bin/python /root/load.py", within_s=WITHIN_S)
     guest.must("systemctl start kubelet")

@@ -5,12 +5,14 @@ Its disk is a snapshot, so that nothing of a run is kept. It reaches no network.
 
 from __future__ import annotations
 
+import io
 import shlex
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +87,17 @@ class Guest:
             stdin=content,
         )
 
+    def write_all(self, files: Mapping[str, str]) -> None:
+        """Write files of text, in one go, and the directories above them."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            for path, text in files.items():
+                entry = tarfile.TarInfo(path.lstrip("/"))
+                content = text.encode()
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
+        self.must("tar -x -C / --no-overwrite-dir", stdin=packed.getvalue())
+
     def until(self, command: str, within_s: float = 60.0) -> str:
         """Repeat a command until it succeeds; return its output. Raises AssertionError."""
         deadline = time.monotonic() + within_s
@@ -104,10 +117,9 @@ class Guest:
         """
         socket = self._place / f"port-{port}"
         if socket not in self._forwarded:
-            socket.unlink(missing_ok=True)
-            listen = f"{socket}:127.0.0.1:{port}"
+            forward = ["-L", f"{socket}:127.0.0.1:{port}"]
             done = subprocess.run(
-                [*self._ssh(), "-O", "forward", "-L", listen],
+                [*self._ssh(), "-O", "forward", *forward],
                 capture_output=True, text=True, check=False, timeout=60,
             )  # fmt: skip
             if done.returncode:
@@ -144,6 +156,8 @@ class Guest:
         return [*self._reach.entry, "ssh", "-F", "none", *named, *key, f"root@{self._reach.host}"]
 
     def _disconnect(self) -> None:
+        for socket in self._forwarded:
+            socket.unlink(missing_ok=True)
         self._forwarded.clear()
         subprocess.run([*self._ssh(), "-O", "exit"], capture_output=True, check=False, timeout=30)
 

@@ -63,10 +63,11 @@ def test_the_engine_is_the_last_that_the_kernel_kills(node: Node) -> None:
 
 def test_a_pod_runs_under_its_handler(node: Node, pod: str) -> None:
     log = node.guest.must("journalctl --unit moorage-engine --no-pager --output cat")
-    (line,) = [
+    lines = [
         line for line in log.splitlines() if f"sandbox created pod=default/{pod}-guest" in line
     ]
-    assert line.endswith(HANDLERS[pod])
+    assert lines
+    assert lines[-1].endswith(HANDLERS[pod])
 
 
 def test_a_containers_limits_are_in_its_scope(node: Node, pod: str) -> None:
