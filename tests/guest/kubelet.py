@@ -12,6 +12,7 @@ import http.client
 import json
 import socket
 import ssl
+import time
 import urllib.parse
 from http import HTTPStatus
 from pathlib import Path
@@ -22,7 +23,7 @@ import yaml
 from tests.cluster.test_engine_service import unit
 from tests.documents import HOW_TO, blocks
 from tests.guest.machine import FILES, Guest
-from tests.guest.preparation import VENV
+from tests.guest.preparation import HOSTNAME, VENV
 from tests.running import BUSYBOX
 
 WITHIN_S = 900.0
@@ -30,12 +31,13 @@ SLICE = "/sys/fs/cgroup/kubepods.slice"
 PODS = f"{SLICE}/kubepods-burstable.slice/kubepods-burstable-pod*.slice"
 MANIFESTS = "/etc/kubernetes/manifests"
 _PORT = 10250
+_ANSWER_WITHIN_S = 30.0
 _SOCKET = "unix:///run/moorage-engine/engine.sock"
 _UNIT = f"""
 [Unit]
 After=moorage-engine.service
 [Service]
-ExecStart={FILES}/kubelet --config /etc/kubernetes/kubelet.json --hostname-override guest
+ExecStart={FILES}/kubelet --config /etc/kubernetes/kubelet.json --hostname-override {HOSTNAME}
 Restart=always
 [Install]
 WantedBy=multi-user.target
@@ -63,16 +65,19 @@ _SLOW = "[Service]\nTimeoutStartSec=900\nTimeoutStopSec=300\n"
 class _Connection(http.client.HTTPSConnection):
     """A connection to the kubelet by a Unix socket that is forwarded to it."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__("guest", timeout=WITHIN_S)
+    def __init__(self, path: Path, within_s: float) -> None:
+        super().__init__("guest", timeout=within_s)
         self._path = path
 
     def connect(self) -> None:
         plain = socket.socket(socket.AF_UNIX)
-        plain.settimeout(WITHIN_S)
+        plain.settimeout(self.timeout)
         plain.connect(str(self._path))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         # The kubelet signs its certificate itself.
-        self.sock = ssl._create_unverified_context().wrap_socket(plain)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        self.sock = context.wrap_socket(plain)
 
 
 class Node:
@@ -81,9 +86,20 @@ class Node:
     def __init__(self, guest: Guest) -> None:
         self.guest = guest
 
-    def get(self, path: str, *, method: str = "GET") -> str:
-        """Return the kubelet's answer. Raises AssertionError for another status, OSError."""
-        connection = _Connection(self.guest.forwarded(_PORT))
+    def get(self, path: str) -> str:
+        """Return the kubelet's answer, once it answers. Raises AssertionError, OSError."""
+        deadline = time.monotonic() + WITHIN_S
+        while True:
+            try:
+                return self._request("GET", path, _ANSWER_WITHIN_S)
+            except (OSError, http.client.HTTPException):
+                # The kubelet does not listen yet, or is being started again.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+
+    def _request(self, method: str, path: str, within_s: float) -> str:
+        connection = _Connection(self.guest.forwarded(_PORT), within_s)
         try:
             connection.request(method, path)
             answer = connection.getresponse()
@@ -94,8 +110,9 @@ class Node:
         return text
 
     def pods(self) -> dict[str, dict[str, Any]]:
-        """Return each pod's object by name."""
-        return {pod["metadata"]["name"]: pod for pod in json.loads(self.get("/pods"))["items"]}
+        """Return each pod's object by the name that its manifest has."""
+        pods = json.loads(self.get("/pods"))["items"]
+        return {pod["metadata"]["name"].removesuffix(f"-{HOSTNAME}"): pod for pod in pods}
 
     def container(self, pod: str, name: str) -> dict[str, Any]:
         """Return a container's status; empty as long as there is none."""
@@ -106,7 +123,7 @@ class Node:
     def run(self, pod: str, container: str, *words: str) -> str:
         """Run a command in a container; return its output. Raises OSError."""
         query = urllib.parse.urlencode({"cmd": " ".join(words)})
-        return self.get(f"/run/default/{pod}/{container}?{query}", method="POST")
+        return self._request("POST", f"/run/default/{pod}-{HOSTNAME}/{container}?{query}", WITHIN_S)
 
     def use(self, handler: str) -> None:
         """Make a handler the default one, and wait until it is."""
@@ -114,6 +131,8 @@ class Node:
         generated = f"/var/lib/moorage-engine/handlers.d/{handler}.toml"
         changed = f"journalctl --unit moorage-engine --output cat --cursor-file /root/{handler}"
         self.guest.must(f"{changed} > /dev/null")
+        if not self.guest.run(f"ls {directory}/{handler}.toml").code:
+            return
         self.guest.must(
             f"mkdir -p {directory} && rm -f {directory}/*.toml && "
             f"{{ echo 'default = true'; cat {generated}; }} > {directory}/{handler}.toml"

@@ -80,10 +80,11 @@ class Guest:
         return ended.output
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
-        """Write a file, and the directories above it."""
-        quoted = shlex.quote(path)
+        """Write a file, which appears with its content, and the directories above it."""
+        directory, name = (shlex.quote(part) for part in path.rsplit("/", 1))
         self.must(
-            f"mkdir -p $(dirname {quoted}) && cat > {quoted} && chmod {mode:o} {quoted}",
+            f"mkdir -p {directory} && cd {directory} && cat > .new && chmod {mode:o} .new && "
+            f"mv .new {name}",
             stdin=content,
         )
 

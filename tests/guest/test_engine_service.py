@@ -9,6 +9,7 @@ import pytest
 
 from tests.guest.kubelet import PODS, WITHIN_S, Node, container
 from tests.guest.machine import Guest
+from tests.guest.preparation import HOSTNAME
 from tests.running import until
 
 HANDLERS = {"runc": "/runc", "crun": "/crun", "gvisor": "/runsc"}
@@ -108,5 +109,5 @@ def test_a_command_runs_in_a_container(node: Node, pod: str) -> None:
 
 
 def test_logs_are_read_through_the_kubelet(node: Node, pod: str) -> None:
-    lines = node.get(f"/containerLogs/default/{pod}/app").split()
+    lines = node.get(f"/containerLogs/default/{pod}-{HOSTNAME}/app").split()
     assert lines[:2] == ["1", "2"]

@@ -13,7 +13,7 @@ import pytest
 from tests.guest.conftest import INSTALL, NEXT_VERSION
 from tests.guest.kubelet import PODS, WITHIN_S, Node, container
 from tests.guest.machine import FILES
-from tests.guest.preparation import VENV
+from tests.guest.preparation import HOSTNAME, VENV
 from tests.running import until
 
 _LOOP = "i=0; while :; do i=$((i+1)); echo $i; sleep 1; done"
@@ -84,16 +84,19 @@ def test_what_is_measured_is_scraped_from_the_kubelet(node: Node, pods: list[str
     def measured() -> bool:
         text = node.get("/metrics/cadvisor")
         return all(
-            'container_memory_working_set_bytes{container="app",' in text and f'pod="{pod}"' in text
+            'container_memory_working_set_bytes{container="app",' in text
+            and f'pod="{pod}-{HOSTNAME}"' in text
             for pod in pods
         )
 
     until(measured, "every pod is measured", WITHIN_S)
     summary = json.loads(node.get("/stats/summary"))
-    assert {pod["podRef"]["name"] for pod in summary["pods"]} == set(pods)
+    assert {pod["podRef"]["name"] for pod in summary["pods"]} == {
+        f"{pod}-{HOSTNAME}" for pod in pods
+    }
     assert all(pod["memory"]["workingSetBytes"] > 0 for pod in summary["pods"])
     resource = node.get("/metrics/resource")
-    assert all(f'pod="{pod}"' in resource for pod in pods)
+    assert all(f'pod="{pod}-{HOSTNAME}"' in resource for pod in pods)
     own = node.get("/metrics")
     for name in (
         'kubelet_runtime_operations_total{operation_type="run_podsandbox"}',
