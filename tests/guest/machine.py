@@ -111,6 +111,11 @@ class Guest:
             )
             time.sleep(0.5)
 
+    @property
+    def is_user_mode(self) -> bool:
+        """Whether its kernel is a program of this machine."""
+        return bool(self._reach.entry)
+
     def forwarded(self, port: int) -> Path:
         """Return a Unix socket of this machine that reaches a port of the guest's loopback.
 
