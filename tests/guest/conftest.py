@@ -81,6 +81,8 @@ def _write_next(wheel: Path, place: Path) -> None:
                 content = content.replace(
                     f"\nVersion: {version}".encode(), f"\nVersion: {NEXT_VERSION}".encode()
                 )
+            if entry.filename == "moorage/__init__.py":
+                content = content.replace(f'"{version}"'.encode(), f'"{NEXT_VERSION}"'.encode())
             new.writestr(
                 entry.filename.replace(f"{before}.dist-info", f"{after}.dist-info"), content
             )

@@ -106,9 +106,11 @@ def test_what_is_measured_is_scraped_from_the_kubelet(node: Node, pods: list[str
         assert name in own
 
 
-def test_the_engine_opens_no_port(node: Node) -> None:
+def test_the_engine_opens_a_port_of_the_loopback_alone(node: Node) -> None:
     engine = node.guest.must("systemctl show --property MainPID --value moorage-engine").strip()
-    assert f"pid={engine}," not in node.guest.must("ss -tulnpH")
+    lines = node.guest.must("ss -tulnpH").splitlines()
+    ports = [line.split()[4] for line in lines if f"pid={engine}," in line]
+    assert [port.rpartition(":")[0] for port in ports] == ["127.0.0.1"]
 
 
 def test_pods_outlive_an_upgrade(node: Node, pods: list[str]) -> None:
