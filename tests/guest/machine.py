@@ -46,10 +46,33 @@ class Ended:
     errors: str
 
 
+class Program:
+    """The program that is the guest's machine; its output is the console."""
+
+    def __init__(self, argv: list[str], console: Path) -> None:
+        self._argv = argv
+        self.console = console
+        self.running = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with self.console.open("ab") as log:
+            return subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def start_again(self, within_s: float) -> None:
+        """Wait until it has ended, and start it again. Raises TimeoutExpired."""
+        self.running.wait(within_s)
+        self.running = self._started()
+
+    def kill(self) -> None:
+        self.running.kill()
+        self.running.wait()
+
+
 class Guest:
     """A guest that runs; its disk and memory are gone when it stops."""
 
-    def __init__(self, directory: Path, place: Path, reach: Reach) -> None:
+    def __init__(self, directory: Path, place: Path, reach: Reach, program: Program) -> None:
+        self._program = program
         self._directory = directory
         self._place = place
         self._reach = reach
@@ -136,7 +159,10 @@ class Guest:
     def reboot(self) -> None:
         """Reboot; return when systemd has started everything. Raises GuestError."""
         before = self.must("cat /proc/sys/kernel/random/boot_id")
-        self.run("systemctl --no-block reboot")
+        # User-mode Linux that starts itself again does not let go of its network device.
+        self.run(f"systemctl --no-block {'poweroff' if self.is_user_mode else 'reboot'}")
+        if self.is_user_mode:
+            self._program.start_again(BOOT_WITHIN_S)
         deadline = time.monotonic() + BOOT_WITHIN_S
         while True:
             self._disconnect()
@@ -205,14 +231,11 @@ def booted(directory: Path, files: Path | None = None) -> Iterator[Guest]:
     with tempfile.TemporaryDirectory(prefix="guest-") as name:
         place = Path(name)
         disk = None if files is None else _make_files_disk(files, place / "files.img")
-        with (
-            kind.machine(directory, place, disk) as (argv, reach),
-            (place / "console").open("wb") as log,
-        ):
-            program = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-            guest = Guest(directory, place, reach)
+        with kind.machine(directory, place, disk) as (argv, reach):
+            program = Program(argv, place / "console")
+            guest = Guest(directory, place, reach, program)
             try:
-                _wait(guest, program, place)
+                _wait(guest, program)
                 guest.must(kind.ADAPTATION)
                 if files is not None:
                     line = f"{kind.FILES_DEVICE} {FILES} ext4 ro 0 0"
@@ -222,10 +245,9 @@ def booted(directory: Path, files: Path | None = None) -> Iterator[Guest]:
             finally:
                 guest._disconnect()
                 program.kill()
-                program.wait()
 
 
-def _wait(guest: Guest, program: subprocess.Popen[bytes], place: Path) -> None:
+def _wait(guest: Guest, program: Program) -> None:
     """Wait until systemd has started everything. Raises GuestError."""
     deadline = time.monotonic() + BOOT_WITHIN_S
     while True:
@@ -237,7 +259,7 @@ def _wait(guest: Guest, program: subprocess.Popen[bytes], place: Path) -> None:
             if ended.output.strip() in ("running", "degraded"):
                 return
             reason = f"systemd is {ended.output.strip()}{ended.errors}"
-        if program.poll() is not None or time.monotonic() > deadline:
-            text = (place / "console").read_text(errors="replace")[-4000:]
+        if program.running.poll() is not None or time.monotonic() > deadline:
+            text = program.console.read_text(errors="replace")[-4000:]
             raise GuestError(f"the guest does not boot: {reason}\n{text}")
         time.sleep(0.5)
