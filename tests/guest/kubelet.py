@@ -111,7 +111,7 @@ class Node:
 
     def pods(self) -> dict[str, dict[str, Any]]:
         """Return each pod's object by the name that its manifest has."""
-        pods = json.loads(self.get("/pods"))["items"]
+        pods = json.loads(self.get("/pods"))["items"] or ()
         return {pod["metadata"]["name"].removesuffix(f"-{HOSTNAME}"): pod for pod in pods}
 
     def container(self, pod: str, name: str) -> dict[str, Any]:
