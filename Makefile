@@ -146,9 +146,9 @@ build/image/.current: $(IMAGE_INPUTS) | $(VENV)/.built
 	  rm -f build/image/*-$$(dpkg --print-architecture).tar; \
 	  echo 'the image is not built: tests that run it are skipped'; }
 
-guest: venv ## a QEMU guest with systemd and cgroups of version 2 in build/guest, for MOORAGE_GUEST; needs root
-	@for tool in qemu-system-x86_64 mmdebstrap mke2fs ssh-keygen; do command -v $$tool >/dev/null || missing=1; done; \
-	  [ -z "$$missing" ] || $(call install,qemu-system-x86 mmdebstrap e2fsprogs openssh-client)
+guest: venv ## a virtual machine with systemd and cgroups of version 2 in build/guest, for MOORAGE_GUEST; needs root
+	@for tool in qemu-system-x86_64 linux.uml mmdebstrap mke2fs ssh-keygen; do command -v $$tool >/dev/null || missing=1; done; \
+	  [ -z "$$missing" ] || $(call install,qemu-system-x86 user-mode-linux mmdebstrap e2fsprogs openssh-client)
 	$(BIN)/python -m tests.guest prepare
 
 peers: venv ## build programs of others for the tests that compare with them: needs Go, Rust and npm, and minutes

@@ -94,3 +94,14 @@ def test_a_group_of_errors_is_shown_by_its_members(lines: io.StringIO) -> None:
     )
     Log("x").warning("failed", reason=ExceptionGroup("unhandled errors in a TaskGroup", [inner]))
     assert 'reason="disk full; TimeoutError"' in lines.getvalue()
+
+
+def test_lines_of_the_grpc_library_are_left_out_at_debug(lines: io.StringIO) -> None:
+    before = len(lines.getvalue())
+    configure("debug", lines)
+    logging.getLogger("grpc._cython.cygrpc").debug("Loaded running loop: id(loop)=1")
+    Log("moorage.engine").debug("answered")
+    assert lines.getvalue()[before:].count("\n") == 1
+    configure("error", lines)
+    logging.getLogger("grpc._cython.cygrpc").warning("quiet at error")
+    assert lines.getvalue()[before:].count("\n") == 1

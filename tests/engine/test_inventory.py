@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moorage.api.logs import LineFormatter
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError, NotFoundError, PreconditionError
 from moorage.engine.inventory import Container, Inventory, Sandbox, new_id
@@ -151,6 +153,37 @@ def test_an_end_counts_though_the_disk_is_full(
     fill_disk(monkeypatch)
     inventory.save_stopped_sandbox(one, msgspec.structs.replace(one.record, is_ready=False))
     assert not one.record.is_ready
+
+
+def test_the_life_of_a_pod_is_logged(paths: EnginePaths, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    inventory = Inventory(paths)
+    pod = sandbox("s")
+    main = container(pod, "c")
+    inventory.save_sandbox(pod, pod.record)
+    inventory.save_container(main, main.record)
+    inventory.update_container(main, stage=Stage.STARTING)
+    inventory.update_container(main, stage=Stage.RUNNING)
+    # A change of the configuration alone is no event of its life.
+    inventory.update_container(main, config=main.record.config)
+    exited = msgspec.structs.replace(
+        main.record, stage=Stage.EXITED, exit=Exit(137, 5, is_out_of_memory=True),
+        reason="OOMKilled",
+    )  # fmt: skip
+    inventory.save_exited_container(main, exited)
+    inventory.delete_container(main)
+    inventory.save_stopped_sandbox(pod, msgspec.structs.replace(pod.record, is_ready=False))
+    inventory.delete_sandbox(pod)
+    lines = [LineFormatter().format(record).split(" ", 3)[3] for record in caplog.records]
+    assert lines == [
+        "sandbox created pod=ns/web uid=u sandbox=s handler=runc runtime=/usr/bin/runc",
+        "container created pod=ns/web name=main container=c",
+        "container running pod=ns/web name=main container=c",
+        "container exited pod=ns/web name=main container=c reason=OOMKilled code=137",
+        "container removed pod=ns/web name=main container=c",
+        "sandbox stopped pod=ns/web sandbox=s",
+        "sandbox removed pod=ns/web sandbox=s",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,41 @@
-"""The guest that MOORAGE_GUEST names, booted once, with this tree's Moorage in it."""
+"""The guest that MOORAGE_GUEST names, booted once, with this tree's Moorage in it.
+
+Its disk of files has the wheel, the next version's wheel, images, and the kubelet of
+MOORAGE_KUBERNETES_BIN.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tools.image.python import build_wheel
 
-from tests.guest.machine import Guest, booted, unusable
+from moorage.cluster.images import catalogue, write_archive
+from tests.guest.kubelet import WITHIN_S, Node, start
+from tests.guest.machine import FILES, Guest, booted, unusable
 from tests.guest.preparation import VENV
+from tests.interchange.programs import VARIABLE as KUBERNETES
+from tests.interchange.programs import required
 
 VARIABLE = "MOORAGE_GUEST"
+NEXT_VERSION = "999.0"
+INSTALL = f"{VENV}/bin/pip install --quiet --no-index --no-deps --no-compile"
+"""Compiling everything would take minutes in an emulated guest."""
+
+
+_SLOWEST_S = 3600
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if {"guest", "node"}.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.timeout(_SLOWEST_S))
 
 
 @pytest.fixture(scope="session")
@@ -23,10 +46,51 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
     directory = Path(named)
     if reason := unusable(directory):
         pytest.skip(reason)
-    wheel = build_wheel(tmp_path_factory.mktemp("wheel"), 0)
-    with booted(directory) as machine:
-        machine.write(f"/root/{wheel.name}", wheel.read_bytes())
-        # Compiling everything would take minutes in an emulated guest.
-        install = f"{VENV}/bin/pip install --quiet --no-index --no-deps --no-compile"
-        machine.must(f"{install} /root/{wheel.name}")
+    files = tmp_path_factory.mktemp("files")
+    fill(files)
+    with booted(directory, files) as machine:
+        machine.must(f"{INSTALL} {FILES}/now/*.whl")
         yield machine
+
+
+def fill(files: Path) -> None:
+    """Write what the guest is given into a directory. Skips without busybox."""
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        pytest.skip("busybox-static is not installed: make packages")
+    wheel = build_wheel(files / "now", 0)
+    _write_next(wheel, files / "next")
+    images = asyncio.run(catalogue(Path(busybox), None))
+    (files / "images.tar").write_bytes(write_archive(images))
+    kubelet = shutil.which("kubelet", path=os.environ.get(KUBERNETES, ""))
+    if kubelet is not None:
+        shutil.copy(kubelet, files / "kubelet")
+
+
+def _write_next(wheel: Path, place: Path) -> None:
+    """Write a wheel of the same content as a later version's."""
+    place.mkdir()
+    name, version, *rest = wheel.name.split("-")
+    before, after = f"{name}-{version}", f"{name}-{NEXT_VERSION}"
+    next_wheel = place / "-".join([name, NEXT_VERSION, *rest])
+    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(next_wheel, "w") as new:
+        for entry in old.infolist():
+            content = old.read(entry)
+            if entry.filename.endswith(("/METADATA", "/RECORD")):
+                content = content.replace(before.encode(), after.encode())
+                content = content.replace(
+                    f"\nVersion: {version}".encode(), f"\nVersion: {NEXT_VERSION}".encode()
+                )
+            if entry.filename == "moorage/__init__.py":
+                content = content.replace(f'"{version}"'.encode(), f'"{NEXT_VERSION}"'.encode())
+            new.writestr(
+                entry.filename.replace(f"{before}.dist-info", f"{after}.dist-info"), content
+            )
+
+
+@pytest.fixture(scope="session")
+def node(guest: Guest) -> Iterator[Node]:
+    """The guest with the unit of the page and a kubelet."""
+    required("kubelet")
+    yield start(guest)
+    guest.must("systemctl stop kubelet moorage-engine", within_s=WITHIN_S)

@@ -1,40 +1,38 @@
-"""The booted guest: QEMU, reached by ssh at a port of the loopback interface.
+"""The booted guest, reached by ssh: on QEMU with KVM, else on user-mode Linux, else emulated.
 
-Its disk is a snapshot, so that nothing of a run is kept. It reaches no network: QEMU forwards the
-port, and nothing else. Source: qemu(1) options -nic user, -drive snapshot.
+Its disk is a snapshot, so that nothing of a run is kept. It reaches no network.
 """
 
 from __future__ import annotations
 
+import io
 import shlex
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.guest import qemu, user_mode
 from tests.guest.preparation import (
-    DISK,
     HOSTNAME,
-    INITRD,
-    KERNEL,
     KEY,
     KNOWN_HOSTS,
     PREPARED,
+    TOOLS,
     GuestError,
     identity,
 )
-from tests.ports import free_port
+from tests.guest.reach import Reach
 
-MEMORY_MIB, CPUS = 2560, 2
 BOOT_WITHIN_S = 600.0
 RUN_WITHIN_S = 600.0
-_KVM = Path("/dev/kvm")
-_CPU_INFO = Path("/proc/cpuinfo")
-_KVM_CPU, _EMULATED_CPU = "host", "max"
+FILES = "/files"
+"""Where the guest has the files that it was given."""
 _UNREACHABLE = 255
 """The exit code of ssh when it has no connection."""
 
@@ -48,13 +46,37 @@ class Ended:
     errors: str
 
 
+class Program:
+    """The program that is the guest's machine; its output is the console."""
+
+    def __init__(self, argv: list[str], console: Path) -> None:
+        self._argv = argv
+        self.console = console
+        self.running = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with self.console.open("ab") as log:
+            return subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def start_again(self, within_s: float) -> None:
+        """Wait until it has ended, and start it again. Raises TimeoutExpired."""
+        self.running.wait(within_s)
+        self.running = self._started()
+
+    def kill(self) -> None:
+        self.running.kill()
+        self.running.wait()
+
+
 class Guest:
     """A guest that runs; its disk and memory are gone when it stops."""
 
-    def __init__(self, directory: Path, place: Path, port: int) -> None:
+    def __init__(self, directory: Path, place: Path, reach: Reach, program: Program) -> None:
+        self._program = program
         self._directory = directory
         self._place = place
-        self._port = port
+        self._reach = reach
+        self._forwarded: set[Path] = set()
 
     def run(
         self, command: str, *, stdin: bytes | None = None, within_s: float = RUN_WITHIN_S
@@ -81,12 +103,24 @@ class Guest:
         return ended.output
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
-        """Write a file, and the directories above it."""
-        quoted = shlex.quote(path)
+        """Write a file, which appears with its content, and the directories above it."""
+        directory, name = (shlex.quote(part) for part in path.rsplit("/", 1))
         self.must(
-            f"mkdir -p $(dirname {quoted}) && cat > {quoted} && chmod {mode:o} {quoted}",
+            f"mkdir -p {directory} && cd {directory} && cat > .new && chmod {mode:o} .new && "
+            f"mv .new {name}",
             stdin=content,
         )
+
+    def write_all(self, files: Mapping[str, str]) -> None:
+        """Write files of text, in one go, and the directories above them."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            for path, text in files.items():
+                entry = tarfile.TarInfo(path.lstrip("/"))
+                content = text.encode()
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
+        self.must("tar -x -C / --no-overwrite-dir", stdin=packed.getvalue())
 
     def until(self, command: str, within_s: float = 60.0) -> str:
         """Repeat a command until it succeeds; return its output. Raises AssertionError."""
@@ -100,6 +134,48 @@ class Guest:
             )
             time.sleep(0.5)
 
+    @property
+    def is_user_mode(self) -> bool:
+        """Whether its kernel is a program of this machine."""
+        return bool(self._reach.entry)
+
+    def forwarded(self, port: int) -> Path:
+        """Return a Unix socket of this machine that reaches a port of the guest's loopback.
+
+        Raises GuestError.
+        """
+        socket = self._place / f"port-{port}"
+        if socket not in self._forwarded:
+            forward = ["-L", f"{socket}:127.0.0.1:{port}"]
+            done = subprocess.run(
+                [*self._ssh(), "-O", "forward", *forward],
+                capture_output=True, text=True, check=False, timeout=60,
+            )  # fmt: skip
+            if done.returncode:
+                raise GuestError(f"port {port} is not forwarded: {done.stderr.strip()}")
+            self._forwarded.add(socket)
+        return socket
+
+    def reboot(self) -> None:
+        """Reboot; return when systemd has started everything. Raises GuestError."""
+        before = self.must("cat /proc/sys/kernel/random/boot_id")
+        # User-mode Linux that starts itself again does not let go of its network device.
+        self.run(f"systemctl --no-block {'poweroff' if self.is_user_mode else 'reboot'}")
+        if self.is_user_mode:
+            self._program.start_again(BOOT_WITHIN_S)
+        deadline = time.monotonic() + BOOT_WITHIN_S
+        while True:
+            self._disconnect()
+            try:
+                if self.must("cat /proc/sys/kernel/random/boot_id") != before:
+                    break
+            except GuestError:
+                pass
+            if time.monotonic() > deadline:
+                raise GuestError(f"the guest has not rebooted within {BOOT_WITHIN_S:g} s")
+            time.sleep(0.5)
+        self.run("systemctl is-system-running --wait", within_s=BOOT_WITHIN_S)
+
     def _ssh(self) -> list[str]:
         options = {
             "UserKnownHostsFile": self._directory / KNOWN_HOSTS, "HostKeyAlias": HOSTNAME,
@@ -108,10 +184,13 @@ class Guest:
             "ControlPath": self._place / "ssh", "ControlPersist": 60, "ServerAliveInterval": 15,
         }  # fmt: skip
         named = [f"-o{name}={value}" for name, value in options.items()]
-        key = ["-i", str(self._directory / KEY), "-p", str(self._port)]
-        return ["ssh", "-F", "none", *named, *key, "root@127.0.0.1"]
+        key = ["-i", str(self._directory / KEY), "-p", str(self._reach.port)]
+        return [*self._reach.entry, "ssh", "-F", "none", *named, *key, f"root@{self._reach.host}"]
 
     def _disconnect(self) -> None:
+        for socket in self._forwarded:
+            socket.unlink(missing_ok=True)
+        self._forwarded.clear()
         subprocess.run([*self._ssh(), "-O", "exit"], capture_output=True, check=False, timeout=30)
 
 
@@ -121,62 +200,54 @@ def unusable(directory: Path) -> str:
         return f"{directory} holds no prepared guest: make guest"
     if (directory / PREPARED).read_text() != identity():
         return f"the guest in {directory} was prepared from other packages: make guest"
-    if shutil.which("qemu-system-x86_64") is None:
-        return "qemu-system-x86_64 is not installed: make guest"
+    if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
+        return f"{', '.join(missing)} not installed: make guest"
     return ""
 
 
-def has_kvm(cpu_info: str, *, has_device: bool) -> bool:
-    """Return whether KVM runs an unmodified kernel, by the text of /proc/cpuinfo.
-
-    Without the processor's own virtualisation there may be a device all the same, of a KVM that
-    emulates such a kernel, slower than QEMU does.
-    """
-    flags = {
-        flag for line in cpu_info.splitlines() if line.startswith("flags") for flag in line.split()
-    }
-    return has_device and not flags.isdisjoint(("vmx", "svm"))
-
-
-def command(directory: Path, place: Path, port: int, *, uses_kvm: bool) -> list[str]:
-    """Return QEMU's command line for a prepared guest, with ssh at a port of the loopback."""
-    accelerator = "kvm" if uses_kvm else "tcg,thread=multi"
-    network = f"user,model=virtio-net-pci,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"
-    return [
-        "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
-        "-machine", "q35", "-accel", accelerator,
-        "-cpu", _KVM_CPU if uses_kvm else _EMULATED_CPU, "-smp", str(CPUS), "-m", str(MEMORY_MIB),
-        "-kernel", str(directory / KERNEL), "-initrd", str(directory / INITRD),
-        "-append", "root=/dev/vda rw console=ttyS0 panic=-1 quiet",
-        "-drive", f"file={directory / DISK},if=virtio,format=raw,snapshot=on",
-        "-nic", network, "-device", "virtio-rng-pci",
-        "-serial", f"file:{place / 'console'}",
-    ]  # fmt: skip
+def _make_files_disk(files: Path, disk: Path) -> Path:
+    """Make a disk of a directory: ssh would take minutes for what an emulated guest decrypts."""
+    size = sum(file.stat().st_size for file in files.rglob("*") if file.is_file())
+    mebibytes = size * 5 // 4 // 1024**2 + 16
+    done = subprocess.run(
+        ["mke2fs", "-q", "-t", "ext4", "-d", str(files), str(disk), f"{mebibytes}M"],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    if done.returncode:
+        raise GuestError(f"mke2fs failed: {done.stderr.strip()}")
+    return disk
 
 
 @contextmanager
-def booted(directory: Path) -> Iterator[Guest]:
-    """A guest that answers, until the end of the block. Raises GuestError."""
+def booted(directory: Path, files: Path | None = None) -> Iterator[Guest]:
+    """A guest that answers, until the end of the block, with a directory at FILES, read-only.
+
+    Raises GuestError.
+    """
     if reason := unusable(directory):
         raise GuestError(reason)
     directory = directory.absolute()
+    kind = user_mode if not qemu.uses_kvm() and user_mode.is_installed() else qemu
     with tempfile.TemporaryDirectory(prefix="guest-") as name:
-        place, port = Path(name), free_port()
-        uses_kvm = has_kvm(_CPU_INFO.read_text(), has_device=_KVM.exists())
-        argv = command(directory, place, port, uses_kvm=uses_kvm)
-        with (place / "qemu.log").open("wb") as log:
-            qemu = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        guest = Guest(directory, place, port)
-        try:
-            _wait(guest, qemu, place)
-            yield guest
-        finally:
-            guest._disconnect()
-            qemu.kill()
-            qemu.wait()
+        place = Path(name)
+        disk = None if files is None else _make_files_disk(files, place / "files.img")
+        with kind.machine(directory, place, disk) as (argv, reach):
+            program = Program(argv, place / "console")
+            guest = Guest(directory, place, reach, program)
+            try:
+                _wait(guest, program)
+                guest.must(kind.ADAPTATION)
+                if files is not None:
+                    line = f"{kind.FILES_DEVICE} {FILES} ext4 ro 0 0"
+                    guest.must(f"mkdir -p {FILES} && echo '{line}' >> /etc/fstab")
+                guest.must("systemctl daemon-reload && mount -a")
+                yield guest
+            finally:
+                guest._disconnect()
+                program.kill()
 
 
-def _wait(guest: Guest, qemu: subprocess.Popen[bytes], place: Path) -> None:
+def _wait(guest: Guest, program: Program) -> None:
     """Wait until systemd has started everything. Raises GuestError."""
     deadline = time.monotonic() + BOOT_WITHIN_S
     while True:
@@ -188,8 +259,7 @@ def _wait(guest: Guest, qemu: subprocess.Popen[bytes], place: Path) -> None:
             if ended.output.strip() in ("running", "degraded"):
                 return
             reason = f"systemd is {ended.output.strip()}{ended.errors}"
-        if qemu.poll() is not None or time.monotonic() > deadline:
-            logs = [(place / name) for name in ("qemu.log", "console")]
-            text = "".join(log.read_text(errors="replace")[-2000:] for log in logs if log.exists())
+        if program.running.poll() is not None or time.monotonic() > deadline:
+            text = program.console.read_text(errors="replace")[-4000:]
             raise GuestError(f"the guest does not boot: {reason}\n{text}")
         time.sleep(0.5)

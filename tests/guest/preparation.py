@@ -21,9 +21,11 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 LOCK = REPOSITORY / "requirements" / "run.lock"
 VENV = "/opt/moorage"
 HOSTNAME = "guest"
+ADDRESS, GATEWAY = "10.0.2.15", "10.0.2.2"
 TOOLS = {
     "mmdebstrap": "mmdebstrap",
     "qemu-system-x86_64": "qemu-system-x86",
+    "linux.uml": "user-mode-linux",
     "mke2fs": "e2fsprogs",
     "ssh-keygen": "openssh-client",
 }
@@ -32,6 +34,8 @@ TOOLS = {
 KERNEL, INITRD, DISK, KEY, KNOWN_HOSTS, PREPARED = (
     "vmlinuz", "initrd.img", "disk.img", "key", "known_hosts", "prepared",
 )  # fmt: skip
+USER_MODE_MODULES = Path("/usr/lib/uml/modules")
+"""The modules of the package's kernel, beside those of the kernel that QEMU boots."""
 _SUITE = "bookworm"
 _SYSTEM = (
     "systemd", "systemd-sysv", "dbus", "openssh-server", "linux-image-cloud-amd64", "procps",
@@ -39,7 +43,7 @@ _SYSTEM = (
 )  # fmt: skip
 _DISK_SIZE = "6G"
 _DEADLINE_S = 1800.0
-_NETWORK = "[Match]\nName=e*\n[Network]\nAddress=10.0.2.15/24\nGateway=10.0.2.2\n"
+_NETWORK = f"[Match]\nName=e* vec*\n[Network]\nAddress={ADDRESS}/24\nGateway={GATEWAY}\n"
 _SSHD = "PasswordAuthentication no\nPermitRootLogin prohibit-password\nMaxSessions 100\n"
 
 
@@ -88,6 +92,7 @@ def _prepare(directory: Path, place: Path) -> None:
         _SUITE, str(root), *_sources(),
     )  # fmt: skip
     _configure(root, directory)
+    shutil.copytree(USER_MODE_MODULES, root / "usr/lib/modules", symlinks=True, dirs_exist_ok=True)
     for name, pattern in ((KERNEL, "vmlinuz-*"), (INITRD, "initrd.img-*")):
         (file,) = (root / "boot").glob(pattern)
         shutil.copy(file, directory / name)

@@ -1,4 +1,4 @@
-"""The guest's command line, and when it uses KVM. Needs no guest."""
+"""The guests' command lines, and when KVM is used. Needs no guest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.machine import CPUS, MEMORY_MIB, command, has_kvm, unusable
+from tests.guest import user_mode
+from tests.guest.machine import unusable
+from tests.guest.qemu import CPUS, MEMORY_MIB, command, has_kvm
 
 
 @pytest.mark.parametrize(
@@ -29,7 +31,7 @@ def test_kvm_is_used_with_the_processors_virtualisation(
 
 @pytest.mark.parametrize("uses_kvm", [False, True])
 def test_the_guest_is_small_and_reaches_no_network(uses_kvm: bool) -> None:
-    argv = command(Path("/g"), Path("/p"), 1234, uses_kvm=uses_kvm)
+    argv = command(Path("/g"), 1234, uses_kvm=uses_kvm)
     assert "user,model=virtio-net-pci,restrict=on,hostfwd=tcp:127.0.0.1:1234-:22" in argv
     assert (argv[argv.index("-m") + 1], argv[argv.index("-smp") + 1]) == (
         str(MEMORY_MIB),
@@ -37,6 +39,21 @@ def test_the_guest_is_small_and_reaches_no_network(uses_kvm: bool) -> None:
     )
     assert any("snapshot=on" in word for word in argv)
     assert ("kvm" in argv) == uses_kvm
+
+
+def test_a_user_mode_guest_changes_no_disk() -> None:
+    argv = user_mode.command(Path("/g"), Path("/p"), Path("/p/files"))
+    # A file of changes before the disk makes the disk one that is only read.
+    assert "ubd0=/p/changes,/g/disk.img" in argv
+    assert "ubd1r=/p/files" in argv
+
+
+@pytest.mark.parametrize("files", [None, Path("/p/files")])
+def test_files_are_a_second_disk_that_is_only_read(files: Path | None) -> None:
+    argv = command(Path("/g"), 1, files, uses_kvm=False)
+    drives = [word for word in argv if word.startswith("file=")]
+    assert len(drives) == (1 if files is None else 2)
+    assert files is None or "readonly=on" in drives[1]
 
 
 def test_a_directory_without_a_guest_says_what_to_do(tmp_path: Path) -> None:

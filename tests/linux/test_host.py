@@ -171,3 +171,23 @@ def test_the_files_that_name_the_machine() -> None:
         ["/etc/machine-id", "/var/lib/dbus/machine-id"],
         ["/sys/class/dmi/id/product_uuid", "/proc/device-tree/vm,uuid"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("label", "is_in_effect"),
+    [
+        ("system_u:system_r:container_runtime_t:s0\0", True),
+        # The kernel has SELinux, but no policy: runc refuses labels then.
+        ("kernel\0", False),
+        ("kernel\n", False),
+    ],
+)
+def test_selinux_without_a_policy_is_not_in_effect(
+    label: str, is_in_effect: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "_SELINUX", tmp_path / "enforce")
+    monkeypatch.setattr(host, "_LABEL", tmp_path / "current")
+    (tmp_path / "current").write_text(label)
+    assert not host.has_selinux()
+    (tmp_path / "enforce").write_text("0")
+    assert host.has_selinux() == is_in_effect

@@ -83,4 +83,6 @@ def configure(level: str = "info", stream: TextIO = sys.stderr) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    # At debug it logs several lines for each call, which say nothing of the call.
+    logging.getLogger("grpc").setLevel(max(root.level, logging.INFO))
     logging.captureWarnings(capture=True)

@@ -52,6 +52,8 @@ class Sandbox:
         self.record = record
         self.config = pb.PodSandboxConfig.FromString(record.config)
         self.lock = asyncio.Lock()
+        self.oom_kills: int | None = None
+        """Processes of the pod killed for memory, as of the last exit; None if not counted."""
 
     @property
     def id(self) -> str:
@@ -324,10 +326,18 @@ class Inventory:
         self._sandbox_records.save(record)
         sandbox.record = record
         self.sandboxes.add(sandbox)
+        log.info(
+            "sandbox created", pod=sandbox.pod, uid=sandbox.config.metadata.uid,
+            sandbox=sandbox.id, handler=record.handler, runtime=record.program,
+        )  # fmt: skip
 
     def save_container(self, container: Container, record: ContainerRecord) -> None:
         """Store a container's record, on disk first. Raises ExhaustedError."""
         self._container_records.save(record)
+        # A new container has been given this very record.
+        is_changed = record is container.record or record.stage is not container.record.stage
+        if is_changed and record.stage is not Stage.STARTING:
+            _log_container(f"container {record.stage}", container)
         container.record = record
         self.containers.add(container)
 
@@ -346,6 +356,7 @@ class Inventory:
         except ExhaustedError as error:
             log.warning("sandbox stop could not be recorded", sandbox=sandbox.id, reason=error)
         sandbox.record = record
+        log.info("sandbox stopped", pod=sandbox.pod, sandbox=sandbox.id)
 
     def save_exited_container(self, container: Container, record: ContainerRecord) -> None:
         """Store the record of a container that has exited; a full disk is only logged."""
@@ -356,14 +367,29 @@ class Inventory:
                 "container exit could not be recorded", container=container.id, reason=error
             )
         container.record = record
+        fields: dict[str, object] = {"reason": record.reason}
+        if record.exit is not None:
+            fields["code"] = record.exit.code
+        if record.message:
+            fields["message"] = record.message
+        _log_container("container exited", container, **fields)
 
     def delete_sandbox(self, sandbox: Sandbox) -> None:
         self._sandbox_records.remove(sandbox.id)
         self.sandboxes.discard(sandbox)
+        log.info("sandbox removed", pod=sandbox.pod, sandbox=sandbox.id)
 
     def delete_container(self, container: Container) -> None:
         self._container_records.remove(container.id)
         self.containers.discard(container)
+        _log_container("container removed", container)
+
+
+def _log_container(event: str, container: Container, **fields: object) -> None:
+    log.info(
+        event, pod=container.sandbox.pod, name=container.config.metadata.name,
+        container=container.id, **fields,
+    )  # fmt: skip
 
 
 def sandbox_name(config: pb.PodSandboxConfig) -> Name:

@@ -29,6 +29,9 @@ _STATUS = Path("/proc/self/status")
 _LAST_CAPABILITY = Path("/proc/sys/kernel/cap_last_cap")
 _APP_ARMOR = Path("/sys/module/apparmor/parameters/enabled")
 _SELINUX = Path("/sys/fs/selinux/enforce")
+_LABEL = Path("/proc/self/attr/current")
+_NO_POLICY = "kernel"
+"""The label of every process as long as no policy is loaded: SELinux's initial SID."""
 _SYSTEMD = Path("/run/systemd/system")
 _V1_SWAP = "memory.memsw.limit_in_bytes"
 _V2_SWAP = "memory.swap.max"
@@ -120,7 +123,7 @@ def read_host() -> Host:
         has_kvm=can_open_kvm(),
         has_systemd=has_systemd(),
         has_app_armor=_text(_APP_ARMOR).strip() == "Y",
-        has_selinux=_SELINUX.exists(),
+        has_selinux=has_selinux(),
         has_seccomp="\nSeccomp:" in status,
         is_root=os.geteuid() == 0,
         capabilities=capabilities,
@@ -135,6 +138,15 @@ def read_host() -> Host:
 def has_systemd() -> bool:
     """Return whether systemd is the init of this host. Source: sd_booted(3)."""
     return _SYSTEMD.is_dir()
+
+
+def has_selinux() -> bool:
+    """Return whether a policy of SELinux is in effect; without one, runtimes refuse labels.
+
+    Debian's kernels may have SELinux switched on while no policy is installed. Source: go-selinux,
+    `GetEnabled`; SELinux initial SIDs.
+    """
+    return _SELINUX.exists() and _text(_LABEL).rstrip("\0\n") != _NO_POLICY
 
 
 def parse_meminfo(text: str) -> dict[str, int]:

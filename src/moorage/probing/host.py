@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from moorage.linux.host import has_selinux
 from moorage.probing.programs.devices import BLOCK_DEVICES, CHARACTER_DEVICE, GPU_DEVICES
 
 
@@ -77,7 +78,7 @@ def _security_modules() -> tuple[str, ...]:
     modules = []
     if _text("/sys/module/apparmor/parameters/enabled") == "Y":
         modules.append("apparmor")
-    if Path("/sys/fs/selinux/enforce").exists():
+    if has_selinux():
         modules.append("selinux")
     return tuple(modules)
 

@@ -82,6 +82,30 @@ async def test_a_kill_by_the_kernel_is_found_in_the_cgroups(
     assert container.cgroup.path == f"{PARENT}/{container.id}"
 
 
+def _count(cgroup: Path, kills: int) -> None:
+    cgroup.mkdir(parents=True, exist_ok=True)
+    text = f"oom_kill_disable 0\nunder_oom 0\noom_kill {kills}\n"
+    (cgroup / "memory.oom_control").write_text(text)
+
+
+async def test_a_kill_by_the_kernel_is_found_though_systemd_removed_the_scope(
+    bench: Bench,
+) -> None:
+    pod = bench.cgroup(PARENT)
+    _count(pod, 2)
+    sandbox = await bench.pod()
+    greedy = await bench.running(sandbox, name="greedy")
+    stopped = await bench.running(sandbox, name="stopped")
+    await settle()
+    _count(pod, 3)
+    bench.end(greedy, 137)
+    await greedy.exited.wait()
+    # The count is that of the other container, and stays.
+    bench.end(stopped, 137)
+    await stopped.exited.wait()
+    assert (greedy.record.reason, stopped.record.reason) == ("OOMKilled", "Error")
+
+
 async def test_another_engine_finds_the_records_as_they_were_left(
     bench: Bench, place: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from moorage.api.logs import LineFormatter
 from moorage.cri import CriClient, CriError, pb
 from moorage.engine.errors import (
     EngineError,
@@ -182,3 +184,15 @@ async def test_failure_of_an_abandoned_call_is_logged(
     assert record.getMessage().startswith("call failed after the client disconnected")
     assert "StopPodSandbox" in str(vars(record))
     assert calls.finished == ["s"]
+
+
+async def test_a_call_that_fails_is_logged_for_debugging(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="moorage.engine.service.server")
+    _, cri = served
+    with pytest.raises(CriError):
+        await cri.call(cri.runtime.RemoveContainer, pb.RemoveContainerRequest(container_id="c"))
+    lines = [LineFormatter().format(record) for record in caplog.records]
+    (line,) = [line for line in lines if "failed call=RemoveContainer took_ms=" in line]
+    assert "code=" in line

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from moorage.api.logs import LineFormatter
 from moorage.handlers.adapters import AdapterError, Task, TaskNotFoundError
 from moorage.handlers.adapters.command_line import CommandLine, last_log_error, refusal
 from moorage.handlers.adapters.oci import OciAdapter, OciRuntime
@@ -75,6 +77,16 @@ async def test_a_command_has_the_options_first_and_gives_what_it_prints(tmp_path
     assert words[:3] == ["--root", "/r", "--log"]
     assert words[4:] == ["--log-format", "json", "state", "c1"]
     assert not Path(words[3]).exists()  # noqa: ASYNC240
+
+
+async def test_each_command_is_logged_for_debugging(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    await CommandLine(Path("/bin/true"), (), tmp_path).run("state", "c1")
+    (record,) = [record for record in caplog.records if record.getMessage() == "runtime command"]
+    assert "program=/bin/true" in (line := LineFormatter().format(record))
+    assert 'words="state c1"' in line
 
 
 async def test_deletion_of_a_missing_container_is_no_error(tmp_path: Path) -> None:

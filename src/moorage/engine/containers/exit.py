@@ -23,9 +23,11 @@ _COMPLETED, _ERROR, _OOM_KILLED, _UNKNOWN = "Completed", "Error", "OOMKilled", "
 
 async def watch_exit(context: EngineContext, container: Container) -> None:
     """Wait for a running container's exit and record it, then delete its task."""
-    adapter = context.adapter(container.sandbox)
+    adapter, sandbox = context.adapter(container.sandbox), container.sandbox
+    if sandbox.oom_kills is None:
+        sandbox.oom_kills = await context.cgroups.oom_kills(sandbox.cgroup.parent)
     exit_ = await adapter.wait(container.task(context.paths))
-    if not exit_.is_out_of_memory and await _is_oom_killed(context, container, exit_):
+    if await _is_oom_killed(context, container, exit_):
         exit_ = msgspec.structs.replace(exit_, is_out_of_memory=True)
     record_exit(context, container, exit_, termination_reason(exit_))
     async with container.lock:
@@ -67,12 +69,22 @@ def termination_reason(exit_: Exit) -> str:
 
 
 async def _is_oom_killed(context: EngineContext, container: Container, exit_: Exit) -> bool:
-    """Return whether the kernel killed a process of a SIGKILLed container for memory."""
+    """Return whether the kernel killed a process of a SIGKILLed container for memory.
+
+    systemd removes a scope with its last process, with its counts, and can be faster than conmon
+    and this engine. The counts of the pod's cgroup include those of removed ones.
+    """
+    sandbox = container.sandbox
+    before, sandbox.oom_kills = (
+        sandbox.oom_kills,
+        await context.cgroups.oom_kills(sandbox.cgroup.parent),
+    )
     if exit_.code != 128 + signal.SIGKILL:
         return False
-    paths = [container.cgroup.path]
-    if context.adapter(container.sandbox).needs_sandbox:
+    own = await context.cgroups.oom_kills(container.cgroup.path)
+    if context.adapter(sandbox).needs_sandbox:
         # Containers under a guest kernel are killed with that kernel, in the sandbox's cgroup.
-        paths.append(container.sandbox.cgroup.path)
-    kills = [await context.cgroups.oom_kills(path) for path in paths]
-    return any(kills)
+        return bool(own) or bool(await context.cgroups.oom_kills(sandbox.cgroup.path))
+    if own is None and before is not None and sandbox.oom_kills is not None:
+        return sandbox.oom_kills > before
+    return bool(own)

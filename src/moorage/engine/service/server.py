@@ -119,11 +119,19 @@ def _unary(
             work.add_done_callback(lambda done: _note_abandoned(name, done))
             raise
         except Exception as error:
-            await context.abort(*answer_to(name, error))
-        log.debug("answered", call=name, took_ms=round(1000 * (time.perf_counter() - began), 1))
+            code, sentence = answer_to(name, error)
+            log.debug(
+                "failed", call=name, took_ms=_ms_since(began), code=code.name, reason=sentence
+            )
+            await context.abort(code, sentence)
+        log.debug("answered", call=name, took_ms=_ms_since(began))
         return reply
 
     return behaviour
+
+
+def _ms_since(began: float) -> float:
+    return round(1000 * (time.perf_counter() - began), 1)
 
 
 def _streaming(

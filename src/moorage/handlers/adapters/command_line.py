@@ -14,8 +14,11 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
+from moorage.api.logs import Log
 from moorage.handlers.adapters.adapter import AdapterError, TaskNotFoundError
 from moorage.linux.child import Child
+
+commands_log = Log(__name__)
 
 COMMAND_DEADLINE_S = 30.0
 _MOST_WORDS = 4096
@@ -72,6 +75,7 @@ class CommandLine:
         stdin, stdout, stderr = streams
         argv = [str(self.program), *self.options, "--log", str(log), "--log-format", "json"]
         try:
+            commands_log.debug("runtime command", program=self.program, words=" ".join(words))
             return Child([*argv, *words], stdin=stdin, stdout=stdout, stderr=stderr)
         except OSError as error:
             raise AdapterError(f"{self.program}: {error.strerror}") from error

@@ -26,6 +26,7 @@ from typing import Self
 
 import msgspec
 
+from moorage.api.logs import Log
 from moorage.handlers.adapters.adapter import (
     STDERR,
     STDOUT,
@@ -39,6 +40,8 @@ from moorage.linux.child import Child, until_readable
 from moorage.linux.process import Process
 from moorage.linux.process_tree import arguments, descendants, held, processes_of
 from moorage.linux.trees import make_directories
+
+log = Log(__name__)
 
 CREATE_DEADLINE_S = 60.0
 _ANSWER_BYTES = 64 * 1024
@@ -118,6 +121,7 @@ class Conmon:
         argv += [f"--runtime-arg={argument}" for argument in runtime_arguments]
         argv += create_arguments  # conmon has options of the same names
         argv += ["-s"] if has_systemd_cgroups else []
+        log.debug("runtime command", program=runtime, words=f"create {task.id}")
         answers, answering = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             os.set_blocking(answering, True)

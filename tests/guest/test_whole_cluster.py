@@ -1,0 +1,35 @@
+"""`moor up` on a host with systemd and cgroups of version 2 alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.guest.kubelet import WITHIN_S
+from tests.guest.machine import Guest
+from tests.guest.preparation import VENV
+from tests.running import BUSYBOX
+
+_MOOR = f"{VENV}/bin/moor"
+_DATA = "--data-dir /root/cluster"
+_CLASSES = ("runc", "crun")
+
+
+@pytest.fixture(scope="module")
+def cluster(guest: Guest) -> Iterator[Guest]:
+    """The guest with a whole cluster of ours, in place of the engine and kubelet of others."""
+    guest.run("systemctl stop kubelet moorage-engine", within_s=WITHIN_S)
+    guest.must(f"{_MOOR} up --detach {_DATA} --pod-network 10.246.0.0/24", within_s=WITHIN_S)
+    yield guest
+    guest.must(f"{_MOOR} down {_DATA}", within_s=WITHIN_S)
+
+
+def test_a_pod_runs_under_each_class(cluster: Guest) -> None:
+    words = f"--class {','.join(_CLASSES)} --limit memory=64Mi --timeout 600 -o json"
+    done = cluster.run(f"{_MOOR} run {_DATA} {words} {BUSYBOX} -- uname -r", within_s=WITHIN_S)
+    assert done.code == 0, f"{done.output}{done.errors}"
+    kernels = {run["class"]: run["output"].strip() for run in json.loads(done.output)["runs"]}
+    host = cluster.must("uname -r").strip()
+    assert kernels["runc"] == kernels["crun"] == host
