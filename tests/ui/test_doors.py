@@ -34,6 +34,8 @@ def basic(password: str, user: str = "me") -> str:
         ("Bearer a b", None),
         ("Bearer a\r\nHost: x", None),
         ("Basic !", None),
+        ("Basic é", None),
+        ("Basic \udce9", None),
         ("Basic " + base64.b64encode(b"\xff:\xff").decode(), None),
         ("Basic " + base64.b64encode(b"no-password").decode(), None),
         ("Negotiate abc", None),

@@ -12,7 +12,6 @@ of a request, so that a TokenDoor must be reached by port-forward or a proxy tha
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 import re
 from collections.abc import AsyncIterator
@@ -135,7 +134,8 @@ def token_of(authorization: str) -> str | None:
     if scheme.lower() == "basic":
         try:
             token = base64.b64decode(token, validate=True).decode().partition(":")[2].strip()
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:
+            # Of what is no base64, no ASCII or, decoded, no UTF-8.
             return None
     elif scheme.lower() != "bearer":
         return None
