@@ -91,6 +91,22 @@ async def test_the_configuration_of_a_shim(tmp_path: Path, mode: int | None, rea
     assert reason.format(path=path) in offered.verdict.reason
 
 
+async def test_a_runtime_that_others_may_write_is_known_before_its_shim_has_answered(
+    tmp_path: Path,
+) -> None:
+    name = "containerd-shim-runc-v2"
+    definition = a_shim(tmp_path, name, "io.containerd.runc.v2", 'runtime_binary = "crun"\n')
+    program(tmp_path / "bin", name, "echo 2.0.0")
+    behind = runtime(tmp_path / "bin", "crun", "1.15")
+    async with asyncio.TaskGroup() as group:
+        prober = Prober(group, str(tmp_path / "bin"), lambda: None)
+        assert prober.offer(definition, MACHINE).verdict is probe.PENDING
+        behind.chmod(0o777)
+        offered = prober.offer(definition, MACHINE)
+        assert prober.pending
+    assert f"{behind} can be written by others" in offered.verdict.reason
+
+
 async def test_a_program_is_asked_once_until_its_file_changes(tmp_path: Path) -> None:
     directory, results = tmp_path / "bin", 0
 

@@ -474,6 +474,27 @@ async def test_a_handler_stays_available_while_its_new_program_is_asked(watched:
         assert all(handler.is_available for handler in handlers.catalogue)
 
 
+async def test_what_was_there_before_counts_only_while_it_is_fit(watched: Watched) -> None:
+    """While the new program is asked: the former one is removed, or others may write to it."""
+    gone = runtime(watched.bin, "gone", "1.0")
+    spoilt = runtime(watched.bin, "spoilt", "1.0")
+    for name in ("gone", "spoilt"):
+        definition(watched.second, name, name)
+    gate = watched.bin / "gate"
+    async with watched.open(deadline_s=60) as handlers:
+        assert all(handler.is_available for handler in handlers.catalogue)
+        program(watched.bin, "slow", f"while [ ! -e {gate} ]; do sleep 0.01; done; echo slow 1.0")
+        for name in ("gone", "spoilt"):
+            definition(watched.second, name, "slow")
+        gone.unlink()
+        spoilt.chmod(0o777)
+        await watched.until(
+            lambda catalogue: not any(handler.is_available for handler in catalogue)
+        )
+        gate.touch()
+        await watched.until(lambda catalogue: all(handler.is_available for handler in catalogue))
+
+
 async def test_a_burst_is_over_as_soon_as_nothing_more_comes(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,9 +93,12 @@ class Prober:
             for required, path in programs
         ]
         features, version, program = NO_FEATURES, "", programs[0][1]
+        is_pending = False
         for (required, path), result in zip(programs, results, strict=True):
             if path is not None and result is None:
-                return OfferedHandler(definition=definition, program=program, verdict=PENDING)
+                # What is wrong with another file is known already.
+                is_pending = True
+                continue
             answer = result or Program(Path(required.spelled))
             verdict = judge(_installed_runtime(definition, required, path, answer), machine)
             if not verdict.is_available:
@@ -106,10 +109,12 @@ class Prober:
             version = version or str(answer.version or "")
             features = answer.features or features
         verdict = _missing_configuration(definition)
+        if verdict.is_available and is_pending:
+            verdict = PENDING
         return OfferedHandler(
             definition=definition,
             program=program,
-            version=version,
+            version="" if is_pending else version,
             features=features if verdict.is_available else NO_FEATURES,
             verdict=verdict,
         )

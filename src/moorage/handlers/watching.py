@@ -188,15 +188,22 @@ class HandlerDirectory:
     def _offered(
         self, name: str, definition: HandlerDefinition, machine: Machine
     ) -> OfferedHandler:
-        """Return a handler; while its new program is asked, the former one, if that is available.
+        """Return a handler; while its new program is asked, the former one, if that is fit.
 
         Pods that start in between would be refused otherwise, for as long as the host is busy.
         """
         new = self._prober.offer(definition, machine)
         former = self._catalogue.handlers.get(name)
-        if new.verdict is PENDING and former is not None and former.is_available:
+        if new.verdict is PENDING and former is not None and self._is_fit(former, machine):
             return former
         return new
+
+    def _is_fit(self, former: OfferedHandler, machine: Machine) -> bool:
+        """Return whether an available handler's files are still there, and trusted."""
+        if not former.is_available or self._prober.find(str(former.program)) is None:
+            return False
+        present = self._prober.offer(former.definition, machine)
+        return present.is_available or present.verdict is PENDING
 
     async def _watch_all(self, definitions: Mapping[str, HandlerDefinition]) -> None:
         names = {runtime.program for runtime in KNOWN_RUNTIMES} if self._generate_into else set()
