@@ -13,7 +13,9 @@ import pytest
 
 from moorage.api.clock import SystemClock
 from moorage.client.resources import (
+    CLUSTER_ROLES,
     CONFIG_MAPS,
+    DAEMON_SETS,
     LEASES,
     NAMESPACES,
     NODES,
@@ -23,7 +25,6 @@ from moorage.client.resources import (
     RUNTIME_INSTALLATIONS,
     SECRETS,
     SERVICE_ACCOUNTS,
-    SERVICES,
 )
 from moorage.client.rest import Client
 from moorage.cluster.attach.attachment import Plan, attach, plan_attachment
@@ -33,6 +34,7 @@ from moorage.cluster.attach.detachment import detach, plan_detachment
 from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.installation import InstallationOptions
 from moorage.cluster.attach.manifests import objects
+from moorage.cluster.attach.manifests.identity import labels
 from moorage.cluster.attach.outcome import Outcome
 from moorage.cluster.attach.served_objects import ServedObjects, key_of
 from moorage.cluster.attach.values import Values
@@ -313,18 +315,17 @@ async def test_a_namespace_with_objects_of_others_stays_and_they_are_named(tmp_p
 async def test_the_record_of_a_helm_release_is_named(tmp_path: Path) -> None:
     async with attachments(tmp_path) as user:
         await user.attach()
-        notes = {
-            "meta.helm.sh/release-name": "runtimes",
-            "meta.helm.sh/release-namespace": "moorage-system",
-        }
-        patch = {"metadata": {"annotations": notes}}
-        await user.client.patch(SERVICES, "moorage-webhook", patch, "moorage-system")
+        patch = {"metadata": {"annotations": helm_notes("runtimes", "moorage-system")}}
+        await user.client.patch(CLUSTER_ROLES, "moorage-webhook", patch)
+        await _pretend_parts(user, "team")
         release = "runtimes -n moorage-system"
         plan = await plan_detachment(user.client)
         assert [one.removal for one in plan.releases] == [f"helm uninstall {release}"]
         left = {one.what: one.why for one in await user.detach()}
+        pretended = "it has Moorage's label, but no attachment made it"
         assert left == {
-            "Helm's record of the release runtimes": f"this removes it: helm uninstall {release}"
+            "Helm's record of the release runtimes": f"this removes it: helm uninstall {release}",
+            "DaemonSet team/moorage-runtime-agent": pretended,
         }
 
 
@@ -349,6 +350,27 @@ async def test_what_helm_uninstall_left_is_removed(tmp_path: Path) -> None:
         await user.client.delete(NAMESPACES, "moorage-system")
         await user.cluster.until(NAMESPACES, lambda found: len(found) == len(_FIRST_NAMESPACES))
         assert await user.dump() == before
+
+
+async def _pretend_parts(user: Attachments, namespace: str) -> None:
+    """Have users of a namespace make what would hold a detachment, or lead it to others' things."""
+    await user.client.create(NAMESPACES, {"metadata": {"name": namespace}})
+    notes = helm_notes("database", "production")
+    ours = {"labels": labels(), "annotations": notes}
+    template = {"metadata": {"labels": labels()}, "spec": pod("a")["spec"]}
+    agent = {
+        "metadata": {"name": "moorage-runtime-agent", **ours},
+        "spec": {"selector": {"matchLabels": labels()}, "template": template},
+    }
+    await user.client.create(DAEMON_SETS, agent, namespace)
+    account = {"metadata": {"name": "moorage-webhook", **ours}}
+    await user.client.create(SERVICE_ACCOUNTS, account, namespace)
+    stays = {"name": "stays", "labels": labels(), "finalizers": ["team.example/stays"]}
+    await user.client.create(PODS, {**pod("stays"), "metadata": stays}, namespace)
+
+
+def helm_notes(name: str, namespace: str) -> dict[str, str]:
+    return {"meta.helm.sh/release-name": name, "meta.helm.sh/release-namespace": namespace}
 
 
 def test_every_kind_has_its_place_in_the_order() -> None:

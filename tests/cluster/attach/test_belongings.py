@@ -50,3 +50,21 @@ def test_a_namespace_of_users_stays_although_it_has_a_workload_of_the_label() ->
 def test_a_namespace_that_is_part_of_something_else_is_foreign(own: dict[str, str]) -> None:
     assert is_foreign({"metadata": {"name": "moorage-system", "labels": own}})
     assert not is_foreign({"metadata": {"name": "moorage-system", "labels": labels()}})
+
+
+def test_a_workload_where_no_part_has_rights_is_of_others() -> None:
+    made = objects(Values())
+    theirs = [
+        labelled("DaemonSet", "moorage-runtime-agent", FIELD_MANAGER, namespace="team"),
+        labelled("Namespace", "team"),
+    ]
+    assert belongings([*made, *theirs]) == (made, theirs)
+    # Where the bindings were deleted by hand, labels and names must do.
+    workloads = [obj for obj in made if obj["kind"] == "Deployment"]
+    assert belongings(workloads) == (workloads, [])
+
+
+def test_many_labelled_objects_are_separated_in_one_pass() -> None:
+    many = range(10_000)
+    ours = [labelled("ConfigMap", f"c{number}", FIELD_MANAGER, namespace="a") for number in many]
+    assert belongings(ours) == (ours, [])

@@ -18,6 +18,7 @@ from moorage.cluster.attach.manifests.webhook import SECRET
 from moorage.cluster.attach.values import CERT_MANAGER, SchedulerValues, Values
 
 _NAMESPACE = "Namespace"
+_CLUSTER_BINDING = "ClusterRoleBinding"
 
 
 @cache
@@ -42,24 +43,43 @@ def has_name_of_ours(kind: str, name: str) -> bool:
 def belongings(labelled: Iterable[Obj]) -> tuple[list[Obj], list[Obj]]:
     """Return those of the labelled objects that an attachment made, and the others.
 
-    A namespace of another name than the usual one is its own where a part of it runs there.
+    A namespace of another name than the usual one is its own where a part of it runs there. A
+    part runs where its rights are bound, which users of another namespace cannot pretend.
     """
     labelled = list(labelled)
     ours = [obj for obj in labelled if _is_ours(obj)]
-    places = _places(ours)
-    own = [
-        obj
-        for obj in labelled
-        if obj in ours
-        or (obj["kind"] == _NAMESPACE and is_labelled(obj) and obj["metadata"]["name"] in places)
-    ]
-    return own, [obj for obj in labelled if obj not in own]
+    homes = _homes(ours)
+    places = _places(ours) & homes if homes else _places(ours)
+    own, others = [], []
+    for obj in labelled:
+        kind, metadata = obj["kind"], obj["metadata"]
+        if kind == _NAMESPACE and metadata["name"] in places:
+            is_own = is_labelled(obj)
+        else:
+            is_stray = kind in WORKLOADS and metadata.get("namespace", "") not in places
+            is_own = _is_ours(obj) and not is_stray
+        (own if is_own else others).append(obj)
+    return own, others
 
 
 def _is_ours(obj: Obj) -> bool:
     return is_labelled(obj) and (
         is_attached(obj) or (obj["kind"], obj["metadata"]["name"]) in _made()
     )
+
+
+def _homes(ours: Sequence[Obj]) -> set[str]:
+    """Return the namespaces of the accounts that have rights on the whole cluster.
+
+    None where their bindings were deleted, before the workloads, by hand.
+    """
+    return {
+        subject["namespace"]
+        for obj in ours
+        if obj["kind"] == _CLUSTER_BINDING
+        for subject in obj.get("subjects") or ()
+        if subject.get("namespace")
+    }
 
 
 def _places(ours: Sequence[Obj]) -> set[str]:

@@ -209,9 +209,10 @@ class _Detachment:
             )
         for agent in agents:
             container = agent["spec"]["template"]["spec"]["containers"][0]
+            arguments = container.get("args") or []
             changed = {
                 "name": container["name"],
-                "args": [*container["args"], _REMOVE_DATA, f"--health-port={HEALTH_PORT}"],
+                "args": [*arguments, _REMOVE_DATA, f"--health-port={HEALTH_PORT}"],
                 # Without it a pod counts as ready before it has removed anything.
                 "readinessProbe": http_probe("/readyz", HEALTH_PORT, period_s=1),
             }
@@ -221,14 +222,14 @@ class _Detachment:
                     "template": {"spec": {"containers": [changed]}},
                 }
             }
-            if _NO_INSTALL in container["args"]:
+            if _NO_INSTALL in arguments:
                 self._left.append(
                     Leftover(
                         f"the empty directory {DATA_DIRECTORY} on each node",
                         "agents that install nothing have no capability to remove it",
                     )
                 )
-            if _REMOVE_DATA not in container["args"]:
+            if _REMOVE_DATA not in arguments:
                 await self._served.patch(agent, patch, PatchType.STRATEGIC)
             try:
                 await follow(

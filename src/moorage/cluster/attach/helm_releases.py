@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 
 import msgspec
@@ -22,7 +23,7 @@ class Release(msgspec.Struct, frozen=True, order=True):
     @property
     def removal(self) -> str:
         """The command that removes the release and its record."""
-        return f"helm uninstall {self.name} -n {self.namespace}"
+        return shlex.join(("helm", "uninstall", self.name, "-n", self.namespace))
 
 
 def is_of_release(obj: Obj) -> bool:
@@ -33,11 +34,13 @@ def is_of_release(obj: Obj) -> bool:
 def releases_of(objects: Iterable[Obj]) -> tuple[Release, ...]:
     """Return the releases that objects are of, sorted.
 
-    Definitions are left out: Helm keeps them when it uninstalls, and no release is left then.
+    Definitions are left out: Helm keeps them when it uninstalls, and no release is left then. So
+    are objects of namespaces, whose users could name a release of others, to have it uninstalled.
     """
     releases = set()
     for obj in objects:
-        if obj["kind"] != DEFINITION and is_of_release(obj):
+        is_of_cluster = not obj["metadata"].get("namespace") and obj["kind"] != DEFINITION
+        if is_of_cluster and is_of_release(obj):
             annotations = obj["metadata"]["annotations"]
             releases.add(Release(annotations[_NAME], annotations.get(_NAMESPACE, "")))
     return tuple(sorted(releases))
