@@ -68,7 +68,10 @@ def test_an_exception_brings_its_traceback_and_an_error_does_not(lines: io.Strin
 @pytest.mark.parametrize(
     ("value", "shown"),
     [("a-b_c./:@+,%9", "a-b_c./:@+,%9"), ("", '""'), ("é", '"é"'), ('a"b', r'"a\"b"'),
-     (None, "None"), (1.5, "1.5"), ("a\nb", r'"a\nb"')],
+     (None, "None"), (1.5, "1.5"), ("a\nb", r'"a\nb"'),
+     ("é\x9b2J", r'"é\u009b2J"'), ("a\u2028b\x85c", r'"a\u2028b\u0085c"'),
+     ("\u202ea", r'"\u202ea"'), ("\x1b\x7f\udcff", r'"\u001b\u007f\udcff"'),
+     ("\U000e0001", r'"\udb40\udc01"')],
 )  # fmt: skip
 def test_values_are_quoted_where_needed(lines: io.StringIO, value: object, shown: str) -> None:
     Log("x").info("event", value=value)

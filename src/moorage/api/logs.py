@@ -66,7 +66,19 @@ class LineFormatter(logging.Formatter):
 
 def _shown(value: Any) -> str:
     text = _words(value) if isinstance(value, BaseException) else str(value)
-    return text if text and _PLAIN.issuperset(text) else json.dumps(text, ensure_ascii=False)
+    return text if text and _PLAIN.issuperset(text) else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    """Return a text as a JSON string, with escapes for all that is no printable character.
+
+    Containers and users write some of it: terminals and readers of lines take more than the control
+    characters that JSON escapes for commands and ends of lines.
+    """
+    quoted = json.dumps(text, ensure_ascii=False)
+    if quoted.isprintable():
+        return quoted
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in quoted)
 
 
 def _words(error: BaseException) -> str:
