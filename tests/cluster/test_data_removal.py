@@ -6,7 +6,10 @@ import asyncio
 from pathlib import Path
 
 import aiohttp
+import pytest
 
+from moorage.cluster.errors import ClusterError
+from moorage.cluster.layout import Layout
 from moorage.cluster.runtimes.made_directories import MadeDirectories
 from moorage.cluster.standalone import data_removal
 from moorage.cluster.standalone.data_removal import RemovalOptions
@@ -60,6 +63,33 @@ def test_runtimes_that_are_installed_stay(tmp_path: Path) -> None:
     # Again, as after a kill.
     assert data_removal.remove_data(data) == [data / "runtimes"]
     assert data_removal.remove_data(tmp_path / "absent") == []
+
+
+def test_what_no_agent_made_stays(tmp_path: Path) -> None:
+    data = _data(tmp_path)
+    (data / "accounts.db").touch()
+    assert data_removal.remove_data(data) == [data / "accounts.db"]
+    assert _names(data) == ["accounts.db"]
+
+
+def test_the_directory_of_a_cluster_stays_whole(tmp_path: Path) -> None:
+    data = _data(tmp_path)
+    Layout(data).settings.write_text("{}")
+    before = sorted(data.rglob("*"))
+    with pytest.raises(ClusterError, match="is the directory of a cluster, not of a runtime agent"):
+        data_removal.remove_data(data)
+    assert sorted(data.rglob("*")) == before
+
+
+async def test_a_link_in_the_directorys_place_ends_the_removal(tmp_path: Path) -> None:
+    data, ready, link = _data(tmp_path), asyncio.Event(), tmp_path / "link"
+    link.symlink_to(data)
+    running = asyncio.create_task(data_removal.run(_options(link, free_port()), ready.set))
+    async with asyncio.timeout(10):
+        await ready.wait()
+    running.cancel()
+    assert link.is_symlink()
+    assert _names(data) == []
 
 
 async def test_directories_that_were_made_for_runtimes_go_if_they_are_empty(tmp_path: Path) -> None:

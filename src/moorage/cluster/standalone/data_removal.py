@@ -7,8 +7,9 @@ host's own tree are removed through a process of the host, for which they are no
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,7 @@ from moorage.cluster.standalone.runtime_agent import NoEngineError, find_endpoin
 from moorage.linux.trees import remove_tree
 
 _RETRY_S = 5.0
+_LINK_OR_MOUNT = (errno.ENOTDIR, errno.EBUSY)
 
 log = Log(__name__)
 
@@ -75,9 +77,7 @@ def _remove(options: RemovalOptions) -> str:
             left = remove_data(data_dir)
             _report_left(left)
             if not left:
-                # Absent, where an agent that did this was started again.
-                with suppress(FileNotFoundError):
-                    host.path(data_dir).rmdir()
+                _remove_empty(data_dir, host.path(data_dir))
     except (ClusterError, OSError) as error:
         return str(error)
     return ""
@@ -94,23 +94,46 @@ def _open_host(options: RemovalOptions) -> HostEntry:
     return open_entry(endpoint, options.data_dir)
 
 
+def _remove_empty(data_dir: Path, path: Path) -> None:
+    """Remove an agent's directory by its path for this program, unless it is none on the host."""
+    try:
+        path.rmdir()
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            # An agent that did this was started again.
+            return
+        if error.errno not in _LINK_OR_MOUNT:
+            raise
+        log.warning("a link or a mount of the host stays, empty", path=data_dir)
+
+
 def _report_left(left: Iterable[Path]) -> None:
     for path in left:
-        log.warning("runtimes that are installed stay", path=path)
+        log.warning("what an agent does not remove stays", path=path)
 
 
 def remove_data(data_dir: Path) -> list[Path]:
-    """Remove the content of an agent's directory; return what stays. Blocks. Raises OSError.
+    """Remove what an agent made in its directory; return what stays. Blocks.
 
     Runtimes stay where a version is installed, which RuntimeInstallations with the policy Retain
-    leave: pods may run under it.
+    leave: pods may run under it. What no agent made stays too. Raises ClusterError for the
+    directory of a cluster of `moor up`, OSError.
     """
-    runtimes = Layout(data_dir).runtimes
-    left = [runtimes] if _has_versions(runtimes) else []
+    layout = Layout(data_dir)
+    if layout.settings.exists():
+        raise ClusterError(
+            f"{data_dir} is the directory of a cluster, not of a runtime agent: nothing is removed"
+        )
+    made = {layout.images, layout.node, layout.root / "probes", layout.runtimes}
+    if _has_versions(layout.runtimes):
+        made.remove(layout.runtimes)
+    left = []
     if data_dir.is_dir():
         for entry in data_dir.iterdir():
-            if entry not in left:
+            if entry in made:
                 remove_tree(entry)
+            else:
+                left.append(entry)
     return left
 
 
