@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from moorage.cel.environment import make_environment
 from moorage.cel.library.declaring import Type
 from moorage.cel.program import Program
 from moorage.client.config import load_kubeconfig
-from moorage.cluster.attach.manifests.agent_policy import OWN_CLASS_NAME
+from moorage.cluster.attach.manifests.agent_policy import OWN_CLASS_NAME, objects
+from moorage.cluster.attach.values import Values
 from moorage.probing.pod_manifest import probe_class_name
 from tests.cluster.attach.hostile_agent import assert_confined
 from tests.running import RunningCluster
@@ -49,3 +52,53 @@ def test_a_class_has_the_name_of_its_own_nodes_probes(name: str, node: str, expe
         "variables": {"node": node},
     }
     assert Program(_ENVIRONMENT, OWN_CLASS_NAME).evaluate(given) is expected
+
+
+def _refusals(policy: str, **request: Any) -> list[str]:
+    """Return what a policy says against a request; its variable is the node n1."""
+    (found,) = [one for one in objects(Values()) if one["metadata"]["name"] == policy
+                and one["kind"] == "ValidatingAdmissionPolicy"]  # fmt: skip
+    given = {"oldObject": None, "object": None, "variables": {"node": "n1"}, **request}
+    return [
+        check["message"]
+        for check in found["spec"]["validations"]
+        if Program(_ENVIRONMENT, check["expression"]).evaluate(given) is not True
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "refusals"),
+    [
+        ({}, []),
+        ({"ownerReferences": [{"kind": "Node", "name": "n1"}]}, []),
+        (
+            {"ownerReferences": [{"kind": "Node", "name": "n2"}]},
+            ["the owner of an agent's RuntimeProfile is its own node"],
+        ),
+        # It would keep the definition, and with it an attachment.
+        ({"finalizers": ["a/b"]}, ["a runtime agent's RuntimeProfile has no finalizers"]),
+        (
+            {"name": "n2.runc"},
+            ["a runtime agent writes RuntimeProfiles NODE.HANDLER of its own node only"],
+        ),
+    ],
+)
+def test_a_new_profile_is_of_the_own_node_and_can_be_removed(
+    metadata: dict[str, Any], refusals: list[str]
+) -> None:
+    profile = {
+        "metadata": {"name": "n1.runc"} | metadata,
+        "spec": {"nodeName": "n1", "handler": "runc"},
+    }
+    asked = {"request": {"operation": "CREATE"}, "object": profile}
+    assert _refusals("moorage-runtime-agent-profiles", **asked) == refusals
+
+
+def test_others_may_have_given_a_profile_finalizers() -> None:
+    """As a deletion in the foreground does, which must not refuse what the agent found."""
+    profile = {
+        "metadata": {"name": "n1.runc", "finalizers": ["foregroundDeletion"]},
+        "spec": {"nodeName": "n1", "handler": "runc"},
+    }
+    asked = {"request": {"operation": "UPDATE"}, "object": profile, "oldObject": profile}
+    assert _refusals("moorage-runtime-agent-profiles", **asked) == []

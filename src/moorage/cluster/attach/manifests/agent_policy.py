@@ -102,6 +102,11 @@ _PROFILE_CHECKS = (
         " && owner.name == variables.node)",
         "the owner of an agent's RuntimeProfile is its own node",
     ),
+    _Check(
+        # One would never go, and a detachment waits until the definition's objects are gone.
+        "request.operation != 'CREATE' || !has(object.metadata.finalizers)",
+        "a runtime agent's RuntimeProfile has no finalizers",
+    ),
 )
 
 
