@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.cluster.attach.class_users import ClassUser, pods_under, users_of
+from moorage.cluster.attach.class_users import ClassUser, pods_under, users_by_class
 
 
 def _class(name: str, handler: str) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def test_pods_on_nodes_under_any_class_of_the_handler_keep_it() -> None:
     ]
     assert pods_under("h", classes, users) == ("d/1", "d/2")
     assert pods_under("absent", classes, users) == ()
-    assert users_of(users, "a") == 3
+    assert users_by_class(users) == {"a": 3, "b": 1, "c": 1}
 
 
 def test_a_class_is_used_by_pods_that_have_not_ended() -> None:

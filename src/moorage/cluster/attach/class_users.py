@@ -6,6 +6,7 @@ be 100,000.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from moorage.api.meta import Object
@@ -53,9 +54,9 @@ async def class_users(client: Client) -> list[ClassUser]:
     ]
 
 
-def users_of(users: Iterable[ClassUser], name: str) -> int:
-    """Return how many pods run, or will run, under a class."""
-    return sum(pod.spec.runtime_class_name == name for pod in users)
+def users_by_class(users: Iterable[ClassUser]) -> Counter[str]:
+    """Return how many pods run, or will run, under each class."""
+    return Counter(pod.spec.runtime_class_name or "" for pod in users)
 
 
 def pods_under(handler: str, classes: Iterable[Obj], users: Iterable[ClassUser]) -> tuple[str, ...]:

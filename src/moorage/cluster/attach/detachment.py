@@ -25,7 +25,7 @@ from moorage.client.resources import NAMESPACES, PODS, Resource
 from moorage.client.rest import Client, PatchType
 from moorage.client.waiting import wait_until
 from moorage.cluster.attach.belongings import belongings
-from moorage.cluster.attach.class_users import class_users, pods_under, users_of
+from moorage.cluster.attach.class_users import class_users, pods_under, users_by_class
 from moorage.cluster.attach.detach_options import DetachOptions, Leftover
 from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.foreign_objects import foreign_objects
@@ -108,6 +108,7 @@ async def plan_detachment(client: Client) -> DetachPlan:
     installations = await installations_of(served)
     classes = [obj async for obj in served.list("node.k8s.io/v1", "RuntimeClass")]
     users = await class_users(client)
+    counts = users_by_class(users)
     return DetachPlan(
         tuple(found),
         tuple([obj for kind in _WRITTEN_BY_USERS async for obj in served.list(API_VERSION, kind)]),
@@ -118,7 +119,7 @@ async def plan_detachment(client: Client) -> DetachPlan:
         },
         {name: names for name, names in foreign.items() if names},
         {
-            name: users_of(users, name)
+            name: counts[name]
             for name in (
                 obj["metadata"]["name"]
                 for obj in classes
@@ -313,7 +314,7 @@ class _Detachment:
 
         Their record goes with them.
         """
-        pods = await class_users(self._client)
+        counts = users_by_class(await class_users(self._client))
         async for obj in self._served.list("node.k8s.io/v1", "RuntimeClass"):
             name = obj["metadata"]["name"]
             if is_probe_class(obj):
@@ -322,7 +323,7 @@ class _Detachment:
             if not is_managed_class(obj):
                 await self._strip(obj)
                 continue
-            users = users_of(pods, name)
+            users = counts[name]
             if users and not self._options.removes_classes:
                 await self._strip(obj)
                 released = {"metadata": {"labels": {_MANAGED_BY: None}}}
