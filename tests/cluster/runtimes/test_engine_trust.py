@@ -53,6 +53,16 @@ def test_a_directory_is_the_same_by_its_inode(tmp_path: Path) -> None:
     assert not has_same(own, tmp_path / "absent")
 
 
+def test_a_link_in_an_image_does_not_lead_to_the_agents_directory(tmp_path: Path) -> None:
+    shared, process = tmp_path / "shared", tmp_path / "process"
+    shared.mkdir()
+    link = Path(f"{process}/root{shared}")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(shared)
+    assert os.path.samestat(link.stat(), shared.stat())
+    assert not has_same(process, shared)
+
+
 def test_a_socket_in_a_directory_that_others_write_is_not_trusted(tmp_path: Path) -> None:
     place = tmp_path / "open"
     place.mkdir()

@@ -50,7 +50,8 @@ def belongings(labelled: Iterable[Obj]) -> tuple[list[Obj], list[Obj]]:
     ours = [obj for obj in labelled if _is_ours(obj)]
     homes = _homes(ours)
     places = _places(ours) & homes if homes else _places(ours)
-    own, others = [], []
+    own: list[Obj] = []
+    others: list[Obj] = []
     for obj in labelled:
         kind, metadata = obj["kind"], obj["metadata"]
         if kind == _NAMESPACE and metadata["name"] in places:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from moorage.linux.rooted_path import stat_in_root
 from moorage.linux.trust import distrust
 
 _SYS_ADMIN = 21
@@ -77,9 +78,13 @@ def find_impostor(process: Path, socket: Path, shared: Path) -> str:
 def has_same(process: Path, path: Path) -> bool:
     """Return whether a process has the same file at a path as this one. Blocks.
 
-    Raises PermissionError.
+    The process's own links count: those of an image must not lead to this process's files. Raises
+    PermissionError.
     """
     try:
-        return os.path.samestat(os.stat(f"{process}/root{path}"), os.stat(path))
-    except (FileNotFoundError, NotADirectoryError):
+        return os.path.samestat(stat_in_root(process / "root", path), os.stat(path))
+    except PermissionError:
+        raise
+    except OSError:
+        # It is not there, or is a loop of links.
         return False
