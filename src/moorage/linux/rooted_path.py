@@ -12,7 +12,7 @@ import errno
 import os
 import stat
 from collections import deque
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath
 
 _MAX_LINKS = 40
 _NO_LINK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -38,7 +38,7 @@ def stat_in_root(root: Path, path: Path) -> os.stat_result:
             links += 1
             if links > _MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-            target = PurePosixPath(os.readlink("", dir_fd=found))
+            target = PurePath(os.readlink("", dir_fd=found))
             _close_after(opened, 1 if target.is_absolute() else len(opened) - 1)
             pending.extendleft(reversed(_names(target)))
         return os.fstat(opened[-1])
@@ -46,7 +46,7 @@ def stat_in_root(root: Path, path: Path) -> os.stat_result:
         _close_after(opened, 0)
 
 
-def _names(path: PurePosixPath) -> list[str]:
+def _names(path: PurePath) -> list[str]:
     return [name for name in path.parts if name != "/"]
 
 

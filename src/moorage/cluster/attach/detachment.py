@@ -262,15 +262,19 @@ class _Detachment:
 
     async def _clean_pods(self) -> None:
         """Lift our gates, so that no pod is stuck; remove our annotations and conditions."""
-        waiting = 0
-        async for pod in self._served.list("v1", "Pod"):
+        waiting: set[str] = set()
+
+        async def clean(pod: Obj) -> None:
             await self._lift_gates(pod)
             await self._strip(pod)
-            waiting += asks_our_labels(pod)
+            if asks_our_labels(pod):
+                waiting.add(name_of(pod))
+
+        await self._served.each("v1", "Pod", clean)
         if waiting:
             self._left.append(
                 Leftover(
-                    f"node affinity of {counted(waiting, 'pod')} that no node took",
+                    f"node affinity of {counted(len(waiting), 'pod')} that no node took",
                     "a pod's affinity cannot be removed: delete these pods, so that their "
                     "owners make others",
                 )
@@ -296,8 +300,7 @@ class _Detachment:
         self._left.append(Leftover(f"scheduling gate of {name_of(pod)}", "it changes all the time"))
 
     async def _clean(self, api_version: str, kind: str) -> None:
-        async for obj in self._served.list(api_version, kind):
-            await self._strip(obj)
+        await self._served.each(api_version, kind, self._strip)
 
     async def _strip(self, obj: Obj) -> None:
         try:

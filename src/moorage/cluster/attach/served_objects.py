@@ -6,12 +6,13 @@ not serve has no objects.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
 
-from moorage.api.errors import NotFoundError
+from moorage.api.errors import ExpiredError, NotFoundError
+from moorage.api.logs import Log
 from moorage.api.meta import Raw
 from moorage.client.discovery import NotServedError, ServedKinds
 from moorage.client.resources import Resource
@@ -19,6 +20,8 @@ from moorage.client.rest import PAGE_SIZE, Client, PatchType
 from moorage.cluster.attach.manifests.identity import Obj
 
 FIELD_MANAGER = "moorage-attach"
+
+log = Log(__name__)
 
 
 class ServedObjects:
@@ -115,6 +118,30 @@ class ServedObjects:
                 yield {"apiVersion": api_version, "kind": kind, **item}
             token = page.get("metadata", {}).get("continue", "")
             if not token:
+                return
+
+    async def each(
+        self, api_version: str, kind: str, change: Callable[[Obj], Awaitable[None]]
+    ) -> None:
+        """Call a function with each object of a kind, once the one before is done.
+
+        A list is kept for some minutes. Where changes take longer it is read again from its start,
+        so that the function gets some objects twice, as they are then: it must have nothing to do
+        for those that it has changed. Raises ExpiredError when that gets no further.
+        """
+        furthest = 0
+        while True:
+            count = 0
+            try:
+                async for obj in self.list(api_version, kind):
+                    await change(obj)
+                    count += 1
+            except ExpiredError as error:
+                if count <= furthest:
+                    raise
+                log.debug("list is read again", kind=kind, reason=error)
+                furthest = count
+            else:
                 return
 
     async def _path(self, obj: Obj) -> str:
