@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from moorage.api.runtime_group import PROBE_LABEL
 from moorage.cel.environment import make_environment
 from moorage.cel.library.declaring import Type
 from moorage.cel.program import Program
@@ -52,6 +53,22 @@ def test_a_class_has_the_name_of_its_own_nodes_probes(name: str, node: str, expe
         "variables": {"node": node},
     }
     assert Program(_ENVIRONMENT, OWN_CLASS_NAME).evaluate(given) is expected
+
+
+@pytest.mark.parametrize("length", [1, 176, 228, 229, 234, 235, 253])
+@pytest.mark.parametrize("handler", ["a", "runc", "h" * 63])
+def test_each_probes_class_may_be_made_by_its_node_alone(length: int, handler: str) -> None:
+    node, other = "n" * length, "n" * (length - 1) + "o"
+    asked = {
+        "request": {"operation": "CREATE"},
+        "object": {
+            "metadata": {"name": probe_class_name(node, handler), "labels": {PROBE_LABEL: "x"}},
+            "handler": handler,
+        },
+    }
+    policy = "moorage-runtime-agent-classes"
+    assert _refusals(policy, **asked, variables={"node": node}) == []
+    assert _refusals(policy, **asked, variables={"node": other})
 
 
 def _refusals(policy: str, **request: Any) -> list[str]:

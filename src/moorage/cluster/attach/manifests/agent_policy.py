@@ -169,8 +169,9 @@ _KEPT_NODE = (
 _FULL_NAME = f"('{_CLASS_PREFIX}' + {_CLASS}.handler + '.' + variables.node)"
 OWN_CLASS_NAME = (
     f"({_CLASS_NAME} == {_FULL_NAME}"
-    # One that is too long has its handler cut. The node is all behind the first dot.
-    f" || ({_FULL_NAME}.size() > {SUBDOMAIN_MAX} && {_CLASS_NAME}.startsWith('{_CLASS_PREFIX}')"
+    # One that is too long has handler or node cut. The node is all behind the first dot.
+    f" || (({_FULL_NAME}.size() > {SUBDOMAIN_MAX} || variables.node.size() > {NODE_MAX})"
+    f" && {_CLASS_NAME}.startsWith('{_CLASS_PREFIX}')"
     f" && {_CLASS_NAME}.substring({_CLASS_NAME}.indexOf('.') + 1) == {_KEPT_NODE}))"
 )
 """CEL: whether a class has the name of `probe_class_name` for the variable `node`."""
