@@ -249,6 +249,33 @@ async def test_a_pod_that_starts_loses_its_condition_of_a_lack(world: World) -> 
         assert condition(client) == ("True", "PodStarted")
 
 
+async def test_what_was_said_of_a_pod_is_not_believed_of_the_next_with_its_name(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.client.put(PODS, pod(is_gated=False, nodeName="a"))
+    async with reconciling(world) as client:
+        announce = client._announce
+
+        def announce_pending(resource: Any, kind: str, wire: Json) -> None:
+            if resource.plural != "pods" or wire["status"]["phase"] == "Pending":
+                announce(resource, kind, wire)
+
+        monkeypatch.setattr(client, "_announce", announce_pending)
+        present = found(client)
+        client.drop(PODS, "p")
+        present["status"]["phase"] = "Running"
+        client._objects["pods"]["default/p"] = present
+        await world.settled(1)
+        assert condition(client) == ("True", "PodStarted")
+        client.put(NODES, node("a", KATA))
+        again = pod()
+        again["metadata"]["uid"] = "another"
+        client.put(PODS, again)
+        await world.settled(1)
+        assert gates(client) == []
+        assert condition(client) == ("True", "HandlerAvailable")
+
+
 @pytest.mark.parametrize(
     ("namespace", "class_name"),
     [("default", None), ("default", ""), ("default", "legacy"), ("kube-system", "kata")],

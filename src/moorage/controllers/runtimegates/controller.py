@@ -89,7 +89,7 @@ class RuntimeGateController:
         self._waiting: set[str] = set()
         self._unsettled: set[str] = set()
         self._said: dict[str, PodCondition] = {}
-        """What was written last, by pod, until the watch shows it."""
+        """What was written last, by the pod's uid, until the watch shows it."""
         self._seen = -1
         self._queue: WorkQueue[str] = WorkQueue("runtime gates", clock=clock)
         informers.nodes.add_handler(self._node_changed)
@@ -106,17 +106,18 @@ class RuntimeGateController:
             await self._queue.run(self._reconcile, workers=_WORKERS)
 
     def _pod_changed(self, before: PendingPod | None, after: PendingPod | None) -> None:
+        if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
+            self._said.pop(before.metadata.uid, None)
         if after is not None:
-            key = object_key(after.metadata)
-            said = self._said.get(key)
+            uid = after.metadata.uid
+            said = self._said.get(uid)
             if said is not None and _is_same(said, _condition(after.status.conditions)):
-                del self._said[key]
+                del self._said[uid]
             if _is_of_concern(after):
-                self._queue.add(key)
+                self._queue.add(object_key(after.metadata))
         elif before is not None:
             key = object_key(before.metadata)
             self._waiting.discard(key)
-            self._said.pop(key, None)
             if _is_said_unavailable(before.status.conditions):
                 # It runs now, or is gone.
                 self._unsettled.add(key)
@@ -199,7 +200,7 @@ class RuntimeGateController:
                 )
             return
         # The pod may be as it was before the last write, which removed its gate.
-        before = self._said.get(object_key(pod.metadata)) or _condition(pod.status.conditions)
+        before = self._said.get(pod.metadata.uid) or _condition(pod.status.conditions)
         if before is None:
             # Most pods never wait.
             is_new = verdict.releases or not verdict.is_available
@@ -226,16 +227,19 @@ class RuntimeGateController:
             last_transition_time=format_time(self._clock.now()),
         )
         patch = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
-        key = object_key(meta)
-        self._said[key] = condition
+        self._said[meta.uid] = condition
         try:
             await self._client.patch(
                 PODS, meta.name, patch, meta.namespace,
                 kind=PatchType.STRATEGIC, subresource="status",
             )  # fmt: skip
         except BaseException:
-            self._said.pop(key, None)
+            self._said.pop(meta.uid, None)
             raise
+        present = self._pods.get_key(object_key(meta))
+        if present is None or present.metadata.uid != meta.uid:
+            # It runs by now, or is gone: the watch shows nothing more of it.
+            self._said.pop(meta.uid, None)
 
     async def _settle_running(self, key: str) -> None:
         """Correct the condition of a pod that came to run, so that it does not stay for ever."""
