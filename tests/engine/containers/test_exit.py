@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from moorage.engine.cgroups import DEFAULT_PARENT
 from moorage.engine.containers.start import start_container
 from moorage.engine.messages import container_status
 from moorage.engine.records import Stage
@@ -104,6 +105,17 @@ async def test_a_kill_by_the_kernel_is_found_though_systemd_removed_the_scope(
     bench.end(stopped, 137)
     await stopped.exited.wait()
     assert (greedy.record.reason, stopped.record.reason) == ("OOMKilled", "Error")
+
+
+async def test_kills_in_other_pods_of_a_shared_parent_are_not_this_ones(bench: Bench) -> None:
+    shared = bench.cgroup(DEFAULT_PARENT)
+    _count(shared, 2)
+    sandbox = await bench.pod(parent="")
+    stopped = await bench.running(sandbox)
+    _count(shared, 3)
+    bench.end(stopped, 137)
+    await stopped.exited.wait()
+    assert stopped.record.reason == "Error"
 
 
 async def test_another_engine_finds_the_records_as_they_were_left(

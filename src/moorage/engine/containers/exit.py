@@ -13,7 +13,7 @@ import msgspec
 from moorage.cri import pb
 from moorage.engine.containers.task import delete_task
 from moorage.engine.context import EngineContext
-from moorage.engine.inventory import Container
+from moorage.engine.inventory import Container, Sandbox
 from moorage.engine.records import Stage
 from moorage.handlers.adapters import Exit
 
@@ -25,7 +25,7 @@ async def watch_exit(context: EngineContext, container: Container) -> None:
     """Wait for a running container's exit and record it, then delete its task."""
     adapter, sandbox = context.adapter(container.sandbox), container.sandbox
     if sandbox.oom_kills is None:
-        sandbox.oom_kills = await context.cgroups.oom_kills(sandbox.cgroup.parent)
+        sandbox.oom_kills = await _pod_kills(context, sandbox)
     exit_ = await adapter.wait(container.task(context.paths))
     if await _is_oom_killed(context, container, exit_):
         exit_ = msgspec.structs.replace(exit_, is_out_of_memory=True)
@@ -75,10 +75,7 @@ async def _is_oom_killed(context: EngineContext, container: Container, exit_: Ex
     and this engine. The counts of the pod's cgroup include those of removed ones.
     """
     sandbox = container.sandbox
-    before, sandbox.oom_kills = (
-        sandbox.oom_kills,
-        await context.cgroups.oom_kills(sandbox.cgroup.parent),
-    )
+    before, sandbox.oom_kills = sandbox.oom_kills, await _pod_kills(context, sandbox)
     if exit_.code != 128 + signal.SIGKILL:
         return False
     own = await context.cgroups.oom_kills(container.cgroup.path)
@@ -88,3 +85,12 @@ async def _is_oom_killed(context: EngineContext, container: Container, exit_: Ex
     if own is None and before is not None and sandbox.oom_kills is not None:
         return sandbox.oom_kills > before
     return bool(own)
+
+
+async def _pod_kills(context: EngineContext, sandbox: Sandbox) -> int | None:
+    """Return how many processes of a pod were killed for memory, None if nothing counts them.
+
+    A parent that no client named is shared: its count is that of other pods too.
+    """
+    cgroup = sandbox.cgroup
+    return None if cgroup.is_parent_shared else await context.cgroups.oom_kills(cgroup.parent)
