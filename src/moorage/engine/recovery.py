@@ -18,7 +18,7 @@ from pathlib import Path
 
 from moorage.api.logs import Log
 from moorage.engine.containers.bundle import ROOTFS
-from moorage.engine.containers.exit import record_unknown_exit, watch_exit
+from moorage.engine.containers.exit import note_pod_kills, record_unknown_exit, watch_exit
 from moorage.engine.containers.task import delete_task
 from moorage.engine.context import EngineContext
 from moorage.engine.errors import EngineError
@@ -83,6 +83,7 @@ async def _recover_container(context: EngineContext, container: Container) -> No
     stage = container.record.stage
     with _isolated("container", container.id):
         if stage is Stage.RUNNING:
+            await note_pod_kills(context, container.sandbox)
             # The watch returns a recorded exit at once.
             context.start(watch_exit(context, container))
         elif stage is Stage.STARTING:

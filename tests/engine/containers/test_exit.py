@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from moorage.engine.cgroups import DEFAULT_PARENT
 from moorage.engine.containers.start import start_container
+from moorage.engine.inventory import Sandbox
 from moorage.engine.messages import container_status
 from moorage.engine.records import Stage
 from moorage.handlers.adapters import Exit
+from moorage.handlers.definition import CgroupDriver
 from tests.clocks import START_NS, settle
 from tests.engine.fakes import FINISHED_NS
 from tests.engine.parts import (
@@ -90,14 +91,14 @@ def _count(cgroup: Path, kills: int) -> None:
 
 
 async def test_a_kill_by_the_kernel_is_found_though_systemd_removed_the_scope(
-    bench: Bench,
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pod = bench.cgroup(PARENT)
+    monkeypatch.setattr(Sandbox, "cgroup_driver", CgroupDriver.SYSTEMD)
+    pod = bench.cgroup("/kubepods.slice/kubepods-pod1.slice")
     _count(pod, 2)
-    sandbox = await bench.pod()
+    sandbox = await bench.pod(parent="kubepods-pod1.slice")
     greedy = await bench.running(sandbox, name="greedy")
     stopped = await bench.running(sandbox, name="stopped")
-    await settle()
     _count(pod, 3)
     bench.end(greedy, 137)
     await greedy.exited.wait()
@@ -107,8 +108,11 @@ async def test_a_kill_by_the_kernel_is_found_though_systemd_removed_the_scope(
     assert (greedy.record.reason, stopped.record.reason) == ("OOMKilled", "Error")
 
 
-async def test_kills_in_other_pods_of_a_shared_parent_are_not_this_ones(bench: Bench) -> None:
-    shared = bench.cgroup(DEFAULT_PARENT)
+async def test_kills_in_other_pods_of_a_shared_parent_are_not_this_ones(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sandbox, "cgroup_driver", CgroupDriver.SYSTEMD)
+    shared = bench.cgroup("/system.slice")
     _count(shared, 2)
     sandbox = await bench.pod(parent="")
     stopped = await bench.running(sandbox)

@@ -16,6 +16,7 @@ from moorage.engine.context import EngineContext
 from moorage.engine.inventory import Container, Sandbox
 from moorage.engine.records import Stage
 from moorage.handlers.adapters import Exit
+from moorage.handlers.definition import CgroupDriver
 
 _UNKNOWN_CODE = 255
 _COMPLETED, _ERROR, _OOM_KILLED, _UNKNOWN = "Completed", "Error", "OOMKilled", "Unknown"
@@ -23,9 +24,8 @@ _COMPLETED, _ERROR, _OOM_KILLED, _UNKNOWN = "Completed", "Error", "OOMKilled", "
 
 async def watch_exit(context: EngineContext, container: Container) -> None:
     """Wait for a running container's exit and record it, then delete its task."""
-    adapter, sandbox = context.adapter(container.sandbox), container.sandbox
-    if sandbox.oom_kills is None:
-        sandbox.oom_kills = await _pod_kills(context, sandbox)
+    adapter = context.adapter(container.sandbox)
+    # First of all: a task that is deleted meanwhile must not be one that nothing waits for.
     exit_ = await adapter.wait(container.task(context.paths))
     if await _is_oom_killed(context, container, exit_):
         exit_ = msgspec.structs.replace(exit_, is_out_of_memory=True)
@@ -68,6 +68,12 @@ def termination_reason(exit_: Exit) -> str:
     return _COMPLETED if exit_.code == 0 else _ERROR
 
 
+async def note_pod_kills(context: EngineContext, sandbox: Sandbox) -> None:
+    """Note how many processes of a pod were killed for memory, before a container of it runs."""
+    if sandbox.oom_kills is None:
+        sandbox.oom_kills = await _pod_kills(context, sandbox)
+
+
 async def _is_oom_killed(context: EngineContext, container: Container, exit_: Exit) -> bool:
     """Return whether the kernel killed a process of a SIGKILLed container for memory.
 
@@ -90,7 +96,10 @@ async def _is_oom_killed(context: EngineContext, container: Container, exit_: Ex
 async def _pod_kills(context: EngineContext, sandbox: Sandbox) -> int | None:
     """Return how many processes of a pod were killed for memory, None if nothing counts them.
 
-    A parent that no client named is shared: its count is that of other pods too.
+    Counted for pods of systemd alone: other cgroups stay until the engine has read them. A parent
+    that no client named is shared: its count is that of other pods too.
     """
     cgroup = sandbox.cgroup
-    return None if cgroup.is_parent_shared else await context.cgroups.oom_kills(cgroup.parent)
+    if sandbox.cgroup_driver is not CgroupDriver.SYSTEMD or cgroup.is_parent_shared:
+        return None
+    return await context.cgroups.oom_kills(cgroup.parent)

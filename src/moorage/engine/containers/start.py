@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from moorage.api.logs import Log
 from moorage.cri import pb
-from moorage.engine.containers.exit import record_exit, watch_exit
+from moorage.engine.containers.exit import note_pod_kills, record_exit, watch_exit
 from moorage.engine.containers.task import delete_task
 from moorage.engine.context import EngineContext
 from moorage.engine.errors import FailedError, PreconditionError
@@ -35,6 +35,7 @@ async def start_container(context: EngineContext, container: Container) -> None:
         adapter = context.adapter(container.sandbox)
         context.inventory.update_container(container, stage=Stage.STARTING)
         try:
+            await note_pod_kills(context, container.sandbox)
             pid = await _start_task(adapter, container, container.task(context.paths))
         except BaseException as error:
             await _record_failed_start(context, container, error)
