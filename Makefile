@@ -21,8 +21,8 @@ $(PYTHON) -m venv $(1)
 @{ $(1)/$(PIP_INSTALL) -r requirements/installer.lock && $(1)/bin/uv pip install --quiet \
   --python $(1)/bin/python --no-deps --require-hashes -r $(2); } || $(1)/$(PIP_INSTALL) -r $(2)
 endef
-# The parts of `make test` beside lint, beside each other: docs/decisions/147-four-runs.md.
-RUNS := shared clusters engines others
+# The parts of `make test` beside lint, beside each other: docs/decisions/147-five-runs.md.
+RUNS := shared clusters engines below others
 PYTHON_SOURCES := src tests bench tools hatch_build.py
 # What the image is made of, directories too, since one changes when a file is removed. What is in
 # `generated` is made of the rest.
@@ -96,17 +96,18 @@ $(VENV)-docs/.installed: requirements/docs.lock
 	touch $@
 
 # Clusters and engines mostly wait, and the type checker has one thread, so that two cores are enough
-# for five jobs beside each other. A test that failed beside the others gets one more chance, alone:
+# for six jobs beside each other. A test that failed beside the others gets one more chance, alone:
 # docs/decisions/076.
 test: packages ## lint and every test
-	@$(MAKE) --no-print-directory --keep-going --jobs=5 --output-sync=target test-lint $(RUNS:%=test-%) \
+	@$(MAKE) --no-print-directory --keep-going --jobs=6 --output-sync=target test-lint $(RUNS:%=test-%) \
 	  || $(MAKE) --no-print-directory retest-lint $(RUNS:%=retest-%)
 
 # Of tests/runs.py: a run imports no other modules.
 test-shared retest-shared: MARK := shared
 test-clusters retest-clusters: MARK := whole and not shared
 test-engines retest-engines: MARK := cluster and not whole
-test-others retest-others: MARK := not cluster
+test-below retest-below: MARK := below and not cluster
+test-others retest-others: MARK := not cluster and not below
 ONE_RUN = $(BIN)/pytest -m '$(MARK)' -o cache_dir=$(VENV)/$*.cache
 
 # Lint finds the same each time, so that it does not run again.

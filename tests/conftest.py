@@ -23,7 +23,7 @@ from tests.running import (
     skip_without_kubectl,
     skip_without_runtimes,
 )
-from tests.runs import HERE, RUNS, run_of, runs_of, starts_programs
+from tests.runs import HERE, RUNS, is_below, run_of, runs_of, starts_programs
 
 # A test run does the same each time; `make soak` lets Hypothesis look where it has not been, and
 # `make unit` takes fewer examples.
@@ -85,6 +85,7 @@ def _marks(item: pytest.Item, parts: tuple[str, ...]) -> set[str]:
     is_in_whole = parts[:2] == ("cluster", "whole")
     marks = {
         "root": parts[0] == "engine" and "place" in fixtures,
+        "below": is_below(parts[0]),
         "shared": shares_a_cluster,
         "whole": shares_a_cluster or is_in_whole,
         "cluster": shares_a_cluster or starts_programs(parts[0], is_runtime=is_runtime),

@@ -1,7 +1,7 @@
 """Runs of `make test`: which modules each of them has to import.
 
 To import a module and to make its tests takes longer than to decide by its text that none of its
-tests belongs to a run. Source: docs/decisions/147-four-runs.md.
+tests belongs to a run. Source: docs/decisions/147-five-runs.md.
 """
 
 from __future__ import annotations
@@ -15,13 +15,22 @@ HERE = Path(__file__).parent
 SHARED = "shared"
 CLUSTERS = "whole and not shared"
 ENGINES = "cluster and not whole"
-OTHERS = "not cluster"
+BELOW = "below and not cluster"
+OTHERS = "not cluster and not below"
 
-RUNS = frozenset((SHARED, CLUSTERS, ENGINES, OTHERS))
+RUNS = frozenset((SHARED, CLUSTERS, ENGINES, BELOW, OTHERS))
 """Marker expressions, as in the Makefile. Each test belongs to exactly one."""
 
 _STARTS_PROGRAMS = frozenset(("cli", "clients", "cluster", "guest", "interchange"))
 """Directories whose tests all start clusters or engines, beside the modules of `tests/` itself."""
+
+_BELOW_THE_API = frozenset(
+    (
+        "containerd_configuration", "cri", "engine", "handlers", "linux", "mutants", "node",
+        "probing", "streaming",
+    )
+)  # fmt: skip
+"""Directories with about half of what the tests without clusters take."""
 
 _SHARES = re.compile(r"\b(?:control_plane|whole_cluster)\b")
 _RUNTIME = re.compile(r"\bmark\.runtime\b")
@@ -34,6 +43,11 @@ def starts_programs(directory: str, *, is_runtime: bool) -> bool:
     test has the marker `runtime`.
     """
     return is_runtime or directory in _STARTS_PROGRAMS or directory.endswith(".py")
+
+
+def is_below(directory: str) -> bool:
+    """Return whether a directory of `tests/` is of what is below the API: node and engine."""
+    return directory in _BELOW_THE_API
 
 
 def runs_of(path: Path) -> frozenset[str]:
@@ -51,7 +65,7 @@ def _runs_of(parts: tuple[str, ...], text: str) -> frozenset[str]:
     elif starts_programs(parts[0], is_runtime=False):
         runs.add(ENGINES)
     else:
-        runs.add(OTHERS)
+        runs.add(BELOW if is_below(parts[0]) else OTHERS)
         if _RUNTIME.search(text):
             runs.add(ENGINES)
     return frozenset(runs)
@@ -63,4 +77,6 @@ def run_of(marks: set[str]) -> str:
         return SHARED
     if "whole" in marks:
         return CLUSTERS
-    return ENGINES if "cluster" in marks else OTHERS
+    if "cluster" in marks:
+        return ENGINES
+    return BELOW if "below" in marks else OTHERS

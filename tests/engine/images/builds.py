@@ -151,4 +151,4 @@ def docker_archive(path: Path, names: Sequence[str], layers: Sequence[bytes]) ->
 
 
 def packed(content: bytes) -> bytes:
-    return gzip.compress(content, mtime=0)
+    return gzip.compress(content, compresslevel=1, mtime=0)
