@@ -105,8 +105,8 @@ test: packages ## lint and every test
 # Of tests/runs.py: a run imports no other modules.
 test-shared retest-shared: MARK := shared
 test-clusters retest-clusters: MARK := whole and not shared
-test-engines retest-engines: MARK := cluster and not whole
-test-below retest-below: MARK := below and not cluster
+test-engines retest-engines: MARK := cluster and not whole and not below
+test-below retest-below: MARK := below and not whole
 test-others retest-others: MARK := not cluster and not below
 ONE_RUN = $(BIN)/pytest -m '$(MARK)' -o cache_dir=$(VENV)/$*.cache
 

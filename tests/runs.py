@@ -14,8 +14,8 @@ HERE = Path(__file__).parent
 
 SHARED = "shared"
 CLUSTERS = "whole and not shared"
-ENGINES = "cluster and not whole"
-BELOW = "below and not cluster"
+ENGINES = "cluster and not whole and not below"
+BELOW = "below and not whole"
 OTHERS = "not cluster and not below"
 
 RUNS = frozenset((SHARED, CLUSTERS, ENGINES, BELOW, OTHERS))
@@ -30,7 +30,7 @@ _BELOW_THE_API = frozenset(
         "probing", "streaming",
     )
 )  # fmt: skip
-"""Directories with about half of what the tests without clusters take."""
+"""Directories with about half of what the tests without whole clusters take."""
 
 _SHARES = re.compile(r"\b(?:control_plane|whole_cluster)\b")
 _RUNTIME = re.compile(r"\bmark\.runtime\b")
@@ -65,9 +65,12 @@ def _runs_of(parts: tuple[str, ...], text: str) -> frozenset[str]:
     elif starts_programs(parts[0], is_runtime=False):
         runs.add(ENGINES)
     else:
-        runs.add(BELOW if is_below(parts[0]) else OTHERS)
-        if _RUNTIME.search(text):
-            runs.add(ENGINES)
+        if is_below(parts[0]):
+            runs.add(BELOW)
+        else:
+            runs.add(OTHERS)
+            if _RUNTIME.search(text):
+                runs.add(ENGINES)
     return frozenset(runs)
 
 
@@ -77,6 +80,6 @@ def run_of(marks: set[str]) -> str:
         return SHARED
     if "whole" in marks:
         return CLUSTERS
-    if "cluster" in marks:
-        return ENGINES
-    return BELOW if "below" in marks else OTHERS
+    if "below" in marks:
+        return BELOW
+    return ENGINES if "cluster" in marks else OTHERS

@@ -26,6 +26,7 @@ from moorage.cluster.settings import Settings, SettingsError
 from moorage.cluster.supervisor import AlreadyRunningError
 from moorage.storage import SqliteStore
 from tests.cli.moor import locked
+from tests.ports import free_port
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -37,7 +38,7 @@ def layout(tmp_path: Path) -> Layout:
 
 async def a_cluster(layout: Layout, **values: bytes) -> Settings:
     """Create a cluster with these values in its store."""
-    settings = open_cluster(layout, Choices(node_name="n1", has_node=False))
+    settings = open_cluster(layout, Choices(node_name="n1", has_node=False, api_port=free_port()))
     await write(layout, **values)
     return settings
 
@@ -91,7 +92,7 @@ async def test_a_backup_restores_everything_into_an_empty_directory(
     for path in filter(Path.is_file, layout.pki.iterdir()):
         assert (other.pki / path.name).read_bytes() == path.read_bytes()
     assert not other.unpacked.exists()
-    open_cluster(other, Choices(has_node=False))
+    open_cluster(other, Choices(has_node=False, api_port=free_port()))
     assert await read(other) == {"a/one": b"1"}
 
 
@@ -104,7 +105,7 @@ async def test_what_is_replaced_is_kept(layout: Layout, tmp_path: Path) -> None:
         restore(layout, archive, replaces=False, now=NOW)
     assert set(await read(layout)) == {"a/one", "a/two"}
     restore(layout, archive, replaces=True, now=NOW)
-    open_cluster(layout, Choices(has_node=False))
+    open_cluster(layout, Choices(has_node=False, api_port=free_port()))
     assert set(await read(layout)) == {"a/one"}
     (kept,) = layout.replaced.iterdir()
     assert names_in(kept) == {"db", "pki", "cluster.json"}
@@ -155,14 +156,14 @@ async def test_a_restore_that_is_cut_off_never_starts_an_empty_cluster_and_can_b
             assert calls == step + 1
     if calls > step:
         try:
-            open_cluster(layout, Choices(has_node=False))
+            open_cluster(layout, Choices(has_node=False, api_port=free_port()))
         except SettingsError:
             pass
         else:
             assert set(await read(layout)) >= {"a/one"}
     later = NOW.replace(hour=4)
     restore(layout, archive, replaces=True, now=later)
-    open_cluster(layout, Choices(has_node=False))
+    open_cluster(layout, Choices(has_node=False, api_port=free_port()))
     assert set(await read(layout)) == {"a/one"}
 
 
