@@ -64,13 +64,12 @@ def _runs_of(parts: tuple[str, ...], text: str) -> frozenset[str]:
         runs.add(CLUSTERS)
     elif starts_programs(parts[0], is_runtime=False):
         runs.add(ENGINES)
+    elif is_below(parts[0]):
+        runs.add(BELOW)
     else:
-        if is_below(parts[0]):
-            runs.add(BELOW)
-        else:
-            runs.add(OTHERS)
-            if _RUNTIME.search(text):
-                runs.add(ENGINES)
+        runs.add(OTHERS)
+        if _RUNTIME.search(text):
+            runs.add(ENGINES)
     return frozenset(runs)
 
 

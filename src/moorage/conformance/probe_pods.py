@@ -166,8 +166,8 @@ class PodRunner:
 
     def _manifest(self, name: str, probe: Probe, image: str) -> Raw:
         container: Raw = {"name": "probe", "image": image, "imagePullPolicy": "IfNotPresent"}
-        if probe.command is not None:
-            container["command"] = probe.command
+        if command := probe.command:
+            container["command"] = command
         if probe.resources:
             container["resources"] = probe.resources
         spec: Raw = {

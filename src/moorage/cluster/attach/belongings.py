@@ -48,8 +48,9 @@ def belongings(labelled: Iterable[Obj]) -> tuple[list[Obj], list[Obj]]:
     """
     labelled = list(labelled)
     ours = [obj for obj in labelled if _is_ours(obj)]
-    homes = _homes(ours)
-    places = _places(ours) & homes if homes else _places(ours)
+    places = _places(ours)
+    if homes := _homes(ours):
+        places &= homes
     own: list[Obj] = []
     others: list[Obj] = []
     for obj in labelled:

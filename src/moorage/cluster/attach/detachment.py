@@ -25,7 +25,6 @@ from moorage.client.resources import NAMESPACES, PODS, Resource
 from moorage.client.rest import Client, PatchType
 from moorage.client.waiting import wait_until
 from moorage.cluster.attach.belongings import belongings
-from moorage.cluster.attach.class_users import class_users, pods_under, users_by_class
 from moorage.cluster.attach.detach_options import DetachOptions, Leftover
 from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.foreign_objects import foreign_objects
@@ -50,6 +49,7 @@ from moorage.cluster.attach.traces import (
 )
 from moorage.cluster.attach.undoing import installations_of, leave, undo
 from moorage.cluster.attach.user_rights import Reviewer, Right, served_resources
+from moorage.cluster.class_users import class_users, pods_under, users_by_class
 from moorage.custom_resources import definitions
 from moorage.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
 from moorage.probing.default_classes import RECORD, RECORD_NAMESPACE
@@ -102,7 +102,7 @@ async def plan_detachment(client: Client) -> DetachPlan:
     if missing := await reviewer.missing(look_rights(resources)):
         return DetachPlan((), (), (), missing_rights=missing)
     found = belongings([obj async for obj in _labelled(served)])[0]
-    made = _made_at_run_time(found)
+    made = [_RECORD, *_made_at_run_time(found)]
     spaces = [obj["metadata"]["name"] for obj in found if obj["kind"] == "Namespace"]
     foreign = {name: await foreign_objects(client, name) for name in spaces}
     installations = await installations_of(served)
@@ -412,18 +412,21 @@ def _namespace_of(obj: Obj) -> str:
 
 
 def _made_at_run_time(found: Iterable[Obj]) -> list[Obj]:
-    """Return what the parts make for themselves: certificate, lease, record of classes.
+    """Return what the parts make for themselves where they are, or have been.
 
-    And the pod of a `helm test` that failed. They are where the parts are, or have been.
+    Certificate and lease, and the pod of a `helm test` that failed.
     """
     # Roles are in namespaces of others too.
     homes = sorted({_namespace_of(one) for one in found if one["kind"] not in _ROLES} - {""})
-    made = [_RECORD]
-    for namespace in homes:
-        made.append(_named("v1", "Secret", SECRET, namespace))
-        made.append(_named("coordination.k8s.io/v1", "Lease", LEASE, namespace))
-        made.append(_named("v1", "Pod", TEST_POD, namespace))
-    return made
+    return [
+        _named(api_version, kind, name, namespace)
+        for namespace in homes
+        for api_version, kind, name in (
+            ("v1", "Secret", SECRET),
+            ("coordination.k8s.io/v1", "Lease", LEASE),
+            ("v1", "Pod", TEST_POD),
+        )
+    ]
 
 
 def _named(api_version: str, kind: str, name: str, namespace: str) -> Obj:
@@ -432,3 +435,4 @@ def _named(api_version: str, kind: str, name: str, namespace: str) -> Obj:
 
 
 _RECORD = _named("v1", "ConfigMap", RECORD, RECORD_NAMESPACE)
+"""The controllers' record of the classes that they made."""

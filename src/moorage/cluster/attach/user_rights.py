@@ -167,9 +167,9 @@ class Reviewer:
 
     async def missing(self, rights: Iterable[Right]) -> tuple[Right, ...]:
         """Return the rights that the user lacks."""
-        if await self._may(_EVERYTHING):
-            return ()
         asked = tuple(dict.fromkeys(rights))
+        if not asked or await self._may(_EVERYTHING):
+            return ()
         answers = await asyncio.gather(*(self._may(right) for right in asked))
         return tuple(right for right, may in zip(asked, answers, strict=True) if not may)
 

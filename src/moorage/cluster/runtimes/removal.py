@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from moorage.api.pod_phases import ENDED_PHASES
-from moorage.client.resources import PODS, RUNTIME_CLASSES
+from moorage.client.resources import RUNTIME_CLASSES
 from moorage.client.rest import Client
+from moorage.cluster.class_users import class_users, users_by_class
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
 from moorage.cluster.runtimes.plan import is_installed
 
@@ -42,12 +42,8 @@ async def orphaned_classes(client: Client, handler: str) -> list[OrphanedClass]:
     )
     if not names:
         return []
-    running = [
-        pod.spec.runtime_class_name
-        for pod in (await client.list(PODS)).items
-        if pod.status.phase not in ENDED_PHASES
-    ]
-    return [OrphanedClass(name, running.count(name)) for name in names]
+    counts = users_by_class(await class_users(client))
+    return [OrphanedClass(name, counts[name]) for name in names]
 
 
 def consequence(classes: list[OrphanedClass]) -> str:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from moorage.api.meta import Object
+from moorage.api.meta import Object, Raw
 from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.runtime_group import PROBE_NAMESPACE
 from moorage.client.resources import PODS, read_as
 from moorage.client.rest import Client
-from moorage.cluster.attach.manifests.identity import Obj
 
 
 class _Metadata(Object, frozen=True):
@@ -59,7 +58,7 @@ def users_by_class(users: Iterable[ClassUser]) -> Counter[str]:
     return Counter(pod.spec.runtime_class_name or "" for pod in users)
 
 
-def pods_under(handler: str, classes: Iterable[Obj], users: Iterable[ClassUser]) -> tuple[str, ...]:
+def pods_under(handler: str, classes: Iterable[Raw], users: Iterable[ClassUser]) -> tuple[str, ...]:
     """Return the pods on nodes under any class of a handler, which keep it there.
 
     Those of probes are left out: their agent ends them.
