@@ -63,6 +63,17 @@ def foreground(name: str, *owners: dict[str, Any], **meta: Any) -> dict[str, Any
     return thing(name, *owners, deletionTimestamp=SINCE, finalizers=["foregroundDeletion"], **meta)
 
 
+@pytest.mark.parametrize("nodes", [(), ("n1",)])
+async def test_what_other_controllers_watch_is_not_watched_again(
+    world: World, nodes: tuple[str, ...]
+) -> None:
+    for name in nodes:
+        world.client.put(NODES, {"metadata": {"name": name}})
+    async with collecting(world) as (client, _):
+        watched = {plural: len(client._watchers[plural]) for plural, _, _ in CORE}
+    assert watched == {"configmaps": 1, "secrets": 1, "nodes": 1, "namespaces": 1, "events": 0}
+
+
 async def test_what_lost_its_only_owner_goes_and_the_rest_stays(world: World) -> None:
     world.client.put(CONFIG_MAPS, thing("a"))
     world.client.put(CONFIG_MAPS, thing("b"))

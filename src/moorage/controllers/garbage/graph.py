@@ -84,7 +84,9 @@ class Graph:
             if known is not None and known.resource.kind == resource.kind:
                 kept[place] = known
                 continue
-            kept[place] = self._by_resource.get(place) or self._shared.make(resource)
+            shared = self._by_resource.get(place)
+            # Not by its truth: an informer is as long as its copy, which is empty at first.
+            kept[place] = self._shared.make(resource) if shared is None else shared
             added.append(kept[place])
         removed = [
             informer
