@@ -23,11 +23,10 @@ from moorage.apiserver.assembly import READINESS, Api, ApiOptions, assemble
 from moorage.apiserver.bootstrap import bootstrap
 from moorage.apiserver.compaction import keep_compacting, keep_expiring_events
 from moorage.apiserver.own_endpoints import correct_own_service, write_own_endpoints
-from moorage.apiserver.pki import server_context
 from moorage.apiserver.service_network import write_service_network
 from moorage.apiserver.token_uses import start_tracking
 from moorage.linux.descriptors import descriptor_limit
-from moorage.serving import Acceptor, Limits
+from moorage.serving import Acceptor, Limits, server_context
 from moorage.storage import SqliteStore
 
 # Lets a listener bind an address that does not exist yet (the pod gateway before the first pod).
