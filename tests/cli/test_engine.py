@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import moorage
 from moorage.cri import CriClient, pb
 from tests.own_engine import DEADLINE_S, OwnEngine, engine_directories
 from tests.running import skip_without_runtimes
@@ -44,7 +45,7 @@ def test_engine_reports_ready_answers_and_stops_on_sigterm(engine: OwnEngine) ->
         status = process.wait(DEADLINE_S)
     log_text = log.read_text()
     assert status == 0, log_text
-    assert "engine ready" in log_text
+    assert f"engine ready version={moorage.__version__}" in log_text
     assert "Traceback" not in log_text
     assert not Path(engine.endpoint.removeprefix("unix://")).exists()
     engine.clear()

@@ -1,7 +1,7 @@
 """The guest that MOORAGE_GUEST names, booted once, with this tree's Moorage in it.
 
-Its disk of files has the wheel, the next version's wheel, images, and the kubelet of
-MOORAGE_KUBERNETES_BIN.
+Its disk of files has the wheel, one of a former commit, the next version's wheel, images, and the
+kubelet of MOORAGE_KUBERNETES_BIN.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tools.image.python import build_wheel
+from tools.image.python import REPOSITORY, build_wheel
 
 from moorage.cluster.images import catalogue, write_archive
 from tests.guest.kubelet import WITHIN_S, Node, start
@@ -24,7 +26,9 @@ from tests.interchange.programs import VARIABLE as KUBERNETES
 from tests.interchange.programs import required
 
 VARIABLE = "MOORAGE_GUEST"
-NEXT_VERSION = "999.0"
+FORMER_VERSION, NEXT_VERSION = "0.0.1", "999.0"
+_FORMER = "HEAD~100"
+"""The commit whose code is the former version's: its engine has other code than this tree's."""
 INSTALL = f"{VENV}/bin/pip install --quiet --no-index --no-deps --no-compile"
 """Compiling everything would take minutes in an emulated guest."""
 
@@ -59,7 +63,12 @@ def fill(files: Path) -> None:
     if busybox is None:
         pytest.skip("busybox-static is not installed: make packages")
     wheel = build_wheel(files / "now", 0)
-    _write_next(wheel, files / "next")
+    _write_as(NEXT_VERSION, wheel, files / NEXT_VERSION)
+    with tempfile.TemporaryDirectory(prefix="former-") as name:
+        former = Path(name)
+        if _check_out(_FORMER, former / "tree"):
+            old_wheel = build_wheel(former / "wheel", 0, former / "tree")
+            _write_as(FORMER_VERSION, old_wheel, files / FORMER_VERSION)
     images = asyncio.run(catalogue(Path(busybox), None))
     (files / "images.tar").write_bytes(write_archive(images))
     kubelet = shutil.which("kubelet", path=os.environ.get(KUBERNETES, ""))
@@ -67,22 +76,36 @@ def fill(files: Path) -> None:
         shutil.copy(kubelet, files / "kubelet")
 
 
-def _write_next(wheel: Path, place: Path) -> None:
-    """Write a wheel of the same content as a later version's."""
+def _check_out(commit: str, place: Path) -> bool:
+    """Write a commit's files; return whether this clone has the commit."""
+    place.mkdir()
+    archive = place.with_name("former.tar")
+    done = subprocess.run(
+        ["git", "archive", "--output", str(archive), commit],
+        cwd=REPOSITORY, capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+    if done.returncode:
+        return False
+    shutil.unpack_archive(archive, place, filter="data")
+    return True
+
+
+def _write_as(other_version: str, wheel: Path, place: Path) -> None:
+    """Write a wheel of the same content as another version's."""
     place.mkdir()
     name, version, *rest = wheel.name.split("-")
-    before, after = f"{name}-{version}", f"{name}-{NEXT_VERSION}"
-    next_wheel = place / "-".join([name, NEXT_VERSION, *rest])
-    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(next_wheel, "w") as new:
+    before, after = f"{name}-{version}", f"{name}-{other_version}"
+    other = place / "-".join([name, other_version, *rest])
+    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(other, "w") as new:
         for entry in old.infolist():
             content = old.read(entry)
             if entry.filename.endswith(("/METADATA", "/RECORD")):
                 content = content.replace(before.encode(), after.encode())
                 content = content.replace(
-                    f"\nVersion: {version}".encode(), f"\nVersion: {NEXT_VERSION}".encode()
+                    f"\nVersion: {version}".encode(), f"\nVersion: {other_version}".encode()
                 )
             if entry.filename == "moorage/__init__.py":
-                content = content.replace(f'"{version}"'.encode(), f'"{NEXT_VERSION}"'.encode())
+                content = content.replace(f'"{version}"'.encode(), f'"{other_version}"'.encode())
             new.writestr(
                 entry.filename.replace(f"{before}.dist-info", f"{after}.dist-info"), content
             )

@@ -16,7 +16,7 @@ HANDLERS = {"runc": "/runc", "crun": "/crun", "gvisor": "/runsc"}
 """The handlers of Debian's runtimes, and how the path of each program ends."""
 WITH_SCOPES = ("runc", "crun")
 """Those whose containers have scopes; Debian's gVisor sets no cgroups."""
-_LOOP = "i=0; while :; do i=$((i+1)); echo $i; sleep 1; done"
+_LOOP = "trap exit TERM; i=0; while :; do i=$((i+1)); echo $i; sleep 1; done"
 _GREEDY = "sleep 5; x=a; while :; do x=$x$x; done"
 _MEMORY = 64 * 1024**2
 
@@ -26,7 +26,7 @@ def pod(node: Node, request: pytest.FixtureRequest) -> str:
     """A static pod under a handler, which has the handler's name; it runs on."""
     handler = str(request.param)
     if handler == "gvisor" and node.guest.is_user_mode:
-        pytest.skip("gVisor does not start on user-mode Linux")
+        pytest.skip("gVisor does not start on user-mode Linux: decision 160")
     node.use(handler)
     containers = [container("app", _LOOP, "250m", "64Mi")]
     if handler in WITH_SCOPES:
@@ -57,8 +57,9 @@ def test_the_host_is_of_the_wanted_kind(guest: Guest) -> None:
 
 
 def test_the_kubelet_takes_the_driver_from_the_engine(node: Node) -> None:
-    log = node.guest.must("journalctl --unit kubelet --no-pager")
-    assert 'setting received from the CRI runtime" cgroupDriver="systemd"' in log
+    line = 'setting received from the CRI runtime" cgroupDriver="systemd"'
+    # It asks some seconds after its start.
+    node.guest.until(f"journalctl --unit kubelet --no-pager | grep '{line}'", WITHIN_S)
 
 
 def test_the_engine_is_the_last_that_the_kernel_kills(node: Node) -> None:

@@ -10,13 +10,13 @@ from functools import partial
 
 import pytest
 
-from tests.guest.conftest import INSTALL, NEXT_VERSION
+from tests.guest.conftest import FORMER_VERSION, INSTALL, NEXT_VERSION
 from tests.guest.kubelet import PODS, WITHIN_S, Node, container
 from tests.guest.machine import FILES
 from tests.guest.preparation import HOSTNAME, VENV
 from tests.running import until
 
-_LOOP = "i=0; while :; do i=$((i+1)); echo $i; sleep 1; done"
+_LOOP = "trap exit TERM; i=0; while :; do i=$((i+1)); echo $i; sleep 1; done"
 _DEBUG = f"""[Service]
 ExecStart=
 ExecStart={VENV}/bin/moor engine --cgroup-driver systemd --log-level debug
@@ -123,20 +123,30 @@ def test_the_engine_opens_a_port_of_the_loopback_alone(node: Node) -> None:
     assert [port.rpartition(":")[0] for port in ports] == ["127.0.0.1"]
 
 
-def test_pods_outlive_an_upgrade(node: Node, pods: list[str]) -> None:
+@pytest.mark.parametrize("version", [FORMER_VERSION, NEXT_VERSION])
+def test_pods_outlive_another_version(node: Node, pods: list[str], version: str) -> None:
+    if node.guest.run(f"ls {FILES}/{version}").code:
+        pytest.skip("this clone has no former commit")
     before = _containers(node, pods)
-    node.guest.must(f"{INSTALL} {FILES}/next/*.whl")
+    node.guest.must(f"{INSTALL} {FILES}/{version}/*.whl")
+    # The engine that runs has the files of another one now.
+    for pod in pods:
+        until(partial(_answers, node, pod), f"{pod} runs a command", WITHIN_S)
     drop_in = "/etc/systemd/system/moorage-engine.service.d/debug.conf"
     node.guest.write(drop_in, _DEBUG.encode())
     node.guest.must(
         "systemctl daemon-reload && systemctl restart moorage-engine", within_s=WITHIN_S
     )
-    assert NEXT_VERSION in node.guest.must(f"{VENV}/bin/moor --version")
+    assert version in node.guest.must(f"{VENV}/bin/moor --version")
     _write_on(node, pods)
     for pod in pods:
         until(partial(_answers, node, pod), f"{pod} runs a command", WITHIN_S)
     assert _containers(node, pods) == before
-    log = node.guest.must("journalctl --unit moorage-engine --no-pager --output cat --lines 400")
+
+
+def test_the_log_names_the_version_and_at_debug_each_call(node: Node) -> None:
+    log = node.guest.must("journalctl --unit moorage-engine --no-pager --output cat --lines 600")
+    assert f"engine ready version={NEXT_VERSION}" in log
     assert "answered call=ExecSync" in log
     assert "runtime command" in log
 

@@ -42,6 +42,7 @@ def seen(*lines: str, controllers: str = "") -> Cgroups:
     [
         ((UNIFIED,), ALL_V2, Layout.V2, (), False),
         ((UNIFIED,), "cpuset cpu memory", Layout.V2, ("pids",), False),
+        ((UNIFIED,), "cpu io memory pids", Layout.V2, (), False),
         (FULL_V1, "", Layout.V1, (), False),
         ((*FULL_V1, BESIDE), "", Layout.HYBRID, (), False),
         ((*FULL_V1, BESIDE), "hugetlb", Layout.HYBRID, (), True),
@@ -52,8 +53,8 @@ def seen(*lines: str, controllers: str = "") -> Cgroups:
         ((), "", Layout.ABSENT,
          ("cpu", "cpuacct", "cpuset", "memory", "pids", "devices", "freezer"), False),
     ],
-    ids=["v2", "v2 without pids", "v1", "hybrid", "hugetlb apart", "hugetlb joined", "poor v1",
-         "v2 with a named hierarchy", "none"],
+    ids=["v2", "v2 without pids", "v2 without cpuset", "v1", "hybrid", "hugetlb apart",
+         "hugetlb joined", "poor v1", "v2 with a named hierarchy", "none"],
 )  # fmt: skip
 def test_layouts(
     lines: tuple[str, ...], controllers: str, layout: Layout, missing: tuple[str, ...],

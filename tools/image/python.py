@@ -36,13 +36,16 @@ class BuildError(Exception):
     """A step of the build failed; the text says which, and why."""
 
 
-def build_wheel(place: Path, moment: int) -> Path:
-    """Build Moorage's wheel, with the build packages of this environment. Raises BuildError."""
+def build_wheel(place: Path, moment: int, source: Path = REPOSITORY) -> Path:
+    """Build the wheel of a source tree, with the build packages of this environment.
+
+    Raises BuildError.
+    """
     place.mkdir(parents=True, exist_ok=True)
     for old in place.glob("*.whl"):
         old.unlink()
     _pip(
-        "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(place), str(REPOSITORY),
+        "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(place), str(source),
         SOURCE_DATE_EPOCH=str(moment),
     )  # fmt: skip
     (wheel,) = place.glob("*.whl")

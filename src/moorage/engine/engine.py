@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import moorage
 from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
 from moorage.engine.background import Background
@@ -97,7 +98,7 @@ class Engine:
             if options.spare_networks > 0:
                 context.start(context.networks.run())
             async with serve(options.socket, servicers):
-                log.info("engine ready", socket=options.socket)
+                log.info("engine ready", version=moorage.__version__, socket=options.socket)
                 yield
 
     async def remove_all(self) -> None:

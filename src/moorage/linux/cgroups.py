@@ -29,7 +29,9 @@ CONTROLLERS = (
     "perf_event",
 )
 NEEDED_ON_V1 = ("cpu", "cpuacct", "cpuset", "memory", "pids", "devices", "freezer")
-NEEDED_ON_V2 = ("cpu", "cpuset", "memory", "pids")
+NEEDED_ON_V2 = ("cpu", "memory", "pids")
+"""Without cpuset: nothing of ours binds pods to processors, and runtimes run without it there,
+as the kubelet does. On version 1 a kubelet demands it."""
 V1_ROOT = Path("/sys/fs/cgroup")
 
 
