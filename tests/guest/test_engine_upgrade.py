@@ -6,6 +6,7 @@ It goes on with the pods that test_engine_service.py has started, and starts tho
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 
 import pytest
@@ -14,6 +15,7 @@ from tests.guest.conftest import FORMER_VERSION, INSTALL, NEXT_VERSION
 from tests.guest.kubelet import PODS, WITHIN_S, Node, container
 from tests.guest.machine import FILES
 from tests.guest.preparation import HOSTNAME, VENV
+from tests.guest.test_engine_service import WITH_SCOPES
 from tests.running import until
 
 _LOOP = "trap exit TERM; i=0; while :; do i=$((i+1)); echo $i; sleep 1; done"
@@ -21,6 +23,9 @@ _DEBUG = f"""[Service]
 ExecStart=
 ExecStart={VENV}/bin/moor engine --cgroup-driver systemd --log-level debug
 """
+_PERIODS = re.compile(
+    r'^container_cpu_cfs_periods_total{container="app",.*pod="(\w+)-guest".*} (\d+)', re.MULTILINE
+)
 _RUN = "/run/moorage-engine"
 _LEFTOVERS = """
 import json
@@ -100,6 +105,9 @@ def test_what_is_measured_is_scraped_from_the_kubelet(node: Node, pods: list[str
         )
 
     until(measured, "every pod is measured", WITHIN_S)
+    quotas = dict(_PERIODS.findall(node.get("/metrics/cadvisor")))
+    # crun sets the quota below the scope.
+    assert all(int(quotas[pod]) > 0 for pod in pods if pod in WITH_SCOPES), quotas
     summary = json.loads(node.get("/stats/summary"))
     assert {pod["podRef"]["name"] for pod in summary["pods"]} == {
         f"{pod}-{HOSTNAME}" for pod in pods

@@ -89,6 +89,48 @@ def test_the_same_use_reads_the_same_on_every_layout(tmp_path: Path, layout: str
     assert reader.oom_kills(trees.POD) == 4
 
 
+SCOPE = "/a.slice/cri-moorage-1.scope"
+_UNLIMITED_V2 = {
+    "cpu.stat": "usage_usec 5\nuser_usec 3\nsystem_usec 2\nnr_periods 0\nnr_throttled 0\n"
+                "throttled_usec 0\n",
+    "memory.current": "1100\n", "memory.max": "max\n", "memory.swap.max": "max\n",
+    "memory.low": "0\n", "pids.max": "2993\n",
+}  # fmt: skip
+
+
+def test_limits_of_a_scope_are_those_of_cruns_cgroup_in_it(tmp_path: Path) -> None:
+    scope = tmp_path / SCOPE.lstrip("/")
+    fill_v2(scope)
+    trees.write(scope, _UNLIMITED_V2)
+    fill_v2(scope / "container")
+    trees.write(scope / "container", {"memory.low": "512\n"})
+    reader = UsageReader(trees.v2(tmp_path))
+    usage, accounts = reader.usage(SCOPE), reader.accounts(SCOPE)
+    assert (usage.memory_limit, usage.swap_limit, usage.available) == (4096, 1000, 3296)
+    assert (accounts.pids_limit, accounts.reservation) == (50, 512)
+    # The scope counts what is below it, but not how often the quota below it throttled.
+    assert (usage.memory, usage.cpu_ns, accounts.oom_kills) == (1100, 5000, 4)
+    assert (accounts.periods, accounts.throttled_periods, accounts.throttled_ns) == (9, 2, 7000)
+
+
+@pytest.mark.parametrize("inner", ["max", "9999"])
+def test_a_scopes_own_limits_hold_for_what_is_in_it(tmp_path: Path, inner: str) -> None:
+    scope = tmp_path / SCOPE.lstrip("/")
+    fill_v2(scope)
+    trees.write(scope / "container", {
+        "memory.max": f"{inner}\n", "memory.swap.max": f"{inner}\n", "pids.max": f"{inner}\n",
+    })  # fmt: skip
+    reader = UsageReader(trees.v2(tmp_path))
+    assert reader.usage(SCOPE) == USAGE
+    assert reader.accounts(SCOPE).pids_limit == 50
+
+
+def test_another_cgroup_has_no_limits_of_a_container_below_it(tmp_path: Path) -> None:
+    fill_v2(tmp_path / "pods/a")
+    trees.write(tmp_path / "pods/a/container", {"memory.max": "1\n"})
+    assert UsageReader(trees.v2(tmp_path)).usage(trees.POD) == USAGE
+
+
 def test_a_memory_reservation_of_version_one_is_its_soft_limit(tmp_path: Path) -> None:
     cgroups = trees.v1(tmp_path)
     fill_v1(tmp_path)

@@ -9,10 +9,11 @@ pids), cgroup-v2 document.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Generic, TypeVar
 
 from moorage.engine.cgroups.files import number, numbers, read
+from moorage.engine.cgroups.scope import NOT_RECURSIVE, container_subgroup, joined
 from moorage.linux.cgroup_control import files_below, read_text
 from moorage.linux.cgroups import Cgroups, directory_in
 
@@ -153,17 +154,23 @@ class UsageReader:
         self._cgroups = cgroups
         self._usage = _Plan(cgroups, Usage, _USAGE)
         self._accounts = _Plan(cgroups, Accounts, _ACCOUNTS)
+        self._subgroup_usage = _Plan(cgroups, Usage, _of_one_cgroup(_USAGE))
+        self._subgroup_accounts = _Plan(cgroups, Accounts, _of_one_cgroup(_ACCOUNTS))
 
     def usage(self, path: str) -> Usage:
-        """Return the usage of a cgroup and its descendants; all None without the cgroup."""
-        usage = self._usage.figures(path)
+        """Return the usage of a cgroup and its descendants; all None without the cgroup.
+
+        Limits are those in force for the container of a systemd scope, wherever the runtime set
+        them.
+        """
+        usage = self._with_subgroup(path, self._usage, self._subgroup_usage)
         if self._cgroups.mount_of("memory") == self._cgroups.unified:
             return usage
         return _with_swap_alone(usage)
 
     def accounts(self, path: str) -> Accounts:
-        """Return the remaining figures of a cgroup."""
-        return self._accounts.figures(path)
+        """Return the remaining figures of a cgroup; limits as those of `usage`."""
+        return self._with_subgroup(path, self._accounts, self._subgroup_accounts)
 
     def oom_kills(self, path: str) -> int | None:
         """Return how many processes were killed for memory in a cgroup and its descendants.
@@ -183,6 +190,24 @@ class UsageReader:
         ]
         counted = [count for count in counts if count is not None]
         return sum(counted) if counted else None
+
+    def _with_subgroup(
+        self, path: str, plan: _Plan[Figures], subgroup_plan: _Plan[Figures]
+    ) -> Figures:
+        figures = plan.figures(path)
+        subgroup = container_subgroup(self._cgroups, path)
+        if subgroup is None:
+            return figures
+        inner = subgroup_plan.figures(subgroup)
+        names = [field.name for field in fields(figures) if field.name in NOT_RECURSIVE]
+        return replace(
+            figures,
+            **{name: joined(name, getattr(figures, name), getattr(inner, name)) for name in names},
+        )
+
+
+def _of_one_cgroup(table: Mapping[str, tuple[Source, ...]]) -> Mapping[str, tuple[Source, ...]]:
+    return {name: sources if name in NOT_RECURSIVE else () for name, sources in table.items()}
 
 
 def _text(opened: int) -> str:
