@@ -27,8 +27,9 @@ from tests.interchange.programs import required
 
 VARIABLE = "MOORAGE_GUEST"
 FORMER_VERSION, NEXT_VERSION = "0.0.1", "999.0"
-_FORMER = "HEAD~100"
-"""The commit whose code is the former version's: its engine has other code than this tree's."""
+_FORMER = "6a91c31aee6a"
+"""The commit of the former version. Take a later one when the change log names a change
+of the records of the engine."""
 INSTALL = f"{VENV}/bin/pip install --quiet --no-index --no-deps --no-compile"
 """Compiling everything would take minutes in an emulated guest."""
 
