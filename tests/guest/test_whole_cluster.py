@@ -32,10 +32,14 @@ def cluster(guest: Guest) -> Iterator[Guest]:
     guest.must(f"{_MOOR} down {_DATA}", within_s=WITHIN_S)
 
 
-def test_a_pod_runs_under_each_class(cluster: Guest) -> None:
+def test_a_pod_runs_under_each_class_with_its_limit(cluster: Guest) -> None:
     words = f"--class {','.join(_CLASSES)} --limit memory=64Mi --timeout 600 -o json"
-    done = cluster.run(f"{_MOOR} run {_DATA} {words} {BUSYBOX} -- uname -r", within_s=WITHIN_S)
+    script = "uname -r; cat /sys/fs/cgroup/memory.max"
+    done = cluster.run(
+        f"{_MOOR} run {_DATA} {words} {BUSYBOX} -- sh -c '{script}'", within_s=WITHIN_S
+    )
     assert done.code == 0, f"{done.output}{done.errors}"
-    kernels = {run["class"]: run["output"].strip() for run in json.loads(done.output)["runs"]}
-    host = cluster.must("uname -r").strip()
-    assert kernels["runc"] == kernels["crun"] == host
+    results = json.loads(done.output)["results"]
+    outputs = {result["runtime_class"]: result["output"].split() for result in results}
+    kernel = cluster.must("uname -r").strip()
+    assert outputs == dict.fromkeys(_CLASSES, [kernel, str(64 * 1024**2)])
