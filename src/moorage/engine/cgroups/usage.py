@@ -9,7 +9,7 @@ pids), cgroup-v2 document.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Generic, TypeVar
 
 from moorage.engine.cgroups.files import number, numbers, read
@@ -199,11 +199,12 @@ class UsageReader:
         if subgroup is None:
             return figures
         inner = subgroup_plan.figures(subgroup)
-        names = [field.name for field in fields(figures) if field.name in NOT_RECURSIVE]
-        return replace(
-            figures,
-            **{name: joined(name, getattr(figures, name), getattr(inner, name)) for name in names},
-        )
+        values: dict[str, int | None] = {}
+        for name in (field.name for field in fields(figures)):
+            own = getattr(figures, name)
+            is_joined = name in NOT_RECURSIVE
+            values[name] = joined(name, own, getattr(inner, name)) if is_joined else own
+        return type(figures)(**values)
 
 
 def _of_one_cgroup(table: Mapping[str, tuple[Source, ...]]) -> Mapping[str, tuple[Source, ...]]:
