@@ -28,6 +28,9 @@ def cluster(guest: Guest) -> Iterator[Guest]:
         # It waits for a minute, which a slow guest exceeds, and the cluster goes on starting.
         assert "not ready after" in started.errors, started.errors
         guest.until("grep '^cluster ready' /root/cluster/logs/supervisor.log", WITHIN_S)
+    for name in _CLASSES:
+        # A handler has its class once a probe ran under it.
+        guest.until(f"grep 'runtime class created name={name}' /root/cluster/logs/*.log", WITHIN_S)
     yield guest
     guest.must(f"{_MOOR} down {_DATA}", within_s=WITHIN_S)
 
