@@ -159,6 +159,22 @@ async def test_a_list_that_is_too_long_is_refused(
         assert "the page reads at most 0 runtimeclasses" in text
 
 
+async def test_objects_that_are_large_together_are_read_in_small_pages(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_reader, "MOST_PAGE_BYTES", 20_000)
+    for number in range(8):
+        name, text = f"large-{number}", "x" * 9_000
+        body = {"metadata": {"name": name, "annotations": {"a": text}}, "handler": "runc"}
+        assert (await server.ask("POST", CLASSES, body)).status == 201
+    async with (
+        page(TokenDoor(config(server))) as url,
+        asked(f"{url}/ui/", Authorization="Bearer admin-token") as (answer, text),
+    ):
+        assert answer.status == 200
+        assert text.count('<a href="classes/large-') == 8
+
+
 async def test_visitors_beyond_those_that_wait_are_sent_away(
     server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,9 @@ import jinja2
 from moorage.runtimeclass.feature_findings import STATE_WORDS
 from moorage.runtimeclass.start_phases import CONDITION_RESOLUTION_MS
 from moorage.runtimeclass.start_words import second_words
-from moorage.ui.views import MOST_NODES, MOST_PODS, NO_CLASS, shortened
+from moorage.ui.objects import shortened
+from moorage.ui.pod_tally import MOST_PODS, NO_CLASS
+from moorage.ui.views import MOST_NODES
 
 
 class Templates:
