@@ -350,6 +350,29 @@ async def test_a_pod_that_changed_since_it_was_judged_is_judged_again(world: Wor
         assert client.asked("get", PODS) == []
 
 
+async def test_a_node_whose_labels_change_all_the_time_has_pods_looked_at_seldom(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    def counting(*given: Any, **more: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return judge(*given, **more)
+
+    monkeypatch.setattr("moorage.controllers.runtimegates.verdicts.judge", counting)
+    world.client.put(PODS, pod())
+    async with reconciling(world) as client:
+        for number in range(100):
+            client.put(NODES, node("a", *([handler_label("flips")] if number % 2 else [])))
+            await world.settled(0.5)
+        assert looks <= 20 + 100 * 0.5 / 10 + 2
+        # Another node is looked at at once.
+        client.put(NODES, node("b", KATA))
+        await world.settled(0.5)
+        assert gates(client) == []
+
+
 async def test_many_pods_that_wait_are_judged_once_for_each_template(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
