@@ -134,7 +134,15 @@ async def test_pages_are_whole_and_escape_what_they_show(path: str, reader: Fake
 async def test_a_pods_page_shows_class_choice_steps_and_its_own_events(reader: FakeReader) -> None:
     page = await Site().page("/namespaces/default/pods/p", reader)
     text = page.body.decode()
-    for shown in ("sandboxed", "gvisor", "fitted", "schedule", "Pulled", "running", "3.0 s in all"):
+    for shown in (
+        "sandboxed",
+        "gvisor",
+        "fitted",
+        "schedule",
+        "Pulled",
+        "running",
+        "3 s (± 1 s) in all",
+    ):
         assert shown in text
     assert "Elsewhere" not in text
 
