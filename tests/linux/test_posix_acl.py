@@ -11,9 +11,10 @@ from moorage.linux.posix_acl import AclWriters, acl_writers, writers_of
 
 OWNER, USER, OWN_GROUP, GROUP, MASK, OTHER = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20
 _NO_ID = 2**32 - 1
+Entry = tuple[int, int] | tuple[int, int, int]
 
 
-def access_list(*entries: tuple[int, int] | tuple[int, int, int]) -> bytes:
+def access_list(*entries: Entry) -> bytes:
     """Return a list of entries of tag, permissions and, for users and groups, ID."""
     packed = (struct.pack("<HHI", *entry, *[_NO_ID][len(entry) - 2 :]) for entry in entries)
     return struct.pack("<I", 2) + b"".join(packed)

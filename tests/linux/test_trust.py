@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from moorage.linux.trust import distrust
-from tests.linux.test_posix_acl import GROUP, MASK, OTHER, OWN_GROUP, OWNER, USER, access_list
+from tests.linux.test_posix_acl import (
+    GROUP,
+    MASK,
+    OTHER,
+    OWN_GROUP,
+    OWNER,
+    USER,
+    Entry,
+    access_list,
+)
 
 
 @pytest.fixture
@@ -73,12 +82,12 @@ def test_a_group_that_writes_is_trusted_when_it_is_roots_alone(program: Path) ->
     ],
 )
 def test_what_an_access_list_lets_another_write_is_not(
-    program: Path, level: int, entries: list[tuple[int, int, int]], problem: str | None
+    program: Path, level: int, entries: list[Entry], problem: str | None
 ) -> None:
     place = (program, *program.parents)[level]
-    others = ((OWNER, 7), (OWN_GROUP, 5), (MASK, 7), (OTHER, 5))
+    others: tuple[Entry, ...] = ((OWNER, 7), (OWN_GROUP, 5), (MASK, 7), (OTHER, 5))
     # The kernel takes them by their tags alone.
-    value = access_list(*sorted((*entries, *others)))
+    value = access_list(*sorted([*entries, *others]))
     try:
         os.setxattr(place, "system.posix_acl_access", value)
     except OSError as error:

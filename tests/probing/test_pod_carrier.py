@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from moorage.api.errors import NotFoundError
 from moorage.client.resources import EVENTS, PODS, Resource
-from moorage.client.rest import WatchEvent
+from moorage.client.rest import Client, WatchEvent
 from moorage.probing.carrier import ProbeRefusedError
 from moorage.probing.pod_carrier import _PodProbe, is_refusal
 from tests.clocks import FakeClock, settle
@@ -79,7 +79,7 @@ def client() -> _WatchedClient:
 
 def _probe(client: _WatchedClient) -> _PodProbe:
     present = client._typed(PODS, _pod())
-    return _PodProbe(client, present, 0.0)
+    return _PodProbe(cast(Client, client), present, 0.0)
 
 
 async def test_a_pod_is_followed_by_one_watch_however_often_it_changes(

@@ -7,7 +7,6 @@ always has the newest ones. Processes that it started before go on with the file
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import sys
 from pathlib import Path
@@ -27,7 +26,7 @@ class LogLimits(msgspec.Struct, frozen=True, kw_only=True):
 LOG_LIMITS = LogLimits()
 
 
-class LogFile(io.TextIOBase):
+class LogFile:
     """Writes to standard error, and replaces the file at a path that this is when it is full.
 
     Where standard error is something else, that is left alone. Safe under the lock of a logging
@@ -39,7 +38,7 @@ class LogFile(io.TextIOBase):
         self._limits = limits
         self._is_error = _is_error(path)
 
-    def write(self, text: str) -> int:
+    def write(self, text: str, /) -> int:
         """Write a text, with its line's end. Raises OSError as standard error does."""
         if self._is_error and os.fstat(_ERROR).st_size >= self._limits.file_bytes:
             # A disk may be full: the line is written where it can be.
