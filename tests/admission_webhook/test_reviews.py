@@ -16,10 +16,13 @@ from moorage.api.errors import BadRequestError
 from moorage.api.runtime_group import (
     CHOICE_ANNOTATION,
     HANDLER_GATE,
+    HELD_FOR_ANNOTATION,
     NEEDS_ANNOTATION,
+    feature_label,
     handler_label,
 )
 from moorage.runtimeclass.class_index import ClassIndex
+from moorage.runtimeclass.placing import TRUE, requires_label
 from moorage.runtimeclass.policies import effective_policy
 from moorage.runtimeclass.usable_nodes import REQUIRED
 from moorage.runtimeclass.workloads import TEMPLATES
@@ -294,6 +297,93 @@ def test_a_pod_whose_handler_no_node_has_is_held_and_its_author_is_warned() -> N
 )
 def test_pods_without_a_class_or_on_a_node_are_not_placed(spec: Json) -> None:
     assert "patch" not in answer(_placing(FakeFacts()).mutate(review(pod(**spec))))
+
+
+def _held(facts: FakeFacts) -> Json:
+    """Return a pod that is held for Kata, with a need that a policy states."""
+    asked = pod(runtimeClassName="kata")
+    held = patched(asked, answer(_placing(facts).mutate(review(asked))))
+    assert held["metadata"]["annotations"] == {HELD_FOR_ANNOTATION: "gpu"}
+    return held
+
+
+def _updated(facts: FakeFacts, new: Json, old: Json, **request: Any) -> Json:
+    body = review(new, operation="UPDATE", oldObject=old, **request)
+    response = answer(_placing(facts).mutate(body))
+    return patched(new, response) if "patch" in response else new
+
+
+@pytest.mark.parametrize("subresource", ["", "status"])
+@pytest.mark.parametrize("annotations", [{}, {HELD_FOR_ANNOTATION: "terminal"}])
+def test_an_update_keeps_what_a_pod_is_held_for(subresource: str, annotations: Json) -> None:
+    facts = FakeFacts(own("o", needs=("gpu",)))
+    held = _held(facts)
+    forged = {**held, "metadata": {**held["metadata"], "annotations": annotations}}
+    assert _updated(facts, forged, held, subResource=subresource) == held
+    assert _updated(facts, held, held, subResource=subresource) == held
+
+
+def test_a_status_that_leaves_out_gates_lifts_none() -> None:
+    facts = FakeFacts(own("o", needs=("gpu",)))
+    held = _held(facts)
+    bare = {**held, "spec": {}, "metadata": {"name": "p"}}
+    kept = _updated(facts, bare, held, subResource="status")
+    assert kept["metadata"]["annotations"] == {HELD_FOR_ANNOTATION: "gpu"}
+    assert kept["spec"] == {}
+
+
+def test_a_pod_whose_gate_anyone_removes_still_requires_handler_and_needs() -> None:
+    facts = FakeFacts(own("o", needs=("gpu",)))
+    held = _held(facts)
+    free = {**held, "metadata": {"name": "p"},
+            "spec": {**held["spec"], "schedulingGates": []}}  # fmt: skip
+    for forged in (free, {**free, "metadata": {"name": "p", "annotations": {"a": "b"}}}):
+        spec = _updated(facts, forged, held)["spec"]
+        assert spec["schedulingGates"] == []
+        assert requires_label(spec, handler_label("kata"))
+        assert requires_label(spec, feature_label("kata", "gpu"))
+    # What stood in its terms stays where it was: a gated pod's may only be added to.
+    (before,) = held["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    (after,) = spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    assert (
+        after["matchExpressions"][: len(before["matchExpressions"])] == before["matchExpressions"]
+    )
+
+
+def test_a_pod_whose_gate_is_removed_once_a_node_has_the_handler_is_placed_as_a_new_one() -> None:
+    facts = FakeFacts(own("o", needs=("gpu",)))
+    held = _held(facts)
+    facts.index().put_node(
+        node("n1", "runc", "runsc", "kata", labels={handler_label("kata"): TRUE})
+    )
+    free = {**held, "spec": {**held["spec"], "schedulingGates": []}}
+    after = _updated(facts, free, held)
+    # Whether the node has what the policy needs is not known.
+    assert after["spec"] == free["spec"]
+    assert "annotations" not in after["metadata"]
+
+
+def test_what_a_pod_that_brings_the_gate_is_held_for_follows_from_its_policies() -> None:
+    facts = FakeFacts(own("o", needs=("gpu",)))
+    facts.index().put_node(
+        node("n1", "runc", "runsc", "kata", labels={handler_label("kata"): TRUE})
+    )
+    asked = pod({HELD_FOR_ANNOTATION: "terminal"}, runtimeClassName="kata",
+                schedulingGates=[{"name": HANDLER_GATE}])  # fmt: skip
+    placed = patched(asked, answer(_placing(facts).mutate(review(asked))))
+    assert placed["metadata"]["annotations"] == {HELD_FOR_ANNOTATION: "gpu"}
+    del asked["spec"]["schedulingGates"]
+    placed = patched(asked, answer(_placing(facts).mutate(review(asked))))
+    assert "annotations" not in placed["metadata"]
+
+
+def test_updates_of_pods_that_are_not_held_are_left_alone() -> None:
+    facts = FakeFacts(own("o", needs=("gpu",)))
+    there = pod({HELD_FOR_ANNOTATION: "gpu"}, runtimeClassName="kata")
+    assert _updated(facts, pod(runtimeClassName="kata"), there) == pod(runtimeClassName="kata")
+    gated = pod(runtimeClassName="legacy", schedulingGates=[{"name": HANDLER_GATE}])
+    free = pod(runtimeClassName="legacy")
+    assert _updated(facts, free, gated) == free
 
 
 def test_a_second_call_for_a_pod_keeps_its_choice() -> None:

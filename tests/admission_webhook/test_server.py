@@ -20,12 +20,12 @@ import yaml
 
 from moorage.admission.configuration import AdmissionOptions
 from moorage.admission_webhook import InformedFacts, Reviewer, WebhookOptions, serve_webhook
-from moorage.admission_webhook.server import _Certificate
 from moorage.api.clock import SystemClock
 from moorage.client.config import ClientConfig
 from moorage.client.rest import Client
 from moorage.cluster.certificates import Authority, Subject
 from moorage.custom_resources import install_definitions, wait_installed
+from moorage.serving import ServedCertificate
 from tests.apiserver.server import Running, serving
 from tests.apiserver.webhook_server import MUTATING, VALIDATING
 
@@ -367,7 +367,7 @@ async def test_a_certificate_that_is_replaced_is_used(tmp_path: Path) -> None:
     used, other = (
         authority.issue(name, Subject(name, hosts=("127.0.0.1",))) for name in ("used", "other")
     )
-    certificate = _Certificate(used.certificate, used.key)
+    certificate = ServedCertificate(used.certificate, used.key)
     listening = await asyncio.start_server(
         lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=certificate.context
     )

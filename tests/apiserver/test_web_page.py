@@ -120,12 +120,12 @@ async def test_others_have_their_turn_while_a_long_list_is_read() -> None:
             turns += 1
 
     waiting = asyncio.create_task(other())
-    listed = await _OwnReader(page, User("alice")).list(POD_RESOURCE)
+    listed: list[Any] = []
+    await _OwnReader(page, User("alice")).visit(POD_RESOURCE, listed.append)
     waiting.cancel()
     assert len(listed) == 20_000
     # 20,000 pods take at least 20 ms on any machine, and every 5 ms others have a turn.
     assert turns >= 3
-    assert (
-        await _OwnReader(page, User("a")).list(POD_RESOURCE, field_selector="spec.nodeName=n2")
-        == []
-    )
+    reader, found = _OwnReader(page, User("a")), list[Any]()
+    await reader.visit(POD_RESOURCE, found.append, field_selector="spec.nodeName=n2")
+    assert found == []

@@ -95,10 +95,11 @@ class FakeApi:
         if not start:
             self.lists += 1
         names = sorted(self._nodes)
-        page = names[start : start + self.page_size]
+        end = start + min(self.page_size, int(request.query.get("limit", "0")) or self.page_size)
+        page = names[start:end]
         metadata = {"resourceVersion": str(self.revision)}
-        if start + self.page_size < len(names):
-            metadata["continue"] = str(start + self.page_size)
+        if end < len(names):
+            metadata["continue"] = str(end)
         return answer({"metadata": metadata, "items": [self._nodes[name] for name in page]})()
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from moorage.api.clock import format_time
+from moorage.api.names import dns_subdomain_errors
 from moorage.api.references import ObjectReference
 from moorage.client import recorder as recorder_module
 from moorage.client.config import ClientConfig
@@ -88,6 +89,18 @@ async def test_an_event_says_what_about_what_and_by_whom(journal: Journal) -> No
     assert event["source"] == {"component": "kubelet", "host": "n1"}
     assert event["reportingComponent"] == "kubelet"
     assert event["firstTimestamp"] == event["lastTimestamp"]
+
+
+@pytest.mark.parametrize("name", ["a" * 253, "system:node", "a" * 236])
+async def test_an_event_has_a_name_that_is_one_whatever_the_objects_is(
+    journal: Journal, name: str
+) -> None:
+    journal.record(about=msgspec.structs.replace(NODE, name=name))
+    await journal.written()
+    (event,) = journal.events.values()
+    assert dns_subdomain_errors(event["metadata"]["name"]) == []
+    assert event["involvedObject"]["name"] == name
+    assert event["metadata"]["name"].startswith(name) == (len(name) == 236)
 
 
 async def test_an_event_has_the_time_it_was_recorded_however_long_it_waits(

@@ -15,7 +15,7 @@ from moorage.api.meta import ObjectMeta
 from moorage.api.nodes import Node
 from moorage.client.config import ClientConfig
 from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES
-from moorage.client.rest import Client, PatchType, UnreachableError, encode
+from moorage.client.rest import AnswerTooLargeError, Client, PatchType, UnreachableError, encode
 from moorage.controllers.objects import ENDPOINT_SLICES, EndpointSlice
 from tests.client.fake_api import answer, refusal, running
 
@@ -57,6 +57,25 @@ async def test_null_is_an_absent_field() -> None:
         api.failures.append(answer({"metadata": {"name": 1}, "endpoints": None}))
         with pytest.raises(UnreachableError, match="cannot be read"):
             await client.get(ENDPOINT_SLICES, "s", "ns")
+
+
+async def test_pages_that_are_too_large_are_asked_for_with_fewer_objects() -> None:
+    async with running() as (api, client):
+        for number in range(40):
+            api.put(f"n{number:02}", text="x" * (10_000 if number % 10 else 10))
+        found, largest = [], 0
+        async for page in client.pages(NODES, page_size=20, most_bytes=25_000):
+            found += [node.metadata.name for node in page.items]
+            largest = max(largest, len(msgspec.json.encode(page.items)))
+        assert found == [f"n{number:02}" for number in range(40)]
+        assert largest <= 25_000
+        # Half of them at most are in vain.
+        assert len(api.requests) <= 80
+        api.put("n99", text="x" * 30_000)
+        with pytest.raises(AnswerTooLargeError, match="more than 25000 bytes"):
+            async for _ in client.pages(NODES, most_bytes=25_000):
+                pass
+        assert len([page async for page in client.pages(NODES)]) == 1
 
 
 async def test_a_refusal_is_the_exception_of_its_reason() -> None:

@@ -25,6 +25,7 @@ from moorage.controllers.runtimegates.verdicts import Verdicts
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.needs import parse_needs
 from moorage.runtimeclass.placing import hold, require_labels
+from moorage.runtimeclass.usable_nodes import REQUIRED
 from tests.controllers.memory import Json, MemoryClient, World
 from tests.runtimeclass.indexes import profile
 
@@ -150,6 +151,29 @@ async def test_a_released_pod_requires_what_its_nodes_are_known_for_by_then(worl
         assert gates(client) == []
         assert found(client)["spec"]["nodeSelector"] == {GPU: "true"}
         assert HELD_FOR_ANNOTATION not in found(client)["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        {"key": GPU, "operator": "In", "values": ["true"]},
+        {"key": GPU, "operator": "Exists"},
+    ],
+)
+async def test_a_label_that_only_one_term_requires_is_required_at_the_release(
+    world: World, requirement: Json
+) -> None:
+    """Terms are ORed: by the other one the pod could reach a node without the feature."""
+    anywhere = {"key": "kubernetes.io/os", "operator": "DoesNotExist"}
+    terms = [{"matchExpressions": [anywhere, requirement]}, {"matchExpressions": [anywhere]}]
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
+    world.client.put(PODS, pod(needs="gpu", affinity=affinity))
+    async with reconciling(world) as client:
+        client.put(NODES, node("b", KATA, GPU))
+        client.put(RUNTIME_PROFILES, msgspec.to_builtins(profile("b", "kata", has=["gpu"])))
+        await world.settled(1)
+        assert gates(client) == []
+        assert found(client)["spec"]["nodeSelector"] == {GPU: "true"}
 
 
 def test_pods_of_many_kinds_leave_a_bounded_number_of_verdicts() -> None:
@@ -324,6 +348,29 @@ async def test_a_pod_that_changed_since_it_was_judged_is_judged_again(world: Wor
         assert not client.failures
         assert gates(client) == []
         assert client.asked("get", PODS) == []
+
+
+async def test_a_node_whose_labels_change_all_the_time_has_pods_looked_at_seldom(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    def counting(*given: Any, **more: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return judge(*given, **more)
+
+    monkeypatch.setattr("moorage.controllers.runtimegates.verdicts.judge", counting)
+    world.client.put(PODS, pod())
+    async with reconciling(world) as client:
+        for number in range(100):
+            client.put(NODES, node("a", *([handler_label("flips")] if number % 2 else [])))
+            await world.settled(0.5)
+        assert looks <= 20 + 100 * 0.5 / 10 + 2
+        # Another node is looked at at once.
+        client.put(NODES, node("b", KATA))
+        await world.settled(0.5)
+        assert gates(client) == []
 
 
 async def test_many_pods_that_wait_are_judged_once_for_each_template(

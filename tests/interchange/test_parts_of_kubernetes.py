@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
+from moorage.api.runtime_group import feature_label, handler_label
 from moorage.cluster.certificates import Authority, Subject
 from moorage.cluster.kubeconfig import Access
 from moorage.cluster.kubeconfig import write as write_kubeconfig
 from moorage.cluster.settings import host_ip
+from moorage.runtimeclass.placing import requires_label
 from tests.containerd import running_containerd
 from tests.interchange.control_plane import (
     NODE,
@@ -210,7 +212,7 @@ def test_our_webhook_chooses_and_refuses_classes_on_a_real_api_server(place: Pat
         cluster.apply(*manifests("moorage-webhook"))
         installing = [*command("moor controllers", places), "--install-definitions"]
         started.start("controllers", installing)
-        started.start("webhook", command("moor webhook", places))
+        started.start("webhook", [*command("moor webhook", places), "--place-by-handler"])
         bundle = base64.b64encode((pki / "ca.crt").read_bytes()).decode()
         configurations = manifests("moorage")
         for one in configurations:
@@ -230,7 +232,37 @@ def test_our_webhook_chooses_and_refuses_classes_on_a_real_api_server(place: Pat
         refusal = cluster.kubectl("create", "-f", "-", stdin=unfit, fails=True).stderr
         assert 'webhook "classes.runtime.moorage.dev" denied the request' in refusal
         assert "no class offers gpu" in refusal
+        _check_held(cluster)
         started.check()
+
+
+def _check_held(cluster: RunningCluster) -> None:
+    """A pod that is held keeps what it needs, whatever a user changes."""
+    cluster.apply(
+        {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "lost"},
+         "handler": "lost"},
+    )  # fmt: skip
+    needy = _pod("held", {"runtime.moorage.dev/needs": "gpu"})
+    needy["spec"]["runtimeClassName"] = "lost"
+
+    def is_held() -> bool:
+        cluster.kubectl("delete", "pod", "held", "--ignore-not-found", "--force")
+        cluster.kubectl("create", "-f", "-", stdin=json.dumps(needy))
+        return bool(cluster.get("pods", "held")["spec"].get("schedulingGates"))
+
+    until(is_held, "a pod that is held", _WITHIN_S)
+    key = "runtime.moorage.dev/held-for"
+    cluster.kubectl("annotate", "pod", "held", f"{key}-")
+    assert cluster.get("pods", "held")["metadata"]["annotations"][key] == "gpu"
+    annotation = f"/metadata/annotations/{key.replace('/', '~1')}"
+    bare = json.dumps(
+        [{"op": "remove", "path": path} for path in ("/spec/schedulingGates", annotation)]
+    )
+    cluster.kubectl("patch", "pod", "held", "--type=json", "-p", bare)
+    spec = cluster.get("pods", "held")["spec"]
+    assert "schedulingGates" not in spec
+    assert requires_label(spec, handler_label("lost"))
+    assert requires_label(spec, feature_label("lost", "gpu"))
 
 
 def _answers(cluster: RunningCluster, plural: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux.rooted_path import stat_in_root
+from moorage.linux.rooted_path import path_in_root, stat_in_root
 
 
 @pytest.fixture
@@ -61,6 +61,38 @@ def test_none_leads_out_of_it(root: Path, path: str, error: type[OSError]) -> No
     with pytest.raises(error):
         stat_in_root(root, Path(path))
     assert os.listdir("/proc/self/fd") == before
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/", "."),
+        ("/a/b", "a/b"),
+        ("/absolute", "absolute"),
+        ("/absolute/x", "a/b/x"),
+        ("/a/up/../b", "a/b"),
+        ("/escape/x/y", None),
+        ("/absent/x/y", "absent/x/y"),
+        ("/a/file/x", "a/file/x"),
+    ],
+)
+def test_the_directories_above_a_path_are_followed_inside_the_root(
+    root: Path, path: str, expected: str | None
+) -> None:
+    before = os.listdir("/proc/self/fd")
+    found = path_in_root(root, Path(path))
+    assert os.listdir("/proc/self/fd") == before
+    if expected is None:
+        # The first name that the root lacks, and what is below it, as far as the link leads.
+        assert found == root / (root.parent / "outside/x/y").relative_to("/")
+        assert not found.exists()
+    else:
+        assert found == root / expected
+
+
+def test_a_loop_of_links_above_a_path_is_an_error(root: Path) -> None:
+    with pytest.raises(OSError, match="Too many levels"):
+        path_in_root(root, Path("/loop/x"))
 
 
 def test_the_root_of_a_process_is_one(tmp_path: Path) -> None:

@@ -7,6 +7,16 @@ from pathlib import Path
 import pytest
 
 from moorage.linux.trust import distrust
+from tests.linux.test_posix_acl import (
+    GROUP,
+    MASK,
+    OTHER,
+    OWN_GROUP,
+    OWNER,
+    USER,
+    Entry,
+    access_list,
+)
 
 
 @pytest.fixture
@@ -59,6 +69,36 @@ def test_a_group_that_writes_is_trusted_when_it_is_roots_alone(program: Path) ->
     reason = distrust(program)
     assert reason is not None
     assert reason.problem == "can be written by group 50 (mode 0775)"
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("entries", "problem"),
+    [
+        ([(USER, 7, 1000)], "can be written by uid 1000 (access list)"),
+        ([(GROUP, 7, 50)], "can be written by group 50 (access list)"),
+        ([(USER, 5, 1000), (GROUP, 4, 50)], None),
+        ([(USER, 7, os.geteuid()), (GROUP, 7, 0)], None),
+    ],
+)
+def test_what_an_access_list_lets_another_write_is_not(
+    program: Path, level: int, entries: list[Entry], problem: str | None
+) -> None:
+    place = (program, *program.parents)[level]
+    others: tuple[Entry, ...] = ((OWNER, 7), (OWN_GROUP, 5), (MASK, 7), (OTHER, 5))
+    # The kernel takes them by their tags alone.
+    value = access_list(*sorted([*entries, *others]))
+    try:
+        os.setxattr(place, "system.posix_acl_access", value)
+    except OSError as error:
+        pytest.skip(f"no access lists here: {error}")
+    reason = distrust(program)
+    if problem is None:
+        assert reason is None
+    else:
+        assert reason is not None
+        assert (reason.path, reason.problem) == (place, problem)
+        assert reason.remedy == f"setfacl -b {place}"
 
 
 def _relative(link: Path, target: Path) -> None:

@@ -1,10 +1,20 @@
-"""Probe pods: what their events say."""
+"""Probe pods: what their events say, and with how many requests they are followed."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
 import pytest
 
-from moorage.probing.pod_carrier import is_refusal
+from moorage.api.errors import NotFoundError
+from moorage.client.resources import EVENTS, PODS, Resource
+from moorage.client.rest import Client, WatchEvent
+from moorage.probing.carrier import ProbeRefusedError
+from moorage.probing.pod_carrier import _PodProbe, is_refusal
+from tests.clocks import FakeClock, settle
+from tests.controllers.memory import MemoryClient
 
 
 @pytest.mark.parametrize(
@@ -35,3 +45,71 @@ def test_a_kubelet_that_does_not_reach_its_engine_refuses_nothing(
     reason: str, message: str, refuses: bool
 ) -> None:
     assert is_refusal(reason, message) == refuses
+
+
+class _WatchedClient(MemoryClient):
+    """Counts its watches."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeClock())
+        self.watches: list[str] = []
+
+    async def watch(
+        self, resource: Resource[Any], *_: Any, **__: Any
+    ) -> AsyncIterator[WatchEvent[Any]]:
+        self.watches.append(resource.plural)
+        async for event in super().watch(resource):
+            yield event
+
+
+def _pod(**status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "p", "namespace": "default", "uid": "u"}, "status": status}
+
+
+def _in_state(**state: Any) -> dict[str, Any]:
+    return _pod(containerStatuses=[{"name": "probe", "state": state}])
+
+
+@pytest.fixture
+def client() -> _WatchedClient:
+    client = _WatchedClient()
+    client.put(PODS, _pod())
+    return client
+
+
+def _probe(client: _WatchedClient) -> _PodProbe:
+    present = client._typed(PODS, _pod())
+    return _PodProbe(cast(Client, client), present, 0.0)
+
+
+async def test_a_pod_is_followed_by_one_watch_however_often_it_changes(
+    client: _WatchedClient,
+) -> None:
+    starting = asyncio.ensure_future(_probe(client).wait_started())
+    await settle()
+    for number in range(10):
+        client.put(PODS, _in_state(waiting={"reason": "ContainerCreating", "message": f"{number}"}))
+        warning = {"metadata": {"name": f"e{number}", "namespace": "default"}, "reason": "Pulling"}
+        client.put(EVENTS, warning)
+        await settle()
+    assert not starting.done()
+    client.put(PODS, _in_state(running={}))
+    await starting
+    assert sorted(client.watches) == ["events", "pods"]
+    assert len(client.asked("get", PODS)) == 1
+
+
+async def test_a_refusal_and_a_deletion_are_seen_in_the_watch(client: _WatchedClient) -> None:
+    starting = asyncio.ensure_future(_probe(client).wait_started())
+    await settle()
+    refusal = {"reason": "RuntimeHandlerUnknown", "message": "no such handler"}
+    client.put(EVENTS, {"metadata": {"name": "e", "namespace": "default"}, **refusal})
+    with pytest.raises(ProbeRefusedError) as raised:
+        await starting
+    assert raised.value.result.error == "no such handler"
+    client.drop(EVENTS, "e")
+    starting = asyncio.ensure_future(_probe(client).wait_started())
+    await settle()
+    client.drop(PODS, "p")
+    with pytest.raises(NotFoundError):
+        await starting

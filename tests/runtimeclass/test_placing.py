@@ -33,6 +33,7 @@ from moorage.runtimeclass.placing import (
     is_placeable,
     place,
     require_labels,
+    requires_label,
 )
 from moorage.runtimeclass.usable_nodes import REQUIRED, usable_nodes
 from tests.runtimeclass.indexes import index_of, node, profile, runtime_class
@@ -174,6 +175,20 @@ def test_labels_go_into_every_term_but_the_empty_ones() -> None:
     assert changed["affinity"]["podAffinity"] == {"x": 1}
 
 
+def test_a_label_counts_as_required_where_no_term_goes_without_it() -> None:
+    ours = {"key": KATA, "operator": "In", "values": ["true"]}
+    plain = {"matchExpressions": [{"key": "x", "operator": "Exists"}]}
+    with_ours = {"matchExpressions": [*plain["matchExpressions"], ours]}
+    assert requires_label({"nodeSelector": {KATA: "true"}}, KATA)
+    assert not requires_label({"nodeSelector": {KATA: "false"}}, KATA)
+    assert requires_label(required(with_ours, {}), KATA)
+    assert not requires_label(required(with_ours, plain), KATA)
+    assert not requires_label({}, KATA)
+    assert not requires_label(
+        required({"matchExpressions": [{**ours, "operator": "Exists"}]}), KATA
+    )
+
+
 def test_very_many_terms_get_a_node_selector_instead() -> None:
     spec = required(*[{"matchExpressions": [{"key": "x", "operator": "Exists"}]}] * 1001)
     require_labels(spec, [KATA])
@@ -247,6 +262,7 @@ def test_required_labels_exclude_other_nodes_and_admit_no_more(
     again = dict(changed)
     require_labels(again, [KATA])
     assert again == changed
+    assert requires_label(changed, KATA)
     was = matches_node(msgspec.convert(spec, PodSpec), somewhere)
     now = matches_node(msgspec.convert(changed, PodSpec), somewhere)
     assert now == (was and labels.get(KATA) == "true")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from yarl import URL
 
 from moorage.client.config import ClientConfig
 from moorage.client.rest import Client
+from moorage.cluster.certificates import Subject
 from moorage.ui import Site, api_reader
 from moorage.ui import server as page_server
 from moorage.ui.doors import Door, KeyDoor, TokenDoor
@@ -48,6 +50,26 @@ async def page(door: Door) -> AsyncIterator[str]:
         done, _ = await asyncio.wait((task, listening), return_when=asyncio.FIRST_COMPLETED)
         assert listening in done, task
         yield f"http://127.0.0.1:{listening.result()}"
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_with_a_certificate_the_page_is_served_by_https_alone(server: Running) -> None:
+    pair = server.authority.issue("page", Subject("page", hosts=("127.0.0.1",)))
+    options = PageOptions(certificate=pair.certificate, key=pair.key)
+    listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(serve_page(TokenDoor(config(server)), options, listening.set_result))
+    try:
+        port = await listening
+        trusting = ssl.create_default_context(cafile=str(server.authority.pair.certificate))
+        url = f"https://127.0.0.1:{port}/ui/"
+        headers = {"Authorization": "Bearer admin-token"}
+        async with aiohttp.ClientSession() as http:
+            async with http.get(url, headers=headers, ssl=trusting) as answer:
+                assert answer.status == 200
+            with pytest.raises(aiohttp.ClientError):
+                await http.get(url.replace("https", "http"), headers=headers)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -157,6 +179,22 @@ async def test_a_list_that_is_too_long_is_refused(
     ):
         assert answer.status == 413
         assert "the page reads at most 0 runtimeclasses" in text
+
+
+async def test_objects_that_are_large_together_are_read_in_small_pages(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_reader, "MOST_PAGE_BYTES", 20_000)
+    for number in range(8):
+        name, text = f"large-{number}", "x" * 9_000
+        body = {"metadata": {"name": name, "annotations": {"a": text}}, "handler": "runc"}
+        assert (await server.ask("POST", CLASSES, body)).status == 201
+    async with (
+        page(TokenDoor(config(server))) as url,
+        asked(f"{url}/ui/", Authorization="Bearer admin-token") as (answer, text),
+    ):
+        assert answer.status == 200
+        assert text.count('<a href="classes/large-') == 8
 
 
 async def test_visitors_beyond_those_that_wait_are_sent_away(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
 
@@ -26,23 +27,29 @@ class FakeReader:
         self._objects = objects
         self.forbidden: set[str] = set()
 
-    async def list(
-        self, resource: Resource[Any], namespace: str | None = None, *, field_selector: str = ""
-    ) -> list[Any]:
+    async def visit(
+        self,
+        resource: Resource[Any],
+        take: Callable[[Any], None],
+        namespace: str | None = None,
+        *,
+        field_selector: str = "",
+    ) -> None:
         del namespace
+        uid = field_selector.removeprefix("involvedObject.uid=")
         if resource.plural in self.forbidden:
             raise ForbiddenError(f"cannot list {resource.plural}")
         if resource.plural not in self._objects:
             raise NotFoundError("no such resource")
-        found = [msgspec.convert(msgspec.to_builtins(each), resource.type)
-                 for each in self._objects[resource.plural]]  # fmt: skip
-        if field_selector:
-            uid = field_selector.removeprefix("involvedObject.uid=")
-            found = [each for each in found if each.involved_object.uid == uid]
-        return found
+        for each in self._objects[resource.plural]:
+            raw = msgspec.to_builtins(each)
+            if not uid or raw["involvedObject"]["uid"] == uid:
+                take(msgspec.convert(raw, resource.type))
 
     async def get(self, resource: Resource[Any], name: str, namespace: str | None = None) -> Any:
-        for each in await self.list(resource, namespace):
+        found: list[Any] = []
+        await self.visit(resource, found.append, namespace)
+        for each in found:
             if each.metadata.name == name:
                 return each
         raise NotFoundError.of(resource.plural, name)
@@ -127,9 +134,28 @@ async def test_pages_are_whole_and_escape_what_they_show(path: str, reader: Fake
 async def test_a_pods_page_shows_class_choice_steps_and_its_own_events(reader: FakeReader) -> None:
     page = await Site().page("/namespaces/default/pods/p", reader)
     text = page.body.decode()
-    for shown in ("sandboxed", "gvisor", "fitted", "schedule", "Pulled", "running", "3.0 s in all"):
+    for shown in (
+        "sandboxed",
+        "gvisor",
+        "fitted",
+        "schedule",
+        "Pulled",
+        "running",
+        "3 s (± 1 s) in all",
+    ):
         assert shown in text
     assert "Elsewhere" not in text
+
+
+async def test_of_very_many_events_the_latest_are_shown_in_part(reader: FakeReader) -> None:
+    reader._objects["events"] = [
+        {**_event("u1", f"r{number:03}"), "message": "x" * 100_000,
+         "lastTimestamp": f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z"}
+        for number in range(300)
+    ]  # fmt: skip
+    text = (await Site().page("/namespaces/default/pods/p", reader)).body.decode()
+    assert re.findall(r"<td>(r\d\d\d)</td>", text) == [f"r{number}" for number in range(250, 300)]
+    assert len(text) < 100_000
 
 
 async def test_a_pods_steps_are_no_finer_than_they_are_known(reader: FakeReader) -> None:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from moorage.api.nodes import Node
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_profiles import RuntimeProfile
-from moorage.ui.objects import PodRow
+from moorage.ui.objects import (
+    EventRow,
+    NodeRow,
+    PodRow,
+    SmallProfiles,
+    small_class,
+    small_event,
+    small_node,
+)
+from moorage.ui.pod_tally import MOST_PODS, NO_CLASS, PodTally
 from moorage.ui.templates import Templates
 from moorage.ui.views import (
     MOST_CLASSES,
     MOST_HANDLERS,
     MOST_NODES,
-    MOST_PODS,
-    NO_CLASS,
     HandlerCell,
-    class_of,
     class_rows,
-    first_pods,
     overview,
 )
 
@@ -31,10 +37,10 @@ def runtime_class(name: str, handler: str, labels: dict[str, str] | None = None)
     )
 
 
-def node(name: str, *handlers: str) -> Node:
+def node(name: str, *handlers: str) -> NodeRow:
     listed = [{"name": handler} for handler in handlers]
     return msgspec.convert(
-        {"metadata": {"name": name}, "status": {"runtimeHandlers": listed}}, Node
+        {"metadata": {"name": name}, "status": {"runtimeHandlers": listed}}, NodeRow
     )
 
 
@@ -64,18 +70,25 @@ def pod(name: str, class_name: str | None = None, phase: str = "Running") -> Pod
     )
 
 
+def tallied(*pods: PodRow) -> Mapping[str, Counter[str]]:
+    tally = PodTally()
+    for each in pods:
+        tally.add(each)
+    return tally.counts()
+
+
 def test_pods_are_counted_by_class_and_phase() -> None:
     rows = class_rows(
         [runtime_class("sandboxed", "gvisor"), runtime_class("native", "runc")],
         [node("n1", "gvisor", "runc"), node("n2", "runc")],
         [],
-        [
+        tallied(
             pod("a", "native"),
             pod("b", "native", "Pending"),
             pod("c"),
             pod("d", "legacy"),
             pod("e", "gone"),
-        ],
+        ),
     )
     assert [(row.name, row.is_there, dict(row.pods), row.nodes) for row in rows] == [
         ("native", True, {"Pending": 1, "Running": 1}, ("n1", "n2")),
@@ -98,7 +111,7 @@ def test_the_isolation_is_the_label_or_what_all_probes_found() -> None:
             runtime_class("b", "b"),
             runtime_class("c", "a", {"runtime.moorage.dev/isolation": "virtual-machine"}),
         ],
-        [], probes, [],
+        [], probes, {},
     )  # fmt: skip
     assert [row.isolation for row in rows] == ["shared-kernel", "", "virtual-machine"]
 
@@ -113,7 +126,7 @@ def test_a_handler_whose_probe_failed_is_broken_with_its_reason() -> None:
                 "n1", "good", conditions=working("True"), program={"name": "crun", "version": "1.8"}
             ),
         ],
-        [],
+        {},
     )
     assert view.handlers == ("", "bad", "good")
     assert view.nodes == (
@@ -139,7 +152,7 @@ def test_nodes_with_the_same_findings_share_a_column() -> None:
             profile("n3", "gvisor", features=found("Supported")),
             profile("n1", "unprobed"),
         ],
-        [],
+        {},
     )  # fmt: skip
     assert [column.metadata.name for column in view.columns] == ["n1.gvisor", "n3.gvisor"]
     shown = {row.feature.name: [cell.state for cell in row.cells]
@@ -152,9 +165,41 @@ def test_nodes_with_the_same_findings_share_a_column() -> None:
 
 
 def test_a_list_of_pods_is_bounded() -> None:
-    pods = [pod(f"p{number:04}") for number in reversed(range(MOST_PODS + 1))]
-    assert [shown.metadata.name for shown in first_pods(pods)][-1] == f"p{MOST_PODS - 1:04}"
-    assert {class_of(shown) for shown in pods} == {NO_CLASS}
+    tally = PodTally(NO_CLASS)
+    for number in reversed(range(3 * MOST_PODS + 1)):
+        tally.add(pod(f"p{number:04}"))
+        tally.add(pod(f"q{number:04}", "gvisor"))
+    names = [shown.metadata.name for shown in tally.first()]
+    assert (len(names), names[0], names[-1]) == (MOST_PODS, "p0000", f"p{MOST_PODS - 1:04}")
+    assert tally.counts()["gvisor"] == {"Running": 3 * MOST_PODS + 1}
+
+
+def test_objects_of_a_megabyte_become_small_as_they_are_read() -> None:
+    long, small = "x" * 1_000_000, 8 * 1024
+    event = EventRow(type=long, reason=long, message=long, last_timestamp=long, event_time=long)
+    assert len(msgspec.json.encode(small_event(event))) < small
+    liar = small_node(node("liar", *(f"{number}{long[:9_000]}" for number in range(200))))
+    assert len(msgspec.json.encode(liar)) < 4 * small
+    heavy = runtime_class("c", "h", {"a": long, "runtime.moorage.dev/managed": "true"})
+    assert small_class(heavy).metadata.labels == {"runtime.moorage.dev/managed": "true"}
+
+
+def test_a_node_has_a_bounded_number_of_small_profiles_and_the_same_findings_once() -> None:
+    sizes = SmallProfiles()
+    features = [{"name": name, "state": "Supported", "message": "x" * 5_000}
+                for name in ("terminal", *map(str, range(1_000)))]  # fmt: skip
+    conditions = [*working("True", "x" * 5_000), *[{"type": "x", "message": "x" * 5_000}] * 10]
+    kept = [
+        small
+        for number in range(1_000)
+        if (small := sizes.small(
+            profile("liar", f"h{number}", features=features, conditions=conditions)
+        ))
+    ]  # fmt: skip
+    assert len(kept) == 100
+    assert max(len(msgspec.json.encode(one)) for one in kept) < 1_024
+    assert kept[0].status.features is kept[1].status.features
+    assert sizes.small(profile("honest", "runc")) is not None
 
 
 def test_tables_are_bounded_whatever_a_node_reports() -> None:
@@ -166,7 +211,7 @@ def test_tables_are_bounded_whatever_a_node_reports() -> None:
         for number in range(MOST_HANDLERS + 5)
     ]  # fmt: skip
     classes = [runtime_class(f"c{number:04}", "runc") for number in range(MOST_CLASSES + 1)]
-    view = overview(classes, nodes, profiles, [])
+    view = overview(classes, nodes, profiles, {})
     # What most nodes have is shown.
     assert (len(view.handlers), view.handlers[-1]) == (MOST_HANDLERS, "runc")
     assert view.left_out == {"classes": 1, "nodes": 1, "handlers": 19_951, "columns": 5}
@@ -183,5 +228,5 @@ def test_tables_are_bounded_whatever_a_node_reports() -> None:
 def test_classes_of_probes_are_left_out() -> None:
     name = "moorage-probe-runc.n1"
     classes = [runtime_class(name, "runc"), runtime_class("runc", "runc")]
-    shown = overview(classes, [], [], [pod("p", name), pod("q", "runc")])
+    shown = overview(classes, [], [], tallied(pod("p", name), pod("q", "runc")))
     assert [row.name for row in shown.classes if row.name] == ["runc"]

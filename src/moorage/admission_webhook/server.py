@@ -10,9 +10,7 @@ Admission Control".
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -22,9 +20,8 @@ from aiohttp import web
 from moorage.admission_webhook.reviews import Reviewer, check_size, head_of
 from moorage.api.clock import Clock
 from moorage.api.errors import BadRequestError, TooLargeError, UnavailableError
-from moorage.api.logs import Log
 from moorage.linux.descriptors import descriptor_limit
-from moorage.serving import Acceptor, Budget, Limits, prove, server_context
+from moorage.serving import Acceptor, Budget, Limits, ServedCertificate, prove
 
 MUTATE, VALIDATE = "/mutate", "/validate"
 _LARGEST_BYTES = 8 * 1024 * 1024
@@ -35,11 +32,8 @@ _HELD_BYTES_EACH = _LARGEST_BYTES
 """Of these for one address: others that reach the port cannot keep API servers out alone."""
 _BODY_S = 10.0
 """Time for a body; an API server gives a webhook at most 30 s in all."""
-_RELOAD_S = 10.0
 _SHUTDOWN_S = 5.0
 _JSON = "application/json"
-
-log = Log(__name__)
 
 
 class WebhookOptions(msgspec.Struct, frozen=True):
@@ -70,7 +64,7 @@ async def serve_webhook(
     return true for is refused: no policy that selects its labels may be left out.
     Raises OSError, ssl.SSLError when the certificate cannot be read or the port is in use.
     """
-    certificate = _Certificate(options.certificate, options.key)
+    certificate = ServedCertificate(options.certificate, options.key)
     answers = _Answers(reviewer, is_ready, knows, is_stopping)
     server = web.ServerRunner(
         web.Server(answers.answer, access_log=None), shutdown_timeout=_SHUTDOWN_S
@@ -86,39 +80,6 @@ async def serve_webhook(
             await certificate.follow(clock)
     finally:
         await server.cleanup()
-
-
-class _Certificate:
-    """A certificate in files, read again when they change."""
-
-    def __init__(self, certificate: Path, key: Path) -> None:
-        self._files = (certificate, key)
-        self._seen = self._state()
-        self.context = server_context(certificate, key)
-
-    async def follow(self, clock: Clock) -> None:
-        """Look at the files every 10 s until cancelled; files that do not go together are kept
-        out, and tried again."""
-        while True:
-            await clock.sleep(_RELOAD_S)
-            self.reload()
-
-    def reload(self) -> None:
-        """Read the files if they changed."""
-        try:
-            state = self._state()
-            if state != self._seen:
-                # A pair that does not go together would leave the context without any.
-                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
-                self.context.load_cert_chain(*self._files)
-                self._seen = state
-                log.info("certificate read again", file=self._files[0])
-        except (OSError, ssl.SSLError) as error:
-            log.warning("certificate cannot be read", file=self._files[0], error=error)
-
-    def _state(self) -> list[tuple[int, int, int]]:
-        found = [os.stat(file) for file in self._files]
-        return [(stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in found]
 
 
 class _Answers:

@@ -12,7 +12,7 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, Protocol
 
 _FIELDS = "moorage_fields"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@+,%")
@@ -88,7 +88,15 @@ def _words(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def configure(level: str = "info", stream: TextIO = sys.stderr) -> None:
+class Stream(Protocol):
+    """What a logging handler writes lines to."""
+
+    def write(self, text: str, /) -> int: ...
+
+    def flush(self) -> None: ...
+
+
+def configure(level: str = "info", stream: Stream = sys.stderr) -> None:
     """Send all log lines of this process to a stream. Raises ValueError for an unknown level."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LineFormatter())

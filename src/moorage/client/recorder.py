@@ -9,6 +9,7 @@ dropped, which the log says at most once a minute, with the number of such event
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,7 @@ import msgspec
 from moorage.api.clock import Clock, SystemClock, format_time
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
+from moorage.api.names import dns_subdomain_errors
 from moorage.api.references import ObjectReference
 from moorage.api.valid_text import valid_text
 from moorage.client.resources import EVENTS, Resource
@@ -200,7 +202,7 @@ class EventRecorder:
         namespace = _namespace(entry.about)
         # The name is made of the time; events of the same nanosecond need distinct names.
         self._last_stamp = max(int(entry.moment.timestamp() * 1e9), self._last_stamp + 1)
-        name = f"{entry.about.name}.{self._last_stamp:x}"
+        name = _name_of_event(entry.about.name, self._last_stamp)
         event = {
             "metadata": {"name": name, "namespace": namespace},
             "involvedObject": entry.about,
@@ -234,6 +236,15 @@ def reference(resource: Resource[Any], obj: Any, *, field_path: str = "") -> Obj
         resource_version=meta.resource_version,
         field_path=field_path,
     )
+
+
+def _name_of_event(about: str, stamp: int) -> str:
+    """Return a name from the object's; from none, where that would be no name of an object.
+
+    Source: client-go `GenerateEventName`.
+    """
+    name = f"{about}.{stamp:x}"
+    return str(uuid.uuid4()) if dns_subdomain_errors(name) else name
 
 
 def _namespace(about: ObjectReference) -> str:

@@ -24,7 +24,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from moorage.api.errors import StatusError, UnauthorizedError
+from moorage.api.errors import StatusError, TooLargeError, UnauthorizedError
 from moorage.api.headers import STORE_HEADER
 from moorage.api.meta import ListMeta, Object
 from moorage.client.config import ClientConfig, load_pair
@@ -53,10 +53,16 @@ _BUSY_CODES = frozenset({429, 503})
 _SECONDS = re.compile("[0-9]{1,9}")
 _LONGEST_BUSY_S = 60
 PAGE_SIZE = 500
+_FEWER = 4
+"""By how much a page shrinks that was too large."""
 
 
 class UnreachableError(OSError):
     """The server cannot be reached, or the connection broke before the end of its answer."""
+
+
+class AnswerTooLargeError(TooLargeError):
+    """The answer has more bytes than were to be read."""
 
 
 def unreachable(error: Exception) -> UnreachableError:
@@ -217,21 +223,34 @@ class Client:
         label_selector: str = "",
         field_selector: str = "",
         page_size: int = PAGE_SIZE,
+        most_bytes: int | None = None,
     ) -> AsyncIterator[ObjectList[T]]:
-        """Yield every matching object in pages of one revision. Raises as `list`."""
-        token = ""
+        """Yield every matching object in pages of one revision. Raises as `list`.
+
+        With `most_bytes` no page has more: it is asked for again with fewer objects. Raises
+        AnswerTooLargeError for an object that alone has more.
+        """
+        token, size = "", page_size
         while True:
-            body = await self.request(
-                "GET",
-                resource.path(namespace),
-                query={
-                    "labelSelector": label_selector,
-                    "fieldSelector": field_selector,
-                    "limit": str(page_size),
-                    "continue": token,
-                },
-                accept=_accept(resource, is_list=True),
-            )
+            try:
+                body = await self.request(
+                    "GET",
+                    resource.path(namespace),
+                    query={
+                        "labelSelector": label_selector,
+                        "fieldSelector": field_selector,
+                        "limit": str(size),
+                        "continue": token,
+                    },
+                    accept=_accept(resource, is_list=True),
+                    most_bytes=most_bytes,
+                )
+            except AnswerTooLargeError:
+                if size == 1:
+                    raise
+                size = max(1, size // _FEWER)
+                continue
+            size = min(page_size, 2 * size)
             page = _decoded(_list_decoder, body)
             items = [self._decode(resource, raw) for raw in page.items or ()]
             yield ObjectList(items, page.metadata)
@@ -399,18 +418,20 @@ class Client:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
+        most_bytes: int | None = None,
     ) -> bytes:
         """Send a request and return the body of the answer.
 
         A 429 or 503 answer with Retry-After is retried up to ten times, after at most 60 s each.
-        Blocks while eight requests of this client are in flight.
+        Blocks while eight requests of this client are in flight. Raises AnswerTooLargeError for an
+        answer of more than `most_bytes`.
         """
         for attempt in range(_MAX_BUSY_RETRIES + 1):
             async with self._exchanges, self.stream(
                 method, path, body=body, query=query, content_type=content_type, accept=accept,
                 is_checked=False,
             ) as response:  # fmt: skip
-                answer = await _read(response)
+                answer = await _read(response, most_bytes)
                 pause = response.headers.get("Retry-After", "")
                 is_busy = response.status in _BUSY_CODES and _SECONDS.fullmatch(pause)
                 if not is_busy or attempt == _MAX_BUSY_RETRIES:
@@ -652,9 +673,17 @@ def _accept(resource: Resource[Any], *, is_list: bool = False) -> str:
     return f"application/json;as={form};g=meta.k8s.io;v=v1,application/json"
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
+async def _read(response: aiohttp.ClientResponse, most_bytes: int | None = None) -> bytes:
     try:
-        return await response.read()
+        if most_bytes is None:
+            return await response.read()
+        body = bytearray()
+        async for chunk in response.content.iter_any():
+            body += chunk
+            if len(body) > most_bytes:
+                response.close()
+                raise AnswerTooLargeError(f"the answer has more than {most_bytes} bytes")
+        return bytes(body)
     except (TimeoutError, aiohttp.ClientError) as error:
         raise UnreachableError(f"the answer broke off: {error}") from error
 

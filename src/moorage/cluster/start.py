@@ -14,6 +14,7 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
 from moorage.linux.child import until_readable
+from moorage.linux.log_file import rotate_if_full
 from moorage.linux.private import make_private
 
 _TAIL_LINES = 5
@@ -63,6 +64,7 @@ async def start_supervisor(
 def _spawn(
     layout: Layout, log_path: Path, notify: int, reservations: Reservations | None
 ) -> subprocess.Popen[bytes]:
+    rotate_if_full(log_path)
     with log_path.open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "moorage.cluster.supervise", str(layout.root), ""],

@@ -29,6 +29,7 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.liveness import AttendedClock, Liveness, Patience
 from moorage.cluster.probes import MakeProbe, Probe
 from moorage.linux.atomic_file import replace_file
+from moorage.linux.log_file import rotate_if_full
 from moorage.linux.private import make_private
 
 NOTIFY_VARIABLE = "MOORAGE_NOTIFY_FD"
@@ -234,7 +235,10 @@ class Supervisor:
         read_end, write_end = os.pipe()
         environment = {**os.environ, **part.environment, NOTIFY_VARIABLE: str(write_end)}
         try:
-            with open(self._layout.log(part.name), "ab") as log:
+            path = self._layout.log(part.name)
+            # A part that ends before it can log leaves a traceback each time.
+            rotate_if_full(path)
+            with open(path, "ab") as log:
                 child.process = subprocess.Popen(
                     part.argv,
                     stdin=subprocess.DEVNULL,

@@ -12,7 +12,9 @@ import errno
 import os
 import stat
 from collections import deque
+from contextlib import suppress
 from pathlib import Path, PurePath
+from typing import Self
 
 _MAX_LINKS = 40
 _NO_LINK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -23,34 +25,68 @@ def stat_in_root(root: Path, path: Path) -> os.stat_result:
 
     Raises OSError: FileNotFoundError and NotADirectoryError as stat(2), ELOOP above 40 links.
     """
-    opened = [os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)]
-    pending, links = deque(_names(path)), 0
-    try:
-        while pending:
-            name = pending.popleft()
+    with _Way(root, path) as way:
+        way.follow()
+        return os.fstat(way.opened[-1])
+
+
+def path_in_root(root: Path, path: Path) -> Path:
+    """Return where an absolute path is for this program, without links above its last name. Blocks.
+
+    The last name may be a link itself. Names below one that does not exist, or that is no
+    directory, stay as they are. Raises OSError: ELOOP above 40 links, EACCES.
+    """
+    with _Way(root, path) as way:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            way.follow(is_last_kept=True)
+        return root.joinpath(*way.names, *way.pending)
+
+
+class _Way:
+    """Names of a path that were opened below a root, and those still to be opened."""
+
+    def __init__(self, root: Path, path: Path) -> None:
+        self._path = path
+        self.pending = deque(_names(path))
+        self.names: list[str] = []
+        self.opened = [os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._return_to(-1)
+
+    def follow(self, *, is_last_kept: bool = False) -> None:
+        """Open name after name; one that cannot be opened stays the first of those pending."""
+        links = 0
+        while self.pending:
+            name = self.pending[0]
             if name == "..":
-                _close_after(opened, max(1, len(opened) - 1))
+                self.pending.popleft()
+                self._return_to(max(0, len(self.names) - 1))
                 continue
-            found = os.open(name, _NO_LINK, dir_fd=opened[-1])
-            opened.append(found)
+            if is_last_kept and len(self.pending) == 1:
+                return
+            found = os.open(name, _NO_LINK, dir_fd=self.opened[-1])
+            self.pending.popleft()
+            self.opened.append(found)
+            self.names.append(name)
             if not stat.S_ISLNK(os.fstat(found).st_mode):
                 continue
             links += 1
             if links > _MAX_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(self._path))
             target = PurePath(os.readlink("", dir_fd=found))
-            _close_after(opened, 1 if target.is_absolute() else len(opened) - 1)
-            pending.extendleft(reversed(_names(target)))
-        return os.fstat(opened[-1])
-    finally:
-        _close_after(opened, 0)
+            self._return_to(0 if target.is_absolute() else len(self.names) - 1)
+            self.pending.extendleft(reversed(_names(target)))
+
+    def _return_to(self, depth: int) -> None:
+        """Close what is deeper than so many names below the root."""
+        while len(self.opened) > depth + 1:
+            os.close(self.opened.pop())
+        del self.names[max(0, depth) :]
 
 
 def _names(path: PurePath) -> list[str]:
     return [name for name in path.parts if name != "/"]
-
-
-def _close_after(opened: list[int], kept: int) -> None:
-    """Close the descriptors beyond the first ones."""
-    while len(opened) > kept:
-        os.close(opened.pop())

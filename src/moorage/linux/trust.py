@@ -1,8 +1,8 @@
 """Trust in a file: whether only root, or this user, can have written it.
 
 The file, every directory above it and every symlink on the way must belong to root or to this
-process's user, and no other user may write to them, as sshd's StrictModes and sudo require. A
-directory with the sticky bit, as /tmp, passes: the entry in it is checked itself.
+process's user, and no other user may write to them, by mode or POSIX ACL, as sshd's StrictModes and
+sudo require. A directory with the sticky bit, as /tmp, passes: the entry in it is checked itself.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import stat
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+
+from moorage.linux.posix_acl import AclWriters, acl_writers
 
 _MAX_LINKS = 40
 _ROOT = 0
@@ -32,7 +34,8 @@ class Distrust:
 def distrust(path: Path) -> Distrust | None:
     """Return why a file or directory is not trusted, None if it is.
 
-    A path that does not exist is trusted. Costs one system call for each component.
+    A path that does not exist is trusted, an access list that cannot be read is not. Costs two
+    system calls for each component.
     """
     owners = {_ROOT, os.geteuid()}
     pending = deque(Path(os.path.abspath(path)).parts[1:])
@@ -70,8 +73,26 @@ def _judge(place: Path, status: os.stat_result, owners: set[int]) -> Distrust | 
     mode = stat.S_IMODE(status.st_mode)
     if stat.S_ISDIR(status.st_mode) and mode & stat.S_ISVTX:
         return None
-    by_group = mode & stat.S_IWGRP and status.st_gid != _ROOT
+    try:
+        writers = acl_writers(place)
+    except (OSError, ValueError) as error:
+        problem = f"has an access list that cannot be read: {error}"
+        return Distrust(place, problem, f"setfacl -b {place}")
+    if writers is not None and (named := _named_writer(writers, owners)):
+        return Distrust(place, f"can be written by {named} (access list)", f"setfacl -b {place}")
+    # With an access list, the mode's bits of the group are its mask.
+    by_group = mode & stat.S_IWGRP if writers is None else writers.by_own_group
+    by_group = by_group and status.st_gid != _ROOT
     if by_group or mode & stat.S_IWOTH:
         who = "by others" if mode & stat.S_IWOTH else f"by group {status.st_gid}"
         return Distrust(place, f"can be written {who} (mode {mode:04o})", f"chmod go-w {place}")
     return None
+
+
+def _named_writer(writers: AclWriters, owners: set[int]) -> str:
+    """Return a user or group that an access list names and that is not trusted, empty for none."""
+    for user in sorted(writers.users - owners):
+        return f"uid {user}"
+    for group in sorted(writers.groups - {_ROOT}):
+        return f"group {group}"
+    return ""

@@ -413,8 +413,11 @@ class _PodProbe:
 
         Raises StatusError, UnreachableError; NotFoundError if the pod is deleted.
         """
-        pod = await self._client.get(PODS, self._name, self._namespace)
-        while not (is_reached(pod) or pod.status.phase in (_FAILED, _SUCCEEDED)):
+        while True:
+            pod = await self._client.get(PODS, self._name, self._namespace)
+            if _is_over(pod, is_reached):
+                return pod
+            # One watch for all changes: each that ends early costs a connection.
             with contextlib.suppress(ExpiredError):
                 async for event in self._client.watch(
                     PODS,
@@ -422,10 +425,10 @@ class _PodProbe:
                     resource_version=pod.metadata.resource_version,
                     field_selector=f"metadata.name={self._name}",
                 ):
-                    if event.object is not None:
-                        break
-            pod = await self._client.get(PODS, self._name, self._namespace)
-        return pod
+                    if event.type == "DELETED":
+                        raise NotFoundError.of(PODS.plural, self._name)
+                    if event.object is not None and _is_over(event.object, is_reached):
+                        return event.object
 
     async def _refusal(self) -> str:
         """Return the message of the first event that says why there is no sandbox."""
@@ -442,8 +445,9 @@ class _PodProbe:
                     resource_version=found.metadata.resource_version,
                     field_selector=selector,
                 ):
-                    if change.object is not None:
-                        break
+                    warning = change.object
+                    if warning is not None and is_refusal(warning.reason, warning.message):
+                        return warning.message
 
     async def _output(self) -> str:
         path = PODS.path(self._namespace, self._name, "log")
@@ -477,6 +481,11 @@ def _state(pod: Pod) -> ContainerState:
         if status.name == CONTAINER_NAME:
             return status.state
     return ContainerState()
+
+
+def _is_over(pod: Pod, is_reached: Callable[[Pod], bool]) -> bool:
+    """Return whether a pod fulfils a condition, or will not start any more."""
+    return is_reached(pod) or pod.status.phase in (_FAILED, _SUCCEEDED)
 
 
 def _has_started(pod: Pod) -> bool:

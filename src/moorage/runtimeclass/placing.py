@@ -161,6 +161,28 @@ def require_labels(spec: dict[str, Any], labels: Iterable[str]) -> None:
     spec["affinity"] = {**affinity, "nodeAffinity": {**node_affinity, REQUIRED: required}}
 
 
+def requires_label(spec: Json, label: str) -> bool:
+    """Return whether no node without a label, with the value `true`, can take a pod.
+
+    Terms are ORed, so each of them must require it; an empty one matches no node.
+    """
+    if (spec.get("nodeSelector") or {}).get(label) == TRUE:
+        return True
+    wanted = {"key": label, "operator": "In", "values": [TRUE]}
+    terms = required_terms(spec)
+    return bool(terms) and all(
+        wanted in (term.get("matchExpressions") or ())
+        or not (term.get("matchExpressions") or term.get("matchFields"))
+        for term in terms or ()
+    )
+
+
+def labels_of_needs(handler: str, needs: Needs) -> tuple[str, ...]:
+    """Return the labels of a handler and of all needed features that have labels."""
+    features = filter(is_labelled, sorted(needs.features))
+    return (label_of(handler), *(feature_label(handler, feature) for feature in features))
+
+
 def _with(term: Json, added: list[dict[str, Any]]) -> Json:
     present = term.get("matchExpressions") or []
     if not present and not term.get("matchFields"):
@@ -177,13 +199,19 @@ def hold(metadata: dict[str, Any], spec: dict[str, Any], needs: Needs) -> None:
     gates = spec.get("schedulingGates") or []
     if not has_gate(spec):
         spec["schedulingGates"] = [*gates, {"name": HANDLER_GATE}]
+    state_held_for(metadata, ", ".join(Needs(features=needs.features).words))
+
+
+def state_held_for(metadata: dict[str, Any], held_for: str) -> None:
+    """Set the annotation of what a pod is held for, or remove it where that is nothing."""
     annotations = dict(metadata.get("annotations") or {})
     annotations.pop(HELD_FOR_ANNOTATION, None)
-    if needs.features:
-        words = Needs(features=needs.features).words
-        annotations[HELD_FOR_ANNOTATION] = ", ".join(words)
-    if annotations or metadata.get("annotations"):
+    if held_for:
+        annotations[HELD_FOR_ANNOTATION] = held_for
+    if annotations:
         metadata["annotations"] = annotations
+    else:
+        metadata.pop("annotations", None)
 
 
 def has_gate(spec: Json) -> bool:

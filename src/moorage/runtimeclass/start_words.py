@@ -5,15 +5,18 @@ from __future__ import annotations
 from moorage.runtimeclass.start_phases import CONDITION_RESOLUTION_MS, OTHER, Phase, StartPhases
 
 _LEAST_OTHER_MS = 1.0
+_LONG_MS = 600_000.0
 
 
 def duration_words(ms: float) -> str:
-    """Return a duration of milliseconds: `0.4 ms`, `63 ms`, `1.24 s`, `95 s`."""
-    if ms < 10:
+    """Return a duration of milliseconds: `0.4 ms`, `63 ms`, `1.24 s`, `95 s`, `12 min`."""
+    if 0 < ms < 10:
         return f"{ms:.1f} ms"
     if ms < 1000:
         return f"{ms:.0f} ms"
-    return f"{ms / 1000:.2f} s" if ms < 10_000 else f"{ms / 1000:.0f} s"
+    if ms < 10_000:
+        return f"{ms / 1000:.2f} s"
+    return f"{ms / 1000:.0f} s" if ms < _LONG_MS else f"{ms / 60_000:.0f} min"
 
 
 def phase_words(phases: StartPhases) -> str:
@@ -32,9 +35,12 @@ def phase_words(phases: StartPhases) -> str:
 
 def length_words(phase: Phase) -> str:
     """Return how long a phase took, no finer than it is known."""
-    if phase.resolution_ms >= CONDITION_RESOLUTION_MS:
-        return second_words(phase.ms)
-    return duration_words(phase.ms)
+    return known_words(phase.ms, phase.resolution_ms)
+
+
+def known_words(ms: float, resolution_ms: float) -> str:
+    """Return a duration no finer than it is known."""
+    return second_words(ms) if resolution_ms >= CONDITION_RESOLUTION_MS else duration_words(ms)
 
 
 def second_words(ms: float) -> str:

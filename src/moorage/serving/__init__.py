@@ -11,6 +11,7 @@ from moorage.serving.acceptor import Acceptor
 from moorage.serving.budget import Budget
 from moorage.serving.connection import AtOnce, HttpConnection, is_proven, peer_certificate, prove
 from moorage.serving.limits import Limits
+from moorage.serving.served_certificate import ServedCertificate
 from moorage.serving.tls import server_context
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Budget",
     "HttpConnection",
     "Limits",
+    "ServedCertificate",
     "is_proven",
     "peer_certificate",
     "prove",

@@ -39,6 +39,7 @@ The page shows what you may read, so it needs your token.
   open http://127.0.0.1:8080/ui/    any user name, and as password a token, such as of
                                     kubectl create token ACCOUNT
 
+Where the page has a certificate, the ports are 8443:443, and the address begins with https.
 Through kubectl proxy it cannot be seen: API servers take credentials out of what they pass on.
 With the credentials of a kubeconfig, run `moor ui` on your own machine."""
 

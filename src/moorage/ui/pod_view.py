@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from moorage.api.events import Event
 from moorage.api.pods import ContainerStatus, Pod
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import CHOICE_ANNOTATION, CHOICE_REASON_ANNOTATION
 from moorage.runtimeclass.start_phases import CONDITION_RESOLUTION_MS, StartPhases, phases_of
+from moorage.ui.objects import EventRow, small_event
 
 _MOST_EVENTS = 50
 
@@ -47,15 +47,31 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     total_ms: float | None
     on_node_ms: float | None
     containers: tuple[ContainerRow, ...]
-    events: tuple[Event, ...]
+    events: tuple[EventRow, ...]
 
 
-def pod_view(pod: Pod, runtime_class: RuntimeClass | None, events: Iterable[Event]) -> PodView:
-    """Return the page of a pod; the events are those about it, the latest are kept."""
+class LatestEvents:
+    """Keeps the latest events of those that are read."""
+
+    def __init__(self) -> None:
+        self._events: list[EventRow] = []
+
+    def add(self, event: EventRow) -> None:
+        """Keep an event, until later ones take its place."""
+        self._events.append(small_event(event))
+        if len(self._events) >= 2 * _MOST_EVENTS:
+            self._events = list(self.all())
+
+    def all(self) -> tuple[EventRow, ...]:
+        """Return the latest events, the last one at the end."""
+        return tuple(sorted(self._events, key=lambda event: event.seen_at)[-_MOST_EVENTS:])
+
+
+def pod_view(pod: Pod, runtime_class: RuntimeClass | None, events: Iterable[EventRow]) -> PodView:
+    """Return the page of a pod; the events are the latest about it."""
     phases = phases_of(pod)
     annotations = pod.metadata.annotations
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    ordered = sorted(events, key=lambda event: event.last_timestamp or event.event_time or "")
     return PodView(
         pod=pod,
         handler="" if runtime_class is None else runtime_class.handler,
@@ -65,7 +81,7 @@ def pod_view(pod: Pod, runtime_class: RuntimeClass | None, events: Iterable[Even
         total_ms=None if phases is None else phases.total_ms,
         on_node_ms=None if phases is None else phases.on_node_ms,
         containers=tuple(map(_container, statuses)),
-        events=tuple(ordered[-_MOST_EVENTS:]),
+        events=tuple(events),
     )
 
 

@@ -1,7 +1,8 @@
-"""Reader seam: lists objects with the rights of the user who looks at the page."""
+"""Reader seam: reads objects with the rights of the user who looks at the page."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from moorage.api.meta import Object
@@ -13,10 +14,15 @@ T = TypeVar("T", bound=Object)
 class Reader(Protocol):
     """Reads objects on behalf of one user."""
 
-    async def list(
-        self, resource: Resource[T], namespace: str | None = None, *, field_selector: str = ""
-    ) -> list[T]:
-        """Return the objects of a namespace, or of all, by namespace and name.
+    async def visit(
+        self,
+        resource: Resource[T],
+        take: Callable[[T], None],
+        namespace: str | None = None,
+        *,
+        field_selector: str = "",
+    ) -> None:
+        """Call `take` with each object of a namespace, or of all; none is kept here.
 
         Raises ForbiddenError where the user may not list them, NotFoundError where the server has
         no such resource.

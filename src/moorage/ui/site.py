@@ -23,19 +23,22 @@ from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.api.meta import Object
 from moorage.api.names import dns_label_errors, dns_subdomain_errors
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.client.resources import (
-    EVENTS,
-    NODES,
-    PODS,
-    RUNTIME_CLASSES,
-    RUNTIME_PROFILES,
-    Resource,
+from moorage.api.runtime_profiles import RuntimeProfile
+from moorage.client.resources import PODS, RUNTIME_CLASSES, RUNTIME_PROFILES, Resource
+from moorage.ui.objects import (
+    EVENT_ROWS,
+    NODE_ROWS,
+    POD_ROWS,
+    NodeRow,
+    SmallProfiles,
+    small_class,
+    small_node,
 )
-from moorage.ui.objects import POD_ROWS
-from moorage.ui.pod_view import pod_view
+from moorage.ui.pod_tally import NO_CLASS, PodTally
+from moorage.ui.pod_view import LatestEvents, pod_view
 from moorage.ui.reader import Reader
 from moorage.ui.templates import Templates
-from moorage.ui.views import NO_CLASS, ClassView, class_of, class_rows, first_pods, overview
+from moorage.ui.views import ClassView, class_rows, overview
 
 T = TypeVar("T", bound=Object)
 
@@ -86,42 +89,47 @@ class Site:
         raise NotFoundError(f"the web page has no {path}")
 
     async def _overview(self, reader: Reader) -> Page:
-        lists = _Lists(reader)
-        classes, nodes = await lists.read(RUNTIME_CLASSES), await lists.read(NODES)
-        profiles, pods = await lists.read(RUNTIME_PROFILES), await lists.read(POD_ROWS)
+        lists, tally = _Lists(reader), PodTally()
+        classes, nodes, profiles = (
+            await lists.classes(),
+            await lists.nodes(),
+            await lists.profiles(),
+        )
+        await lists.visit(POD_ROWS, tally.add)
         return await self._rendered(
-            "overview.html", "", lists, lambda: overview(classes, nodes, profiles, pods)
+            "overview.html", "", lists, lambda: overview(classes, nodes, profiles, tally.counts())
         )
 
     async def _class(self, reader: Reader, name: str) -> Page:
-        lists = _Lists(reader)
-        classes = [each for each in await lists.read(RUNTIME_CLASSES) if each.metadata.name == name]
-        pods = await lists.read(POD_ROWS)
-        nodes, profiles = await lists.read(NODES), await lists.read(RUNTIME_PROFILES)
+        lists, tally = _Lists(reader), PodTally(name)
+        classes = [each for each in await lists.classes() if each.metadata.name == name]
+        await lists.visit(POD_ROWS, tally.add)
+        nodes, profiles = await lists.nodes(), await lists.profiles()
 
         def view() -> ClassView:
-            own = [pod for pod in pods if class_of(pod) == name]
+            counts = tally.counts()
+            own = {name: counts[name]} if name in counts else {}
             rows = class_rows(classes, nodes, profiles, own)
             if not rows and RUNTIME_CLASSES.plural in lists.missing:
                 raise ForbiddenError("you may not list runtimeclasses")
             if not rows:
                 raise NotFoundError.of(RUNTIME_CLASSES.plural, name, group=RUNTIME_CLASSES.group)
-            return ClassView(rows[0], first_pods(own))
+            return ClassView(rows[0], tally.first())
 
         return await self._rendered("class.html", "../", lists, view)
 
     async def _pod(self, reader: Reader, namespace: str, name: str) -> Page:
         pod = await reader.get(PODS, name, namespace)
         runtime_class: RuntimeClass | None = None
-        lists = _Lists(reader)
+        lists, events = _Lists(reader), LatestEvents()
         if class_name := pod.spec.runtime_class_name:
             runtime_class = await lists.attempt(
                 RUNTIME_CLASSES, lambda: reader.get(RUNTIME_CLASSES, class_name)
             )
         about = f"involvedObject.uid={pod.metadata.uid}"
-        events = await lists.read(EVENTS, namespace, field_selector=about)
+        await lists.visit(EVENT_ROWS, events.add, namespace, field_selector=about)
         return await self._rendered(
-            "pod.html", "../../../", lists, lambda: pod_view(pod, runtime_class, events)
+            "pod.html", "../../../", lists, lambda: pod_view(pod, runtime_class, events.all())
         )
 
     async def _rendered(
@@ -158,15 +166,43 @@ class _Lists:
         self._reader = reader
         self.missing: list[str] = []
 
-    async def read(
-        self, resource: Resource[T], namespace: str | None = None, *, field_selector: str = ""
-    ) -> list[T]:
-        """Return a list, empty where it cannot be read."""
-        found = await self.attempt(
+    async def visit(
+        self,
+        resource: Resource[T],
+        take: Callable[[T], None],
+        namespace: str | None = None,
+        *,
+        field_selector: str = "",
+    ) -> None:
+        """Call `take` with each object, with none where they cannot be read."""
+        await self.attempt(
             resource,
-            lambda: self._reader.list(resource, namespace, field_selector=field_selector),
+            lambda: self._reader.visit(resource, take, namespace, field_selector=field_selector),
         )
-        return [] if found is None else found
+
+    async def classes(self) -> list[RuntimeClass]:
+        """Return all classes."""
+        found: list[RuntimeClass] = []
+        await self.visit(RUNTIME_CLASSES, lambda each: found.append(small_class(each)))
+        return found
+
+    async def nodes(self) -> list[NodeRow]:
+        """Return all nodes."""
+        found: list[NodeRow] = []
+        await self.visit(NODE_ROWS, lambda each: found.append(small_node(each)))
+        return found
+
+    async def profiles(self) -> list[RuntimeProfile]:
+        """Return all profiles, but those of a node that has too many."""
+        found: list[RuntimeProfile] = []
+        sizes = SmallProfiles()
+
+        def take(profile: RuntimeProfile) -> None:
+            if (small := sizes.small(profile)) is not None:
+                found.append(small)
+
+        await self.visit(RUNTIME_PROFILES, take)
+        return found
 
     async def attempt(self, resource: Resource[Any], read: Callable[[], Awaitable[Any]]) -> Any:
         """Return what `read` returns, None where the user may not read it or it does not exist."""

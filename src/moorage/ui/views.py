@@ -9,29 +9,22 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from moorage.api.conditions import is_true
-from moorage.api.nodes import Node
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED, MANAGED_LABEL
 from moorage.api.runtime_profiles import WORKING, ProfileFeature, RuntimeProfile
 from moorage.runtimeclass.feature_findings import alike
 from moorage.runtimeclass.features import FEATURES, Feature, FeatureArea
-from moorage.runtimeclass.handler import is_implicit
 from moorage.runtimeclass.temporary_classes import is_temporary
-from moorage.ui.objects import PodRow
-
-NO_CLASS = ""
-"""Name under which pods without a class are counted."""
+from moorage.ui.objects import NodeRow, PodRow, shortened
+from moorage.ui.pod_tally import NO_CLASS
 
 PHASES = ("Pending", "Running", "Succeeded", "Failed")
-MOST_PODS = 500
-"""Limit on the pods that one page lists."""
 MOST_CLASSES = 500
 """Limit on the classes that one page lists."""
 MOST_NODES = 500
 """Limit on the rows of the table of nodes, and on the names in a list of them."""
 MOST_HANDLERS = 50
 """Limit on the columns of a table: nodes and profiles may name any number of handlers."""
-_MOST_LETTERS = 200
 
 
 class ClassRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,13 +98,16 @@ class ClassView(msgspec.Struct, frozen=True):
 
 def overview(
     classes: Iterable[RuntimeClass],
-    nodes: Iterable[Node],
+    nodes: Iterable[NodeRow],
     profiles: Iterable[RuntimeProfile],
-    pods: Iterable[PodRow],
+    pods: Mapping[str, Counter[str]],
 ) -> Overview:
-    """Return the first page's content; classes of probes and measurements are left out."""
+    """Return the first page's content; classes of probes and measurements are left out.
+
+    `pods` is how many each class has, by phase.
+    """
     classes = [one for one in classes if not is_temporary(one.metadata.name, one.metadata.labels)]
-    pods = [pod for pod in pods if not is_temporary(class_of(pod), {})]
+    pods = {name: count for name, count in pods.items() if not is_temporary(name, {})}
     nodes = sorted(nodes, key=lambda node: node.metadata.name)
     profiles = sorted(profiles, key=lambda profile: (profile.spec.handler, profile.spec.node_name))
     listed = {node.metadata.name: _handlers_of(node) for node in nodes}
@@ -157,17 +153,16 @@ def overview(
 
 def class_rows(
     classes: Iterable[RuntimeClass],
-    nodes: Iterable[Node],
+    nodes: Iterable[NodeRow],
     profiles: Iterable[RuntimeProfile],
-    pods: Iterable[PodRow],
+    pods: Mapping[str, Counter[str]],
 ) -> tuple[ClassRow, ...]:
     """Return a row for each class by name, and for each name that pods have without such a class.
 
-    Pods without a class come last, under the name `NO_CLASS`.
+    `pods` is how many each class has, by phase. Pods without a class come last, under the name
+    `NO_CLASS`.
     """
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for pod in pods:
-        counts[class_of(pod)][pod.status.phase or "Pending"] += 1
+    counts: Mapping[str, Counter[str]] = defaultdict(Counter, pods)
     working = _nodes_of_handlers(nodes)
     broken, isolation = _found_by_probes(profiles)
     by_name = {each.metadata.name: each for each in classes}
@@ -179,23 +174,6 @@ def class_rows(
     if counts[NO_CLASS]:
         rows.append(_class_row(NO_CLASS, None, counts[NO_CLASS], working, broken, isolation))
     return tuple(rows)
-
-
-def class_of(pod: PodRow) -> str:
-    """Return the name of a pod's class, `NO_CLASS` for the node's default."""
-    name = pod.spec.runtime_class_name
-    return NO_CLASS if name is None or is_implicit(name) else name
-
-
-def first_pods(pods: Iterable[PodRow]) -> tuple[PodRow, ...]:
-    """Return the pods by namespace and name, at most `MOST_PODS`."""
-    ordered = sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
-    return tuple(ordered[:MOST_PODS])
-
-
-def shortened(text: str) -> str:
-    """Return a text of a cell: nodes and users may write any number of letters."""
-    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
 
 
 def _class_row(
@@ -224,7 +202,7 @@ def _class_row(
     )
 
 
-def _nodes_of_handlers(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
+def _nodes_of_handlers(nodes: Iterable[NodeRow]) -> dict[str, tuple[str, ...]]:
     having: dict[str, list[str]] = defaultdict(list)
     for node in nodes:
         for handler in _handlers_of(node):
@@ -232,7 +210,7 @@ def _nodes_of_handlers(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
     return {handler: tuple(names) for handler, names in having.items()}
 
 
-def _handlers_of(node: Node) -> frozenset[str]:
+def _handlers_of(node: NodeRow) -> frozenset[str]:
     return frozenset(handler.name for handler in node.status.runtime_handlers)
 
 

@@ -55,6 +55,13 @@ def test_only_a_whole_time_is_one(tmp_path: Path, word: str) -> None:
     ]  # fmt: skip
 
 
+def test_lines_of_a_log_that_was_just_replaced_are_shown(tmp_path: Path) -> None:
+    root = lines_of(tmp_path, node="3\n4\n")
+    (root / "logs/node.log.1").write_text("1\n2\n")
+    shown = moor("logs", "node", "--lines", "3", "--data-dir", root).out
+    assert shown.splitlines() == ["2", "3", "4"]
+
+
 def test_one_part_is_printed_as_it_is_and_no_more_lines_than_asked_for(tmp_path: Path) -> None:
     root = lines_of(tmp_path, node="".join(f"{number}\n" for number in range(120)), engine="x\n")
     assert moor("logs", "node", "--data-dir", root).out.splitlines() == [

@@ -7,13 +7,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from moorage.cluster.runtimes import RuntimeInstallationError
-from moorage.cluster.runtimes.host_entry import check_shared, open_entry
+from moorage.cluster.runtimes.host_entry import HostEntry, check_shared, open_entry
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mount namespaces need root")
 
@@ -76,6 +76,19 @@ def test_an_engine_with_the_same_files_is_reached_directly(tmp_path: Path) -> No
     assert entry.command(["systemctl"]) == ("systemctl",)
     assert entry.path(Path("/etc")) == Path("/etc")
     entry.close()
+
+
+def test_an_absolute_link_of_the_host_leads_to_the_hosts_files(tmp_path: Path) -> None:
+    """`/var/lib` may be one: the directory counted as removed while it was there."""
+    process, root = tmp_path / "process", tmp_path / "process/root"
+    (root / "disk/lib/agent").mkdir(parents=True)
+    (root / "var").mkdir()
+    (root / "var/lib").symlink_to("/disk/lib")
+    namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY)
+    with closing(HostEntry(namespace, os.open(process, os.O_PATH))) as entry:
+        found = entry.path(Path("/var/lib/agent"))
+        found.rmdir()
+    assert not (root / "disk/lib/agent").exists()
 
 
 @needs_root

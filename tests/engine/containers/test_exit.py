@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from moorage.engine.cgroups.usage import UsageReader
 from moorage.engine.containers.start import start_container
 from moorage.engine.inventory import Sandbox
 from moorage.engine.messages import container_status
 from moorage.engine.records import Stage
 from moorage.handlers.adapters import Exit
 from moorage.handlers.definition import CgroupDriver
+from moorage.linux.cgroups import Cgroups, Layout
 from tests.clocks import START_NS, settle
 from tests.engine.fakes import FINISHED_NS
 from tests.engine.parts import (
@@ -85,11 +87,39 @@ async def test_a_kill_by_the_kernel_is_found_in_the_cgroups(
 
 
 def _count(cgroup: Path, kills: int) -> None:
+    """Have both versions count."""
     cgroup.mkdir(parents=True, exist_ok=True)
     text = f"oom_kill_disable 0\nunder_oom 0\noom_kill {kills}\n"
     (cgroup / "memory.oom_control").write_text(text)
+    (cgroup / "memory.events").write_text(f"low 0\noom_kill {kills}\n")
 
 
+@pytest.fixture
+def version_2(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bench's cgroups as version 2 has them."""
+    root = bench.cgroup("/")
+    cgroups = Cgroups(Layout.V2, unified=root, v2=("memory",), hierarchies=(root,))
+    monkeypatch.setattr(bench.context.cgroups, "_reader", UsageReader(cgroups))
+
+
+async def test_kills_of_a_container_beside_it_are_not_this_ones_with_version_1(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd has removed the scope of one; of the other the count is still there."""
+    monkeypatch.setattr(Sandbox, "cgroup_driver", CgroupDriver.SYSTEMD)
+    _count(bench.cgroup("/kubepods.slice/kubepods-pod1.slice"), 0)
+    sandbox = await bench.pod(parent="kubepods-pod1.slice")
+    stopped = await bench.running(sandbox, name="stopped")
+    greedy = await bench.running(sandbox, name="greedy")
+    _count(bench.cgroup(greedy.cgroup.path), 1)
+    bench.end(stopped, 137)
+    await stopped.exited.wait()
+    bench.end(greedy, 137)
+    await greedy.exited.wait()
+    assert (greedy.record.reason, stopped.record.reason) == ("OOMKilled", "Error")
+
+
+@pytest.mark.usefixtures("version_2")
 async def test_a_kill_by_the_kernel_is_found_though_systemd_removed_the_scope(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +138,7 @@ async def test_a_kill_by_the_kernel_is_found_though_systemd_removed_the_scope(
     assert (greedy.record.reason, stopped.record.reason) == ("OOMKilled", "Error")
 
 
+@pytest.mark.usefixtures("version_2")
 async def test_kills_in_other_pods_of_a_shared_parent_are_not_this_ones(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from moorage.api.logs import LineFormatter
 from moorage.engine.networks import CniError, NetworkPool, Plugins, RuntimeConf, read_conflist
 from moorage.linux import pinned
 from moorage.linux.idmap import IdMappings, IdRange
@@ -187,6 +189,40 @@ async def test_a_failure_is_tried_again_later(bench: Bench) -> None:
         await bench.has_spares(1)
         await pool.drain()
     assert bench.is_clean()
+
+
+async def test_a_failure_that_goes_on_is_logged_once_and_after_an_hour(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    bench.fail()
+    bench.lull.set()
+
+    async def pausing() -> float:
+        async with asyncio.timeout(20):
+            while (pause_s := bench.clock.next_s) is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        return pause_s
+
+    async with bench.running(1) as pool:
+        pauses = []
+        for _ in range(6):
+            pauses.append(await pausing())
+            bench.clock.advance(pauses[-1])
+            await settle()
+        assert pauses == [5, 10, 20, 40, 60, 60]
+        await pausing()
+        assert [record.message for record in caplog.records] == ["warm network creation failed"]
+        assert "no room" in LineFormatter().format(caplog.records[0])
+        bench.clock.advance(3600)
+        await settle()
+        await pausing()
+        assert len(caplog.records) == 2
+        bench.fail(does_fail=False)
+        bench.clock.advance(60)
+        await bench.has_spares(1)
+        assert caplog.records[-1].message == "warm networks are created again"
+        await pool.drain()
 
 
 async def test_of_a_network_that_fails_nothing_stays(bench: Bench) -> None:

@@ -18,6 +18,7 @@ from typing import BinaryIO
 import msgspec
 
 from moorage.api.logs import Log
+from moorage.linux.log_file import rotate
 from moorage.linux.private import PRIVATE_FILE
 
 _WITHIN_S = 30.0
@@ -108,7 +109,7 @@ class AuditLog:
         elif self._file_bytes + len(content) > self._limits.file_bytes and self._file_bytes:
             self._file.close()
             self._file = None
-            self._rotate()
+            rotate(self._path, self._limits.old_files)
             self._open()
         assert self._file is not None
         self._file_bytes += len(content)
@@ -126,17 +127,6 @@ class AuditLog:
         self._file_bytes = os.fstat(descriptor).st_size
         if self._file_bytes and os.pread(descriptor, 1, self._file_bytes - 1) != b"\n":
             self._file.write(b"\n")
-
-    def _rotate(self) -> None:
-        for number in range(self._limits.old_files, 0, -1):
-            newer = self._old(number - 1) if number > 1 else self._path
-            if newer.exists():
-                newer.replace(self._old(number))
-        if not self._limits.old_files:
-            self._path.unlink()
-
-    def _old(self, number: int) -> Path:
-        return self._path.with_name(f"{self._path.name}.{number}")
 
 
 def _called(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:

@@ -16,6 +16,7 @@ import click
 from moorage.cli.errors import CliError
 from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cluster.layout import Layout
+from moorage.linux.log_file import old_file
 
 PARTS = ("supervisor", "apiserver", "controllers", "node", "engine")
 _WIDTH = max(map(len, PARTS))
@@ -53,8 +54,15 @@ def _paths(layout: Layout, part: str | None) -> dict[str, Path]:
 
 
 def _tail(path: Path, lines: int) -> list[str]:
-    with path.open(errors="replace") as file:
-        return [line.rstrip("\n") for line in deque(file, lines)]
+    """Return the last lines of a log, and of the one before if it has just been replaced."""
+    kept: deque[str] = deque(maxlen=lines)
+    for file_path in (old_file(path, 1), path):
+        try:
+            with file_path.open(errors="replace") as file:
+                kept.extend(file)
+        except FileNotFoundError:
+            continue
+    return [line.rstrip("\n") for line in kept]
 
 
 def _merged(paths: Mapping[str, Path], lines: int) -> Iterator[tuple[str, str]]:

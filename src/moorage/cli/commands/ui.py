@@ -19,6 +19,7 @@ from moorage.ui.server import PageOptions, serve_page
 
 _KEY_BYTES = 24
 _ANY_ADDRESS = "0.0.0.0"
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 log = Log(__name__)
 
@@ -40,12 +41,26 @@ log = Log(__name__)
 @click.option(
     "--certificate-authority",
     "authority",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=_FILE,
     help="With --in-cluster, the cluster's authority, as in the ConfigMap kube-root-ca.crt.",
 )
+@click.option(
+    "--tls-cert-file",
+    "certificate",
+    type=_FILE,
+    help="With --in-cluster, serve HTTPS with this certificate; read again when it changes.",
+)
+@click.option("--tls-private-key-file", "key", type=_FILE, help="Its key.")
 @log_level_option
 def command(
-    *, target: Target, port: int, in_cluster: bool, authority: Path | None, log_level: str
+    *,
+    target: Target,
+    port: int,
+    in_cluster: bool,
+    authority: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    log_level: str,
 ) -> None:
     """Serve the web page of runtimes, until Ctrl-C.
 
@@ -54,9 +69,13 @@ def command(
     """
     if in_cluster != (authority is not None):
         raise click.UsageError("--in-cluster and --certificate-authority go together")
+    if (certificate is None) != (key is None):
+        raise click.UsageError("--tls-cert-file and --tls-private-key-file go together")
+    if certificate is not None and not in_cluster:
+        raise click.UsageError("--tls-cert-file goes with --in-cluster")
     if in_cluster:
         assert authority is not None
-        options = PageOptions(_ANY_ADDRESS, port)
+        options = PageOptions(_ANY_ADDRESS, port, certificate, key)
         run_until_stopped(
             partial(_for_viewers, in_cluster_anonymous_config(authority), options), log_level
         )

@@ -143,6 +143,15 @@ class PageValues(_Values, frozen=True):
             "rights of its own."
         ),
     ] = True
+    tls_secret: Annotated[
+        str,
+        Meta(
+            pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$",
+            max_length=253,
+            description="Secret of the type kubernetes.io/tls in the namespace of the parts, with "
+            "whose certificate the page is served; without one it is served by plain HTTP.",
+        ),
+    ] = ""
     resources: Annotated[Amounts, Meta(description="Resources of its container.")] = Amounts(
         requests={"cpu": "10m", "memory": "64Mi"}, limits={"memory": "256Mi"}
     )

@@ -19,6 +19,7 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.parts.importing import import_part
 from moorage.cluster.settings import SettingsError, load
 from moorage.cluster.supervisor import PORT_TAKEN_STATUS
+from moorage.linux.log_file import LogFile
 from moorage.linux.parent_death import die_with_parent
 from moorage.linux.private import UMASK
 
@@ -52,7 +53,7 @@ def main(argv: list[str]) -> int:
     settings = load(layout.settings)
     if settings is None:
         raise SettingsError(f"{layout.settings}: no such file; `moor up` makes it")
-    configure(settings.log_level)
+    configure(settings.log_level, LogFile(layout.log(name)))
     part = import_part(name)
     calm_collector()
     try:

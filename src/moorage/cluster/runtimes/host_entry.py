@@ -18,6 +18,7 @@ from moorage.cluster.runtimes.engine_process import identity_of
 from moorage.cluster.runtimes.engine_trust import find_impostor, has_same
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
 from moorage.cluster.runtimes.host_access import find_access
+from moorage.linux.rooted_path import path_in_root
 
 _SELF, _FIRST = Path("/proc/self"), Path("/proc/1")
 _MOUNTS = "ns/mnt"
@@ -51,8 +52,14 @@ class HostEntry:
         return ("nsenter", f"--mount={path}", "--", *argv)
 
     def path(self, path: Path) -> Path:
-        """Return where a path of the host is for this program, while that process runs."""
-        return path if self.is_direct else Path(f"{_SELF}/fd/{self._process}/root{path}")
+        """Return where a path of the host is for this program, while that process runs. Blocks.
+
+        Links of directories above it are followed in the host, which the kernel would not do.
+        Raises OSError.
+        """
+        if self.is_direct:
+            return path
+        return path_in_root(Path(f"{_SELF}/fd/{self._process}/root"), path)
 
     def close(self) -> None:
         """Close it; it must not be used afterwards."""

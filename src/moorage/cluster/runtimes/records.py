@@ -1,7 +1,12 @@
-"""Records of what a node installed for RuntimeInstallations, by the objects' names."""
+"""Records of what a node installed for RuntimeInstallations, by the objects' names.
+
+A record is a file with the object's name. That of a long name is cut and has a hash, since names of
+files have at most 255 bytes and objects' up to 253; the record has the name itself.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import msgspec
@@ -12,8 +17,18 @@ from moorage.runtimeclass.installations import Record
 
 _DIRECTORY = ".installations"
 _SUFFIX = ".json"
+_MOST = 200
+"""Characters of a name that is a file's: room for the suffix, and for those of a replacement."""
+_CUT, _DIGITS = "+", 32
+"""What stands before the hash; no name of an object has it."""
 
 log = Log(__name__)
+
+
+class _Named(Record, frozen=True, kw_only=True):
+    """A record as its file has it: with the object's name, where the file's is cut."""
+
+    name: str = ""
 
 
 class Records:
@@ -29,18 +44,32 @@ class Records:
             return {}
         for path in self._directory.glob(f"*{_SUFFIX}"):
             try:
-                record = msgspec.json.decode(path.read_bytes(), type=Record)
+                named = msgspec.json.decode(path.read_bytes(), type=_Named)
             except (msgspec.DecodeError, msgspec.ValidationError) as error:
                 log.warning("record of an installation is damaged", path=path, reason=error)
                 continue
-            found[path.name.removesuffix(_SUFFIX)] = record
+            name = named.name or path.name.removesuffix(_SUFFIX)
+            if self._path(name) != path:
+                log.warning("record of an installation has another's name", path=path)
+                continue
+            fields = msgspec.structs.asdict(named)
+            del fields["name"]
+            found[name] = Record(**fields)
         return found
 
     def write(self, name: str, record: Record) -> None:
         """Write the record of an object; its name has no slash, as names of objects have none."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_durably(self._directory / f"{name}{_SUFFIX}", msgspec.json.encode(record))
+        fields = msgspec.structs.asdict(record)
+        named = fields if len(name) <= _MOST else {**fields, "name": name}
+        write_durably(self._path(name), msgspec.json.encode(named))
 
     def remove(self, name: str) -> None:
         """Remove the record of an object."""
-        (self._directory / f"{name}{_SUFFIX}").unlink(missing_ok=True)
+        self._path(name).unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        if len(name) > _MOST:
+            digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGITS]
+            name = f"{name[: _MOST - _DIGITS]}{_CUT}{digest}"
+        return self._directory / f"{name}{_SUFFIX}"

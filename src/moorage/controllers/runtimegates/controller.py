@@ -18,7 +18,7 @@ from moorage.api.meta import Object, ObjectMeta, Raw
 from moorage.api.pods import MIRROR_ANNOTATION, PodCondition
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import HANDLER_AVAILABLE, HANDLER_GATE, HELD_FOR_ANNOTATION
-from moorage.api.runtime_profiles import RuntimeProfile
+from moorage.api.runtime_profiles import RuntimeProfile, node_of_profile
 from moorage.client.informer import Informer, object_key
 from moorage.client.queue import WorkQueue
 from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
@@ -26,6 +26,7 @@ from moorage.client.resources import PODS, read_as
 from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import Node
+from moorage.controllers.runtimegates.pace import GATHER_S, Pace
 from moorage.controllers.runtimegates.verdict import UNAVAILABLE, Verdict
 from moorage.controllers.runtimegates.verdicts import Verdicts
 from moorage.runtimeclass.class_index import ClassIndex
@@ -37,8 +38,6 @@ from moorage.runtimeclass.placing import has_gate
 
 COMPONENT = "runtime-gate-controller"
 _WORKERS = 4
-_GATHER_S = 0.3
-"""Changes of nodes within this time are looked at once."""
 _SWEEP = ""
 _SYSTEM_NAMESPACE = "kube-system"
 _PENDING = "Pending"
@@ -90,7 +89,8 @@ class RuntimeGateController:
         self._unsettled: set[str] = set()
         self._said: dict[str, PodCondition] = {}
         """What was written last, by the pod's uid, until the watch shows it."""
-        self._seen = -1
+        self._pace = Pace()
+        self._known = -1
         self._queue: WorkQueue[str] = WorkQueue("runtime gates", clock=clock)
         informers.nodes.add_handler(self._node_changed)
         informers.runtime_classes.add_handler(self._class_changed)
@@ -125,7 +125,8 @@ class RuntimeGateController:
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         self._feed.node_changed(_facts(before), _facts(after))
-        self._changed()
+        either = after or before
+        self._changed("" if either is None else either.metadata.name)
 
     def _class_changed(self, before: RuntimeClass | None, after: RuntimeClass | None) -> None:
         self._feed.class_changed(before, after)
@@ -133,16 +134,24 @@ class RuntimeGateController:
 
     def _profile_changed(self, before: RuntimeProfile | None, after: RuntimeProfile | None) -> None:
         self._feed.profile_changed(before, after)
-        self._changed()
+        either = after or before
+        self._changed("" if either is None else node_of_profile(either.metadata.name))
 
-    def _changed(self) -> None:
-        """Have the waiting pods looked at, unless what is known is as it was."""
-        if self._waiting and self._index.version != self._seen:
-            self._queue.add_after(_SWEEP, _GATHER_S)
+    def _changed(self, node: str = "") -> None:
+        """Have the waiting pods looked at, unless what is known is as it was.
+
+        `node` is that of which something else is known, empty for a class.
+        """
+        if self._index.version == self._known:
+            return
+        self._known = self._index.version
+        if self._waiting:
+            now_s = self._clock.monotonic()
+            delay_s = self._pace.delay_s(node, now_s) if node else GATHER_S
+            self._queue.add_after(_SWEEP, delay_s)
 
     async def _reconcile(self, key: str) -> float | None:
         if key == _SWEEP:
-            self._seen = self._index.version
             for waiting in self._waiting:
                 self._queue.add(waiting)
             return None

@@ -27,6 +27,7 @@ from moorage.runtimeclass.placing import (
     labels_of_demanded,
     lacking_nodes,
     place,
+    requires_label,
 )
 from moorage.runtimeclass.usable_nodes import is_own_label, required_terms, usable_nodes
 
@@ -109,8 +110,9 @@ def judge(
     if not is_gated:
         return Verdict(True, AVAILABLE, message)
     more, _ = labels_of_demanded(nodes, offer, index, demanded)
-    present = _own_labels(spec)
-    labels = dict.fromkeys(label for label in (*placement.labels, *more) if label not in present)
+    labels = dict.fromkeys(
+        label for label in (*placement.labels, *more) if not requires_label(spec, label)
+    )
     return Verdict(True, AVAILABLE, message, releases=True, labels=tuple(labels))
 
 

@@ -99,6 +99,13 @@ class ContainerCgroups:
         """
         return await asyncio.to_thread(self._reader.oom_kills, path)
 
+    async def lasting_oom_kills(self, path: str) -> int | None:
+        """Return `oom_kills` with those of descendants that were removed.
+
+        None where the kernel keeps none of these, as with version 1.
+        """
+        return await asyncio.to_thread(self._reader.lasting_oom_kills, path)
+
     def _missing(self, paths: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(path for path in paths if not has_cgroup(self._cgroups, path))
 

@@ -191,6 +191,16 @@ class UsageReader:
         counted = [count for count in counts if count is not None]
         return sum(counted) if counted else None
 
+    def lasting_oom_kills(self, path: str) -> int | None:
+        """Return `oom_kills` with those of descendants that were removed.
+
+        None with version 1, where counts go with their cgroups. Source: cgroup-v2
+        `memory.events`, whose counts are hierarchical.
+        """
+        if self._cgroups.mount_of("memory") != self._cgroups.unified:
+            return None
+        return self.oom_kills(path)
+
     def _with_subgroup(
         self, path: str, plan: _Plan[Figures], subgroup_plan: _Plan[Figures]
     ) -> Figures:

@@ -78,7 +78,8 @@ async def _is_oom_killed(context: EngineContext, container: Container, exit_: Ex
     """Return whether the kernel killed a process of a SIGKILLed container for memory.
 
     systemd removes a scope with its last process, with its counts, and can be faster than conmon
-    and this engine. The counts of the pod's cgroup include those of removed ones.
+    and this engine. With version 2 the counts of the pod's cgroup include those of removed ones;
+    with version 1 the pod has those of other containers alone, which say nothing of this one.
     """
     sandbox = container.sandbox
     before, sandbox.oom_kills = sandbox.oom_kills, await _pod_kills(context, sandbox)
@@ -97,9 +98,9 @@ async def _pod_kills(context: EngineContext, sandbox: Sandbox) -> int | None:
     """Return how many processes of a pod were killed for memory, None if nothing counts them.
 
     Counted for pods of systemd alone: other cgroups stay until the engine has read them. A parent
-    that no client named is shared: its count is that of other pods too.
+    that no client named is shared: its count is that of other pods too. With version 1 none count.
     """
     cgroup = sandbox.cgroup
     if sandbox.cgroup_driver is not CgroupDriver.SYSTEMD or cgroup.is_parent_shared:
         return None
-    return await context.cgroups.oom_kills(cgroup.parent)
+    return await context.cgroups.lasting_oom_kills(cgroup.parent)

@@ -75,7 +75,10 @@ class Plugins:
         self._environment = {"PATH": os.environ.get("PATH", os.defpath), "CNI_PATH": self._path}
 
     async def add(self, network: Conflist, conf: RuntimeConf) -> CniResult:
-        """Run ADD on the chain. Returns its result. Raises CniError after a DEL of the chain."""
+        """Run ADD on the chain. Returns its result.
+
+        Raises CniError after a DEL of the chain, with what both said if that failed too.
+        """
         result: Mapping[str, Any] | None = None
         try:
             for plugin in _active_plugins(network, conf):
@@ -85,8 +88,16 @@ class Plugins:
                     raise CniError(
                         f"network plugin {plugin['type']} ADD: not a CNI result: {result}"
                     )
+        except CniError as error:
+            left = await self._clean_up(network, conf)
+            if left and left != str(error):
+                raise CniError(f"{error}; the DEL after it failed too: {left}") from error
+            raise
         except BaseException:
-            await self._clean_up(network, conf)
+            if left := await self._clean_up(network, conf):
+                log.warning(
+                    "network DEL after failed ADD failed", id=conf.container_id, reason=left
+                )
             raise
         return _cni_result(network, conf, result or {})
 
@@ -101,13 +112,16 @@ class Plugins:
         )
         await self._delete(network, conf, msgspec.json.decode(result.result))
 
-    async def _clean_up(self, network: Conflist, conf: RuntimeConf) -> None:
-        """Run DEL after a failed ADD. DEL of what was never added is no error."""
+    async def _clean_up(self, network: Conflist, conf: RuntimeConf) -> str:
+        """Run DEL after a failed ADD. DEL of what was never added is no error.
+
+        Returns why it failed, empty if it did not.
+        """
         try:
             await self._delete(network, conf, None)
         except CniError as error:
-            # The caller reports the failure of ADD.
-            log.warning("network DEL after failed ADD failed", id=conf.container_id, reason=error)
+            return str(error)
+        return ""
 
     async def _delete(
         self, network: Conflist, conf: RuntimeConf, result: Mapping[str, Any] | None

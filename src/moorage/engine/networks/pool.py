@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -35,8 +36,11 @@ from moorage.linux.idmap import IdMappings
 
 KINDS = (pinned.NET, pinned.IPC, pinned.UTS)
 _PREFIX = "spare-"
+_SPARE = re.compile(f"{_PREFIX}[0-9a-f]+")
 _RESULT_FILE = "attachment.json"
-_RETRY_S = 5.0
+_RETRY_S, _LONGEST_RETRY_S = 5.0, 60.0
+_SAY_AGAIN_S = 3600.0
+"""Time after which a failure is logged again that is as it was."""
 
 log = Log(__name__)
 
@@ -47,6 +51,27 @@ class WarmNetwork:
 
     directory: Path
     result: CniResult
+
+
+class _Said:
+    """What was logged last of a failure that goes on."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._at_s = 0.0
+
+    @property
+    def is_failing(self) -> bool:
+        return bool(self._text)
+
+    def is_news(self, text: str, now_s: float) -> bool:
+        """Return whether to log a failure, and take it for logged then."""
+        # Each attempt has a name of its own.
+        text = _SPARE.sub(_PREFIX, text)
+        if text == self._text and now_s - self._at_s < _SAY_AGAIN_S:
+            return False
+        self._text, self._at_s = text, now_s
+        return True
 
 
 class NetworkPool:
@@ -116,7 +141,12 @@ class NetworkPool:
         await asyncio.to_thread(pinned.release, directory)
 
     async def run(self) -> None:
-        """Keep `size` networks warm. Returns only if the network does not allow it."""
+        """Keep `size` networks warm. Returns only if the network does not allow it.
+
+        A failure is tried again after 5 to 60 s, and logged when it is another one, or after an
+        hour.
+        """
+        retry_s, said = _RETRY_S, _Said()
         while True:
             self._changed.clear()
             if len(self._warm) >= self._size:
@@ -129,8 +159,14 @@ class NetworkPool:
                     return
                 await self._add_warm(network)
             except (CniError, ConflistError, OSError) as error:
-                log.warning("warm network creation failed", reason=error)
-                await self._clock.sleep(_RETRY_S)
+                if said.is_news(str(error), self._clock.monotonic()):
+                    log.warning("warm network creation failed", reason=error)
+                await self._clock.sleep(retry_s)
+                retry_s = min(_LONGEST_RETRY_S, 2 * retry_s)
+            else:
+                if said.is_failing:
+                    log.info("warm networks are created again")
+                retry_s, said = _RETRY_S, _Said()
 
     async def drain(self) -> None:
         """Release every warm network; failures are logged."""

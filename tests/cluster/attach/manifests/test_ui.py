@@ -43,6 +43,21 @@ def test_the_service_leads_to_the_pods_of_the_page() -> None:
     assert service["spec"]["selector"].items() <= labels.items()
 
 
+def test_with_a_secret_the_page_is_served_by_https() -> None:
+    values = Values(ui=PageValues(tls_secret="page-tls"))
+    (service,), (deployment,) = made("Service", values), made("Deployment", values)
+    (port,) = service["spec"]["ports"]
+    assert (port["name"], port["port"]) == ("https", 443)
+    pod = deployment["spec"]["template"]["spec"]
+    assert {"name": "certificates", "secret": {"secretName": "page-tls"}} in pod["volumes"]
+    (container,) = pod["containers"]
+    assert container["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    assert container["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    assert "--tls-cert-file=/certificates/tls.crt" in container["args"]
+    mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounted["certificates"] == "/certificates"
+
+
 def test_the_page_can_be_turned_off() -> None:
     without = Values(ui=PageValues(enabled=False))
     assert not [obj for obj in objects(without) if obj["metadata"]["name"] == _NAME]

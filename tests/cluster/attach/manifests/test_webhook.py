@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from moorage.api.runtime_group import ENFORCE_LABEL
+from moorage.api.runtime_group import ENFORCE_LABEL, HANDLER_GATE, HELD_FOR_ANNOTATION
+from moorage.cel.messages import PolicyInput
+from moorage.cel.policies import CompiledPolicy
 from moorage.cluster.attach.manifests import objects
 from moorage.cluster.attach.manifests.webhook import SECRET, configuration
 from moorage.cluster.attach.values import Values, WebhookValues
@@ -24,7 +26,7 @@ def webhooks(kind: str, values: Values | None = None) -> dict[str, Any]:
 def test_only_what_the_policies_decide_about_may_be_kept_out(kind: str, policy: Any) -> None:
     made = webhooks(kind, Values(webhook=WebhookValues(failure_policy=policy)))
     failing = {name for name, one in made.items() if one["failurePolicy"] == "Fail"}
-    expected = {"named", "enforced"} | ({"policies"} if kind == KINDS[1] else set())
+    expected = {"named", "enforced", "policies" if kind == KINDS[1] else "held"}
     assert failing == (expected if policy == "Fail" else set())
 
 
@@ -49,6 +51,36 @@ def test_each_new_pod_meets_exactly_one_webhook(kind: str) -> None:
         (ENFORCE_LABEL, "In"),
         (ENFORCE_LABEL, "NotIn"),
     ]
+
+
+def test_updates_of_held_pods_meet_the_webhook_but_for_those_of_our_controllers() -> None:
+    held = webhooks(KINDS[0], Values(namespace="mine"))["held"]
+    assert held["rules"][0]["resources"] == ["pods", "pods/status"]
+    assert held["rules"][0]["operations"] == ["UPDATE"]
+    policy = CompiledPolicy(
+        {"matchConditions": held["matchConditions"], "validations": [{"expression": "false"}]}
+    )
+
+    def is_met(new: Any, old: Any, user: str = "alice") -> bool:
+        request = {"operation": "UPDATE", "userInfo": {"username": user}}
+        given = PolicyInput(request=request, object=new, old_object=old)
+        (*decisions,) = policy.evaluate(given, None).decisions
+        assert not any(one.is_error for one in decisions)
+        return bool(decisions)
+
+    def pod(*gates: str, **annotations: str) -> Any:
+        spec = {"schedulingGates": [{"name": gate} for gate in gates]} if gates else {}
+        held_for = {HELD_FOR_ANNOTATION: annotations["needs"]} if annotations else {}
+        return {"metadata": {"annotations": held_for} if held_for else {}, "spec": spec}
+
+    gated = pod("a", HANDLER_GATE, needs="gpu")
+    assert not is_met(gated, gated)
+    assert is_met(pod("a", needs="gpu"), gated)
+    assert is_met(pod(), gated)
+    assert is_met(pod(HANDLER_GATE), gated)
+    assert is_met(pod(HANDLER_GATE, needs="x"), gated)
+    assert not is_met(pod(), pod("a", needs="gpu"))
+    assert not is_met(pod(), gated, "system:serviceaccount:mine:moorage-controllers")
 
 
 def test_cert_manager_takes_the_place_of_our_own_certificates() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -46,6 +47,22 @@ def test_creation(sets: dict[str, Any], says: str | None) -> None:
 
 
 C = "spec.containers[0]"
+GATED: dict[str, Any] = {"spec.schedulingGates": [{"name": "a"}]}
+X, Y = ({"key": key, "operator": "Exists"} for key in "xy")
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+TERMS = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
+
+
+def on_terms(*terms: list[dict[str, str]]) -> dict[str, Any]:
+    """Return an affinity whose terms have these expressions."""
+    listed = [{"matchExpressions": term} if term else {} for term in terms]
+    return {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": listed}}}
+
+
+def shown(*terms: list[dict[str, str]]) -> str:
+    return json.dumps([{"matchExpressions": term} for term in terms], separators=(",", ":"))
+
+
 TOLERATION = {"key": "a", "operator": "Exists"}
 
 
@@ -64,6 +81,10 @@ TOLERATION = {"key": "a", "operator": "Exists"}
         ({"spec.schedulingGates": [{"name": "a"}]}, {}),
         ({"spec.schedulingGates": [{"name": "a"}], "spec.nodeSelector": {"x": "y"}},
          {"spec.schedulingGates": [{"name": "a"}], "spec.nodeSelector": {"x": "y", "z": "1"}}),
+        (GATED, {**GATED, "spec.affinity": on_terms([X])}),
+        ({**GATED, "spec.affinity": on_terms([X])}, {"spec.affinity": on_terms([X, Y])}),
+        ({**GATED, "spec.affinity": {**on_terms([X]), "podAffinity": {}}},
+         {"spec.affinity": {**on_terms([X, Y]), "podAffinity": {}}}),
         ({"spec.initContainers": [{"name": "i", "image": "a"}]},
          {"spec.initContainers": [{"name": "i", "image": "b"}]}),
     ],
@@ -86,9 +107,8 @@ POD = "pod updates may not change fields other than"
         ({}, {"spec.schedulingGates": [{"name": "a"}]}, "SchedulingGates"),
         ({"spec.schedulingGates": [{"name": "a"}]},
          {"spec.schedulingGates": [{"name": "a"}, {"name": "b"}]}, "SchedulingGates"),
-        ({"spec.schedulingGates": [{"name": "a"}], "spec.nodeSelector": {"x": "y"}},
-         {"spec.schedulingGates": [{"name": "a"}], "spec.nodeSelector": {"x": "z"}},
-         "NodeSelector"),
+        ({}, {"spec.affinity": on_terms([X])}, "Affinity"),
+        (GATED, {**GATED, "spec.affinity": {"podAffinity": {}}}, "Affinity"),
         ({}, {f"{C}.command": ["sh"]}, "Containers"),
         ({}, {f"{C}.resources": {"limits": {"cpu": "1"}}}, "Containers"),
         ({}, {"spec.containers[1]": {"name": "d", "image": "i"}}, "Containers"),
@@ -108,6 +128,21 @@ def test_what_may_not_change_in_a_pod(
 @pytest.mark.parametrize(
     ("before", "after", "says"),
     [
+        ({**GATED, "spec.nodeSelector": {"x": "y"}}, {**GATED, "spec.nodeSelector": {"x": "z"}},
+         'spec.nodeSelector: Invalid value: {"x":"z"}: only additions to spec.nodeSelector are '
+         "allowed (no mutations or deletions)"),
+        ({**GATED, "spec.affinity": on_terms([X])}, GATED,
+         f"{TERMS}: Invalid value: []: no additions/deletions to non-empty NodeSelectorTerms list "
+         "are allowed"),
+        ({**GATED, "spec.affinity": on_terms([X])}, {"spec.affinity": on_terms([X], [Y])},
+         f"{TERMS}: Invalid value: {shown([X], [Y])}: no additions/deletions to non-empty "
+         "NodeSelectorTerms list are allowed"),
+        ({**GATED, "spec.affinity": on_terms([X])}, {"spec.affinity": on_terms([Y, X])},
+         f"{TERMS}[0]: Invalid value: {shown([Y, X])[1:-1]}: only additions are allowed (no "
+         "mutations or deletions)"),
+        ({**GATED, "spec.affinity": on_terms([])}, {"spec.affinity": on_terms([X])},
+         f"{TERMS}[0]: Invalid value: {shown([X])[1:-1]}: only additions are allowed (no mutations "
+         "or deletions)"),
         ({"spec.activeDeadlineSeconds": 5}, {"spec.activeDeadlineSeconds": 6},
          "spec.activeDeadlineSeconds: Invalid value: 6: must be less than or equal to previous "
          "value"),

@@ -46,6 +46,7 @@ class Switch(msgspec.Struct, frozen=True):
 
 _TEXTS = (
     "image", "imagePullPolicy", "logLevel", "webhook.failurePolicy", "agent.restartCommand",
+    "ui.tlsSecret",
 )  # fmt: skip
 _NUMBERS = ("webhook.replicas", "controllers.replicas")
 _PARTS = ("webhook", "controllers", "agent", "scheduler", "ui")
@@ -93,6 +94,7 @@ SWITCHES: tuple[Switch, ...] = (
     Switch("controllers.createClasses", "$.Values.controllers.createClasses", True, False),
     Switch("scheduler.enabled", "$.Values.scheduler.enabled", True, False),
     Switch("ui.enabled", "$.Values.ui.enabled", True, False),
+    Switch("ui.tlsSecret", "$.Values.ui.tlsSecret", mark("ui.tlsSecret"), ""),
     Switch("agent.installsRuntimes", "$.Values.agent.installsRuntimes", True, False),
     Switch("agent.cri", "$.Values.agent.cri", _CRI, ""),
     Switch(

@@ -1,7 +1,7 @@
 """Web page among the objects of an attachment: a Deployment without rights, behind a Service.
 
 Its account is bound to no role and its pods mount no token. Each request brings the token of who
-looks, with which the page is read.
+looks, with which the page is read. It is served by HTTPS with the certificate of `ui.tlsSecret`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from moorage.cluster.attach.values import Values
 
 PORT = 8080
 SERVICE = part_name(UI)
-_AUTHORITY = "/authority"
+_AUTHORITY, _CERTIFICATES = "/authority", "/certificates"
 _AUTHORITY_MAP = "kube-root-ca.crt"
 """ConfigMap that each namespace has. Source: API docs "Service account token volume projection"."""
 
@@ -48,8 +48,17 @@ def _deployment(values: Values) -> Obj:
         is_critical=False,
         automountServiceAccountToken=False,
         terminationGracePeriodSeconds=5,
-        volumes=[{"name": "authority", "configMap": {"name": _AUTHORITY_MAP}}],
+        volumes=[
+            {"name": "authority", "configMap": {"name": _AUTHORITY_MAP}},
+            *_certificate_volumes(values),
+        ],
     )
+
+
+def _certificate_volumes(values: Values) -> list[Raw]:
+    if not values.ui.tls_secret:
+        return []
+    return [{"name": "certificates", "secret": {"secretName": values.ui.tls_secret}}]
 
 
 def _container(values: Values) -> Raw:
@@ -60,18 +69,28 @@ def _container(values: Values) -> Raw:
         f"--port={PORT}",
         f"--log-level={values.log_level}",
     ]
+    mounts = [{"name": "authority", "mountPath": _AUTHORITY, "readOnly": True}]
+    scheme = "HTTP"
+    if values.ui.tls_secret:
+        arguments += [
+            f"--tls-cert-file={_CERTIFICATES}/tls.crt",
+            f"--tls-private-key-file={_CERTIFICATES}/tls.key",
+        ]
+        mounts.append({"name": "certificates", "mountPath": _CERTIFICATES, "readOnly": True})
+        scheme = "HTTPS"
     return {
         **container(values, UI, values.ui.resources),
         "args": arguments,
-        "ports": [{"name": "http", "containerPort": PORT}],
-        "readinessProbe": http_probe("/readyz", PORT, period_s=10),
-        "livenessProbe": http_probe("/livez", PORT, period_s=10),
-        "volumeMounts": [{"name": "authority", "mountPath": _AUTHORITY, "readOnly": True}],
+        "ports": [{"name": scheme.lower(), "containerPort": PORT}],
+        "readinessProbe": http_probe("/readyz", PORT, scheme=scheme, period_s=10),
+        "livenessProbe": http_probe("/livez", PORT, scheme=scheme, period_s=10),
+        "volumeMounts": mounts,
     }
 
 
 def _service(values: Values) -> Obj:
-    port = {"name": "http", "port": 80, "targetPort": PORT, "protocol": "TCP"}
+    name, number = ("https", 443) if values.ui.tls_secret else ("http", 80)
+    port = {"name": name, "port": number, "targetPort": PORT, "protocol": "TCP"}
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -7,6 +7,7 @@ Its configurations are split by what a pod may lose while no webhook answers:
     enforced   the others, in namespaces with the label  values.webhook.failurePolicy
                runtime.moorage.dev/enforce=true
     others     the others, in all other namespaces       Ignore
+    held       updates that change what holds a pod      values.webhook.failurePolicy
     choices, templates, containers                       Ignore
     policies   RuntimePolicies that are written          values.webhook.failurePolicy
 
@@ -26,10 +27,13 @@ from moorage.api.runtime_group import (
     CHOICE_REASON_ANNOTATION,
     ENFORCE_LABEL,
     GROUP,
+    HANDLER_GATE,
+    HELD_FOR_ANNOTATION,
     NEEDS_ANNOTATION,
     VERSION,
 )
 from moorage.cluster.attach.manifests.identity import (
+    CONTROLLERS,
     FOLLOW,
     MOORAGE,
     WEBHOOK,
@@ -170,6 +174,24 @@ _HAS_CHANGED_CHOICE = " || ".join(
 )
 
 
+def _has_gate(obj: str) -> str:
+    gates = f"{obj}.spec.schedulingGates"
+    return f"(has({gates}) && {gates}.exists(gate, gate.name == '{HANDLER_GATE}'))"
+
+
+_CHANGES_HOLD = (
+    f"{_has_gate('oldObject')} && (!{_has_gate('object')} || "
+    f"{_value('object', HELD_FOR_ANNOTATION)} != {_value('oldObject', HELD_FOR_ANNOTATION)})"
+)
+"""CEL: whether an update changes what holds a pod, or what it is held for."""
+
+
+def _by_others(values: Values) -> str:
+    """Return the CEL expression of a write that is not our controllers', which release pods."""
+    account = f"system:serviceaccount:{values.namespace}:{part_name(CONTROLLERS)}"
+    return f"request.userInfo.username != '{account}'"
+
+
 def configuration(values: Values, kind: str) -> Obj:
     """Return a webhook configuration, with one webhook for each rule and failure policy."""
     is_mutating = kind.startswith("Mutating")
@@ -186,8 +208,15 @@ def configuration(values: Values, kind: str) -> Obj:
     ]
     if is_mutating:
         changed = [{"name": "changes-the-choice", "expression": _HAS_CHANGED_CHOICE}]
+        hold = [
+            {"name": "changes-what-holds-a-pod", "expression": _CHANGES_HOLD},
+            {"name": "is-not-of-our-controllers", "expression": _by_others(values)},
+        ]
         updates = _rule("", ["pods", "pods/status"], ["UPDATE"])
-        made.append(_webhook(values, kind, "choices", [updates], _IGNORE, conditions=changed))
+        made += [
+            _webhook(values, kind, "held", [updates], policy, conditions=hold),
+            _webhook(values, kind, "choices", [updates], _IGNORE, conditions=changed),
+        ]
     else:
         templates = [
             _rule("", ["replicationcontrollers", "podtemplates"], ["CREATE", "UPDATE"]),

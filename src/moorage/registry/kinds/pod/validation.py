@@ -11,6 +11,7 @@ from typing import Any
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
+from moorage.registry.kinds.pod.gated import gated_errors, with_placing_of
 from moorage.registry.validation.addresses import ip_errors
 from moorage.registry.validation.pod_spec import pod_spec_errors
 
@@ -31,10 +32,12 @@ def validate_pod(pod: Obj) -> list[FieldError]:
 
 
 def validate_pod_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update: images, deadlines, gates and added tolerations may change."""
+    """Return the errors of an update: images, deadlines, gates and tolerations."""
     errors = pod_spec_errors(new["spec"], "spec", new["metadata"].get("name", ""))
     errors += _deadline_errors(new["spec"], old["spec"])
     errors += _added_toleration_errors(new["spec"], old["spec"])
+    if old["spec"].get("schedulingGates"):
+        errors += gated_errors(new["spec"], old["spec"])
     allowed = _with_allowed_changes(new["spec"], old["spec"])
     if allowed != new["spec"]:
         changed = sorted(
@@ -69,8 +72,7 @@ def _with_allowed_changes(new: Obj, old: Obj) -> Obj:
         # A gated pod may lose gates, and become choosier about its node.
         if _is_subset(new.get("schedulingGates", []), old["schedulingGates"]):
             _take(allowed, new, "schedulingGates")
-        if old.get("nodeSelector", {}).items() <= new.get("nodeSelector", {}).items():
-            _take(allowed, new, "nodeSelector")
+        with_placing_of(allowed, new)
     return allowed
 
 

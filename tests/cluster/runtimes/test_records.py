@@ -1,0 +1,36 @@
+"""Records of installations: names of every length, and files that are damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moorage.cluster.runtimes.records import Records
+from moorage.runtimeclass.installations import Record
+
+
+@pytest.mark.parametrize("length", [1, 199, 200, 201, 245, 251, 253])
+def test_a_name_of_any_length_is_recorded_and_forgotten(tmp_path: Path, length: int) -> None:
+    names = ["a" * (length - 1) + end for end in "xy"]
+    records = Records(tmp_path)
+    for name in names:
+        records.write(name, Record(uid=name[-1], handler="h", version="1"))
+        records.write(name, Record(uid=name[-1], handler="h", version="2"))
+    assert Records(tmp_path).all() == {
+        name: Record(uid=name[-1], handler="h", version="2") for name in names
+    }
+    records.remove(names[0])
+    assert list(records.all()) == [names[1]]
+    records.remove(names[1])
+    assert records.all() == {}
+    records.remove(names[1])
+
+
+def test_a_damaged_record_and_one_under_anothers_name_are_left_out(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    records.write("a", Record(uid="u", handler="h"))
+    (file,) = (tmp_path / ".installations").iterdir()
+    file.with_name("b.json").write_text("{")
+    file.with_name("c.json").write_text('{"uid":"u","handler":"h","name":"d"}')
+    assert list(records.all()) == ["a"]
