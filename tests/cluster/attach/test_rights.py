@@ -365,14 +365,18 @@ async def test_the_controllers_need_all_that_they_may_and_no_more(
         await install_definitions(admin)
         await client.request("GET", "/readyz")
         clock = SystemClock()
-        elector = LeaderElector(client, NAMESPACE, controllers.LEASE, "me", clock)
+        # Of two candidates, one leads, and the other watches its lease.
+        one, other = (
+            LeaderElector(client, NAMESPACE, controllers.LEASE, name, clock)
+            for name in ("one", "other")
+        )
         options = ControllerOptions(cluster_ca="", creates_classes=True, removes_gates=True)
         service = WebhookService(webhook.SERVICE, NAMESPACE)
 
         async def lead() -> None:
             await run_runtimes(client, options, clock, webhook=service)
 
-        async with _background(elector.run(lead)):
+        async with _background(one.run(lead)), _background(other.run(lead)):
             await _damage_secret(admin)
             await _do_everything(server, admin)
             used = recorded.allowed[_user("controllers")]
