@@ -10,7 +10,7 @@ import pytest
 
 from moorage.cli import options
 from moorage.cli.errors import CliError
-from moorage.cli.options import cluster_of, pairs, socket_path
+from moorage.cli.options import Seconds, cluster_of, pairs, socket_path
 
 
 def test_pairs_are_split_at_the_first_equals_sign() -> None:
@@ -61,3 +61,24 @@ def test_links_to_the_directory_are_followed(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(CliError, match="it has a loop of symbolic links"):
         cluster_of(tmp_path / "loop")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("40", 40.0), ("1.5", 1.5), ("40s", 40.0), ("2m30s", 150.0), ("1h", 3600.0)],
+)
+def test_seconds_may_be_a_duration_as_kubectl_takes_it(text: str, seconds: float) -> None:
+    assert Seconds(min=1).convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("soon", "'soon' is neither a number of seconds nor a duration such as 90s or 5m"),
+        ("500ms", "0.5 is not in the range x>=1"),
+        ("-1s", "'-1s' is neither"),
+    ],
+)
+def test_what_is_no_duration_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(click.UsageError, match=message):
+        Seconds(min=1).convert(text, None, None)

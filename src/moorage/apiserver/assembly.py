@@ -336,7 +336,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
             resources,
             bindings,
             EvictionSubresource(decoder, objects, admission, clock),
-            ScaleSubresource(decoder, objects, patcher),
+            ScaleSubresource(decoder, objects, patcher, clock),
             TokenSubresource(decoder, objects, admission, signer, bindable_kinds()),
             connect,
             proxy,

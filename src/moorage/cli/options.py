@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from moorage.api.durations import parse_duration
 from moorage.api.quantity import parse as parse_quantity
 from moorage.cli.errors import CliError
 from moorage.cluster.layout import SYSTEM_DATA_DIR
@@ -64,6 +65,31 @@ class OutputFile(click.Path):
         if not os.access(path.parent, os.W_OK):
             self.fail(f"directory {path.parent} is not writable", param, ctx)
         return path
+
+
+class Seconds(click.FloatRange):
+    """Seconds: a number, or a duration as kubectl and Helm take it, such as `90s` or `2m30s`."""
+
+    name = "seconds"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds. Fails with UsageError."""
+        if isinstance(value, str):
+            try:
+                value = float(value)
+            except ValueError:
+                try:
+                    value = parse_duration(value).total_seconds()
+                except ValueError:
+                    text = (
+                        f"{value!r} is neither a number of seconds nor a duration such as 90s or 5m"
+                    )
+                    self.fail(text, param, ctx)
+        seconds = super().convert(value, param, ctx)
+        assert isinstance(seconds, float)
+        return seconds
 
 
 def pairs(name: str, texts: tuple[str, ...]) -> dict[str, str]:

@@ -107,3 +107,27 @@ def test_a_scale_of_nothing() -> None:
     assert scale_of({"metadata": {"name": "x"}}, ScalePaths()) == {
         "metadata": {"name": "x"}, "spec": {}, "status": {"replicas": 0}
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+async def test_a_scale_is_a_table_for_kubectl_get(server: Running, version: str) -> None:
+    table = f"application/json;as=Table;v={version};g=meta.k8s.io,application/json"
+    answer = (await server.ask("GET", SCALE, Accept=table)).json
+    meta = (await deployment(server))["metadata"]
+    assert (answer["kind"], answer["apiVersion"]) == ("Table", f"meta.k8s.io/{version}")
+    assert answer["metadata"] == {"resourceVersion": meta["resourceVersion"]}
+    columns = [
+        (column["name"], column["type"], column["format"], bool(column["description"]))
+        for column in answer["columnDefinitions"]
+    ]
+    assert columns == [
+        ("Name", "string", "", True), ("Desired", "integer", "", True),
+        ("Available", "integer", "", True), ("Age", "string", "", True),
+    ]  # fmt: skip
+    (row,) = answer["rows"]
+    assert row["cells"][:3] == ["web", 2, 1]
+    assert row["object"]["kind"] == "PartialObjectMetadata"
+    partial = f"application/json;as=PartialObjectMetadata;v={version};g=meta.k8s.io"
+    answer = (await server.ask("GET", SCALE, Accept=partial)).json
+    assert (answer["kind"], answer["metadata"]["name"]) == ("PartialObjectMetadata", "web")
+    assert "spec" not in answer

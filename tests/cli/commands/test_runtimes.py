@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from moorage.cli.commands import runtimes
+from moorage.cli.connection import Target
+from moorage.cluster.attach.outcome import NodeOutcome, Outcome
 from moorage.cluster.host import Inventory
 from moorage.cluster.layout import Layout
 from moorage.cri import engine_pb
@@ -108,3 +110,48 @@ def test_of_another_engine_those_that_it_lists_alone(looks: list[Path], tmp_path
         change(layout, cri=endpoint, has_node=False)
         assert "runc" in moor("runtimes", "--data-dir", layout.root).out
         assert looks == [layout.root]
+
+
+def test_of_another_kubernetes_those_that_its_nodes_report(
+    looks: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    async def report(target: Target) -> Outcome:
+        asked.append((target.kubeconfigs, target.context))
+        return Outcome(
+            nodes=(
+                NodeOutcome(
+                    "n1", "containerd://2.4.2", {"runc": "shared-kernel"}, {"kata": "hangs"}
+                ),
+                NodeOutcome("n2", "cri-o://1.37", problem="no agent runs there", remedy="start it"),
+            ),
+            classes={"kata": ("kata",), "runc": ("native", "runc")},
+        )
+
+    monkeypatch.setattr(runtimes, "_outcome", report)
+    file = tmp_path / "other.kubeconfig"
+    file.touch()
+    answer = moor("runtimes", "--kubeconfig", file, "--context", "c")
+    assert answer.out.splitlines() == [
+        "NODE   ENGINE               WORKS                  DOES NOT WORK",
+        "n1     containerd://2.4.2   runc (shared-kernel)   kata",
+        "    kata: hangs",
+        "n2     cri-o://1.37         -                      -",
+        "    no agent runs there: start it",
+        "handler runc: runtimeClassName native, runc",
+    ]
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    document = json.loads(moor("runtimes", "-o", "json").out)
+    assert [node["node"] for node in document["nodes"]] == ["n1", "n2"]
+    assert asked == [((file,), "c"), ((file,), None)]
+    assert looks == []
+    moor("runtimes", "--data-dir", tmp_path)
+    assert looks == [tmp_path]
+    refused = moor("runtimes", "--all")
+    assert (refused.status, "--all is for this machine" in refused.err) == (2, True)
+
+
+def test_options_before_the_subcommand_are_refused(tmp_path: Path) -> None:
+    refused = moor("runtimes", "--data-dir", tmp_path, "features")
+    assert (refused.status, "give --data-dir behind features" in refused.err) == (2, True)

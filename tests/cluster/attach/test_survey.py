@@ -11,6 +11,7 @@ from moorage import __version__
 from moorage.cluster.attach.manifests.identity import labels
 from moorage.cluster.attach.survey import (
     Level,
+    ServedVersion,
     Survey,
     SurveyedNode,
     engine_problem,
@@ -182,3 +183,20 @@ def test_definitions_that_helm_uninstall_kept_are_no_release() -> None:
 def test_parts_that_kubectl_applied_on_our_server_may_be_attached() -> None:
     ours = (obj("CustomResourceDefinition"), obj("Deployment", namespace=Values().namespace))
     assert problems(survey(version="v1.37.0+moorage.0.1.0", ours=ours)) == []
+
+
+@pytest.mark.parametrize(
+    ("served", "text"),
+    [
+        (ServedVersion("v1.33.5", "1", "33"), "v1.33.5"),
+        (ServedVersion("v1.30.14-eks-1", "1", "30+"), "v1.30.14-eks-1"),
+        (ServedVersion("v0.0.0-master+8e16", "1", "36"), "v1.36 (v0.0.0-master+8e16)"),
+        (ServedVersion("v0.0.0-master+8e16", "1", "29+"), "v1.29+ (v0.0.0-master+8e16)"),
+        (ServedVersion("other"), "other"),
+    ],
+)
+def test_a_build_without_tags_has_the_version_of_its_numbers(
+    served: ServedVersion, text: str
+) -> None:
+    assert served.text == text
+    assert bool(problems(survey(version=served.text))) == ("1.29" in text)

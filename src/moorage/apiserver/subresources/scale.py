@@ -13,12 +13,18 @@ from typing import Any
 import msgspec
 
 from moorage.api import labels
+from moorage.api.clock import Clock
 from moorage.api.errors import BadRequestError, InternalError, InvalidError
 from moorage.apiserver.call import Call
 from moorage.apiserver.decoding import BodyDecoder
+from moorage.apiserver.negotiation import PARTIAL, TABLE
 from moorage.apiserver.options import write_request
 from moorage.apiserver.patching import Patcher
 from moorage.apiserver.replies import Reply, document_reply
+from moorage.apiserver.representations import include_object
+from moorage.registry.codec import Media
+from moorage.registry.columns.scales import CUSTOM_SCALE, SCALE
+from moorage.registry.columns.table import render_table
 from moorage.registry.kind import Obj, ScalePaths
 from moorage.registry.objects import Objects
 from moorage.registry.request import Form
@@ -34,6 +40,7 @@ class ScaleSubresource(msgspec.Struct, frozen=True):
     decoder: BodyDecoder
     objects: Objects
     patcher: Patcher
+    clock: Clock
 
     async def get(self, call: Call) -> Reply:
         item = await self.objects.read(call.kind, call.namespace, call.target.name)
@@ -84,10 +91,27 @@ class ScaleSubresource(msgspec.Struct, frozen=True):
         return self._reply(call, scale_of(updated.item.obj, paths), request.warnings)
 
     def _reply(self, call: Call, scale: Obj, warnings: Sequence[str] = ()) -> Reply:
-        document = {"kind": "Scale", "apiVersion": _API_VERSION, **scale}
-        return document_reply(
-            document, call.document_form(), type_name=SCALE_TYPE, warnings=list(warnings)
-        )
+        document: Obj = {"kind": "Scale", "apiVersion": _API_VERSION, **scale}
+        form = call.form()
+        if form.as_ and form.media is Media.PROTOBUF:
+            form = call.form(allows_protobuf=False)
+        if form.as_ == TABLE:
+            document = render_table(
+                CUSTOM_SCALE if call.kind.is_custom else SCALE,
+                [scale],
+                now=self.clock.now().timestamp(),
+                include=include_object(call.query),
+                list_metadata={"resourceVersion": scale["metadata"].get("resourceVersion", "")},
+                version=form.version,
+                as_served=lambda obj: {"kind": "Scale", "apiVersion": _API_VERSION, **obj},
+            )
+        elif form.as_:
+            document = {
+                "kind": PARTIAL,
+                "apiVersion": f"meta.k8s.io/{form.version}",
+                "metadata": scale["metadata"],
+            }
+        return document_reply(document, form, type_name=SCALE_TYPE, warnings=list(warnings))
 
 
 def _form(paths: ScalePaths) -> Form:

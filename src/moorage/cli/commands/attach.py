@@ -15,7 +15,9 @@ from moorage.api.yaml_text import dump
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
-from moorage.cli.output import has_colour, table
+from moorage.cli.options import Seconds
+from moorage.cli.outcome import outcome_table
+from moorage.cli.output import has_colour
 from moorage.cluster.attach.attachment import Plan, attach, plan_attachment
 from moorage.cluster.attach.changes import Change, Verb
 from moorage.cluster.attach.installation import InstallationOptions
@@ -61,10 +63,10 @@ _LONG_DIFF = 60
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=1),
+    type=Seconds(min=1),
     default=300.0,
     show_default=True,
-    help="Seconds that the parts may take to start.",
+    help="Time that the parts may take to start: seconds, or such as 5m.",
 )
 @connection_options
 def command(
@@ -195,30 +197,8 @@ class _Progress:
 
 
 def _show_outcome(outcome: Outcome) -> None:
-    rows = [
-        {
-            "node": node.node,
-            "engine": node.engine,
-            "works": [
-                f"{handler} ({isolation})" if isolation else handler
-                for handler, isolation in node.working.items()
-            ],
-            "does_not_work": list(node.broken),
-        }
-        for node in outcome.nodes
-    ]
-    if not rows:
+    if not outcome.nodes:
         click.echo("attached; the cluster has no nodes yet")
         return
-    notes = [
-        [
-            *(f"{handler}: {reason}" for handler, reason in node.broken.items()),
-            *((f"{node.problem}: {node.remedy or 'nothing to do'}",) if node.problem else ()),
-        ]
-        for node in outcome.nodes
-    ]
     click.echo("attached")
-    click.echo(table(rows, ("node", "engine", "works", "does_not_work"), notes))
-    for handler, names in outcome.classes.items():
-        if any(handler in node.working for node in outcome.nodes):
-            click.echo(f"handler {handler}: runtimeClassName {', '.join(names)}")
+    click.echo(outcome_table(outcome))

@@ -14,7 +14,7 @@ from moorage.api.printable import printable
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
-from moorage.cli.options import OutputFile
+from moorage.cli.options import OutputFile, Seconds
 from moorage.cli.output import dim, output_option, show, show_document
 from moorage.client.config import ClientConfig
 from moorage.client.rest import Client
@@ -60,7 +60,7 @@ def command() -> None:
     help="Pods that are started at once.",
 )  # fmt: skip
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(1, 86400), default=120.0, show_default=True,
+    "--timeout", "timeout_s", type=Seconds(1, 86400), default=120.0, show_default=True,
     metavar="SECONDS", help="Longest time of each pod.",
 )  # fmt: skip
 @click.option(

@@ -13,6 +13,7 @@ from moorage.api.printable import printable
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
+from moorage.cli.options import Seconds
 from moorage.cluster.attach.detach_options import DetachOptions, Leftover
 from moorage.cluster.attach.detachment import DetachPlan, detach, plan_detachment, shortened
 from moorage.cluster.attach.manifests import DEFINITION
@@ -49,7 +50,7 @@ USER_AGENT = "moor-detach"
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=1),
+    type=Seconds(min=1),
     default=300.0,
     show_default=True,
     help="Seconds that nodes may take to undo installations, and parts to end.",

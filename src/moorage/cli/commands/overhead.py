@@ -11,7 +11,7 @@ from moorage.api.printable import printable
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
-from moorage.cli.options import OutputFile, size_bytes
+from moorage.cli.options import OutputFile, Seconds, size_bytes
 from moorage.cli.output import dim, output_option, show_document
 from moorage.client.rest import UnreachableError
 from moorage.overhead import Measurement, MeasurementError, MeasureOptions, Report
@@ -48,14 +48,25 @@ def command() -> None:
 @click.option("--percentile", default=_DEFAULTS.percentile, show_default=True)
 @click.option("--confidence", default=_DEFAULTS.confidence, show_default=True)
 @click.option(
-    "--settle", "settle_s", default=_DEFAULTS.settle_s, show_default=True, help="Seconds."
+    "--settle",
+    "settle_s",
+    type=Seconds(),
+    default=_DEFAULTS.settle_s,
+    show_default=True,
+    help="Seconds.",
 )
 @click.option(
-    "--window", "window_s", default=_DEFAULTS.window_s, show_default=True, help="Seconds."
+    "--window",
+    "window_s",
+    type=Seconds(),
+    default=_DEFAULTS.window_s,
+    show_default=True,
+    help="Seconds.",
 )
 @click.option("--readings", default=_DEFAULTS.readings, show_default=True, help="In the window.")
 @click.option(
-    "--start-timeout", "start_timeout_s", default=_DEFAULTS.start_timeout_s, show_default=True,
+    "--start-timeout", "start_timeout_s", type=Seconds(), default=_DEFAULTS.start_timeout_s,
+    show_default=True,
     help="Seconds.",
 )  # fmt: skip
 @click.option("--apply", "is_applied", is_flag=True, help="Write the proposal as a new class.")

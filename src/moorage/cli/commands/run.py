@@ -14,7 +14,7 @@ from moorage.api.quantity import parse as parse_quantity
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import FAILED, CliError
 from moorage.cli.interruption import interruptible
-from moorage.cli.options import pairs
+from moorage.cli.options import Seconds, pairs
 from moorage.cli.output import dim, output_option, show, show_document
 from moorage.client.config import ClientConfig
 from moorage.client.rest import Client
@@ -36,7 +36,7 @@ _MAX_TIMEOUT_S = 86400
 )
 @click.option("--namespace", "-n", default="default", show_default=True)
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(1, _MAX_TIMEOUT_S), default=60.0,
+    "--timeout", "timeout_s", type=Seconds(1, _MAX_TIMEOUT_S), default=60.0,
     show_default=True, metavar="SECONDS", help="Longest time of each pod.",
 )  # fmt: skip
 @click.option(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from moorage.api.errors import NotFoundError
 from moorage.api.printable import printable
@@ -15,7 +16,7 @@ from moorage.api.runtime_profiles import RuntimeProfile
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.handlers import HandlersInUse, handlers_in_use
-from moorage.cli.options import cluster_of, data_dir_option
+from moorage.cli.outcome import outcome_table
 from moorage.cli.output import output_option, show, show_document, table
 from moorage.cluster.layout import Layout
 from moorage.cluster.machine import inspect_machine
@@ -24,24 +25,38 @@ from moorage.cluster.settings import load
 from moorage.handlers import Handler
 from moorage.probing.cache import ProbedHandler
 
+if TYPE_CHECKING:
+    from moorage.cluster.attach.outcome import Outcome
+
+_NOT_SERVED = (
+    "the API does not serve RuntimeProfiles (yet): on a Kubernetes of others, `moor attach` "
+    "installs what reports them"
+)
 _COLUMNS = ("handler", "runtime", "version", "default", "available", "features")
 
 
 @click.group("runtimes", invoke_without_command=True)
-@data_dir_option
 @click.option("--all", "shows_all", is_flag=True, help="Include runtimes that are not installed.")
+@connection_options
 @output_option
 @click.pass_context
-def command(context: click.Context, data_dir: Path, *, shows_all: bool, output: str) -> None:
+def command(context: click.Context, target: Target, *, shows_all: bool, output: str) -> None:
     """List the runtime handlers, and why some cannot be used.
 
     While a cluster runs on its own engine they are the engine's, with the files that define them;
     faults of those files are reported too. With --cri they are those that the engine lists.
-    Otherwise they are those found on this machine.
+    Otherwise they are those found on this machine. Of another Kubernetes they are those that the
+    runtime agents of its nodes report.
     """
     if context.invoked_subcommand is not None:
+        _refuse_options(context)
         return
-    in_use = asyncio.run(_ask(cluster_of(data_dir).layout))
+    if target.cluster is None:
+        if shows_all:
+            raise click.UsageError("--all is for this machine: leave it out for another Kubernetes")
+        _show_elsewhere(asyncio.run(_outcome(target)), output)
+        return
+    in_use = asyncio.run(_ask(target.cluster.layout))
     shown = [
         handler for handler in in_use.handlers if shows_all or handler.path or handler.available
     ]
@@ -50,6 +65,37 @@ def command(context: click.Context, data_dir: Path, *, shows_all: bool, output: 
     for complaint in in_use.complaints:
         # To standard error, so that JSON stays JSON.
         click.echo(f"broken: {complaint}", err=True)
+
+
+def _refuse_options(context: click.Context) -> None:
+    """Refuse options before the subcommand, which has its own. Raises UsageError."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"give {parameter.opts[-1]} behind {context.invoked_subcommand}", context
+            )
+
+
+def _show_elsewhere(outcome: Outcome, output: str) -> None:
+    if output != "table":
+        show_document(outcome, output)
+    elif outcome.nodes:
+        click.echo(outcome_table(outcome))
+    else:
+        click.echo("the cluster has no nodes", err=True)
+
+
+async def _outcome(target: Target) -> Outcome:
+    """Return what works where on another Kubernetes. Raises CliError without our definitions."""
+    # Imported here: only another Kubernetes needs it.
+    from moorage.cluster.attach.outcome import read_outcome
+
+    async with target.client("moor-runtimes") as client:
+        try:
+            return await read_outcome(client)
+        except NotFoundError as error:
+            raise CliError(_NOT_SERVED) from error
 
 
 @command.command("features")
@@ -89,7 +135,7 @@ async def _profiles(target: Target) -> tuple[RuntimeProfile, ...]:
         try:
             return tuple((await client.list(RUNTIME_PROFILES)).items)
         except NotFoundError as error:
-            raise CliError("the API does not serve RuntimeProfiles (yet)") from error
+            raise CliError(_NOT_SERVED) from error
 
 
 def _findings(found: Sequence[FeatureColumn], feature: str) -> list[str]:

@@ -12,6 +12,7 @@ import click
 from moorage.api.logs import configure
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
+from moorage.cli.options import Seconds
 from moorage.cli.output import output_option, show_document, table
 from moorage.cli.screen import COLUMNS, Screen
 from moorage.cli.terminal import Terminal, full_screen
@@ -25,7 +26,7 @@ _SORTS = {column.title.lower().replace(" ", "-"): index for index, column in enu
 @click.command("top")
 @click.option("--once", is_flag=True, help="Print the table once and exit.")
 @click.option(
-    "--interval", "interval_s", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True,
+    "--interval", "interval_s", type=Seconds(0.2, 3600), default=2.0, show_default=True,
     metavar="SECONDS", help="Time between two measurements.",
 )  # fmt: skip
 @click.option("--sort", type=click.Choice(list(_SORTS)), default="class", show_default=True)

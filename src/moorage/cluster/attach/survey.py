@@ -105,8 +105,19 @@ class Survey(msgspec.Struct, frozen=True):
         return _OWN_SERVER in self.version
 
 
-class _Version(Object, frozen=True):
+class ServedVersion(Object, frozen=True):
+    """What an API server says at /version. Numbers may have a suffix: `30+`."""
+
     git_version: str = ""
+    major: str = ""
+    minor: str = ""
+
+    @property
+    def text(self) -> str:
+        """The version as people name it: `gitVersion`, or for builds without tags the numbers."""
+        if _MINOR.match(self.git_version) or not (self.major and self.minor):
+            return self.git_version
+        return f"v{self.major}.{self.minor} ({self.git_version})"
 
 
 def findings(survey: Survey, values: Values) -> list[SurveyFinding]:
@@ -310,7 +321,9 @@ def engine_problem(engine: str) -> str:
 
 async def look(served: ServedObjects, values: Values, wanted: Sequence[Obj]) -> Survey:
     """Return the facts of a cluster. Raises StatusError, UnreachableError."""
-    version = msgspec.json.decode(await served.client.request("GET", "/version"), type=_Version)
+    version = msgspec.json.decode(
+        await served.client.request("GET", "/version"), type=ServedVersion
+    )
     kinds = {(obj["apiVersion"], obj["kind"]) for obj in wanted} | {
         (_ADMISSION, "MutatingWebhookConfiguration"),
         (_ADMISSION, _POLICIES),
@@ -320,7 +333,7 @@ async def look(served: ServedObjects, values: Values, wanted: Sequence[Obj]) -> 
     resources = await served_resources(served, sorted(kinds))
     missing, ungranted = await _lacking_rights(served, values, wanted, resources)
     survey = Survey(
-        version=version.git_version,
+        version=version.text,
         server=served.client.server,
         missing_rights=missing,
         ungranted=ungranted,
