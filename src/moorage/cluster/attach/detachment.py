@@ -29,6 +29,7 @@ from moorage.cluster.attach.detach_options import DetachOptions, Leftover
 from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.foreign_objects import foreign_objects
 from moorage.cluster.attach.helm_releases import Release, releases_of
+from moorage.cluster.attach.kept_directories import kept_directories
 from moorage.cluster.attach.manifests import DEFINITION, KINDS, WEBHOOKS, WORKLOADS
 from moorage.cluster.attach.manifests.controllers import HEALTH_PORT, LEASE
 from moorage.cluster.attach.manifests.identity import OURS, TEST_POD, Obj
@@ -238,9 +239,7 @@ class _Detachment:
                     min(self._options.timeout_s, _DATA_REMOVAL_S),
                 )  # fmt: skip
             except AttachError:
-                self._left.append(
-                    Leftover(f"{DATA_DIRECTORY} on some nodes", "their agents did not remove it")
-                )
+                self._left += await kept_directories(self._client, _namespace_of(agent))
 
     async def _end_workloads(self, workloads: Sequence[Obj]) -> None:
         """Delete the workloads, and wait until their pods are gone: they would write again."""
