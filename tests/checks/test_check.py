@@ -143,6 +143,58 @@ def test_a_class_of_probes_cannot_be_named() -> None:
     assert (found.rule, found.level) == ("class-closed", "error")
 
 
+_KATA = """
+- {apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: kata}, handler: kata}
+"""
+_WAITS = (
+    'waiting for a node with the handler "kata" of RuntimeClass kata: no node that the pod may use '
+    "has it; install it on one, or use another class"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "namespace", "messages"),
+    [
+        (_KATA, "default", [_WAITS]),
+        (_KATA, "kube-system", []),
+        (
+            f"{_KATA}- {{apiVersion: v1, kind: Node, metadata: {{name: unknown}}}}\n",
+            "default",
+            [],
+        ),
+        (
+            f"{_KATA}- apiVersion: runtime.moorage.dev/v1alpha1\n"
+            "  kind: RuntimeProfile\n"
+            "  metadata: {name: n1.kata}\n"
+            "  spec: {nodeName: n1, handler: kata}\n"
+            "  status: {conditions: [{type: Working, status: 'False'}]}\n",
+            "default",
+            [_WAITS],
+        ),
+        (
+            f"{_KATA}- apiVersion: runtime.moorage.dev/v1alpha1\n"
+            "  kind: RuntimeProfile\n"
+            "  metadata: {name: n2.kata}\n"
+            "  spec: {nodeName: n2, handler: kata}\n"
+            "  status: {conditions: [{type: Working, status: 'True'}]}\n"
+            "- {apiVersion: v1, kind: Node, metadata: {name: n2}}\n",
+            "default",
+            [],
+        ),
+    ],
+)
+def test_a_class_whose_handler_no_node_has_is_a_warning(
+    more: str, namespace: str, messages: list[str]
+) -> None:
+    known = facts(_FACTS.replace("- {apiVersion", f"{more.lstrip()}- {{apiVersion", 1))
+    text = _POD.replace("gvisor", "kata").replace("  hostNetwork: true\n", "")
+    results = check_manifests(read_manifests(text, "m.yaml"), known, namespace)
+    assert [(one.rule, one.level, one.line) for one in results] == [
+        ("handler-missing", "warning", 7) for _ in messages
+    ]
+    assert [one.message for one in results] == messages
+
+
 def test_needs_are_fitted_offline() -> None:
     text = _POD.replace("  runtimeClassName: gvisor\n  hostNetwork: true\n", "")
     needs = "metadata:\n  annotations:\n    runtime.moorage.dev/needs: {}\n"

@@ -20,6 +20,7 @@ from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.demands import Path, spelled
 from moorage.runtimeclass.exemptions import is_exempt
 from moorage.runtimeclass.handler import is_implicit
+from moorage.runtimeclass.placing import is_placeable, place
 from moorage.runtimeclass.pod_review import CLASS_PATH, review_name, review_pod
 from moorage.runtimeclass.workloads import POD_PATHS, below
 
@@ -101,12 +102,17 @@ def _objections(
     if choice.class_name is not None:
         spec = {**spec, "runtimeClassName": choice.class_name}
     name = spec.get("runtimeClassName")
-    if not is_implicit(name) and index.find(str(name)) is None:
+    offer = None if is_implicit(name) else index.find(str(name))
+    if not is_implicit(name) and offer is None:
         yield "class-missing", CLASS_PATH, _missing(str(name), index), ERROR, ()
         return
     for one in review_pod(metadata, spec, policy, index):
         message = one.message if one.finding is None else one.finding.message
         yield one.rule, one.path, message, ERROR if one.refuses else WARNING, one.classes
+    if offer is not None and is_placeable(namespace, metadata, spec):
+        placement = place(spec, offer, index)
+        if placement.is_held:
+            yield "handler-missing", CLASS_PATH, placement.message, WARNING, ()
 
 
 def _missing(name: str, index: ClassIndex) -> str:

@@ -10,13 +10,15 @@ from typing import Any
 
 import msgspec
 
+from moorage.api.conditions import is_true
 from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.namespaces import Namespace
 from moorage.api.nodes import NodeRuntimeHandler
 from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import handler_label
 from moorage.api.runtime_policies import ClusterRuntimePolicy, RuntimePolicy
-from moorage.api.runtime_profiles import RuntimeProfile
+from moorage.api.runtime_profiles import WORKING, RuntimeProfile
 from moorage.client.resources import (
     CLUSTER_RUNTIME_POLICIES,
     NAMESPACES,
@@ -28,6 +30,7 @@ from moorage.client.resources import (
 from moorage.client.rest import Client
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.node_sets import NodeFacts, NodeFactsStatus
+from moorage.runtimeclass.placing import TRUE
 from moorage.runtimeclass.policies import EffectivePolicy, effective_policy
 
 
@@ -40,8 +43,8 @@ class Facts:
 
     def __init__(self) -> None:
         self.index = ClassIndex()
-        self._profiled: dict[str, set[str]] = {}
-        self._nodes: set[str] = set()
+        self._profiled: dict[str, dict[str, bool]] = {}
+        self._nodes: dict[str, NodeFacts] = {}
         self._namespaces: dict[str, Namespace] = {}
         self._cluster_policies: dict[str, ClusterRuntimePolicy] = {}
         self._policies: dict[str, dict[str, RuntimePolicy]] = {}
@@ -91,23 +94,30 @@ class Facts:
         return {} if found is None else found.metadata.annotations
 
     def complete_nodes(self) -> None:
-        """Add the nodes that only profiles name: without labels, with room for everything."""
+        """Add what only profiles say of nodes: the labels of handlers that work there.
+
+        Nodes that only profiles name are added, with room for everything.
+        """
         for name, handlers in self._profiled.items():
-            if name not in self._nodes:
+            node = self._nodes.get(name)
+            if node is None:
                 reported = tuple(NodeRuntimeHandler(name=handler) for handler in sorted(handlers))
-                self.index.put_node(
-                    NodeFacts(
-                        metadata=ObjectMeta(name=name),
-                        status=NodeFactsStatus(runtime_handlers=reported),
-                    )
+                node = NodeFacts(
+                    metadata=ObjectMeta(name=name),
+                    status=NodeFactsStatus(runtime_handlers=reported),
                 )
+            working = {handler_label(handler): TRUE for handler, works in handlers.items() if works}
+            labels = {**working, **node.metadata.labels}
+            metadata = msgspec.structs.replace(node.metadata, labels=labels)
+            self.index.put_node(msgspec.structs.replace(node, metadata=metadata))
 
     def _add_node(self, node: NodeFacts) -> None:
-        self._nodes.add(node.metadata.name)
+        self._nodes[node.metadata.name] = node
         self.index.put_node(node)
 
     def _add_profile(self, profile: RuntimeProfile) -> None:
-        self._profiled.setdefault(profile.spec.node_name, set()).add(profile.spec.handler)
+        works = is_true(profile.status.conditions, WORKING)
+        self._profiled.setdefault(profile.spec.node_name, {})[profile.spec.handler] = works
         self.index.put_profile(profile)
 
     def _add_namespace(self, namespace: Namespace) -> None:

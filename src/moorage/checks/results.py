@@ -10,6 +10,7 @@ RULES = {
     "unreadable": "The file cannot be read as manifests.",
     "invalid": "The definition of the object's kind does not allow a field or its value.",
     "class-missing": "The pod names a RuntimeClass that does not exist.",
+    "handler-missing": "No node that the pod may use has the handler of its class.",
     "class-choice": "No class fits the needs of the pod, or its default class does not exist.",
     "floor": "The isolation of the pod's class is below the floor of its namespace.",
     "allow-list": "The policies of the namespace do not allow the pod's class.",
