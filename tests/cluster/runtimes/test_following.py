@@ -48,11 +48,14 @@ class _Engine:
 
 
 @asynccontextmanager
-async def _following(world: World, store: Path, engine: _Engine) -> AsyncIterator[None]:
+async def _following(
+    world: World, store: Path, engine: _Engine, *, is_contained: bool = False
+) -> AsyncIterator[None]:
     world.client.put(NODES, {"metadata": {"name": "a", "labels": {"kubernetes.io/arch": "amd64"}}})
     follower = InstallationFollower(
-        world.client, "a", store, engine.connect, world.recorder, world.clock
-    )
+        world.client, "a", store, engine.connect, world.recorder, world.clock,
+        is_contained=is_contained,
+    )  # fmt: skip
     async with world.running(follower.run()):
         yield
 
@@ -99,6 +102,17 @@ async def test_a_failure_is_tried_again_after_a_pause_whatever_changes_meanwhile
         assert engine.attempts == 2
         await world.settled(1)
         await _until(world, lambda: engine.attempts == 3)
+
+
+async def test_an_agent_in_a_container_names_the_way_to_a_path_it_does_not_see(
+    tmp_path: Path,
+) -> None:
+    world, engine = World(), _Engine(str)
+    world.client.put(RUNTIME_INSTALLATIONS, _installation(tmp_path / "none"))
+    async with _following(world, tmp_path, engine, is_contained=True):
+        await _until(world, lambda: "agent.hostPaths" in _entry(world).get("message", ""))
+    assert _entry(world)["message"].startswith(f"{tmp_path}/none is no file for the agent")
+    assert engine.attempts == 0
 
 
 async def test_pods_that_keep_a_handler_are_looked_for_often(tmp_path: Path) -> None:

@@ -79,8 +79,10 @@ async def _fetch(url: str, descriptor: int, most_bytes: int) -> str:
                 await asyncio.to_thread(_write, descriptor, chunk)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         # ValueError: the encoding of a host name that is none, of a redirect too.
+        # What aiohttp says of a connection has its own notes beside the reason.
+        reason = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
         raise RuntimeInstallationError(
-            f"{url} cannot be fetched: {error or 'no answer'}"
+            f"{url} cannot be fetched: {reason or 'no answer'}"
         ) from error
     return digest.hexdigest()
 

@@ -241,6 +241,8 @@ class InstallationFollower:
         else:
             kind = Source.ARCHIVE if source.program else Source.BINARY
             origin = source.path
+            if source.path and self._is_contained:
+                await asyncio.to_thread(_check_mounted, Path(source.path))
             if source.url:
                 origin = str(await download(source.url, source.sha256, downloads))
         return Request(
@@ -389,3 +391,12 @@ def _generation(installation: RuntimeInstallation) -> int:
 
 def _uid(installation: RuntimeInstallation) -> str:
     return installation.metadata.uid
+
+
+def _check_mounted(path: Path) -> None:
+    """Raise RuntimeInstallationError if an agent in a container does not see a path. Blocks."""
+    if not path.is_file():
+        raise RuntimeInstallationError(
+            f"{path} is no file for the agent in its container: add its directory to "
+            "agent.hostPaths if the node has it, or give the program by url and sha256"
+        )

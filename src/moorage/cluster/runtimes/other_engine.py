@@ -41,6 +41,7 @@ log = Log(__name__)
 
 RESTART_DEADLINE_S = 120.0
 READY_DEADLINE_S = 60.0
+_RESTART_OPTION = "--restart-command (the value agent.restartCommand of `moor attach`)"
 _RELOAD_DEADLINE_S = 10.0
 _POLL_S = 0.1
 _RECONNECT_S = 5.0
@@ -120,7 +121,7 @@ class OtherEngine:
                 raise RuntimeInstallationError(
                     f"handler {plan.handler} does not work after a reload: {problem}; CRI-O may "
                     "have to be restarted for it, and is no systemd service here: give the command "
-                    "that restarts it with --restart-command"
+                    f"that restarts it with {_RESTART_OPTION}"
                 )
             if not problem:
                 await self._check_running(running)
@@ -187,7 +188,7 @@ class OtherEngine:
         if self._name != CRIO and not self.restart:
             raise RuntimeInstallationError(
                 f"{self._name} reads its runtimes when it starts, and is no systemd service here: "
-                "give the command that restarts it with --restart-command"
+                f"give the command that restarts it with {_RESTART_OPTION}"
             )
 
     async def _reload(self, wanted: set[str]) -> bool:
@@ -210,7 +211,7 @@ class OtherEngine:
         if not command:
             raise RuntimeInstallationError(
                 "the engine must be restarted, and is no systemd service here: give the command "
-                "with --restart-command"
+                f"with {_RESTART_OPTION}"
             )
         entry = await self._host_entry()
         former = await asyncio.to_thread(identity_of, self.cri.endpoint)
