@@ -319,6 +319,11 @@ async def test_the_record_of_a_helm_release_is_named(tmp_path: Path) -> None:
         await user.client.patch(CLUSTER_ROLES, "moorage-webhook", patch)
         await _pretend_parts(user, "team")
         release = "runtimes -n moorage-system"
+        attachment = await user.plan()
+        assert not attachment.is_possible
+        assert [one.text for one in attachment.findings if "Helm" in one.text] == [
+            "Helm installed Moorage here, as release runtimes"
+        ]
         plan = await plan_detachment(user.client)
         assert [one.removal for one in plan.releases] == [f"helm uninstall {release}"]
         left = {one.what: one.why for one in await user.detach()}

@@ -61,7 +61,7 @@ def test_nothing_stands_in_the_way_of_a_good_cluster() -> None:
         ({"served": frozenset(("MutatingWebhookConfiguration",))}, "ValidatingAdmissionPolicy"),
         ({"ours": (obj("Deployment", namespace="other"),)}, "another Moorage"),
         (
-            {"ours": (obj("Deployment", annotations={"meta.helm.sh/release-name": "r"}),)},
+            {"ours": (obj("ClusterRole", annotations={"meta.helm.sh/release-name": "r"}),)},
             "as release r",
         ),
         (

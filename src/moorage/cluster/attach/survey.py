@@ -81,7 +81,7 @@ class Survey(msgspec.Struct, frozen=True):
 
     missing_rights: those that the user lacks. ungranted: those that the parts have, and that the
     user may not give them. `served` are those of the kinds asked for that the server has; `ours`
-    the objects labelled as Moorage's, of workloads, webhook configurations and definitions;
+    the objects labelled as Moorage's, of workloads, definitions and cluster roles;
     `namespace` is that of the values, None where it does not exist.
     """
 
@@ -383,6 +383,8 @@ async def _own_objects(served: ServedObjects) -> AsyncIterator[Obj]:
         ("apps/v1", "Deployment"),
         ("apps/v1", "DaemonSet"),
         ("apiextensions.k8s.io/v1", DEFINITION),
+        # A release of Helm is known by objects of the cluster alone.
+        ("rbac.authorization.k8s.io/v1", "ClusterRole"),
     ):
         async for obj in served.list(api_version, kind, label_selector=OURS):
             yield obj
