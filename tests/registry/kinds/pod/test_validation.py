@@ -123,6 +123,13 @@ def test_what_may_not_change_in_a_pod(
     assert says is not None
     assert says.startswith(f"spec: Forbidden: {POD}")
     assert f'"{field}"' in says
+    assert "None" not in says
+
+
+def test_a_refused_change_shows_both_values_as_json() -> None:
+    says = update_complaint("Pod", changed("Pod", {"spec.hostNetwork": True}), changed("Pod", {}))
+    assert says is not None
+    assert says.endswith('\n- "HostNetwork": null,\n+ "HostNetwork": true,\n')
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import msgspec
+
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
@@ -119,13 +121,13 @@ def _without_seconds(toleration: Obj) -> Obj:
 
 
 def _difference(allowed: Obj, new: Obj, changed: list[str]) -> str:
-    """Which fields differ and how, for the person who tried."""
-    lines = ["  core.PodSpec{"]
+    """Return which fields differ and how, as JSON; upstream has lines around them, of its types."""
+    lines = []
     for key in changed:
         go_name = key[:1].upper() + key[1:]
-        lines.append(f'- \t"{go_name}": {allowed.get(key)!r}')
-        lines.append(f'+ \t"{go_name}": {new.get(key)!r}')
-    return "\n".join([*lines, "  }"]) + "\n"
+        for sign, spec in (("-", allowed), ("+", new)):
+            lines.append(f'{sign} "{go_name}": {msgspec.json.encode(spec.get(key)).decode()},')
+    return "\n".join(lines) + "\n"
 
 
 def validate_pod_status(new: Obj, old: Obj) -> list[FieldError]:
