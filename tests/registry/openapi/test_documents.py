@@ -136,3 +136,10 @@ def test_reference_with_a_description_is_wrapped() -> None:
 def test_hashes_distinguish_documents() -> None:
     hashes = [document.hash for document in DOCUMENTS.v3.values()]
     assert len(hashes) == len(set(hashes))
+
+
+def test_a_quantity_may_be_a_number() -> None:
+    """Clients make validators of this: `cpu: 1` is as good as `cpu: "1"`."""
+    schemas = v3("api/v1")["components"]["schemas"]
+    quantity = schemas["io.k8s.apimachinery.pkg.api.resource.Quantity"]
+    assert quantity == {"oneOf": [{"type": "string"}, {"type": "number"}]}

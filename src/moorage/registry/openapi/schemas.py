@@ -11,6 +11,8 @@ from typing import Any
 from moorage.registry.schema.definitions import Definition, reachable
 
 _OLD, _NEW = "#/definitions/", "#/components/schemas/"
+_QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_NUMBER_OR_STRING = {"oneOf": [{"type": "string"}, {"type": "number"}]}
 _INT_OR_STRING = {"type": "string", "format": "int-or-string"}
 
 
@@ -18,7 +20,10 @@ def component_schemas(
     definitions: dict[str, Definition], roots: Iterable[str]
 ) -> dict[str, Definition]:
     """Return the schemas of the roots and all their references, by full name."""
-    return {name: _v3(definitions[name]) for name in reachable(definitions, roots)}
+    return {
+        name: _v3(definitions[name]) if name != _QUANTITY else _NUMBER_OR_STRING
+        for name in reachable(definitions, roots)
+    }
 
 
 def _v3(node: Any) -> Any:
