@@ -7,6 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from moorage.api.runtime_profiles import (
+    ProfileFeature,
+    RuntimeProfile,
+    RuntimeProfileSpec,
+    RuntimeProfileStatus,
+)
 from moorage.cli.commands import runtimes
 from moorage.cli.connection import Target
 from moorage.cluster.attach.outcome import NodeOutcome, Outcome
@@ -155,3 +161,25 @@ def test_of_another_kubernetes_those_that_its_nodes_report(
 def test_options_before_the_subcommand_are_refused(tmp_path: Path) -> None:
     refused = moor("runtimes", "--data-dir", tmp_path, "features")
     assert (refused.status, "give --data-dir behind features" in refused.err) == (2, True)
+
+
+def test_handlers_whose_features_are_not_probed_yet_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(target: Target) -> tuple[RuntimeProfile, ...]:
+        del target
+        found = (ProfileFeature(name="exec", state="Supported"),)
+        return (
+            RuntimeProfile(
+                spec=RuntimeProfileSpec(node_name="n1", handler="crun"),
+                status=RuntimeProfileStatus(features=found),
+            ),
+            RuntimeProfile(spec=RuntimeProfileSpec(node_name="n1", handler="runc")),
+        )
+
+    monkeypatch.setattr(runtimes, "_profiles", read)
+    answer = moor("runtimes", "features", "--data-dir", tmp_path)
+    assert answer.err == "not probed yet, which takes a minute: runc\n"
+    assert [line.split() for line in answer.out.splitlines() if line.startswith("exec ")] == [
+        ["exec", "yes", "unknown"]
+    ]

@@ -115,6 +115,8 @@ def features(target: Target, *, shows_evidence: bool, output: str) -> None:
     if not found:
         click.echo("no handler has been probed yet: wait a moment", err=True)
         return
+    if waiting := [column.title for column in found if not column.features]:
+        click.echo(f"not probed yet, which takes a minute: {', '.join(waiting)}", err=True)
     matrix = rows(found)
     notes = [_findings(found, row["feature"]) for row in matrix] if shows_evidence else ()
     titles = ("feature", *(column.title for column in found))
