@@ -48,7 +48,7 @@ _COLUMNS = ("class", "handler", "conforms to", "tested", "valid")
 @click.option("--image", default=_DEFAULTS.image, show_default=True, help="An image with `sh`.")
 @click.option("--wasm-image", default="", help="An image with a WebAssembly program.")
 @click.option(
-    "--timeout", "timeout_s", type=Seconds(), default=_DEFAULTS.timeout_s, show_default=True,
+    "--timeout", "timeout_s", type=Seconds(min=0), default=_DEFAULTS.timeout_s, show_default=True,
     help="Seconds until a probe is cut off.",
 )  # fmt: skip
 @click.option("--parallel", default=_DEFAULTS.parallel, show_default=True, help="Pods at once.")

@@ -50,7 +50,7 @@ def command() -> None:
 @click.option(
     "--settle",
     "settle_s",
-    type=Seconds(),
+    type=Seconds(min=0),
     default=_DEFAULTS.settle_s,
     show_default=True,
     help="Seconds.",
@@ -58,14 +58,14 @@ def command() -> None:
 @click.option(
     "--window",
     "window_s",
-    type=Seconds(),
+    type=Seconds(min=0),
     default=_DEFAULTS.window_s,
     show_default=True,
     help="Seconds.",
 )
 @click.option("--readings", default=_DEFAULTS.readings, show_default=True, help="In the window.")
 @click.option(
-    "--start-timeout", "start_timeout_s", type=Seconds(), default=_DEFAULTS.start_timeout_s,
+    "--start-timeout", "start_timeout_s", type=Seconds(min=0), default=_DEFAULTS.start_timeout_s,
     show_default=True,
     help="Seconds.",
 )  # fmt: skip
