@@ -9,6 +9,7 @@ import pytest
 
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import MEASUREMENT_LABEL
 from moorage.cluster.pod_usage import PodUsage
 from moorage.cluster.top import ClassRow, Start, has_failed, rows_of, start_of
 
@@ -53,6 +54,18 @@ def test_a_row_for_each_class_and_one_for_pods_without_or_with_a_deleted_one() -
     assert [(row.runtime_class, row.handler, row.pods) for row in rows] == [
         ("-", "", 1), ("gone", "", 1), ("gvisor", "gvisor", 1), ("kata", "kata", 0),
     ]  # fmt: skip
+
+
+def test_classes_of_probes_and_measurements_have_no_row() -> None:
+    measured = {MEASUREMENT_LABEL: "a"}
+    classes = [
+        a_class("gvisor"),
+        a_class("moorage-probe-x"),
+        a_class("of-bench", metadata={"name": "of-bench", "labels": measured}),
+    ]
+    pods = [a_pod("a"), a_pod("b", "moorage-probe-x"), a_pod("c", "moorage-probe-gone")]
+    rows = rows_of([*pods, a_pod("d", "of-bench")], classes, [], {}, 0)
+    assert [row.runtime_class for row in rows] == ["gvisor"]
 
 
 def test_the_figures_of_a_class() -> None:

@@ -26,6 +26,7 @@ from moorage.cluster.pod_findings import last_end
 from moorage.cluster.pod_usage import PodUsage, read_usage
 from moorage.cluster.trials import NO_CLASS
 from moorage.runtimeclass.start_phases import percentile, phases_of
+from moorage.runtimeclass.temporary_classes import is_temporary
 
 WINDOW_S = 60.0
 """The rate of starts is that of so many seconds."""
@@ -101,8 +102,12 @@ def rows_of(
     usages: Mapping[str, PodUsage],
     now_s: float,
 ) -> list[ClassRow]:
-    """Return a row for each class, also one without pods, in the order of their names."""
+    """Return a row for each class, also one without pods, in the order of their names.
+
+    Classes of probes and measurements are left out.
+    """
     by_name = {one.metadata.name: one for one in classes}
+    temporary = {name for name, one in by_name.items() if is_temporary(name, one.metadata.labels)}
     groups: dict[str, list[Pod]] = {name: [] for name in by_name}
     for pod in pods:
         groups.setdefault(class_of(pod), []).append(pod)
@@ -112,6 +117,7 @@ def rows_of(
     return [
         _row(name, by_name.get(name), members, by_class.get(name, []), usages, now_s)
         for name, members in sorted(groups.items())
+        if name not in temporary and not is_temporary(name, {})
     ]
 
 

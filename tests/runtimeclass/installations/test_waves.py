@@ -101,6 +101,21 @@ def test_nodes_without_a_source_take_no_place_and_are_named() -> None:
     assert _conditions(status)["Ready"][0] == "False"
 
 
+@pytest.mark.parametrize(
+    ("phases", "reason"),
+    [
+        ([INSTALLED, INSTALLED], "Installed"),
+        ([INSTALLED, FAILED], "NodesFailed"),
+        ([INSTALLED], "NodesChange"),
+    ],
+)
+def test_progress_ends_with_what_came_of_it(phases: list[str], reason: str) -> None:
+    nodes = [_node("a"), _node("b")]
+    entries = [_entry(name, phase) for name, phase in zip("ab", phases, strict=False)]
+    conditions = plan_waves(_installation(*entries), nodes, NOW).status.conditions
+    assert [one.reason for one in conditions if one.type == "Progressing"] == [reason]
+
+
 def test_nodes_that_are_no_longer_selected_leave_within_the_limit() -> None:
     nodes = [_node("a"), _node("b"), _node("c", pool="x")]
     status = plan_waves(

@@ -138,6 +138,7 @@ def _conditions(
     in_all = f"{status.installed} of {status.desired} nodes have handler {handler}"
     is_ready = not changing and not unsupported
     left = [name for name in changing if name not in failed]
+    ended = "NodesFailed" if failed else "Installed"
     said = [f"{name}: {_why(name, unsupported, entries)}" for name in failed[:_NAMED]]
     if len(failed) > _NAMED:
         said.append(f"and {len(failed) - _NAMED} more")
@@ -145,7 +146,7 @@ def _conditions(
         READY: (is_ready, "Installed" if is_ready else "NotInstalled", in_all),
         PROGRESSING: (
             bool(left),
-            "NodesChange" if left else "NothingLeft",
+            "NodesChange" if left else ended,
             _left(len(left)) if left else in_all,
         ),
         DEGRADED: (bool(failed), "NodesFailed" if failed else "NoFailure", _sentence(said)),
