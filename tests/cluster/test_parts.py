@@ -114,7 +114,10 @@ def started(
         steps.append(name), SimpleNamespace(run=run))[1])  # fmt: skip
     monkeypatch.setattr(main_module, "die_with_parent", steps.plain("dies with parent"))
     monkeypatch.setattr(main_module, "calm_collector", steps.plain("calm"))
-    monkeypatch.setattr(main_module, "configure", lambda level: steps.append(f"logs {level}"))
+    monkeypatch.setattr(main_module, "LogFile", lambda path: path)
+    monkeypatch.setattr(
+        main_module, "configure", lambda level, file: steps.append(f"logs {level} to {file.name}")
+    )
     monkeypatch.setattr(main_module.log, "exception", lambda *_, **__: steps.append("failed"))
     monkeypatch.setattr(Service, "taken_from_environment", steps.plain("service forgotten"))
     before = os.umask(0o022)
@@ -127,7 +130,7 @@ def test_a_part_is_run_with_its_settings(
 ) -> None:
     assert main_module.main(["engine", str(layout.root)]) == 0
     assert steps == [
-        "dies with parent", "service forgotten", "logs debug", "moorage.cluster.parts.engine",
+        "dies with parent", "service forgotten", "logs debug to engine.log", "moorage.cluster.parts.engine",
         "calm", (layout.root, "debug"),
     ]  # fmt: skip
     assert started.masks == [0o077]
