@@ -130,8 +130,8 @@ def test_a_part_is_run_with_its_settings(
 ) -> None:
     assert main_module.main(["engine", str(layout.root)]) == 0
     assert steps == [
-        "dies with parent", "service forgotten", "logs debug to engine.log", "moorage.cluster.parts.engine",
-        "calm", (layout.root, "debug"),
+        "dies with parent", "service forgotten", "logs debug to engine.log",
+        "moorage.cluster.parts.engine", "calm", (layout.root, "debug"),
     ]  # fmt: skip
     assert started.masks == [0o077]
 
