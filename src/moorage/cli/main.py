@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import Any
 
@@ -12,6 +11,7 @@ from moorage import __version__
 from moorage.api.printable import printable
 from moorage.cli.errors import exit_status_of, is_expected, sentence_of
 from moorage.cli.leading_options import behind_command
+from moorage.cluster.importing import import_program
 
 # name → (module, one line of help); the order is that of the help.
 _COMMANDS = {
@@ -60,7 +60,7 @@ class _Commands(click.Group):
         del ctx
         if cmd_name not in _COMMANDS:
             return None
-        module = importlib.import_module(f"moorage.cli.commands.{_COMMANDS[cmd_name][0]}")
+        module = import_program(f"moorage.cli.commands.{_COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
         return command
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import ssl
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
+from moorage.cluster.certificates import Authority, Subject
 from moorage.cluster.runtimes import RuntimeInstallationError
 from moorage.cluster.runtimes.downloads import download, name_of
+from moorage.serving import server_context
 
 CONTENT = b"a runtime" * 1000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
-@pytest.fixture
-async def address() -> AsyncIterator[str]:
+@asynccontextmanager
+async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     async def file(_: web.Request) -> web.Response:
         return web.Response(body=CONTENT)
 
@@ -42,11 +47,34 @@ async def address() -> AsyncIterator[str]:
     application.router.add_get("/away", away)
     runner = web.AppRunner(application)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     host, port = runner.addresses[0][:2]
-    yield f"http://{host}:{port}"
+    yield f"{'https' if tls else 'http'}://{host}:{port}"
     await runner.cleanup()
+
+
+@pytest.fixture
+async def address() -> AsyncIterator[str]:
+    async with serving() as started:
+        yield started
+
+
+async def test_servers_of_the_systems_authorities_are_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in our programs, whose default TLS contexts of aiohttp have no authorities."""
+    authority = Authority(tmp_path / "pki", datetime.now(UTC))
+    pair = authority.issue("server", Subject("server", hosts=("127.0.0.1",)))
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.pair.certificate))
+    without = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", without)
+    async with serving(server_context(pair.certificate, pair.key)) as secure:
+        path = await download(f"{secure}/file.tar.gz", DIGEST, tmp_path)
+        assert path.read_bytes() == CONTENT
+        monkeypatch.delenv("SSL_CERT_FILE")
+        with pytest.raises(RuntimeInstallationError, match="certificate verify failed"):
+            await download(f"{secure}/file.tar.gz?again", "0" * 64, tmp_path)
 
 
 async def test_a_file_with_its_digest_is_kept_and_not_fetched_again(

@@ -15,8 +15,8 @@ import uvloop
 from moorage.api.logs import Log, configure
 from moorage.cluster.daemon import Service, calm_collector, until_stopped
 from moorage.cluster.heartbeat import send_heartbeats
+from moorage.cluster.importing import import_program
 from moorage.cluster.layout import Layout
-from moorage.cluster.parts.importing import import_part
 from moorage.cluster.settings import SettingsError, load
 from moorage.cluster.supervisor import PORT_TAKEN_STATUS
 from moorage.linux.log_file import LogFile
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
     if settings is None:
         raise SettingsError(f"{layout.settings}: no such file; `moor up` makes it")
     configure(settings.log_level, LogFile(layout.log(name)))
-    part = import_part(name)
+    part = import_program(f"moorage.cluster.parts.{name}")
     calm_collector()
     try:
         _LOOPS[name](until_stopped(_with_heartbeats(part.run(layout, settings))))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import ssl
 import tempfile
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
@@ -64,9 +65,14 @@ async def _fetch(url: str, descriptor: int, most_bytes: int) -> str:
     """Write what an address answers; return its digest."""
     digest, left_bytes = hashlib.sha256(), most_bytes
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S, connect=_CONNECT_S, sock_read=_QUIET_S)
+    # Of its own: aiohttp's has no authorities in the programs of ours (`cluster/importing.py`).
+    authorities = await asyncio.to_thread(ssl.create_default_context)
+    connector = aiohttp.TCPConnector(ssl=authorities)
     try:
         async with (
-            aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session,
+            aiohttp.ClientSession(
+                connector=connector, timeout=timeout, auto_decompress=False
+            ) as session,
             session.get(url, max_redirects=_MOST_REDIRECTS) as reply,
         ):
             if reply.status != 200:

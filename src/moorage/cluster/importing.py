@@ -1,4 +1,4 @@
-"""Import of a part's modules: the largest share of its start.
+"""Import of a program's modules: the largest share of a command, and of a part's start.
 
 Nothing that is imported becomes garbage, so the collector does not run meanwhile. When aiohttp is
 imported, it loads all the authorities of the system, for sessions without a TLS context of their
@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from types import ModuleType
 
 
-def import_part(name: str) -> ModuleType:
-    """Return the module of a part, with all that it imports."""
+def import_program(name: str) -> ModuleType:
+    """Return a module with all that it imports: of a process that is ours alone."""
     gc.disable()
     try:
         with _no_authorities():
-            return importlib.import_module(f"moorage.cluster.parts.{name}")
+            return importlib.import_module(name)
     finally:
         gc.enable()
 
