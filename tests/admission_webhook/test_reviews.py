@@ -377,6 +377,22 @@ def test_what_a_pod_that_brings_the_gate_is_held_for_follows_from_its_policies()
     assert "annotations" not in placed["metadata"]
 
 
+@pytest.mark.parametrize("stated", ["nonsense", "host-network", "a " * 100])
+def test_needs_that_a_pod_states_wrongly_take_none_of_its_policies_away(stated: str) -> None:
+    facts = FakeFacts(own("o", needs=("gpu", "network=none")))
+    asked = pod({NEEDS_ANNOTATION: stated}, runtimeClassName="kata")
+    held = patched(asked, answer(_placing(facts).mutate(review(asked))))
+    assert held["metadata"]["annotations"][HELD_FOR_ANNOTATION] == "gpu, network=none"
+
+
+def test_a_policy_of_the_namespace_takes_no_needs_of_the_clusters_away() -> None:
+    for needs in (("host-network",), ("nonsense",)):
+        facts = FakeFacts(cluster("c", needs=("gpu", "network=none")), own("o", needs=needs))
+        asked = pod(runtimeClassName="kata")
+        held = patched(asked, answer(_placing(facts).mutate(review(asked))))
+        assert held["metadata"]["annotations"][HELD_FOR_ANNOTATION] == "gpu, network=none"
+
+
 def test_updates_of_pods_that_are_not_held_are_left_alone() -> None:
     facts = FakeFacts(own("o", needs=("gpu",)))
     there = pod({HELD_FOR_ANNOTATION: "gpu"}, runtimeClassName="kata")

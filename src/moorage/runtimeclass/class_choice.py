@@ -155,6 +155,23 @@ def stated_needs(
         raise ChoiceRefusal(f"needs of {', '.join(sources)}: {error}") from error
 
 
+def binding_needs(
+    own: Mapping[str, str], namespace: Mapping[str, str], policy: EffectivePolicy
+) -> Needs:
+    """Return the needs of a pod that is not refused for them, as one that names a class.
+
+    Those of its policies hold whatever its namespace says, and those of both whatever it says
+    itself: what cannot be understood, or contradicts them, is left out.
+    """
+    needs = policy.needs
+    for stated in (namespace, own):
+        try:
+            needs = united((needs, own_needs(stated)))
+        except NeedsError:
+            continue
+    return needs
+
+
 def _fitted(
     spec: Json, needs: Needs, sources: list[str], policy: EffectivePolicy, index: ClassIndex
 ) -> Choice:

@@ -87,6 +87,7 @@ class EffectivePolicy(msgspec.Struct, frozen=True):
     """The rules for the pods of a namespace; what is None is not ruled.
 
     `problem`: why pods without a class of their own cannot be given one; empty if nothing is wrong.
+    `needs` are those that can be understood even then.
     """
 
     floor: Floor | None = None
@@ -240,15 +241,21 @@ def _first(policies: Sequence[_Named], warnings: list[str]) -> _Named | None:
 
 
 def _needs(policies: Sequence[_Named]) -> tuple[Needs, str]:
-    """Return the needs of all policies together, and what is wrong with them."""
-    parsed: list[Needs] = []
+    """Return the needs of all policies together, and what is wrong with them.
+
+    With a fault they are those of the policies without one, and what contradicts an earlier policy
+    is left out: one of a namespace takes nothing away from those of the cluster.
+    """
+    needs, problem = NO_NEEDS, ""
     for one in policies:
         try:
-            parsed.append(needs_of(one.spec.needs))
+            own = needs_of(one.spec.needs)
         except NeedsError as error:
-            return NO_NEEDS, f"{one.title}: {error}"
-    try:
-        return united(parsed), ""
-    except NeedsError as error:
-        titles = shown_policies([one.title for one in policies if one.spec.needs])
-        return NO_NEEDS, f"{titles}: {error}"
+            problem = problem or f"{one.title}: {error}"
+            continue
+        try:
+            needs = united((needs, own))
+        except NeedsError as error:
+            titles = shown_policies([each.title for each in policies if each.spec.needs])
+            problem = problem or f"{titles}: {error}"
+    return needs, problem

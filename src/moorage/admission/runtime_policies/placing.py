@@ -20,11 +20,11 @@ from moorage.admission.runtime_policies.facts import Facts
 from moorage.api.runtime_group import HELD_FOR_ANNOTATION
 from moorage.registry.kind import Obj
 from moorage.registry.request import Attributes
-from moorage.runtimeclass.class_choice import ChoiceRefusal, stated_needs
+from moorage.runtimeclass.class_choice import binding_needs
 from moorage.runtimeclass.demands import demanded_features
 from moorage.runtimeclass.exemptions import is_exempt
 from moorage.runtimeclass.handler import is_implicit
-from moorage.runtimeclass.needs import NO_NEEDS, Needs
+from moorage.runtimeclass.needs import Needs
 from moorage.runtimeclass.placing import (
     has_gate,
     held_needs,
@@ -112,8 +112,4 @@ class PlacingByHandlerAdmission:
     def _needs(self, namespace: str, pod: Obj) -> Needs:
         rules = self._facts.rules(namespace)
         own = pod["metadata"].get("annotations") or {}
-        try:
-            return stated_needs(own, rules.annotations, rules.policy)[0]
-        except ChoiceRefusal:
-            # Of an explicit class they are warned of, not refused.
-            return NO_NEEDS
+        return binding_needs(own, rules.annotations, rules.policy)
