@@ -352,20 +352,59 @@ DEFINITIONS = Resource(
 )  # fmt: skip
 
 
-def _serve(world: World, *, widgets: bool) -> None:
-    """What discovery says while there is a definition of widgets, or none."""
+def _serve(
+    world: World, *, widgets: bool, version: str = "v1", beta: tuple[str, str] | None = None
+) -> None:
+    """What discovery says while there is a definition of widgets, or none.
+
+    `beta`: plural and kind of networking.k8s.io/v1beta1.
+    """
     definitions = {"name": DEFINITIONS.plural, "kind": DEFINITIONS.kind, "verbs": VERBS}
-    version = {"groupVersion": DEFINITIONS.api_version, "version": "v1"}
-    groups = [{"name": DEFINITIONS.group, "versions": [version]}]
+    groups = [_group(DEFINITIONS.group, "v1")]
     answers = world.client.answers
     answers["GET", f"/apis/{DEFINITIONS.api_version}"] = json.dumps(
         {"resources": [definitions]}
     ).encode()
     if widgets:
-        groups.append({"name": "x.io", "versions": [{"groupVersion": "x.io/v1", "version": "v1"}]})
+        groups.append(_group("x.io", version))
         own = {"name": "widgets", "kind": "Widget", "namespaced": True, "verbs": VERBS}
-        answers["GET", "/apis/x.io/v1"] = json.dumps({"resources": [own]}).encode()
+        answers["GET", f"/apis/x.io/{version}"] = json.dumps({"resources": [own]}).encode()
+    if beta:
+        groups.append(_group("networking.k8s.io", "v1beta1"))
+        newer = {"name": beta[0], "kind": beta[1], "namespaced": False, "verbs": VERBS}
+        document = json.dumps({"resources": [newer]}).encode()
+        answers["GET", "/apis/networking.k8s.io/v1beta1"] = document
     answers["GET", "/apis"] = json.dumps({"groups": groups}).encode()
+
+
+def _group(name: str, version: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "versions": [{"groupVersion": f"{name}/{version}", "version": version}],
+    }
+
+
+async def test_a_kind_that_is_served_in_an_older_version_alone_keeps_nothing_waiting(
+    world: World,
+) -> None:
+    """Others watch it in a version that the server lacks, and wait for that."""
+    world.client.answers["GET", "/apis/networking.k8s.io/v1"] = NotFoundError("no v1")
+    _serve(world, widgets=False, beta=("ipaddresses", "IPAddress"))
+    world.client.put(SECRETS, thing("of-gone", owner("gone")))
+    async with collecting(world) as (client, _):
+        assert client.names(SECRETS) == []
+        assert len(client._watchers["ipaddresses"]) == 1
+
+
+async def test_a_kind_is_watched_in_the_version_that_is_served_now(world: World) -> None:
+    _serve(world, widgets=True, version="v1alpha1")
+    async with collecting(world) as (client, _):
+        assert len(client._watchers["widgets"]) == 1
+        _serve(world, widgets=True)
+        client.put(DEFINITIONS, {"metadata": {"name": "widgets.x.io"}})
+        await world.settled(1)
+        await world.settled(1)
+        assert len(client.asked("list", WIDGETS)) == 2
 
 
 @pytest.mark.failing_reconciles

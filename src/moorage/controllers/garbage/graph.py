@@ -81,13 +81,15 @@ class Graph:
             if place in _IGNORED:
                 continue
             known = self._informers.get(place)
-            if known is not None and known.resource.kind == resource.kind:
+            if known is not None and _is_served_as(resource, known):
                 kept[place] = known
                 continue
             shared = self._by_resource.get(place)
-            # Not by its truth: an informer is as long as its copy, which is empty at first.
-            kept[place] = self._shared.make(resource) if shared is None else shared
-            added.append(kept[place])
+            # One of a version that is not served would never list.
+            if shared is None or not _is_served_as(resource, shared):
+                shared = self._shared.make(resource)
+            kept[place] = shared
+            added.append(shared)
         removed = [
             informer
             for place, informer in self._informers.items()
@@ -146,6 +148,12 @@ class Graph:
         resource = self.resource_of(reference)
         informer = self._informers.get(_place(resource)) if resource is not None else None
         return informer is not None and any(meta_of(o).uid == reference.uid for o in informer)
+
+
+def _is_served_as(resource: Resource[Any], informer: Informer[Any]) -> bool:
+    """Return whether an informer reads a resource in the version in which it is served."""
+    read = informer.resource
+    return (read.api_version, read.kind) == (resource.api_version, resource.kind)
 
 
 def _place(resource: Resource[Any]) -> tuple[str, str]:
