@@ -18,6 +18,8 @@ _MOST_READ = 10
 _LINES = "20"
 _WARNING = " warning "
 _LONGEST = 500
+_MOST_BYTES = 1024 * 1024
+"""Limit on a log: a node may send any number of bytes for its last lines."""
 
 
 async def kept_directories(client: Client, namespace: str) -> list[Leftover]:
@@ -48,7 +50,9 @@ async def _reason(client: Client, pod: Pod) -> str:
     """Return what the agent wrote last, empty if it cannot be read."""
     path = PODS.path(pod.metadata.namespace, pod.metadata.name, "log")
     try:
-        body = await client.request("GET", path, query={"tailLines": _LINES}, accept="*/*")
+        body = await client.request(
+            "GET", path, query={"tailLines": _LINES}, accept="*/*", most_bytes=_MOST_BYTES
+        )
     except (StatusError, UnreachableError) as error:
         return f"its log cannot be read: {error}"
     return reason_of_log(body.decode(errors="replace"))
