@@ -34,3 +34,27 @@ def test_a_damaged_record_and_one_under_anothers_name_are_left_out(tmp_path: Pat
     file.with_name("b.json").write_text("{")
     file.with_name("c.json").write_text('{"uid":"u","handler":"h","name":"d"}')
     assert list(records.all()) == ["a"]
+
+
+@pytest.mark.parametrize("length", [201, 245])
+def test_a_record_of_an_earlier_version_stays_until_its_installation_changes(
+    tmp_path: Path, length: int
+) -> None:
+    directory = tmp_path / ".installations"
+    directory.mkdir()
+    name = "a" * length
+    former = directory / f"{name}.json"
+    records = Records(tmp_path)
+    former.write_text('{"uid":"u","handler":"h","version":"1"}')
+    assert records.all() == {name: Record(uid="u", handler="h", version="1")}
+    former_text = former.read_text()
+    records.write(name, Record(uid="u", handler="h", version="2"))
+    assert not former.exists()
+    # As a kill between the two leaves it.
+    former.write_text(former_text)
+    assert records.all() == {name: Record(uid="u", handler="h", version="2")}
+    records.remove(name)
+    assert records.all() == {}
+    former.write_text(former_text)
+    records.remove(name)
+    assert list(directory.iterdir()) == []

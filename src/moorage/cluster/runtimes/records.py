@@ -19,6 +19,8 @@ _DIRECTORY = ".installations"
 _SUFFIX = ".json"
 _MOST = 200
 """Characters of a name that is a file's: room for the suffix, and for those of a replacement."""
+_MOST_FORMER = 250
+"""Characters of names that earlier versions used for files: their names have at most 255 bytes."""
 _CUT, _DIGITS = "+", 32
 """What stands before the hash; no name of an object has it."""
 
@@ -49,8 +51,11 @@ class Records:
                 log.warning("record of an installation is damaged", path=path, reason=error)
                 continue
             name = named.name or path.name.removesuffix(_SUFFIX)
-            if self._path(name) != path:
+            if path not in (self._path(name), self._former_path(name)):
                 log.warning("record of an installation has another's name", path=path)
+                continue
+            if path != self._path(name) and self._path(name).exists():
+                # The change to the present name was cut off.
                 continue
             fields = msgspec.structs.asdict(named)
             del fields["name"]
@@ -63,10 +68,19 @@ class Records:
         fields = msgspec.structs.asdict(record)
         named = fields if len(name) <= _MOST else {**fields, "name": name}
         write_durably(self._path(name), msgspec.json.encode(named))
+        if (former := self._former_path(name)) != self._path(name):
+            former.unlink(missing_ok=True)
 
     def remove(self, name: str) -> None:
         """Remove the record of an object."""
-        self._path(name).unlink(missing_ok=True)
+        for path in (self._former_path(name), self._path(name)):
+            path.unlink(missing_ok=True)
+
+    def _former_path(self, name: str) -> Path:
+        """Return the path under which earlier versions recorded names that a file may have."""
+        if len(name) > _MOST_FORMER:
+            return self._path(name)
+        return self._directory / f"{name}{_SUFFIX}"
 
     def _path(self, name: str) -> Path:
         if len(name) > _MOST:
