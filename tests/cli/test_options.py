@@ -77,6 +77,8 @@ def test_seconds_may_be_a_duration_as_kubectl_takes_it(text: str, seconds: float
         ("soon", "'soon' is neither a number of seconds nor a duration such as 90s or 5m"),
         ("500ms", "0.5 is not in the range x>=1"),
         ("-1s", "'-1s' is neither"),
+        ("nan", "nan is no time"),
+        ("1e999", "inf is no time"),
     ],
 )
 def test_what_is_no_duration_is_wrong(text: str, message: str) -> None:

@@ -79,3 +79,21 @@ def test_only_a_full_log_is_replaced_before_a_process_gets_it(tmp_path: Path) ->
     assert log.exists()
     rotate_if_full(log, LogLimits(file_bytes=5))
     assert (log.exists(), old_file(log, 1).read_text()) == (False, "12345")
+
+
+@pytest.mark.parametrize("stands", ["a.log.1", "a.log.2"])
+def test_a_log_that_cannot_be_renamed_stays(tmp_path: Path, stands: str) -> None:
+    log = tmp_path / "a.log"
+    (tmp_path / stands / "full").mkdir(parents=True)
+    log.write_text("12345")
+    old_file(log, 3 - int(stands[-1])).write_text("old")
+    rotate_if_full(log, LogLimits(file_bytes=5))
+    assert log.read_text() == "12345"
+
+
+def test_a_process_whose_log_cannot_be_renamed_writes_on(tmp_path: Path) -> None:
+    log = tmp_path / "part.log"
+    (tmp_path / "part.log.1" / "full").mkdir(parents=True)
+    (tmp_path / "part.log.2").write_text("old")
+    _write(log, 150, log)
+    assert _numbers(log) == list(range(150))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -89,6 +90,9 @@ class Seconds(click.FloatRange):
                     self.fail(text, param, ctx)
         seconds = super().convert(value, param, ctx)
         assert isinstance(seconds, float)
+        if not math.isfinite(seconds):
+            # Of which nothing could be said by comparing it with a limit, or that has no end.
+            self.fail(f"{seconds} is no time", param, ctx)
         return seconds
 
 

@@ -70,13 +70,13 @@ def _is_error(path: Path) -> bool:
 
 
 def rotate_if_full(path: Path, limits: LogLimits = LOG_LIMITS) -> None:
-    """Rename a log that is full, before a process gets it. Blocks. Raises OSError."""
-    try:
-        is_full = path.stat().st_size >= limits.file_bytes
-    except FileNotFoundError:
-        return
-    if is_full:
-        rotate(path, limits.old_files)
+    """Rename a log that is full, before a process gets it. Blocks.
+
+    One that cannot be renamed stays and grows: a process is not kept from its start for it.
+    """
+    with contextlib.suppress(OSError):
+        if path.stat().st_size >= limits.file_bytes:
+            rotate(path, limits.old_files)
 
 
 def rotate(path: Path, old_files: int) -> None:

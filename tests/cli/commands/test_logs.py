@@ -60,6 +60,10 @@ def test_lines_of_a_log_that_was_just_replaced_are_shown(tmp_path: Path) -> None
     (root / "logs/node.log.1").write_text("1\n2\n")
     shown = moor("logs", "node", "--lines", "3", "--data-dir", root).out
     assert shown.splitlines() == ["2", "3", "4"]
+    # As a disk without room for another one leaves it, or a kill.
+    (root / "logs/node.log").unlink()
+    assert moor("logs", "node", "--data-dir", root).out.splitlines() == ["1", "2"]
+    assert moor("logs", "--data-dir", root).out.splitlines() == ["node         1", "node         2"]
 
 
 def test_one_part_is_printed_as_it_is_and_no_more_lines_than_asked_for(tmp_path: Path) -> None:

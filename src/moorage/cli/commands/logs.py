@@ -48,9 +48,12 @@ def command(part: str | None, data_dir: Path, *, follow: bool, lines: int) -> No
 
 
 def _paths(layout: Layout, part: str | None) -> dict[str, Path]:
-    """Return the log files that exist, by part."""
+    """Return the log files that exist, or were just replaced, by part."""
     names = PARTS if part is None else (part,)
-    return {name: layout.log(name) for name in names if layout.log(name).exists()}
+    paths = {name: layout.log(name) for name in names}
+    return {
+        name: path for name, path in paths.items() if path.exists() or old_file(path, 1).exists()
+    }
 
 
 def _tail(path: Path, lines: int) -> list[str]:
