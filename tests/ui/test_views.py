@@ -77,6 +77,11 @@ def tallied(*pods: PodRow) -> Mapping[str, Counter[str]]:
     return tally.counts()
 
 
+def test_phases_of_a_nodes_own_making_are_counted_as_one() -> None:
+    pods = [pod(f"p{number}", phase=f"Phase{number}") for number in range(100)]
+    assert dict(tallied(*pods, pod("q", phase=""))[NO_CLASS]) == {"Unknown": 100, "Pending": 1}
+
+
 def test_pods_are_counted_by_class_and_phase() -> None:
     rows = class_rows(
         [runtime_class("sandboxed", "gvisor"), runtime_class("native", "runc")],

@@ -13,6 +13,7 @@ from moorage.ui.objects import PodRow, PodRowStatus, shortened
 
 NO_CLASS = ""
 """Name under which pods without a class are counted."""
+PHASES = ("Pending", "Running", "Succeeded", "Failed")
 MOST_PODS = 500
 """Limit on the pods that one page lists."""
 
@@ -28,7 +29,9 @@ class PodTally:
     def add(self, pod: PodRow) -> None:
         """Count a pod."""
         name = class_of(pod)
-        self._counts[name][shortened(pod.status.phase) or "Pending"] += 1
+        phase = pod.status.phase or "Pending"
+        # A node may write any words as phases of its pods, each another one.
+        self._counts[name][phase if phase in PHASES else "Unknown"] += 1
         if name != self._listed:
             return
         status = PodRowStatus(shortened(pod.status.phase), shortened(pod.status.reason))

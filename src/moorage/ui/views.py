@@ -16,9 +16,8 @@ from moorage.runtimeclass.feature_findings import alike
 from moorage.runtimeclass.features import FEATURES, Feature, FeatureArea
 from moorage.runtimeclass.temporary_classes import is_temporary
 from moorage.ui.objects import NodeRow, PodRow, shortened
-from moorage.ui.pod_tally import NO_CLASS
+from moorage.ui.pod_tally import NO_CLASS, PHASES
 
-PHASES = ("Pending", "Running", "Succeeded", "Failed")
 MOST_CLASSES = 500
 """Limit on the classes that one page lists."""
 MOST_NODES = 500
