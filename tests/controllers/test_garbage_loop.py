@@ -396,6 +396,20 @@ async def test_a_kind_that_is_served_in_an_older_version_alone_keeps_nothing_wai
         assert len(client._watchers["ipaddresses"]) == 1
 
 
+async def test_a_shared_kind_that_goes_and_comes_back_is_handled_once(world: World) -> None:
+    _serve(world, widgets=False)
+    core = world.client.answers["GET", "/api/v1"]
+    async with collecting(world) as (client, _):
+        handlers = len(world.informers.nodes._handlers)
+        for number, answer in enumerate((b'{"resources": []}', core)):
+            client.answers["GET", "/api/v1"] = answer
+            client.put(DEFINITIONS, {"metadata": {"name": f"d{number}"}})
+            await world.settled(1)
+            await world.settled(1)
+        assert len(client.asked("list", CONFIG_MAPS)) == 2
+        assert len(world.informers.nodes._handlers) == handlers
+
+
 async def test_a_kind_is_watched_in_the_version_that_is_served_now(world: World) -> None:
     _serve(world, widgets=True, version="v1alpha1")
     async with collecting(world) as (client, _):

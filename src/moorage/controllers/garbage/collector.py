@@ -84,6 +84,8 @@ class GarbageCollector:
         self._absent: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._graph = Graph(informers)
         self._runners: dict[Informer[Any], asyncio.Task[None]] = {}
+        self._handled: set[Informer[Any]] = set()
+        """The shared informers that have a handler of ours."""
         self._has_news = asyncio.Event()
 
     async def run(self, *, workers: int) -> None:
@@ -122,7 +124,11 @@ class GarbageCollector:
 
     def _listen_to(self, informers: Iterable[Informer[Any]]) -> None:
         for informer in informers:
-            informer.add_handler(forward(informer.resource, self._changed))
+            # A shared one goes on while its kind is not served, and comes back with it.
+            if informer not in self._handled:
+                informer.add_handler(forward(informer.resource, self._changed))
+            if not self._graph.is_own(informer):
+                self._handled.add(informer)
 
     async def _discovered(self) -> Discovered:
         backoff = Backoff(first_s=0.2, limit_s=10.0)
