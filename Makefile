@@ -29,7 +29,7 @@ PYTHON_SOURCES := src tests bench tools hatch_build.py
 IMAGE_INPUTS := $(wildcard requirements/run.lock pyproject.toml hatch_build.py) \
   $(shell find src tools/image '(' -name __pycache__ -o -name generated ')' -prune -o -print 2>/dev/null)
 
-.PHONY: help demo venv format lint unit unit-1 unit-2 lowest coverage docs test test-lint retest-lint \
+.PHONY: help demo venv format lint unit unit-1 unit-2 unit-3 lowest coverage docs test test-lint retest-lint \
   $(RUNS:%=test-%) $(RUNS:%=retest-%) packages image guest peers soak chart mutants bench lock clean
 
 help: ## show this list
@@ -59,18 +59,18 @@ lint: venv ## format check, lint, wording, types, import direction
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# Rules, and loops against fakes: no cluster, no engine, no root. Two processes of about the same
-# length; workers of one would each collect everything.
+# Rules, and loops against fakes: no cluster, no engine, no root. Three processes of about the same
+# length, since some tests wait; workers of one would each collect everything.
 UNIT := $(BIN)/pytest -m 'not runtime and not root and not slow' --hypothesis-profile quick -p no:cacheprovider
 UNIT_1 := tests/api tests/admission tests/registry tests/runtimeclass tests/quota tests/streaming
-UNIT_2 := tests/client tests/containerd_configuration tests/controllers tests/cri tests/engine tests/handlers \
-	  tests/node tests/scheduler tests/storage \
+UNIT_2 := tests/client tests/controllers tests/scheduler tests/storage
+UNIT_3 := tests/containerd_configuration tests/cri tests/engine tests/handlers tests/node \
 	  --ignore tests/handlers/adapters --ignore tests/engine/images --ignore tests/engine/whole
 
 unit: venv ## the tests of rules and loops, in less than a minute: needs neither root nor packages
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target unit-1 unit-2
+	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target unit-1 unit-2 unit-3
 
-unit-1 unit-2: unit-%:
+unit-1 unit-2 unit-3: unit-%:
 	@$(UNIT) $(UNIT_$*)
 
 lowest: ## the tests of `make unit` with the lowest versions that pyproject.toml allows
@@ -84,7 +84,7 @@ lowest: ## the tests of `make unit` with the lowest versions that pyproject.toml
 	$(MAKE) unit VENV=$(VENV)-lowest
 
 coverage: venv ## the tests of `make unit`, and which share of each package they reach
-	@$(UNIT) --numprocesses 3 --dist loadfile $(UNIT_1) $(UNIT_2) --cov=moorage --cov-report=
+	@$(UNIT) --numprocesses 3 --dist loadfile $(UNIT_1) $(UNIT_2) $(UNIT_3) --cov=moorage --cov-report=
 	@$(BIN)/python -m tools.coverage_table
 
 docs: $(VENV)-docs/.installed ## build the documentation site into site/, which can be read offline

@@ -373,6 +373,7 @@ async def test_a_node_whose_labels_change_all_the_time_has_pods_looked_at_seldom
         assert gates(client) == []
 
 
+@pytest.mark.slow
 async def test_many_pods_that_wait_are_judged_once_for_each_template(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -191,6 +191,7 @@ async def test_a_lost_certificate_is_replaced_and_the_old_one_stays_trusted(
         assert bundles(client) == {data(client)["ca.crt"]}
 
 
+@pytest.mark.slow
 async def test_in_a_rotation_what_is_served_is_always_trusted(world: World) -> None:
     async with reconciling(world) as client:
         served = {data(client)["tls.crt"]}

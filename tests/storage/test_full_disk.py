@@ -100,6 +100,7 @@ asyncio.run(run(directory, sys.argv[3] == "restart"))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["go on", "restart"])
 def test_deletions_are_taken_on_a_full_disk(tmp_path: Path, how: str) -> None:
     if "CAP_SYS_ADMIN" not in effective_capabilities(Path("/proc/self/status").read_text()):

@@ -153,6 +153,8 @@ async def test_a_stream_ends_with_its_error(served: Served) -> None:
 
 async def test_what_a_caller_asked_for_is_done_though_it_went_away(served: Served) -> None:
     calls, cri = served
+    # Connected before, so that the call that is given up has reached the server.
+    await cri.call(cri.runtime.Version, pb.VersionRequest())
     request = pb.StopContainerRequest(container_id="c")
     with pytest.raises(CriError) as raised:
         await cri.call(cri.runtime.StopContainer, request, timeout_s=0.2)
@@ -170,6 +172,8 @@ async def test_failure_of_an_abandoned_call_is_logged(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls, cri = served
+    # Connected before, so that the call that is given up has reached the server.
+    await cri.call(cri.runtime.Version, pb.VersionRequest())
     request = pb.StopPodSandboxRequest(pod_sandbox_id="s")
     with pytest.raises(CriError) as raised:
         await cri.call(cri.runtime.StopPodSandbox, request, timeout_s=0.2)

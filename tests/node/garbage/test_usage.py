@@ -198,6 +198,7 @@ async def test_others_are_left_alone(tmp_path: Path, source: Any) -> None:
     assert worker.terminations == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("removed_by_us")
 async def test_a_volume_of_any_depth_is_measured(tmp_path: Path) -> None:
     watch, worker, _ = watching(tmp_path, sizeLimit="1Mi")

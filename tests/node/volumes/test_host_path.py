@@ -82,6 +82,7 @@ def test_device_types_are_distinguished() -> None:
     check_host_path(Path("/dev/null"), "CharDevice")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("removed_by_us")
 def test_directories_are_made_as_deep_as_a_path_can_be_and_open_to_all(
     root: Path,

@@ -65,6 +65,7 @@ def test_a_link_itself_is_given_not_what_it_names(tmp_path: Path) -> None:
     assert mode(outside) == "600"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("removed_by_us")
 def test_a_tree_of_any_depth_is_given(tmp_path: Path) -> None:
     root = tmp_path / "volume"

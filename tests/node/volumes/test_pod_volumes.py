@@ -371,6 +371,7 @@ async def test_a_volume_in_use_is_removed_without_what_is_mounted_in_it(tmp_path
         await user.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("removed_by_us")
 async def test_a_volume_of_any_depth_is_removed(node: Node) -> None:
     await node.keeper.mount(with_volumes({"name": "v", "emptyDir": {}}), WHERE)

@@ -132,6 +132,7 @@ def test_the_part_is_bound_by_its_descriptor(volume: Path, tmp_path: Path, subpa
     assert target.is_dir() == (volume / subpath).is_dir()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("removed_by_us")
 def test_a_subpath_as_deep_as_a_path_can_be_needs_few_descriptors(volume: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
