@@ -38,8 +38,10 @@ from moorage.cluster.settings import load, save
 from moorage.cri import UnusableEngineError
 from tests.cli.moor import locked
 from tests.cluster.test_settings import SETTINGS
+from tests.ports import free_port
 
-PLANE = Choices(has_node=False)
+# With a port that clusters of other tests do not take while one is down.
+PLANE = Choices(has_node=False, api_port=free_port())
 
 
 class Steps:
