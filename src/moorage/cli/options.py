@@ -79,21 +79,27 @@ class Seconds(click.FloatRange):
         """Return the seconds. Fails with UsageError."""
         if isinstance(value, str):
             try:
-                value = float(value)
+                value = _seconds(value)
             except ValueError:
-                try:
-                    value = parse_duration(value).total_seconds()
-                except ValueError:
-                    text = (
-                        f"{value!r} is neither a number of seconds nor a duration such as 90s or 5m"
-                    )
-                    self.fail(text, param, ctx)
+                self.fail(
+                    f"{value!r} is neither a number of seconds nor a duration such as 90s or 5m",
+                    param,
+                    ctx,
+                )
         seconds = super().convert(value, param, ctx)
         assert isinstance(seconds, float)
         if not math.isfinite(seconds):
             # Of which nothing could be said by comparing it with a limit, or that has no end.
             self.fail(f"{seconds} is no time", param, ctx)
         return seconds
+
+
+def _seconds(text: str) -> float:
+    """Return the seconds of a number or a duration. Raises ValueError for another text."""
+    try:
+        return float(text)
+    except ValueError:
+        return parse_duration(text).total_seconds()
 
 
 def pairs(name: str, texts: tuple[str, ...]) -> dict[str, str]:

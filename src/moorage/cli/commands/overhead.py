@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -20,6 +22,15 @@ from moorage.overhead.plots import terminal_plot, write_png
 from moorage.overhead.report import lines
 
 _DEFAULTS = MeasureOptions(handler="")
+
+
+def _time_option(
+    flag: str, name: str, default_s: float
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the decorator of an option that is a time of the measurement, in seconds."""
+    return click.option(
+        flag, name, type=Seconds(min=0), default=default_s, show_default=True, help="Seconds."
+    )
 
 
 @click.group("overhead")
@@ -47,28 +58,10 @@ def command() -> None:
 @click.option("--payload", default="16Mi", show_default=True, help="Memory that containers hold.")
 @click.option("--percentile", default=_DEFAULTS.percentile, show_default=True)
 @click.option("--confidence", default=_DEFAULTS.confidence, show_default=True)
-@click.option(
-    "--settle",
-    "settle_s",
-    type=Seconds(min=0),
-    default=_DEFAULTS.settle_s,
-    show_default=True,
-    help="Seconds.",
-)
-@click.option(
-    "--window",
-    "window_s",
-    type=Seconds(min=0),
-    default=_DEFAULTS.window_s,
-    show_default=True,
-    help="Seconds.",
-)
+@_time_option("--settle", "settle_s", _DEFAULTS.settle_s)
+@_time_option("--window", "window_s", _DEFAULTS.window_s)
 @click.option("--readings", default=_DEFAULTS.readings, show_default=True, help="In the window.")
-@click.option(
-    "--start-timeout", "start_timeout_s", type=Seconds(min=0), default=_DEFAULTS.start_timeout_s,
-    show_default=True,
-    help="Seconds.",
-)  # fmt: skip
+@_time_option("--start-timeout", "start_timeout_s", _DEFAULTS.start_timeout_s)
 @click.option("--apply", "is_applied", is_flag=True, help="Write the proposal as a new class.")
 @click.option("--in-place", is_flag=True, help="With --apply: change the class itself.")
 @click.option("--plot", "is_plotted", is_flag=True, help="Draw the samples in the terminal.")
