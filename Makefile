@@ -160,6 +160,7 @@ soak: venv ## the tests that break things on purpose, for longer, and random one
 	MOORAGE_FUZZ_S=$(or $(FUZZ_S),600) $(BIN)/pytest -s tests/apiserver/test_fuzz.py tests/apiserver/test_served_openapi.py
 	MOORAGE_ENGINE_PODS=1000 $(BIN)/pytest tests/engine/whole --timeout=3600
 	MOORAGE_HISTORY_MINUTES=10 $(BIN)/pytest tests/apiserver/history --timeout=3600
+	MOORAGE_SHORT_PODS=500 $(BIN)/pytest tests/cluster/whole/test_full_node.py --timeout=3600
 	MOORAGE_KILL_ROUNDS=100 $(BIN)/pytest tests/cluster/whole/test_kill.py --timeout=3600
 	MOORAGE_ENGINES=all $(BIN)/pytest tests/cluster/whole/test_other_engines.py
 	MOORAGE_MINIMAL_ROOT=1 $(BIN)/pytest tests/cluster/whole/test_minimal_root.py

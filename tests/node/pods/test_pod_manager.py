@@ -36,7 +36,8 @@ class FakeWorker:
         self.uid, self.pod, self.refusal = pod.metadata.uid, pod, refusal
         events: Any = SimpleNamespace(pod=lambda *_: None)
         self.resizer = PodResizer(pod, events, FakeClock(), record)
-        self.is_active = refusal is None
+        self.is_active = self.is_shown = refusal is None
+        self.waits_for: TerminationReason | None = None
         self.deferred: TerminationReason | None = None
         self.end: Any = None
         self._removed = asyncio.Event()
@@ -50,6 +51,16 @@ class FakeWorker:
 
     def on_over(self, listener: Any) -> None:
         self.end = listener
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.waits_for is not None
+
+    def wait_for_room(self, why: TerminationReason) -> None:
+        self.waits_for = why
+
+    def grant_room(self) -> None:
+        self.waits_for = None
 
     def grant_resize(self) -> None:
         self.resizer.grant()
@@ -129,6 +140,94 @@ async def test_room_is_given_to_those_that_have_had_it_longest() -> None:
         assert refused(pod_manager) == {"a": False, "b": False, "c": True}
 
 
+def worker_of(pod_manager: PodManager, uid: str) -> FakeWorker:
+    (worker,) = [worker for worker in pod_manager if worker.uid == uid]
+    assert isinstance(worker, FakeWorker)
+    return worker
+
+
+def waiting(pod_manager: PodManager) -> set[str]:
+    return {worker.uid for worker in pod_manager if worker.is_waiting}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"cpu": "2"}, id="cpu"),
+        pytest.param({"cpu": "1", "spec": {"overhead": {"cpu": "500m"}}}, id="overhead"),
+    ],
+)
+async def test_a_pod_waits_for_one_that_the_api_shows_as_ended(fields: dict[str, Any]) -> None:
+    spec = fields.pop("spec", {})
+    first, second = (pod(uid, **fields, **spec) for uid in "ab")
+    async with roster_of(first) as (pod_manager, informer):
+        ending = worker_of(pod_manager, "a")
+        ending.is_shown = False
+        informer.notify(None, second)
+        assert refused(pod_manager) == {"a": False, "b": False}
+        assert waiting(pod_manager) == {"b"}
+        why = worker_of(pod_manager, "b").waits_for
+        assert why is not None
+        assert why.reason == "OutOfcpu"
+        # The room of a pod that waits is taken for all that come later.
+        informer.notify(None, pod("c", cpu="1"))
+        assert refused(pod_manager)["c"]
+        ending.is_active = False
+        ending.end()
+        assert waiting(pod_manager) == set()
+
+
+async def test_a_pod_waits_for_the_port_of_one_that_has_ended() -> None:
+    port = {"ports": [{"containerPort": 80, "hostPort": 8080}]}
+    a, b = (
+        a_pod(wire_container(**port), name=uid, meta={"uid": uid, "creationTimestamp": uid})
+        for uid in "ab"
+    )
+    async with roster_of(a) as (pod_manager, informer):
+        ending = worker_of(pod_manager, "a")
+        ending.is_shown = False
+        informer.notify(None, b)
+        assert waiting(pod_manager) == {"b"}
+        ending.is_active = False
+        ending.end()
+        assert waiting(pod_manager) == set()
+
+
+async def test_pods_that_wait_get_what_is_released_one_after_the_other() -> None:
+    async with roster_of(pod("a"), pod("b")) as (pod_manager, informer):
+        ending = [worker_of(pod_manager, uid) for uid in "ab"]
+        for worker in ending:
+            worker.is_shown = False
+        informer.notify(None, pod("c"))
+        informer.notify(None, pod("d"))
+        assert waiting(pod_manager) == {"c", "d"}
+        ending[0].is_active = False
+        ending[0].end()
+        assert waiting(pod_manager) == {"d"}
+        ending[1].is_active = False
+        ending[1].end()
+        assert waiting(pod_manager) == set()
+
+
+async def test_a_pod_with_room_beside_those_that_end_does_not_wait() -> None:
+    async with roster_of(pod("a")) as (pod_manager, informer):
+        worker_of(pod_manager, "a").is_shown = False
+        informer.notify(None, pod("b", cpu="1"))
+        assert waiting(pod_manager) == set()
+
+
+async def test_a_resize_waits_for_a_pod_that_has_ended() -> None:
+    a, b = pod("a", cpu="1"), pod("b", cpu="1")
+    async with roster_of(a, b) as (pod_manager, informer):
+        ending = worker_of(pod_manager, "a")
+        ending.is_shown = False
+        informer.notify(b, resized(b, "2"))
+        assert promised(pod_manager)["b"] == "1"
+        ending.is_active = False
+        ending.end()
+        assert promised(pod_manager)["b"] == "2"
+
+
 def resized(before: Pod, cpu: str) -> Pod:
     (container,) = before.spec.containers
     resources = msgspec.structs.replace(container.resources, requests={"cpu": cpu})
@@ -151,18 +250,16 @@ async def test_a_resize_takes_what_is_free_and_waits_for_more() -> None:
         assert promised(pod_manager) == {"a": "1", "b": "1"}
         informer.notify(b, resized(b, "1500m"))
         assert promised(pod_manager) == {"a": "1", "b": "1"}
-        (waiting,) = [worker for worker in pod_manager if worker.uid == "b"]
-        assert isinstance(waiting, FakeWorker)
-        assert waiting.deferred == TerminationReason(
+        asking = worker_of(pod_manager, "b")
+        assert asking.deferred == TerminationReason(
             "OutOfcpu",
             "Node didn't have enough resource: cpu, requested: 1500, used: 1000, capacity: 2000",
         )
-        (ending,) = [worker for worker in pod_manager if worker.uid == "a"]
-        assert isinstance(ending, FakeWorker)
+        ending = worker_of(pod_manager, "a")
         ending.is_active = False
         ending.end()
         assert promised(pod_manager)["b"] == "1500m"
-        assert waiting.deferred is None
+        assert asking.deferred is None
 
 
 async def test_a_resize_that_waits_takes_no_room_from_others() -> None:

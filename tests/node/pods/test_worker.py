@@ -49,6 +49,74 @@ async def test_a_pod_that_runs_until_it_is_deleted(tmp_path: Path) -> None:
         assert list((tmp_path / "pods").iterdir()) == []
 
 
+async def test_a_pod_begins_when_it_gets_room(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod())
+        life.worker.wait_for_room(TerminationReason("OutOfcpu", "cpu is taken"))
+        assert life.worker.is_waiting
+        await life.look()
+        assert life.engine.calls == []
+        assert life.waiting() == "ContainerCreating"
+        assert life.api.pod is not None
+        (status,) = life.api.pod.status.container_statuses
+        assert status.state.waiting is not None
+        assert status.state.waiting.message == (
+            "waiting for pods that have ended to be removed from the node: cpu is taken"
+        )
+        life.worker.grant_room()
+        assert not life.worker.is_waiting
+        await life.until(lambda: phase(life) == "Running")
+
+
+async def test_a_pod_that_waits_for_room_can_be_deleted(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod())
+        life.worker.wait_for_room(TerminationReason("OutOfcpu", "cpu is taken"))
+        await life.look()
+        life.ask_to_delete()
+        await life.until(lambda: is_gone(life))
+        assert calls(life, "run_sandbox", "create", "start") == []
+
+
+async def test_a_pod_is_shown_until_its_phase_is_final_and_active_until_it_is_stopped(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path) as life:
+        seen: list[tuple[str, bool, bool]] = []
+
+        forward = life.api.on_change
+
+        def record(pod: Pod | None) -> None:
+            forward(pod)
+            worker = life.worker
+            seen.append((worker.status.phase, worker.is_shown, worker.is_active))
+
+        life.begin(a_pod(restartPolicy="Never"))
+        life.api.on_change = record
+        await life.until(lambda: phase(life) == "Running")
+        life.engine.end("app", 0)
+        await life.look()
+        await life.until(lambda: not life.worker.is_active)
+        record(life.api.pod)
+        assert seen[-1] == ("Succeeded", False, False)
+        assert ("Running", True, True) in seen
+        assert not any(phase_ == "Succeeded" and is_shown for phase_, is_shown, _ in seen)
+        life.ask_to_delete()
+        await life.until(lambda: is_gone(life))
+
+
+async def test_a_pod_that_was_removed_by_force_is_active_and_not_shown(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod())
+        await life.until(lambda: phase(life) == "Running")
+        assert life.worker.is_shown
+        life.worker.remove()
+        assert life.worker.is_active
+        assert not life.worker.is_shown
+        await life.until(lambda: is_gone(life))
+        assert not life.worker.is_active
+
+
 async def test_a_job_that_succeeds_stays_for_its_status(tmp_path: Path) -> None:
     async with living(tmp_path) as life:
         life.begin(a_pod(restartPolicy="Never"))

@@ -181,6 +181,24 @@ async def test_its_data_outlives_the_pod(node: Node) -> None:
     assert (node.directory / "data").read_text() == "kept"
 
 
+@pytest.mark.parametrize("is_local", [False, True])
+async def test_a_volume_for_one_pod_waits_for_the_pod_that_has_it(
+    node: Node, tmp_path: Path, *, is_local: bool
+) -> None:
+    if is_local:
+        (tmp_path / "disk").mkdir()
+        node.source(local={"path": str(tmp_path / "disk")})
+    node.volume["spec"]["accessModes"] = ["ReadWriteOncePod"]
+    await node.mount(using())
+    await node.mount(using())
+    assert await failure(node, using(uid=OTHER_UID)) == (
+        'MountVolume.SetUp failed for volume "pv" : volume uses the ReadWriteOncePod access mode '
+        "and is already in use by another pod"
+    )
+    await node.keeper.remove(UID)
+    assert (await node.mount(using(uid=OTHER_UID))).path is not None
+
+
 async def test_it_is_mounted_once_for_a_pod(node: Node) -> None:
     await node.mount(using())
     node.directory.chmod(0o700)

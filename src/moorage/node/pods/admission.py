@@ -7,7 +7,7 @@ and is the first check of pods that set their node name themselves. Overhead cou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from moorage.api import quantity
@@ -60,11 +60,22 @@ class AdmissionInputs:
 
 def refusal(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
     """Return why the node refuses this pod; None if it is admitted."""
-    for check in (_os, _groups_policy, _sysctls, _fit, _affinity, _ports, _taints):
-        reason = check(pod, inputs)
-        if reason is not None:
-            return reason
-    return None
+    checks = (_os, _groups_policy, _sysctls, _fit, _affinity, _ports, _taints)
+    return _first(checks, pod, inputs)
+
+
+def shortage(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
+    """Return what the other pods leave too little of for this pod; None if it has room."""
+    return _first((_fit, _ports), pod, inputs)
+
+
+def _first(
+    checks: Iterable[Callable[[Pod, AdmissionInputs], TerminationReason | None]],
+    pod: Pod,
+    inputs: AdmissionInputs,
+) -> TerminationReason | None:
+    reasons = (check(pod, inputs) for check in checks)
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def _os(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:

@@ -125,7 +125,7 @@ class Inputs:
     `running` are the names of the operations in progress, cancelled ones included; `succeeded`
     those that have succeeded since the last step. `is_removed` means that the pod's object is gone.
     `deadline_left_s` is the remaining active time; None without a deadline. `runtime_class` is None
-    as long as the pod's handler is not known.
+    as long as the pod's handler is not known. Without `has_room` the pod waits for others to end.
     """
 
     pod: Pod
@@ -135,6 +135,7 @@ class Inputs:
     succeeded: frozenset[str] = frozenset()
     is_removed: bool = False
     is_mounted: bool = False
+    has_room: bool = True
     deadline_left_s: float | None = None
     runtime_class: ClassInputs | None = None
     resizing: ResizeInputs = field(default_factory=ResizeInputs)
@@ -228,7 +229,7 @@ def next_step(state: PodState, inputs: Inputs) -> Step:
         state, before = _check_termination(state, inputs)
     match state.stage:
         case Stage.PREPARING:
-            step = Step(state, (Begin(PREPARE),))
+            step = Step(state, (Begin(PREPARE),) if inputs.has_room else ())
         case Stage.SYNCING:
             step = _sync(state, inputs)
         case Stage.STOPPING:

@@ -8,7 +8,7 @@ of the engine's view, of classes, of handlers. Source: kubelet `syncLoopIteratio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from moorage.api.logs import Log
 from moorage.api.nodes import Node
@@ -17,10 +17,10 @@ from moorage.client.backoff import Backoff
 from moorage.client.informer import Informer
 from moorage.client.recorder import WARNING
 from moorage.node.machine.node_object import NodeObject
-from moorage.node.pod_facts.phases import FAILED, TERMINAL
+from moorage.node.pod_facts.phases import TERMINAL
 from moorage.node.pod_facts.references import format_pod
 from moorage.node.pod_facts.sources import is_mirror
-from moorage.node.pods.admission import AdmissionInputs, refusal
+from moorage.node.pods.admission import AdmissionInputs, refusal, shortage
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.worker import PodWorker
 from moorage.node.status.inputs import TerminationReason
@@ -104,7 +104,13 @@ class PodManager:
             self._context.events.pod(pod, WARNING, termination.reason, termination.message)
         record = self._context.allocations.read(pod.metadata.uid) if is_taken_over else None
         worker = PodWorker(pod, self._context, refusal=termination, record=record)
-        worker.on_over(self._settle_resizes)
+        worker.on_over(self._settle)
+        if worker.is_active and not is_taken_over:
+            # A pod that the API shows as ended may still hold the room.
+            why = self._shortage(pod)
+            if why is not None:
+                log.info("pod waits for room", pod=format_pod(pod), reason=why.reason)
+                worker.wait_for_room(why)
         self._workers[pod.metadata.uid] = worker
         assert self._tasks is not None
         self._tasks.create_task(self._work(worker))
@@ -128,7 +134,7 @@ class PodManager:
         finally:
             del self._workers[worker.uid]
             self._announce()
-            self._settle_resizes()
+            self._settle()
 
     def _announce(self) -> None:
         for listener in self._listeners:
@@ -140,11 +146,18 @@ class PodManager:
         is_over = pod.status.phase in TERMINAL or pod.metadata.deletion_timestamp is not None
         return has_begun or is_over
 
+    def _settle(self) -> None:
+        """Give what a pod has released to those that wait for it: new pods, then resizes."""
+        for worker in self._workers.values():
+            if worker.is_waiting and self._shortage(worker.pod) is None:
+                worker.grant_room()
+        self._settle_resizes()
+
     def _settle_resizes(self) -> None:
         """Promise the pods that ask for other resources what fits now, the most urgent first."""
         waiting = [worker for worker in self._workers.values() if worker.wants_resize]
         for worker in sorted(waiting, key=lambda worker: worker.resizer.urgency):
-            why = self._refusal(worker.resizer.asked)
+            why = refusal(worker.resizer.asked, self._inputs(worker.uid, self._present()))
             if why is None:
                 worker.grant_resize()
                 self._announce()
@@ -152,23 +165,35 @@ class PodManager:
                 worker.defer_resize(why)
 
     def _refusal(self, pod: Pod) -> TerminationReason | None:
-        """Return why the node has no room for the pod beside the others; None if it has."""
-        node = self._node.node or Node()
-        allocatable = self._context.allocatable()
-        inputs = AdmissionInputs(
-            node=node,
-            allocatable=allocatable,
+        """Return why the node refuses a pod; None if it is admitted.
+
+        Counted are the pods that the scheduler counts: it may bind a pod as soon as the API shows
+        its predecessor as ended, while this node still stops the predecessor's sandbox.
+        """
+        shown = (worker for worker in self._workers.values() if worker.is_shown)
+        return refusal(pod, self._inputs(pod.metadata.uid, shown))
+
+    def _shortage(self, pod: Pod) -> TerminationReason | None:
+        """Return what an admitted pod must wait for; None if it can begin."""
+        if all(worker.is_shown for worker in self._workers.values() if worker.is_active):
+            return None
+        return shortage(pod, self._inputs(pod.metadata.uid, self._present()))
+
+    def _present(self) -> Iterator[PodWorker]:
+        """Yield the workers of pods that use resources of this node, or may do so soon."""
+        for worker in self._workers.values():
+            if worker.is_active and not worker.is_waiting:
+                yield worker
+
+    def _inputs(self, uid: str, others: Iterable[PodWorker]) -> AdmissionInputs:
+        """Return admission's view of the node for the pod of this UID."""
+        return AdmissionInputs(
+            node=self._node.node or Node(),
+            allocatable=self._context.allocatable(),
             has_groups_policy=bool(self._context.health.has_groups_policy),
-            others=[
-                worker.pod
-                for worker in self._workers.values()
-                if worker.is_active
-                and worker.pod.status.phase != FAILED
-                and worker.uid != pod.metadata.uid
-            ],
+            others=[worker.pod for worker in others if worker.uid != uid],
             listeners=self._context.options.listeners,
         )
-        return refusal(pod, inputs)
 
     def _on_view(self, uid: str) -> None:
         worker = self._workers.get(uid)

@@ -19,7 +19,7 @@ from moorage.client.recorder import WARNING
 from moorage.node.notifier import Notifier
 from moorage.node.pod_facts.containers import member
 from moorage.node.pod_facts.errors import SyncError, TeardownError
-from moorage.node.pod_facts.phases import PENDING, RUNNING
+from moorage.node.pod_facts.phases import PENDING, RUNNING, TERMINAL
 from moorage.node.pod_facts.qos import pod_qos_class
 from moorage.node.pod_facts.references import format_pod
 from moorage.node.pods.actions import PodActions
@@ -103,6 +103,7 @@ class PodWorker:
         self._qos_class = pod_qos_class(pod)
         self._refusal = refusal
         self._on_over: Callable[[], None] = lambda: None
+        self._has_room = True
         self._state = initial_state(is_refused=refusal is not None)
         self._is_removed = False
         self._succeeded: set[str] = set()
@@ -143,6 +144,26 @@ class PodWorker:
         """Call a function when the pod no longer counts against the node's resources."""
         self._on_over = listener
 
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether the pod waits for room, and uses none of the node's resources yet."""
+        return not self._has_room and self._state.stage is Stage.PREPARING
+
+    def wait_for_room(self, why: TerminationReason) -> None:
+        """Begin nothing until `grant_room`; report what the pod waits for."""
+        self._has_room = False
+        self._obstacle = Waiting(
+            "WaitingForRoom",
+            f"waiting for pods that have ended to be removed from the node: {why.message}",
+        )
+        self._wake.call()
+
+    def grant_room(self) -> None:
+        """Begin a pod that waits for room."""
+        self._has_room = True
+        self._obstacle = None
+        self._wake.call()
+
     def grant_resize(self) -> None:
         """Promise the pod what it asks for, and begin to carry it out."""
         self._resizer.grant()
@@ -164,6 +185,15 @@ class PodWorker:
     def is_active(self) -> bool:
         """Return whether the pod counts against the node's resources."""
         return not self._state.is_over
+
+    @property
+    def is_shown(self) -> bool:
+        """Return whether the API shows the pod on this node as not ended: the scheduler counts it.
+
+        A pod that is active and not shown has ended, or was removed by force, and is being stopped.
+        """
+        phases = (self._pod.status.phase, self._status.phase)
+        return self.is_active and not self._is_removed and TERMINAL.isdisjoint(phases)
 
     def update(self, pod: Pod) -> None:
         """Store the changed pod object, and wake the worker."""
@@ -248,6 +278,7 @@ class PodWorker:
             succeeded=frozenset(self._succeeded),
             is_removed=self._is_removed,
             is_mounted=self._mounted is not None,
+            has_room=self._has_room,
             deadline_left_s=self._deadline_s(),
             runtime_class=self._class_inputs(view),
             resizing=self._resizer.inputs(

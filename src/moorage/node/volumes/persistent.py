@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from moorage.api.persistent_volumes import PersistentVolume
@@ -31,6 +31,7 @@ from moorage.node.volumes.ownership import give_to_group
 
 _PROVISIONED = "local-path"
 _LOCAL = "local-volume"
+_EXCLUSIVE = "ReadWriteOncePod"
 _OPEN_MODE = 0o777
 """Any user of a container may write into a new volume, as into an emptyDir."""
 
@@ -55,6 +56,9 @@ class PersistentMounts:
         if (volume.spec.volume_mode or FILESYSTEM) != FILESYSTEM:
             why = "raw block volumes (volumeMode Block) are not supported by this node"
             raise VolumeError(own_name, why, step="FindPluginBySpec")
+        if volume.spec.access_modes == (_EXCLUSIVE,) and self._is_mounted_elsewhere(pod, volume):
+            why = f"volume uses the {_EXCLUSIVE} access mode and is already in use by another pod"
+            raise VolumeError(own_name, why)
         try:
             path = self._path(pod, volume, claimed)
         except (HostPathError, OSError, ValueError) as error:
@@ -63,10 +67,20 @@ class PersistentMounts:
 
     def is_used(self, handle: str) -> bool:
         """Return whether a provisioned volume is mounted for a pod of this node. Raises OSError."""
-        return any(
-            point.name == handle and point.parent.name.endswith(f"~{_PROVISIONED}")
-            for point in self._mounter.mounts_below(self._paths.pods)
-        )
+        return any(self._places(handle))
+
+    def _is_mounted_elsewhere(self, pod: Pod, volume: PersistentVolume) -> bool:
+        """Return whether another pod of this node has the volume, as one that ends still may."""
+        own = self._paths.pod(pod.metadata.uid).root
+        name = handle_of(volume) or volume.metadata.uid
+        return any(not place.is_relative_to(own) for place in self._places(name))
+
+    def _places(self, name: str) -> Iterator[Path]:
+        """Yield where a persistent volume is mounted for pods. Raises OSError."""
+        kinds = (f"~{_PROVISIONED}", f"~{_LOCAL}")
+        for point in self._mounter.mounts_below(self._paths.pods):
+            if point.name == name and point.parent.name.endswith(kinds):
+                yield point
 
     def remove(self, handle: str) -> None:
         """Remove the directory of a provisioned volume; absent is no error. Raises OSError."""

@@ -1,0 +1,163 @@
+"""Pods on a full node: each waits for the room of its predecessors, and none fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.running import RunningCluster, pod, skip_without_gvisor, until
+
+pytestmark = [pytest.mark.runtime, pytest.mark.timeout(900)]
+
+PODS = int(os.environ.get("MOORAGE_SHORT_PODS", "40"))
+
+
+@pytest.fixture
+def namespace(whole_cluster: RunningCluster) -> Iterator[str]:
+    name = f"full-{uuid.uuid4().hex[:8]}"
+    whole_cluster.kubectl("create", "namespace", name)
+    yield name
+    whole_cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def short(name: str, namespace: str, *, runtime_class: str = "", **more: Any) -> dict[str, Any]:
+    """A pod that ends by itself at once."""
+    container = {"command": ["true"], **more.pop("container", {})}
+    body = pod(name, runtime_class=runtime_class, container=container, **more)
+    body["spec"]["restartPolicy"] = "Never"
+    body["metadata"]["namespace"] = namespace
+    return body
+
+
+def most(cluster: RunningCluster, resource: str, share: int) -> str:
+    """Return the amount of a resource of which the node has room for `share` pods."""
+    (node,) = cluster.get("nodes")["items"]
+    text = node["status"]["allocatable"][resource]
+    if resource == "cpu":
+        return f"{int(float(text) * 1000) // share}m"
+    units = {"Ki": 1024, "Mi": 1024**2}
+    amount = int(text[:-2]) * units[text[-2:]] if text[-2:] in units else int(text)
+    return str(amount // share)
+
+
+def phases(cluster: RunningCluster, namespace: str) -> Counter[tuple[str, str]]:
+    return Counter(
+        (pod["status"]["phase"], pod["status"].get("reason", ""))
+        for pod in cluster.get("pods", "-n", namespace)["items"]
+    )
+
+
+def wait_ended(cluster: RunningCluster, namespace: str, count: int, within_s: float) -> None:
+    wanted = {("Succeeded", ""): count}
+    seen: Counter[tuple[str, str]] = Counter()
+
+    def has_ended() -> bool:
+        nonlocal seen
+        seen = phases(cluster, namespace)
+        return seen == wanted or any(phase == "Failed" for phase, _ in seen)
+
+    try:
+        until(has_ended, "the pods have ended", within_s=within_s)
+    finally:
+        print(seen)
+    assert seen == wanted
+
+
+@pytest.mark.parametrize("resource", ["cpu", "memory", "ephemeral-storage"])
+def test_pods_wait_for_a_resource(
+    whole_cluster: RunningCluster, namespace: str, resource: str
+) -> None:
+    requests = {"requests": {resource: most(whole_cluster, resource, 2)}}
+    pods = [
+        short(f"p{number}", namespace, container={"resources": requests}) for number in range(8)
+    ]
+    whole_cluster.apply(*pods)
+    wait_ended(whole_cluster, namespace, 8, 120)
+
+
+@pytest.mark.parametrize("runtime_class", ["native", "crun", "gvisor"])
+def test_pods_of_each_handler_wait_for_room(
+    whole_cluster: RunningCluster, namespace: str, runtime_class: str
+) -> None:
+    if runtime_class == "gvisor":
+        skip_without_gvisor()
+    requests = {"requests": {"cpu": most(whole_cluster, "cpu", 2)}}
+    whole_cluster.apply(
+        *(
+            short(
+                f"p{n}", namespace, runtime_class=runtime_class, container={"resources": requests}
+            )
+            for n in range(8)
+        )
+    )
+    wait_ended(whole_cluster, namespace, 8, 180)
+
+
+def test_pods_wait_for_a_host_port(whole_cluster: RunningCluster, namespace: str) -> None:
+    port = {"ports": [{"containerPort": 80, "hostPort": 28_180}]}
+    whole_cluster.apply(*(short(f"p{n}", namespace, container=port) for n in range(5)))
+    wait_ended(whole_cluster, namespace, 5, 120)
+
+
+def test_pods_wait_for_those_that_are_deleted_by_force(
+    whole_cluster: RunningCluster, namespace: str
+) -> None:
+    requests = {"requests": {"cpu": most(whole_cluster, "cpu", 1)}}
+    for number in range(4):
+        name = f"p{number}"
+        stubborn = short(name, namespace, container={"resources": requests})
+        script = "trap : TERM; while :; do sleep 1; done"
+        stubborn["spec"]["containers"][0]["command"] = ["sh", "-c", script]
+        whole_cluster.apply(stubborn)
+        whole_cluster.wait_ready(name, namespace=namespace)
+        whole_cluster.kubectl("delete", "pod", name, "-n", namespace, "--force", "--grace-period=0")
+
+
+def test_a_job_whose_pods_do_not_fit_at_once_completes(
+    whole_cluster: RunningCluster, namespace: str
+) -> None:
+    container = {
+        "name": "app",
+        "image": pod("x")["spec"]["containers"][0]["image"],
+        "command": ["true"],
+        "resources": {"requests": {"cpu": most(whole_cluster, "cpu", 2)}},
+    }
+    spec = {"containers": [container], "restartPolicy": "Never"}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "many", "namespace": namespace},
+        "spec": {"completions": 20, "parallelism": 20, "template": {"spec": spec}},
+    }
+    whole_cluster.apply(job)
+    whole_cluster.kubectl(
+        "wait", "-n", namespace, "--for=condition=complete", "job/many", "--timeout=180s"
+    )
+    status = whole_cluster.get("job", "many", "-n", namespace)["status"]
+    assert (status["succeeded"], status.get("failed", 0)) == (20, 0)
+
+
+@pytest.mark.slow
+def test_no_short_pod_on_a_full_node_is_lost(whole_cluster: RunningCluster, namespace: str) -> None:
+    """`make soak` runs 500 of them."""
+    requests = {"requests": {"cpu": most(whole_cluster, "cpu", 4)}}
+    classes = ("native", "crun")
+    bodies = [
+        short(
+            f"p{number}",
+            namespace,
+            runtime_class=classes[number % 2],
+            container={"resources": requests},
+        )
+        for number in range(PODS)
+    ]
+    whole_cluster.kubectl("create", "-f", "-", stdin=json.dumps({
+        "apiVersion": "v1", "kind": "List", "items": bodies
+    }))  # fmt: skip
+    wait_ended(whole_cluster, namespace, PODS, 60 + PODS)
