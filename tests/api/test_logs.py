@@ -108,3 +108,27 @@ def test_lines_of_the_grpc_library_are_left_out_at_debug(lines: io.StringIO) -> 
     configure("error", lines)
     logging.getLogger("grpc._cython.cygrpc").warning("quiet at error")
     assert lines.getvalue()[before:].count("\n") == 1
+
+
+@pytest.mark.parametrize("piece", ["x", "\0", "\n", "é", "\u2028", '"'])
+def test_a_long_value_is_cut_in_its_middle(lines: io.StringIO, piece: str) -> None:
+    Log("x").warning("failed", why=f"first{piece * 5_000_000}last", pod="a/b")
+    line = lines.getvalue()
+    assert len(line) < 60_000
+    assert 'why="first' in line
+    assert 'last" pod=a/b\n' in line
+    assert "characters left out" in line
+
+
+def test_a_long_event_and_a_long_traceback_are_cut(lines: io.StringIO) -> None:
+    try:
+        raise ValueError("v" * 5_000_000)
+    except ValueError:
+        Log("x").exception("e" * 5_000_000)
+    assert len(lines.getvalue()) < 100_000
+    assert "Traceback" in lines.getvalue()
+
+
+def test_a_value_at_the_limit_is_whole(lines: io.StringIO) -> None:
+    Log("x").info("event", value="v" * 8192)
+    assert lines.getvalue().endswith(f" value={'v' * 8192}\n")

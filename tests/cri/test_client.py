@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import grpc
 import pytest
@@ -42,10 +42,10 @@ def test_a_failure_says_its_code_as_go_does(code: grpc.StatusCode, spoken: str, 
 class Channel:
     """Takes the place of a connection; how it was made is in `made`."""
 
-    made: tuple[Any, ...] = ()
+    made: ClassVar[list[tuple[Any, ...]]] = []
 
     def __init__(self, *made: Any, **more: Any) -> None:
-        Channel.made = (*made, *more.values())
+        Channel.made.append((*made, *more.values()))
         self.is_closed = False
 
     async def close(self) -> None:
@@ -67,25 +67,29 @@ class Channel:
 async def test_a_connection_is_its_own_and_takes_large_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    Channel.made.clear()
     monkeypatch.setattr(aio, "insecure_channel", Channel)
     async with CriClient("unix:///x.sock") as cri:
-        channel = cri._channel
-        assert isinstance(channel, Channel)
+        channels = (cri._channel, cri._command_channel)
         stubs = (cri.runtime, cri.images, cri.engine)
         assert len({type(stub).__name__ for stub in stubs}) == 3
-        endpoint, options = Channel.made
-    assert channel.is_closed
-    assert endpoint == "unix:///x.sock"
-    assert dict(options) == {
-        "grpc.default_authority": "localhost",
-        "grpc.max_receive_message_length": 2**24,
-        "grpc.max_send_message_length": 2**24,
-        "grpc.use_local_subchannel_pool": 1,
-        "grpc.initial_reconnect_backoff_ms": 100,
-        "grpc.max_reconnect_backoff_ms": 2000,
-    }
+        assert type(cri.commands) is type(cri.runtime)
+    for channel, (endpoint, options), limit in zip(
+        channels, Channel.made, (2**24, 2**20), strict=True
+    ):
+        assert isinstance(channel, Channel)
+        assert channel.is_closed
+        assert endpoint == "unix:///x.sock"
+        assert dict(options) == {
+            "grpc.default_authority": "localhost",
+            "grpc.max_receive_message_length": limit,
+            "grpc.max_send_message_length": 2**24,
+            "grpc.use_local_subchannel_pool": 1,
+            "grpc.initial_reconnect_backoff_ms": 100,
+            "grpc.max_reconnect_backoff_ms": 2000,
+        }
     assert await engine_probe._speaks_former_version("unix:///y.sock")
-    endpoint, options = Channel.made
+    endpoint, options = Channel.made[-1]
     assert endpoint == "unix:///y.sock"
     assert dict(options) == {
         "grpc.default_authority": "localhost",

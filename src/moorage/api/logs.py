@@ -3,7 +3,8 @@
     2026-01-02T03:04:05.678Z info scheduler bound pod=default/web node=n1
 
 All components use `pod=` and `uid=` for a pod and `request=` for a request. The levels are those of
-the standard library; `configure` is called once, by the process's entry point.
+the standard library; `configure` is called once, by the process's entry point. Values are bounded:
+containers and clients write some of them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 _FIELDS = "moorage_fields"
+_MOST_CHARACTERS = 8 * 1024
+"""Of one value or message. A path, a command or an error of a person's is shorter."""
+_MOST_TRACE_CHARACTERS = 64 * 1024
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@+,%")
 
 
@@ -55,18 +59,26 @@ class LineFormatter(logging.Formatter):
         moment = datetime.fromtimestamp(record.created, UTC)
         stamp = moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
         source = record.name.removeprefix("moorage.")
-        parts = [stamp, record.levelname.lower(), source, record.getMessage()]
+        parts = [stamp, record.levelname.lower(), source, _bounded(record.getMessage())]
         fields: dict[str, Any] = getattr(record, _FIELDS, {})
         parts += [f"{key}={_shown(value)}" for key, value in fields.items()]
         line = " ".join(parts)
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "\n" + _bounded(self.formatException(record.exc_info), _MOST_TRACE_CHARACTERS)
         return line
 
 
 def _shown(value: Any) -> str:
-    text = _words(value) if isinstance(value, BaseException) else str(value)
+    text = _bounded(_words(value) if isinstance(value, BaseException) else str(value))
     return text if text and _PLAIN.issuperset(text) else _quoted(text)
+
+
+def _bounded(text: str, most: int = _MOST_CHARACTERS) -> str:
+    """Return a text, or its beginning and its end with what was left out between them."""
+    left_out = len(text) - most
+    if left_out <= 0:
+        return text
+    return f"{text[: most // 2]} … {left_out} characters left out … {text[-most // 2 :]}"
 
 
 def _quoted(text: str) -> str:
@@ -78,7 +90,8 @@ def _quoted(text: str) -> str:
     quoted = json.dumps(text, ensure_ascii=False)
     if quoted.isprintable():
         return quoted
-    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in quoted)
+    escapes = {ord(one): json.dumps(one)[1:-1] for one in set(quoted) if not one.isprintable()}
+    return quoted.translate(escapes)
 
 
 def _words(error: BaseException) -> str:

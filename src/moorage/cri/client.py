@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import grpc
@@ -34,8 +35,12 @@ REQUEST_TIMEOUT_S = 120.0
 SANDBOX_TIMEOUT_S = 2 * REQUEST_TIMEOUT_S
 RECONNECT_S = 5.0
 """How long a request of a user waits for an engine that restarts: twice the longest backoff."""
+OUTPUT_TAIL = "moorage-output-tail-bytes"
+"""Metadata of ExecSync: Moorage's engine keeps as many of the last bytes of each stream."""
+_NO_METADATA: Mapping[str, str] = MappingProxyType({})
 _CONNECTED = grpc.ChannelConnectivity.READY
 _MESSAGE_LIMIT_BYTES = 16 * 1024 * 1024
+_COMMAND_LIMIT_BYTES = 1024 * 1024
 
 
 class CriError(Exception):
@@ -71,22 +76,37 @@ class CriClient:
     images: ImageServiceAsyncStub
     engine: EngineAsyncStub
     """The extension of Moorage's engine; other engines answer UNIMPLEMENTED."""
+    commands: RuntimeServiceAsyncStub
+    """The runtime service by a connection whose replies are bounded to 1 MiB: for ExecSync, whose
+    reply's size is a container's choice. A longer one is RESOURCE_EXHAUSTED.
+    """
 
     def __init__(self, endpoint: str) -> None:
         if not endpoint.startswith("unix:///"):
             raise ValueError(f"CRI endpoint {endpoint!r} is not of the form unix:///path")
         self.endpoint = endpoint
         self._channel: aio.Channel | None = None
+        self._command_channel: aio.Channel | None = None
         self.on_call: Callable[[str, float, bool], None] | None = None
         """Called after each call: the RPC's name, its seconds, whether it failed."""
 
     async def __aenter__(self) -> Self:
-        self._channel = aio.insecure_channel(
+        self._channel = self._connection(_MESSAGE_LIMIT_BYTES)
+        self.runtime = RuntimeServiceStub(self._channel)
+        self.images = ImageServiceStub(self._channel)
+        self.engine = EngineStub(self._channel)
+        self._command_channel = self._connection(_COMMAND_LIMIT_BYTES)
+        self.commands = RuntimeServiceStub(self._command_channel)
+        return self
+
+    def _connection(self, reply_limit_bytes: int) -> aio.Channel:
+        """Return a channel, which connects with its first call."""
+        return aio.insecure_channel(
             self.endpoint,
             options=[
                 # Go servers refuse the socket path that gRPC would send as authority.
                 ("grpc.default_authority", "localhost"),
-                ("grpc.max_receive_message_length", _MESSAGE_LIMIT_BYTES),
+                ("grpc.max_receive_message_length", reply_limit_bytes),
                 ("grpc.max_send_message_length", _MESSAGE_LIMIT_BYTES),
                 # Without a shared subchannel: a new client would wait out the backoff of an older
                 # client's failure, although the engine is back.
@@ -95,14 +115,11 @@ class CriClient:
                 ("grpc.max_reconnect_backoff_ms", 2000),
             ],
         )
-        self.runtime = RuntimeServiceStub(self._channel)
-        self.images = ImageServiceStub(self._channel)
-        self.engine = EngineStub(self._channel)
-        return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._channel is not None:
-            await self._channel.close()
+        for channel in (self._channel, self._command_channel):
+            if channel is not None:
+                await channel.close()
 
     async def call(
         self,
@@ -111,6 +128,7 @@ class CriClient:
         *,
         timeout_s: float | None = REQUEST_TIMEOUT_S,
         reconnect_s: float = 0.0,
+        metadata: Mapping[str, str] = _NO_METADATA,
     ) -> Reply:
         """Call an RPC; `timeout_s` None waits for ever (image pulls). Raises CriError.
 
@@ -122,7 +140,7 @@ class CriClient:
         loop = asyncio.get_running_loop()
         started_s, has_failed = loop.time(), True
         try:
-            reply = await method(request, timeout=timeout_s)
+            reply = await method(request, timeout=timeout_s, metadata=tuple(metadata.items()))
             has_failed = False
         except aio.AioRpcError as error:
             raise _translated(method, error) from error

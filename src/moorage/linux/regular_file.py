@@ -26,6 +26,16 @@ class NotRegularError(OSError):
         super().__init__(errno.EINVAL, self.problem, str(path))
 
 
+def read_tail(path: Path, most_bytes: int) -> bytes:
+    """Return the last bytes of a regular file, at most `most_bytes`. Raises OSError."""
+    descriptor = open_regular_file(path, os.O_RDONLY)
+    try:
+        start = max(0, os.fstat(descriptor).st_size - most_bytes)
+        return os.pread(descriptor, most_bytes, start)
+    finally:
+        os.close(descriptor)
+
+
 def open_regular_file(path: Path, flags: int, *, mode: int = 0o600) -> int:
     """Return a descriptor of a regular file, close-on-exec. Does not block.
 

@@ -21,6 +21,7 @@ import aiohttp
 from moorage.api.logs import Log
 from moorage.api.runtime_group import PROBE_LABEL
 from moorage.cri import CriClient, CriError, pb
+from moorage.cri.client import OUTPUT_TAIL
 from moorage.linux.cgroups import Cgroups
 from moorage.probing.carrier import (
     FLOOD_LIMIT_BYTES,
@@ -330,7 +331,12 @@ class _CriProbe:
         )
         started_s = time.monotonic()
         try:
-            reply = await self._cri.call(self._cri.runtime.ExecSync, request, timeout_s=deadline_s)
+            reply = await self._cri.call(
+                self._cri.commands.ExecSync,
+                request,
+                timeout_s=deadline_s,
+                metadata={OUTPUT_TAIL: str(OUTPUT_LIMIT_BYTES)},
+            )
         except CriError as error:
             return _failed(error, time.monotonic() - started_s)
         output = (reply.stdout + reply.stderr)[:OUTPUT_LIMIT_BYTES]

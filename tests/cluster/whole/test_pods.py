@@ -278,3 +278,40 @@ def test_a_restarted_agent_adopts_what_runs(whole_cluster: RunningCluster, name:
     after = _container(whole_cluster, name)
     for field in ("containerID", "restartCount", "state"):
         assert after[field] == before[field]
+
+
+def test_output_without_end_of_hooks_and_probes_costs_their_pods_alone(
+    whole_cluster: RunningCluster,
+) -> None:
+    flood = {"exec": {"command": ["sh", "-c", "head -c 17000000 /dev/zero; echo why >&2; exit 1"]}}
+    floods = [
+        pod(f"hook-{number}", container={"lifecycle": {"postStart": flood}}) for number in range(6)
+    ]
+    floods.append(pod("probe", container={"livenessProbe": {**flood, "periodSeconds": 1}}))
+    names = [body["metadata"]["name"] for body in floods]
+    agent = whole_cluster.part("node")
+    try:
+        whole_cluster.apply(*floods)
+
+        def have_failed() -> bool:
+            reasons = {
+                (event["involvedObject"]["name"], event["reason"])
+                for event in whole_cluster.get("events")["items"]
+            }
+            wanted = {(name, "FailedPostStartHook") for name in names[:-1]}
+            return wanted | {("probe", "Unhealthy")} <= reasons
+
+        until(have_failed, "every hook and probe has failed", within_s=90)
+        whole_cluster.apply(pod("beside"))
+        whole_cluster.wait_ready("beside")
+        after = whole_cluster.part("node")
+        assert (after["pid"], after["restarts"]) == (agent["pid"], agent["restarts"])
+        status = Path(f"/proc/{agent['pid']}/status").read_text()
+        (most_kib,) = [
+            int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")
+        ]
+        assert most_kib < 200 * 1024
+    finally:
+        whole_cluster.kubectl(
+            "delete", "pod", *names, "beside", "--ignore-not-found", "--wait=false"
+        )

@@ -13,7 +13,8 @@ import pytest
 
 import moorage
 from moorage.cri import pb
-from moorage.engine.containers.exec import exec_sync
+from moorage.cri.client import OUTPUT_TAIL
+from moorage.engine.containers.exec import Output, OutputLimit, exec_sync
 from moorage.engine.containers.remove import remove_container
 from moorage.engine.engine import Engine
 from moorage.engine.errors import (
@@ -429,20 +430,22 @@ async def test_a_command_runs_to_its_end(bench: Bench, pair: tuple[Container, Co
     container, created = pair
     bench.adapter.programs.append([(STDOUT, b"out"), (STDERR, b"err"), (STDOUT, b"put"), 3])
     request = pb.ExecSyncRequest(container_id=container.id, cmd=["ls", "-l"], timeout=10)
-    answer = await exec_sync(bench.context, request)
+    answer = await exec_sync(bench.context, request, OutputLimit())
     assert (answer.stdout, answer.stderr, answer.exit_code) == (b"output", b"err", 3)
     (call,) = [made_call for made_call in bench.adapter.calls if made_call[0] == "exec"]
     assert (call[2]["args"], *call[3:]) == (["ls", "-l"], False, False)
     assert call[2]["user"]["uid"] == 1000
     assert bench.adapter.processes_started[0].is_killed
     with pytest.raises(InvalidError, match="no command given"):
-        await exec_sync(bench.context, pb.ExecSyncRequest(container_id=container.id))
+        await exec_sync(bench.context, pb.ExecSyncRequest(container_id=container.id), OutputLimit())
     for id_ in (created.id, created.id[:10]):
         with pytest.raises(PreconditionError, match=f"{created.id} is not running: it is created"):
-            await exec_sync(bench.context, pb.ExecSyncRequest(container_id=id_, cmd=["ls"]))
+            await exec_sync(
+                bench.context, pb.ExecSyncRequest(container_id=id_, cmd=["ls"]), OutputLimit()
+            )
     bench.adapter.failures["exec"] = AdapterError("no such program")
     with pytest.raises(FailedError, match=f"exec in container {container.id}: no such program"):
-        await exec_sync(bench.context, request)
+        await exec_sync(bench.context, request, OutputLimit())
 
 
 @pytest.mark.slow
@@ -453,7 +456,7 @@ async def test_a_command_that_takes_too_long_is_ended(
     bench.adapter.programs.append([None])
     request = pb.ExecSyncRequest(container_id=container.id, cmd=["sleep", "9"], timeout=1)
     with pytest.raises(TimeLimitError, match=r"'sleep 9' timed out after 1 s in container "):
-        await exec_sync(bench.context, request)
+        await exec_sync(bench.context, request, OutputLimit())
     assert bench.adapter.processes_started[0].is_killed
 
 
@@ -468,9 +471,8 @@ async def test_output_that_stays_open_does_not_block_the_answer(
     monkeypatch.setattr(FakeStreams, "read", never)
     bench.adapter.programs.append([0])
     async with asyncio.timeout(10):
-        answer = await exec_sync(
-            bench.context, pb.ExecSyncRequest(container_id=pair[0].id, cmd=["daemon"])
-        )
+        request = pb.ExecSyncRequest(container_id=pair[0].id, cmd=["daemon"])
+        answer = await exec_sync(bench.context, request, OutputLimit())
     assert answer.exit_code == 0
 
 
@@ -481,8 +483,31 @@ async def test_output_beyond_the_limit_is_dropped(
     pieces = [(STDOUT, b"abc"), (STDOUT, b"defg"), (STDERR, b"12345"), (STDERR, b"6")]
     bench.adapter.programs.append([*pieces, 0])
     request = pb.ExecSyncRequest(container_id=pair[0].id, cmd=["x"])
-    answer = await exec_sync(bench.context, request)
-    assert (answer.stdout, answer.stderr) == (b"abcde", b"12345")
+    answer = await exec_sync(bench.context, request, OutputLimit())
+    assert (answer.stdout, answer.stderr) == (b"abcde", b"")
+
+
+async def test_the_end_of_an_output_is_kept_for_who_asks_for_it(
+    bench: Bench, pair: tuple[Container, Container], streams: StreamServicer
+) -> None:
+    pieces = [(STDOUT, b"abc"), (STDERR, b"1"), (STDOUT, b"defg" * 99), (STDERR, b"2")]
+    bench.adapter.programs.append([*pieces, 0])
+    request = pb.ExecSyncRequest(container_id=pair[0].id, cmd=["x"])
+    answer = await streams.exec_sync(request, {OUTPUT_TAIL: "3"})
+    assert (answer.stdout, answer.stderr) == (b"efg", b"12")
+
+
+async def test_all_commands_together_hold_no_more_than_the_limit(
+    bench: Bench, pair: tuple[Container, Container]
+) -> None:
+    limit = OutputLimit(5)
+    request = pb.ExecSyncRequest(container_id=pair[0].id, cmd=["x"])
+    with Output(limit) as other:
+        other.add(STDOUT, b"123")
+        bench.adapter.programs.append([(STDOUT, b"abc"), 0])
+        assert (await exec_sync(bench.context, request, limit)).stdout == b"ab"
+    bench.adapter.programs.append([(STDOUT, b"abcdef"), 0])
+    assert (await exec_sync(bench.context, request, limit)).stdout == b"abcde"
 
 
 @pytest.fixture
@@ -513,7 +538,7 @@ async def test_addresses_are_given_for_what_runs(
         await streams.port_forward(forward)
     request = pb.ExecSyncRequest(container_id=running.id, cmd=["x"])
     with pytest.raises(PreconditionError, match="it is exited"):
-        await streams.exec_sync(request)
+        await streams.exec_sync(request, {})
 
 
 @pytest.mark.parametrize("has_stdin", [False, True])

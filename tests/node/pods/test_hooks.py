@@ -80,6 +80,16 @@ async def test_a_failure_says_which_hook_of_which_container(
     assert str(failure.value).endswith(end)
 
 
+async def test_a_failure_has_the_end_of_a_long_command_and_a_long_output() -> None:
+    command = {"exec": {"command": ["sh", "-c", "x" * 1_000_000 + "; exit 1"]}}
+    with pytest.raises(HookError) as failure:
+        await run(command, Outside(ExecResult(b"o" * 9000, b"e" * 9000 + b"no space", 1)))
+    text = str(failure.value)
+    assert "; exit 1" in text
+    assert "no space, message:" in text
+    assert len(text) < 6000
+
+
 async def test_any_answer_to_a_request_will_do() -> None:
     outside = Outside()
     await run(HTTP, outside)

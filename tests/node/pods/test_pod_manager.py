@@ -178,9 +178,9 @@ async def test_a_pod_waits_for_one_that_the_api_shows_as_ended(fields: dict[str,
 
 
 async def test_a_pod_waits_for_the_port_of_one_that_has_ended() -> None:
-    port = {"ports": [{"containerPort": 80, "hostPort": 8080}]}
+    ports = [{"containerPort": 80, "hostPort": 8080}]
     a, b = (
-        a_pod(wire_container(**port), name=uid, meta={"uid": uid, "creationTimestamp": uid})
+        a_pod(wire_container(ports=ports), name=uid, meta={"uid": uid, "creationTimestamp": uid})
         for uid in "ab"
     )
     async with roster_of(a) as (pod_manager, informer):

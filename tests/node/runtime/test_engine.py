@@ -14,7 +14,7 @@ from grpc import aio
 from moorage.cri import CriError, pb
 from moorage.cri.client import CriClient
 from moorage.node.pod_facts.labels import POD_UID
-from moorage.node.runtime.engine import Engine, EngineVersion, ExecResult
+from moorage.node.runtime.engine import OUTPUT_TAIL_BYTES, Engine, EngineVersion, ExecResult
 
 
 class Answering(grpc.GenericRpcHandler):
@@ -323,3 +323,19 @@ async def test_stream_requests_to_an_engine_that_stays_away_fail(
         with pytest.raises(CriError) as failed:
             await Engine(client).exec_url(pb.ExecRequest())
     assert failed.value.code is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_of_an_engine_that_sends_more_the_end_of_an_output_is_kept(case: Case) -> None:
+    long = b"first" + b"x" * OUTPUT_TAIL_BYTES + b"last"
+    case.will("ExecSync", pb.ExecSyncResponse(stdout=long, stderr=long, exit_code=1))
+    result = await case.engine.exec_sync("c1", ["a"], 0)
+    assert result.stdout == result.stderr == long[-OUTPUT_TAIL_BYTES:]
+
+
+async def test_an_output_of_a_megabyte_of_another_engine_is_an_error(case: Case) -> None:
+    case.will("ExecSync", pb.ExecSyncResponse(stdout=b"x" * 2**20, exit_code=1))
+    with pytest.raises(CriError) as caught:
+        await case.engine.exec_sync("c1", ["a"], 0)
+    assert caught.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    result = await case.engine.run_command("c1", ["a"])
+    assert len(result.stdout) == 2**20

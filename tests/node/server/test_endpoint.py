@@ -335,13 +335,13 @@ async def test_the_engines_errors_have_codes(
 
 @pytest.mark.parametrize(("code", "status"), [(0, 200), (3, 500)])
 async def test_a_command_may_be_run_to_its_end(tmp_path: Path, code: int, status: int) -> None:
-    async def run(container_id: str, command: Any, timeout_s: int) -> ExecResult:
-        del container_id, timeout_s
+    async def run(container_id: str, command: Any) -> ExecResult:
+        del container_id
         return ExecResult(" ".join(command).encode(), b"!", code)
 
     async with a_node(tmp_path, API_SERVER) as node:
         engine: Any = node.life.engine
-        engine.exec_sync = run
+        engine.run_command = run
         http_status, text = await node.get("/run/shop/web/app?cmd=echo%20hello", method="POST")
         assert http_status == status
         assert "echo hello" in text

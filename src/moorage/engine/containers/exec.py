@@ -1,6 +1,7 @@
 """ExecSync, Exec: commands in running containers, to completion or with their streams passed on.
 
-Source: CRI `ExecSync`, `Exec`; the output limit is the message limit of gRPC clients.
+Source: CRI `ExecSync`, `Exec`; the output limit is the message limit of gRPC clients
+(CVE-2022-1708: a container chooses how much its commands print).
 """
 
 from __future__ import annotations
@@ -22,8 +23,67 @@ MAX_OUTPUT_BYTES = 16 * 1024 * 1024 - 64 * 1024
 DRAIN_S = 1.0
 
 
-async def exec_sync(context: EngineContext, request: pb.ExecSyncRequest) -> pb.ExecSyncResponse:
+class OutputLimit:
+    """Bytes of output that all ExecSync calls of an engine may hold together."""
+
+    def __init__(self, most_bytes: int = 4 * MAX_OUTPUT_BYTES) -> None:
+        self._left_bytes = most_bytes
+
+    def take(self, wanted_bytes: int) -> int:
+        """Return how many bytes of these may be kept; they count until they are given back."""
+        taken = min(wanted_bytes, self._left_bytes)
+        self._left_bytes -= taken
+        return taken
+
+    def give_back(self, taken_bytes: int) -> None:
+        self._left_bytes += taken_bytes
+
+
+class Output:
+    """Output of a command: the first bytes of both streams, or with `tail_bytes` the last of each.
+
+    What is beyond the limit is dropped, as the CRI asks. A context manager, which gives back what
+    was taken of the limit.
+    """
+
+    def __init__(self, limit: OutputLimit, tail_bytes: int | None = None) -> None:
+        self._limit = limit
+        self._tail_bytes = tail_bytes
+        self._left_bytes = MAX_OUTPUT_BYTES
+        self._taken_bytes = 0
+        self._streams = {STDOUT: bytearray(), STDERR: bytearray()}
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._limit.give_back(self._taken_bytes)
+
+    def __getitem__(self, stream: int) -> bytes:
+        return bytes(self._streams[stream])
+
+    def add(self, stream: int, data: bytes) -> None:
+        """Keep what the limits allow of a piece of a stream."""
+        kept = self._streams[stream]
+        if self._tail_bytes is not None:
+            kept += data[-self._tail_bytes :]
+            del kept[: -self._tail_bytes]
+            return
+        taken = self._limit.take(min(len(data), self._left_bytes))
+        self._left_bytes -= taken
+        self._taken_bytes += taken
+        kept += data[:taken]
+
+
+async def exec_sync(
+    context: EngineContext,
+    request: pb.ExecSyncRequest,
+    limit: OutputLimit,
+    tail_bytes: int | None = None,
+) -> pb.ExecSyncResponse:
     """Run a command to completion. Returns its output, truncated at the limit, and exit code.
+
+    With `tail_bytes` only the last bytes of each stream.
 
     Raises TimeLimitError after the request's timeout, with the command killed; NotFoundError,
     PreconditionError unless the container runs, InvalidError without a command, FailedError.
@@ -32,7 +92,8 @@ async def exec_sync(context: EngineContext, request: pb.ExecSyncRequest) -> pb.E
     limit_s = float(request.timeout) if request.timeout > 0 else None
     try:
         async with asyncio.timeout(limit_s):
-            return await _run(context, container, request.cmd)
+            with Output(limit, tail_bytes) as output:
+                return await _run(context, container, request.cmd, output)
     except TimeoutError:
         raise TimeLimitError(
             f"command {' '.join(request.cmd)!r} timed out after {request.timeout} s "
@@ -62,11 +123,10 @@ async def start_exec(
 
 
 async def _run(
-    context: EngineContext, container: Container, command: Sequence[str]
+    context: EngineContext, container: Container, command: Sequence[str], output: Output
 ) -> pb.ExecSyncResponse:
     process = await start_exec(context, container, command, has_stdin=False, has_terminal=False)
     async with process:
-        output = {STDOUT: bytearray(), STDERR: bytearray()}
         reader = asyncio.ensure_future(_collect(process, output))
         try:
             code = await process.wait()
@@ -74,14 +134,10 @@ async def _run(
         finally:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
-    return pb.ExecSyncResponse(
-        stdout=bytes(output[STDOUT]), stderr=bytes(output[STDERR]), exit_code=code
-    )
+    return pb.ExecSyncResponse(stdout=output[STDOUT], stderr=output[STDERR], exit_code=code)
 
 
-async def _collect(process: ExecProcess, output: dict[int, bytearray]) -> None:
-    """Read both streams to EOF; output above the limit is dropped."""
+async def _collect(process: ExecProcess, output: Output) -> None:
+    """Read both streams to EOF."""
     while (chunk := await process.read()) is not None:
-        stream, data = chunk
-        collected = output[stream]
-        collected += data[: max(0, MAX_OUTPUT_BYTES - len(collected))]
+        output.add(*chunk)

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf import message_factory
@@ -37,8 +37,16 @@ _ADAPTER_CODES: tuple[tuple[type[AdapterError], grpc.StatusCode], ...] = (
     (AdapterError, grpc.StatusCode.UNKNOWN),
 )
 
-Unary = Callable[[Any], Awaitable[Any]]
+Unary = Callable[..., Awaitable[Any]]
+_Call = TypeVar("_Call", bound=Unary)
+_TAKES_METADATA = "_takes_metadata"
 Streaming = Callable[[Any], AsyncIterator[Any]]
+
+
+def with_metadata(method: _Call) -> _Call:
+    """Decorate an RPC's method that takes the call's metadata, by key, as second argument."""
+    setattr(method, _TAKES_METADATA, True)
+    return method
 
 
 @asynccontextmanager
@@ -112,7 +120,11 @@ def _unary(
 ) -> Callable[[Any, aio.ServicerContext[Any, Any]], Awaitable[Any]]:
     async def behaviour(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
         began = time.perf_counter()
-        work = asyncio.ensure_future(call(request))
+        work = asyncio.ensure_future(
+            call(request, dict(context.invocation_metadata() or ()))
+            if getattr(call, _TAKES_METADATA, False)
+            else call(request)
+        )
         try:
             reply = await asyncio.shield(work)
         except asyncio.CancelledError:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from moorage.cri import pb
+from moorage.cri.client import OUTPUT_TAIL
 from moorage.engine.containers.attach import attach
-from moorage.engine.containers.exec import exec_sync, start_exec
+from moorage.engine.containers.exec import MAX_OUTPUT_BYTES, OutputLimit, exec_sync, start_exec
 from moorage.engine.context import EngineContext
 from moorage.engine.sandboxes.port_forward import dial_pod_port
+from moorage.engine.service.server import with_metadata
 from moorage.engine.streams import StreamServer
 from moorage.handlers.adapters import ExecProcess, Streams
 from moorage.streaming.connection import Connection
@@ -18,9 +22,14 @@ class StreamServicer:
     def __init__(self, context: EngineContext, server: StreamServer) -> None:
         self._context = context
         self._server = server
+        self._output_limit = OutputLimit()
 
-    async def exec_sync(self, request: pb.ExecSyncRequest) -> pb.ExecSyncResponse:
-        return await exec_sync(self._context, request)
+    @with_metadata
+    async def exec_sync(
+        self, request: pb.ExecSyncRequest, metadata: Mapping[str, str | bytes]
+    ) -> pb.ExecSyncResponse:
+        tail_bytes = _tail_bytes(metadata.get(OUTPUT_TAIL, ""))
+        return await exec_sync(self._context, request, self._output_limit, tail_bytes)
 
     async def exec(self, request: pb.ExecRequest) -> pb.ExecResponse:
         self._context.inventory.find_running(request.container_id)
@@ -33,6 +42,12 @@ class StreamServicer:
     async def port_forward(self, request: pb.PortForwardRequest) -> pb.PortForwardResponse:
         self._context.inventory.find_ready(request.pod_sandbox_id)
         return pb.PortForwardResponse(url=self._server.port_forward_url(request))
+
+
+def _tail_bytes(text: str | bytes) -> int | None:
+    """Return how much of each stream the client wants; None for the CRI's own limit."""
+    is_number = isinstance(text, str) and text.isascii() and text.isdecimal()
+    return min(int(text[:9]), MAX_OUTPUT_BYTES) or None if is_number else None
 
 
 class EngineTarget:

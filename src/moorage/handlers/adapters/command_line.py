@@ -17,12 +17,14 @@ from pathlib import Path
 from moorage.api.logs import Log
 from moorage.handlers.adapters.adapter import AdapterError, TaskNotFoundError
 from moorage.linux.child import Child
+from moorage.linux.regular_file import read_tail
 
 commands_log = Log(__name__)
 
 COMMAND_DEADLINE_S = 30.0
 _MOST_WORDS = 4096
 _MOST_PRINTED_BYTES = 64 * 1024
+_LOG_TAIL_BYTES = 1024 * 1024
 # One line of logrus' text format, which runc also writes to standard error.
 _LOGGED_ERROR = re.compile(r'level=(?:fatal|error) msg="((?:[^"\\]|\\.)*)"')
 _SAYS_WHAT_IS_GONE = ("kill", "delete")
@@ -95,9 +97,9 @@ class CommandLine:
 
 
 def last_log_error(log: Path) -> str:
-    """Return the last error in a runtime's JSON log; empty without one."""
+    """Return the last error in the end of a runtime's JSON log; empty without one."""
     try:
-        lines = log.read_bytes().splitlines()
+        lines = read_tail(log, _LOG_TAIL_BYTES).splitlines()
     except FileNotFoundError:
         return ""
     for line in reversed(lines):

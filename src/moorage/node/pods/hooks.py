@@ -17,6 +17,7 @@ from moorage.node.probes.http import HttpClient, HttpFailure
 from moorage.node.runtime.engine import Engine
 
 NO_LIMIT_S = 0
+_MOST_CHARACTERS = 1024
 
 
 class HookError(Exception):
@@ -63,16 +64,17 @@ class Hooks:
         within_s: int,
     ) -> None:
         where = f'for Container "{container.name}" in Pod "{format_pod(pod)}" failed'
-        what = f"Exec lifecycle hook ([{' '.join(command)}]) {where}"
+        words = _bounded(" ".join(command))
+        what = f"Exec lifecycle hook ([{words}]) {where}"
         try:
             result = await self._engine.exec_sync(container_id, command, within_s)
         except CriError as error:
             raise HookError(f'{what} - error: {error}, message: ""') from error
         if result.exit_code != 0:
-            output = (result.stdout + result.stderr).decode(errors="replace")
+            errors = _bounded(result.stderr.decode(errors="replace"))
+            output = _bounded((result.stdout + result.stderr).decode(errors="replace"))
             raise HookError(
-                f"{what} - error: command '{' '.join(command)}' exited with "
-                f"{result.exit_code}: {result.stderr.decode(errors='replace')}, "
+                f"{what} - error: command '{words}' exited with {result.exit_code}: {errors}, "
                 f'message: "{output}"'
             )
 
@@ -86,6 +88,11 @@ class Hooks:
                 f"HTTP lifecycle hook ({action.path}) for Container "
                 f'"{container.name}" in Pod "{format_pod(pod)}" failed - error: {error}'
             ) from error
+
+
+def _bounded(text: str) -> str:
+    """Return the end of a text: where a command fails it says why in its last lines."""
+    return text if len(text) <= _MOST_CHARACTERS else f"…{text[-_MOST_CHARACTERS:]}"
 
 
 async def bounded(clock: Clock, seconds: float, hook: asyncio.Task[None]) -> bool:

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc
 
 from moorage.cri import CriClient, CriError, pb
-from moorage.cri.client import RECONNECT_S, REQUEST_TIMEOUT_S, SANDBOX_TIMEOUT_S
+from moorage.cri.client import OUTPUT_TAIL, RECONNECT_S, REQUEST_TIMEOUT_S, SANDBOX_TIMEOUT_S
 from moorage.node.pod_facts.labels import POD_UID
 
 if TYPE_CHECKING:
     from grpc.aio import UnaryUnaryMultiCallable
+
+OUTPUT_TAIL_BYTES = 10 * 1024
+"""Of each stream of a probe or hook, as much as the kubelet keeps of a probe's."""
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
@@ -208,11 +211,26 @@ class Engine:
     async def exec_sync(
         self, container_id: str, command: Sequence[str], timeout_s: int
     ) -> ExecResult:
-        """Run a command and wait for its exit; `timeout_s` 0 means no timeout."""
+        """Run a command and wait for its exit; `timeout_s` 0 means no timeout.
+
+        Each stream is cut to its last OUTPUT_TAIL_BYTES. An engine that is not Moorage's may send
+        more, up to 1 MiB; what is longer raises CriError (RESOURCE_EXHAUSTED).
+        """
         reply = await self.cri.call(
-            self.cri.runtime.ExecSync,
+            self.cri.commands.ExecSync,
             pb.ExecSyncRequest(container_id=container_id, cmd=command, timeout=timeout_s),
             timeout_s=None if timeout_s == 0 else REQUEST_TIMEOUT_S + timeout_s,
+            metadata={OUTPUT_TAIL: str(OUTPUT_TAIL_BYTES)},
+        )
+        tail = slice(-OUTPUT_TAIL_BYTES, None)
+        return ExecResult(reply.stdout[tail], reply.stderr[tail], reply.exit_code)
+
+    async def run_command(self, container_id: str, command: Sequence[str]) -> ExecResult:
+        """Run a command for a user and wait for its exit; the CRI bounds its output."""
+        reply = await self.cri.call(
+            self.cri.runtime.ExecSync,
+            pb.ExecSyncRequest(container_id=container_id, cmd=command),
+            timeout_s=None,
         )
         return ExecResult(reply.stdout, reply.stderr, reply.exit_code)
 

@@ -7,11 +7,10 @@ from the file, 80 lines and 2 KiB from the log).
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 from moorage.cri import pb
-from moorage.linux.regular_file import open_regular_file
+from moorage.linux.regular_file import read_tail
 from moorage.node.logs.reading import LogReadError, last_of_log
 from moorage.node.pod_facts.labels import parse_container_record
 
@@ -47,22 +46,11 @@ async def _from_file(status: pb.ContainerStatus, path: str) -> str:
 def _last_bytes(path: Path) -> str:
     try:
         # The container controls this file, and may have mounted anything at its path.
-        descriptor = open_regular_file(path, os.O_RDONLY)
+        return read_tail(path, _FILE_LIMIT_BYTES).decode(errors="replace")
     except FileNotFoundError:
         return ""
     except OSError as error:
-        return _unreadable(path, error)
-    try:
-        start = max(0, os.fstat(descriptor).st_size - _FILE_LIMIT_BYTES)
-        return os.pread(descriptor, _FILE_LIMIT_BYTES, start).decode(errors="replace")
-    except OSError as error:
-        return _unreadable(path, error)
-    finally:
-        os.close(descriptor)
-
-
-def _unreadable(path: Path, error: OSError) -> str:
-    return f"Error on reading termination log {path}: {error.strerror}"
+        return f"Error on reading termination log {path}: {error.strerror}"
 
 
 async def _from_log(path: Path) -> str:

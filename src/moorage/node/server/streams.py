@@ -23,7 +23,6 @@ _HTTP_CODES = {
     grpc.StatusCode.NOT_FOUND: 404,
     grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
 }
-_RUN_TIMEOUT_S = 0
 
 
 class Streams:
@@ -103,7 +102,7 @@ class Streams:
         container = self._container(request)
         command = request.query.get("cmd", "").split(" ")
         try:
-            result = await self._context.engine.exec_sync(container.id, command, _RUN_TIMEOUT_S)
+            result = await self._context.engine.run_command(container.id, command)
         except CriError as error:
             raise _refused(error) from error
         output = result.stdout + result.stderr

@@ -19,9 +19,12 @@ from moorage.handlers.adapters.shim.keeper import memory_file
 from moorage.handlers.adapters.shim.program import Address
 from moorage.linux.atomic_file import replace_file
 from moorage.linux.process import Identity, began
+from moorage.linux.regular_file import read_tail
 from moorage.linux.trees import remove_tree
 
 _Kind = TypeVar("_Kind")
+# A shim of virtual machines may log what their kernels print.
+_LOG_TAIL_BYTES = 64 * 1024
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -74,9 +77,10 @@ class TaskDirectory:
     def complaint(self) -> str:
         """Return the last line of the shim's log, for an error message; at most 500 characters."""
         try:
-            log = (self.bundle / "log").read_text(errors="replace").strip()
+            tail = read_tail(self.bundle / "log", _LOG_TAIL_BYTES)
         except OSError:
             return ""
+        log = tail.decode(errors="replace").strip()
         return log.rpartition("\n")[2][:500]
 
 
