@@ -90,8 +90,25 @@ async def test_a_node_that_gains_the_handler_wakes_the_pod() -> None:
         assert message.startswith(
             '0/1 nodes are available: 1 node(s) lack runtime handler "kata". '
         )
+        assert await client.until_event("p", "FailedCreatePodSandBox") == (
+            'Failed to create pod sandbox: no node has the runtime handler "kata" of RuntimeClass '
+            '"kata"'
+        )
         client.put(a_node("n1", handlers=("runc", "kata")))
         assert await client.until_bound("p") == "n1"
+
+
+async def test_a_node_that_has_the_handler_but_no_room_is_no_failure_of_a_sandbox() -> None:
+    pod = a_pod("p", cpu="2", runtimeClassName="kata")
+    nodes = (a_node("n1", handlers=("runc",)), a_node("n2", cpu="1", handlers=("kata",)))
+    async with scheduling(a_client(a_class("kata"), *nodes, pod)) as client:
+        await client.until_event("p", "FailedScheduling")
+        client.put(a_node("n2", cpu="2", handlers=("kata",)))
+        assert await client.until_bound("p") == "n2"
+        assert {reason for _, reason, _ in client.events_about("p")} <= {
+            "FailedScheduling",
+            "Scheduled",
+        }
 
 
 async def test_a_class_that_appears_wakes_the_pod() -> None:

@@ -37,6 +37,9 @@ class Hand:
     def report_failure(self, pod: Pod, message: str) -> None:
         self.failures.append((pod.metadata.name, message))
 
+    def report_unknown_handler(self, pod: Pod, handler: str) -> None:
+        self.failures.append((pod.metadata.name, handler))
+
     def patch_status(self, pod: Pod, patch: dict[str, Any]) -> None:
         self.patches.append((pod.metadata.name, patch))
 

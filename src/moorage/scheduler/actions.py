@@ -95,6 +95,22 @@ class Actions:
         """Record a FailedScheduling event with the message, cut to the event limit."""
         self._record(pod, WARNING, "FailedScheduling", messages.event_note(message))
 
+    def report_unknown_handler(self, pod: Pod, handler: str) -> None:
+        """Record that no node has the handler, by the event that a node writes where one is bound.
+
+        Programs and upstream's RuntimeClass specification wait for that event, whatever schedules.
+        """
+        name = pod.spec.runtime_class_name
+        self._record(
+            pod,
+            WARNING,
+            "FailedCreatePodSandBox",
+            messages.event_note(
+                f'Failed to create pod sandbox: no node has the runtime handler "{handler}" of '
+                f'RuntimeClass "{name}"'
+            ),
+        )
+
     def patch_status(self, pod: Pod, patch: Patch) -> None:
         """Submit a status patch for the pod. Ignores a deleted pod; logs other failures."""
         self._calls.submit(object_key(pod.metadata), lambda: self._patch(pod, patch))

@@ -27,6 +27,7 @@ from moorage.scheduler.api_dispatcher import ApiDispatcher
 from moorage.scheduler.cluster_state import ClusterState, occupies_node
 from moorage.scheduler.cycle import Cycle, Unschedulable
 from moorage.scheduler.event_buffer import EventBuffer
+from moorage.scheduler.filters import RUNTIME_HANDLER
 from moorage.scheduler.informers import SchedulerInformers
 from moorage.scheduler.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
 from moorage.scheduler.nodes import NodeInfo, Placed
@@ -223,6 +224,8 @@ class Scheduler:
     def _give_up_for_now(self, entry: Waiting, query: PodQuery, outcome: Unschedulable) -> None:
         self._count(entry, UNSCHEDULABLE)
         self._actions.report_failure(entry.pod, outcome.message)
+        if query.handler and outcome.rejected_by == {RUNTIME_HANDLER}:
+            self._actions.report_unknown_handler(entry.pod, query.handler)
         if outcome.preemption is not None:
             self._preempt(entry, query, outcome.preemption, outcome.message)
         elif outcome.ends_nomination and self._state.nomination_of(entry.pod):
