@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from types import MappingProxyType
 from typing import Protocol
 
 import msgspec
@@ -21,6 +22,14 @@ FLOOD_LIMIT_BYTES = 1024 * 1024
 """A probe with more output than this is ended."""
 ERROR_LIMIT = 2048
 """Characters that are kept of an error text."""
+
+USER = 0
+"""User and group of a probe's program, whatever its image says: without root a probe of a
+capability says nothing of the handler.
+"""
+WORKING_DIRECTORY = "/"
+ENVIRONMENT: Mapping[str, str] = MappingProxyType({"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+"""Environment of a probe's program, beside what an engine or a kubelet adds."""
 
 
 class CarrierError(Exception):

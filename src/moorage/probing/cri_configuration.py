@@ -9,7 +9,13 @@ import msgspec
 
 from moorage.api.runtime_group import PROBE_LABEL, PROBE_NAMESPACE
 from moorage.cri import pb
-from moorage.probing.carrier import ProbeContainer, Seccomp
+from moorage.probing.carrier import (
+    ENVIRONMENT,
+    USER,
+    WORKING_DIRECTORY,
+    ProbeContainer,
+    Seccomp,
+)
 
 NAMESPACE = PROBE_NAMESPACE
 CONTAINER_NAME = "probe"
@@ -72,6 +78,8 @@ def container_config(probe: ProbeContainer, place: ProbePlace) -> pb.ContainerCo
     security = pb.LinuxContainerSecurityContext(
         privileged=probe.is_privileged,
         namespace_options=_namespaces(probe, place),
+        run_as_user=pb.Int64Value(value=USER),
+        run_as_group=pb.Int64Value(value=USER),
         readonly_rootfs=probe.has_read_only_root,
         no_new_privs=probe.forbids_new_privileges,
         seccomp=pb.SecurityProfile(profile_type=_PROFILES[probe.seccomp]),
@@ -87,6 +95,8 @@ def container_config(probe: ProbeContainer, place: ProbePlace) -> pb.ContainerCo
         metadata=pb.ContainerMetadata(name=CONTAINER_NAME, attempt=0),
         image=pb.ImageSpec(image=probe.image),
         command=probe.command,
+        working_dir=WORKING_DIRECTORY,
+        envs=[pb.KeyValue(key=name, value=value.encode()) for name, value in ENVIRONMENT.items()],
         labels={PROBE_LABEL: place.owner},
         log_path=LOG_NAME,
         tty=probe.has_terminal,

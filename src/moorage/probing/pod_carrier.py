@@ -11,11 +11,13 @@ import contextlib
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from moorage.api import quantity
 from moorage.api.errors import AlreadyExistsError, ExpiredError, NotFoundError, StatusError
 from moorage.api.pods import ContainerState, Pod
+from moorage.api.quantity import Quantity
 from moorage.api.runtime_group import PROBE_LABEL, PROBE_NAMESPACE
 from moorage.client.exec import exec_in
 from moorage.client.informer import Informer
@@ -348,7 +350,8 @@ class _PodProbe:
                     kind=PatchType.STRATEGIC,
                     subresource="resize",
                 )
-                await self._wait(lambda pod: _limits_in_force(pod) == stated)
+                wanted = _amounts(stated)
+                await self._wait(lambda pod: _limits_in_force(pod) == wanted)
         except TimeoutError:
             return _cut_off(deadline_s, started_s)
         except (StatusError, UnreachableError) as error:
@@ -496,11 +499,16 @@ def _has_started(pod: Pod) -> bool:
     return state.waiting is not None and state.waiting.reason not in _NOT_REFUSED
 
 
-def _limits_in_force(pod: Pod) -> dict[str, str]:
+def _limits_in_force(pod: Pod) -> dict[str, Quantity]:
+    """Return the limits that the container has. API servers rewrite quantities: "1" for "1000m"."""
     for status in pod.status.container_statuses:
         if status.name == CONTAINER_NAME and status.resources is not None:
-            return dict(status.resources.limits)
+            return _amounts(status.resources.limits)
     return {}
+
+
+def _amounts(quantities: Mapping[str, str]) -> dict[str, Quantity]:
+    return {name: quantity.parse(text) for name, text in quantities.items()}
 
 
 def _cut_off(deadline_s: float, started_s: float) -> ProbeResult:

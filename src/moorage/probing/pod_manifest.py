@@ -12,7 +12,7 @@ import msgspec
 
 from moorage.api.names import SUBDOMAIN_MAX
 from moorage.api.runtime_group import PROBE_CLASS_PREFIX, PROBE_LABEL
-from moorage.probing.carrier import ProbeContainer
+from moorage.probing.carrier import ENVIRONMENT, USER, WORKING_DIRECTORY, ProbeContainer
 
 CONTAINER_NAME = "probe"
 _DIGEST_DIGITS = 10
@@ -131,6 +131,8 @@ def _container(probe: ProbeContainer, image: str) -> dict[str, Any]:
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": list(probe.command),
+        "workingDir": WORKING_DIRECTORY,
+        "env": [{"name": name, "value": value} for name, value in ENVIRONMENT.items()],
         "tty": probe.has_terminal,
         "stdin": probe.has_terminal,
         "resources": _resources(probe),
@@ -159,6 +161,10 @@ def _resources(probe: ProbeContainer) -> dict[str, Any]:
 
 def _security(probe: ProbeContainer) -> dict[str, Any]:
     context: dict[str, Any] = {
+        # Stated, since an image may name another user, who has no capabilities.
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        "runAsNonRoot": False,
         "privileged": probe.is_privileged,
         "readOnlyRootFilesystem": probe.has_read_only_root,
         "seccompProfile": {"type": probe.seccomp.value},
@@ -167,10 +173,9 @@ def _security(probe: ProbeContainer) -> dict[str, Any]:
             "drop": list(probe.dropped_capabilities),
         },
     }
-    if probe.forbids_new_privileges:
-        context["allowPrivilegeEscalation"] = False
-    if probe.has_apparmor:
-        context["appArmorProfile"] = {"type": "RuntimeDefault"}
+    context["allowPrivilegeEscalation"] = not probe.forbids_new_privileges
+    profile = "RuntimeDefault" if probe.has_apparmor else "Unconfined"
+    context["appArmorProfile"] = {"type": profile}
     if probe.selinux_level:
         context["seLinuxOptions"] = {"level": probe.selinux_level}
     return context

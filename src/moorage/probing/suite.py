@@ -16,7 +16,7 @@ from moorage.probing.programs import PROBE_IMAGE, program_path
 from moorage.probing.programs.devices import BLOCK_DEVICES, CHARACTER_DEVICE, GPU_DEVICES
 from moorage.probing.programs.facts import RECURSIVE_MOUNT
 
-SUITE_VERSION = 1
+SUITE_VERSION = 2
 """Raised whenever a probe or a verdict changes, so that cached results are not used."""
 
 MEMORY_BYTES = 192 * 1024 * 1024
