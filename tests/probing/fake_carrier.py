@@ -53,11 +53,13 @@ class _FakeProbe:
 class FakeCarrier:
     """Handlers in `broken` are refused with the text; those in `hanging` are cut off.
 
-    `runs` has each (handler, program). While `is_down`, every call is a CarrierError.
+    Programs in `slow` are cut off under every handler. `runs` has each (handler, program). While
+    `is_down`, every call is a CarrierError.
     """
 
     broken: dict[str, str] = field(default_factory=dict)
     hanging: set[str] = field(default_factory=set)
+    slow: set[str] = field(default_factory=set)
     is_down: bool = False
     runs: list[tuple[str, str]] = field(default_factory=list)
     at_once: int = 0
@@ -78,7 +80,7 @@ class FakeCarrier:
             self.at_once -= 1
         if handler in self.broken:
             return ProbeResult(outcome=Outcome.REFUSED, error=self.broken[handler])
-        if handler in self.hanging:
+        if handler in self.hanging or self.runs[-1][1] in self.slow:
             return ProbeResult(
                 outcome=Outcome.CUT_OFF, error=f"it did not end within {deadline_s:.0f} s"
             )

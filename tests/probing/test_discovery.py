@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
-from moorage.api.runtime_profiles import RuntimeProgram
+from moorage.api.runtime_profiles import UNKNOWN, RuntimeProgram
 from moorage.probing.cache import ProbeCache
 from moorage.probing.discovery import HandlerDiscovery
 from moorage.probing.host import HostFacts
 from moorage.probing.states import KnownHandler, Working
-from tests.clocks import FakeClock
+from moorage.runtimeclass.features import FEATURES
+from tests.clocks import FakeClock, settle
 from tests.probing.fake_carrier import FakeCarrier
 
 _HOST = HostFacts(kernel="6.1.0", boot_id="host", architecture="amd64", devices=())
@@ -129,6 +130,38 @@ async def test_nothing_is_probed_that_an_earlier_process_probed(tmp_path: Path) 
         assert again.reported("crun") == ["crun"]
         assert again.has_features("crun")
         assert again.carrier.runs == []
+
+
+async def test_one_slow_probe_leaves_only_its_features_unknown_and_is_probed_again(
+    tmp_path: Path,
+) -> None:
+    def features(node: _Node) -> dict[str, str]:
+        probed = node.discovery.states["crun"].probed
+        assert probed is not None
+        return {feature.name: feature.state for feature in probed.features}
+
+    async with _running(tmp_path, FakeCarrier(slow={"cpu"})) as node:
+        node.list_handlers("crun")
+        await _until(lambda: node.discovery.states and node.has_features("crun"))
+        first = features(node)
+        assert first["cpu-limit"] == UNKNOWN
+        assert len(first) == len(FEATURES)
+
+    async def start_again(slow: set[str], runs: set[str]) -> None:
+        async with _running(tmp_path, FakeCarrier(slow=slow)) as again:
+            again.list_handlers("crun")
+            await again.discovery.wait_settled()
+            # Nothing that was found is forgotten while the rest is probed.
+            found = {(name, state) for name, state in first.items() if state != UNKNOWN}
+            assert features(again).items() >= found
+            await _until(lambda: {program for _, program in again.carrier.runs} == runs)
+            await _until(lambda: (features(again)["cpu-limit"] == UNKNOWN) == bool(slow))
+            await settle()
+            assert {program for _, program in again.carrier.runs} == runs
+
+    await start_again({"cpu"}, {"facts", "cpu"})
+    await start_again(set(), {"facts", "cpu"})
+    await start_again(set(), set())
 
 
 async def test_a_damaged_cache_is_probed_again(tmp_path: Path) -> None:

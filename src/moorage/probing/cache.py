@@ -47,8 +47,9 @@ class ProbedHandler(msgspec.Struct, frozen=True, kw_only=True):
     """What the probes found of a working handler.
 
     `kernel` is the version that a container sees, `isolation` a level or empty. `features` is empty
-    before the features were probed; it is not final where something kept a probe from its finding,
-    such as a busy node, and a later process probes again. `probed_at` is in the API's form.
+    before the features were probed. `passing` names the features whose probe something kept from
+    its finding, such as a busy node: a later process probes these again, and the others stay as
+    they were found. `probed_at` is in the API's form.
     `program` and `digest` are of the program that ran, empty where they are unknown.
     """
 
@@ -57,7 +58,7 @@ class ProbedHandler(msgspec.Struct, frozen=True, kw_only=True):
     features: tuple[ProfileFeature, ...] = ()
     probed_at: str = ""
     probes: dict[str, ProbeRecord] = {}
-    is_final: bool = True
+    passing: tuple[str, ...] = ()
     handler: str = ""
     program: str = ""
     digest: str = ""

@@ -14,7 +14,7 @@ broken handler.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -33,7 +33,8 @@ from moorage.probing.host import HostFacts
 from moorage.probing.isolation import isolation_of
 from moorage.probing.running import WORKING_DEADLINE_S, run_plain, run_suite
 from moorage.probing.states import HandlerState, KnownHandler, Working
-from moorage.probing.verdicts import findings, profile_features
+from moorage.probing.verdicts import findings, probes_of, profile_features
+from moorage.runtimeclass.features import FEATURES
 
 log = Log(__name__)
 
@@ -72,6 +73,8 @@ class HandlerDiscovery:
         self._states: dict[str, HandlerState] = {}
         self._is_listed = False
         self._retries: dict[str, tuple[Backoff, float]] = {}
+        self._tried: set[str] = set()
+        """Fingerprints whose features were probed by this process."""
         self._changed = asyncio.Event()
         self._settled = asyncio.Event()
         self._listed = asyncio.Event()
@@ -194,8 +197,6 @@ class HandlerDiscovery:
                 continue
             self._retries.pop(handler.name, None)
             probed = await asyncio.to_thread(self._cache.load, print_)
-            if probed is not None and not probed.is_final:
-                probed = msgspec.structs.replace(probed, features=())
             states[handler.name] = HandlerState(
                 handler=handler,
                 engine=engine,
@@ -268,15 +269,18 @@ class HandlerDiscovery:
         self._replace(changed)
 
     async def _probe_features(self) -> bool:
-        """Probe the features of one handler that lacks them; return whether there was one.
+        """Probe the features of one handler that lacks some; return whether there was one.
+
+        Those that an earlier process could not find are probed once more, the others stay.
 
         Stops where the handlers change meanwhile. Raises CarrierError.
         """
-        state = next((state for state in self._states.values() if state.lacks_features), None)
+        state = next(filter(self._wants_features, self._states.values()), None)
         if state is None:
             return False
-        name = state.handler.name
-        probing = asyncio.ensure_future(self._suite(name))
+        name, before = state.handler.name, state.probed
+        missing = before.passing if before is not None and before.features else tuple(FEATURES)
+        probing = asyncio.ensure_future(self._suite(name, probes_of(missing)))
         changing = asyncio.ensure_future(self._changed.wait())
         try:
             await asyncio.wait((probing, changing), return_when=asyncio.FIRST_COMPLETED)
@@ -287,10 +291,11 @@ class HandlerDiscovery:
             probing.cancel()
             changing.cancel()
             await asyncio.gather(probing, changing, return_exceptions=True)
-        found = findings(evidence)
-        probed = self._probed(state, evidence, profile_features(found))
-        is_final = not any(finding.is_passing for finding in found.values())
-        probed = msgspec.structs.replace(probed, is_final=is_final)
+        self._tried.add(state.fingerprint)
+        found = {name: finding for name, finding in findings(evidence).items() if name in missing}
+        probed = self._probed(state, evidence, profile_features(found), before)
+        passing = tuple(name for name, finding in found.items() if finding.is_passing)
+        probed = msgspec.structs.replace(probed, passing=passing)
         await asyncio.to_thread(self._cache.store, state.fingerprint, probed)
         changed = dict(self._states)
         for other in self._states.values():
@@ -300,23 +305,36 @@ class HandlerDiscovery:
         self._replace(changed)
         return True
 
-    async def _suite(self, name: str) -> Evidence:
+    def _wants_features(self, state: HandlerState) -> bool:
+        is_incomplete = state.is_working and bool(state.probed and state.probed.passing)
+        return state.lacks_features or (is_incomplete and state.fingerprint not in self._tried)
+
+    async def _suite(self, name: str, probes: Collection[str]) -> Evidence:
         plain = await run_plain(self._carrier, name, self._host, deadline_s=self._deadline_s)
-        return await run_suite(self._carrier, name, self._host, plain)
+        return await run_suite(self._carrier, name, self._host, plain, probes)
 
     def _probed(
-        self, state: HandlerState, evidence: Evidence, features: tuple[ProfileFeature, ...]
+        self,
+        state: HandlerState,
+        evidence: Evidence,
+        features: tuple[ProfileFeature, ...],
+        before: ProbedHandler | None = None,
     ) -> ProbedHandler:
+        """Return what was found now, beside the features and records that were found before."""
+        kept = before if before is not None and before.features and features else ProbedHandler()
+        newer = {feature.name: feature for feature in features}
+        older = {feature.name: feature for feature in kept.features}
         level = isolation_of(evidence.output("plain"), self._host)
         return ProbedHandler(
             kernel=evidence.kernel,
             isolation=level.label if level else "",
-            features=features,
+            features=tuple({**older, **newer}.values()),
             probed_at=format_time(self._clock.now()),
             handler=state.handler.name,
             program=state.handler.program.path,
             digest=state.digest,
-            probes={
+            probes=dict(kept.probes)
+            | {
                 name: ProbeRecord(
                     result.outcome.value,
                     result.exit_code,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 
 from moorage.probing.carrier import (
     CarrierError,
@@ -44,21 +44,25 @@ async def run_plain(
 
 
 async def run_suite(
-    carrier: ProbeCarrier, handler: str, host: HostFacts, plain: ProbeResult
+    carrier: ProbeCarrier,
+    handler: str,
+    host: HostFacts,
+    plain: ProbeResult,
+    probes: Collection[str] = PROBES.keys(),
 ) -> Evidence:
-    """Run every probe under a handler whose plain probe was run. Raises CarrierError."""
+    """Run probes, all by default, under a handler whose plain probe ended. Raises CarrierError."""
     results = {PLAIN: plain}
     if host.architecture in architectures():
-        async for name, result in _results(carrier, handler, host):
+        async for name, result in _results(carrier, handler, host, probes):
             results[name] = result
     return Evidence(host, results)
 
 
 async def _results(
-    carrier: ProbeCarrier, handler: str, host: HostFacts
+    carrier: ProbeCarrier, handler: str, host: HostFacts, probes: Collection[str]
 ) -> AsyncIterator[tuple[str, ProbeResult]]:
     for name, probe in PROBES.items():
-        if name == PLAIN:
+        if name == PLAIN or name not in probes:
             continue
         container = probe.container(host)
         if "devices" in probe.settings and not container.devices:

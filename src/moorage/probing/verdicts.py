@@ -6,7 +6,7 @@ probe that was refused, cut off or could not be run is the same for all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -68,6 +68,13 @@ class Reading(msgspec.Struct, frozen=True):
 def findings(evidence: Evidence) -> dict[str, Finding]:
     """Return the finding of each feature of the vocabulary, in its order."""
     return {name: _finding(name, evidence) for name in FEATURES}
+
+
+def probes_of(features: Iterable[str]) -> frozenset[str]:
+    """Return the probes that the findings of features are read from; for a step, its probe."""
+    return frozenset(
+        probe.partition("/")[0] for feature in features for probe in READINGS[feature].probes
+    )
 
 
 def profile_features(found: dict[str, Finding]) -> tuple[ProfileFeature, ...]:
