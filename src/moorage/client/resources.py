@@ -115,6 +115,7 @@ REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", ReplicaSet)
 REPLICATION_CONTROLLERS: Resource[ReplicaSet] = Resource(
     "", "v1", "replicationcontrollers", "ReplicationController", ReplicationController
 )
+POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate", Object)
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", StatefulSet)
 DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet", DaemonSet)
 CONTROLLER_REVISIONS = Resource(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from moorage.cli.commands.detach import _show
+from moorage.cluster.attach.class_uses import ClassUses
 from moorage.cluster.attach.detach_options import DetachOptions
 from moorage.cluster.attach.detachment import DetachPlan
 
@@ -24,7 +25,11 @@ _PLAN = DetachPlan(
     (),
     (),
     foreign={"moorage-system": ["ConfigMap mine"]},
-    classes={"crun": 0, "gvisor": 1, "runc": 2},
+    classes={
+        "crun": ClassUses(),
+        "gvisor": ClassUses(1),
+        "runc": ClassUses(1, ("CronJob shop/nightly",)),
+    },
 )
 
 
@@ -36,7 +41,8 @@ _PLAN = DetachPlan(
             [
                 "to remove: 1 Namespace, 1 CustomResourceDefinition, 1 RuntimeClass",
                 "RuntimeClass gvisor stays, and is yours then: 1 pod uses it",
-                "RuntimeClass runc stays, and is yours then: 2 pods use it",
+                "RuntimeClass runc stays, and is yours then: 1 pod and the template of CronJob "
+                "shop/nightly use it",
                 "namespace moorage-system stays, for others' objects are in it: ConfigMap mine",
             ],
         ),

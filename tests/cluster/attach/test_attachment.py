@@ -15,12 +15,14 @@ from moorage.api.clock import SystemClock
 from moorage.client.resources import (
     CLUSTER_ROLES,
     CONFIG_MAPS,
+    CRON_JOBS,
     DAEMON_SETS,
     LEASES,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
+    REPLICA_SETS,
     RUNTIME_CLASSES,
     RUNTIME_INSTALLATIONS,
     SECRETS,
@@ -29,6 +31,7 @@ from moorage.client.resources import (
 from moorage.client.rest import Client
 from moorage.cluster.attach.attachment import Plan, attach, plan_attachment
 from moorage.cluster.attach.changes import Verb
+from moorage.cluster.attach.class_uses import ClassUses
 from moorage.cluster.attach.detach_options import DetachOptions, Leftover
 from moorage.cluster.attach.detachment import detach, plan_detachment
 from moorage.cluster.attach.errors import AttachError
@@ -208,7 +211,7 @@ async def test_pods_keep_running_and_classes_in_use_become_the_users(tmp_path: P
         gated = pod("gated", "kata", schedulingGates=[{"name": _GATE}, {"name": "own/gate"}])
         await user.client.create(PODS, gated, "default")
         await user.attach()
-        assert (await plan_detachment(user.client)).classes["kata"] == 2
+        assert (await plan_detachment(user.client)).classes["kata"] == ClassUses(2)
         left = await user.detach()
         assert left[0].what == "RuntimeClass kata"
         kept = await user.client.get(RUNTIME_CLASSES, "kata")
@@ -219,6 +222,47 @@ async def test_pods_keep_running_and_classes_in_use_become_the_users(tmp_path: P
         await user.attach()
         left = await user.detach(removes_classes=True)
         assert "RuntimeClass kata" not in [leftover.what for leftover in left]
+
+
+async def test_a_class_that_only_templates_at_rest_name_becomes_the_users(tmp_path: Path) -> None:
+    async with attachments(tmp_path) as user:
+        labels = {
+            "app.kubernetes.io/managed-by": "moorage",
+            "runtime.moorage.dev/managed": "true",
+        }
+        for name in ("nightly", "asleep", "unused"):
+            managed = {"metadata": {"name": name, "labels": labels}, "handler": "kata"}
+            await user.client.create(RUNTIME_CLASSES, managed)
+        template = {"spec": pod("x", "nightly")["spec"] | {"restartPolicy": "Never"}}
+        cron_job = {"schedule": "0 3 * * *", "jobTemplate": {"spec": {"template": template}}}
+        await user.client.create(
+            CRON_JOBS, {"metadata": {"name": "report"}, "spec": cron_job}, "default"
+        )
+        replica_set = {
+            "replicas": 0,
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": pod("x", "asleep")["spec"]},
+        }
+        annotations = {"runtime.moorage.dev/previous-class": "runc", "own": "kept"}
+        metadata = {"name": "web-1", "annotations": annotations}
+        await user.client.create(
+            REPLICA_SETS, {"metadata": metadata, "spec": replica_set}, "default"
+        )
+        await user.attach()
+        assert (await plan_detachment(user.client)).classes == {
+            "nightly": ClassUses(0, ("CronJob default/report",)),
+            "asleep": ClassUses(0, ("ReplicaSet default/web-1",)),
+            "unused": ClassUses(),
+        }
+        left = {leftover.what: leftover.why for leftover in await user.detach()}
+        assert left["RuntimeClass nightly"].startswith(
+            "the template of CronJob default/report uses it; it is yours now"
+        )
+        classes = {one.metadata.name for one in (await user.client.list(RUNTIME_CLASSES)).items}
+        assert {"nightly", "asleep"} <= classes
+        assert "unused" not in classes
+        kept = await user.client.get(REPLICA_SETS, "web-1", "default")
+        assert kept.metadata.annotations == {"own": "kept"}
 
 
 async def test_a_namespace_of_others_is_used_and_left(tmp_path: Path) -> None:

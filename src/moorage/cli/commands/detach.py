@@ -8,7 +8,6 @@ from collections import Counter
 import click
 
 from moorage.api.clock import SystemClock
-from moorage.api.counted import counted
 from moorage.api.printable import printable
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
@@ -132,11 +131,9 @@ def _show(plan: DetachPlan, options: DetachOptions) -> None:
     counts["RuntimeClass"] += len(plan.classes) - len(in_use)
     shown = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     click.echo(f"to remove: {shown or 'nothing'}")
-    for name, users in in_use.items():
-        verb = "uses" if users == 1 else "use"
+    for name, uses in in_use.items():
         click.echo(
-            f"RuntimeClass {printable(name)} stays, and is yours then: "
-            f"{counted(users, 'pod')} {verb} it"
+            f"RuntimeClass {printable(name)} stays, and is yours then: {printable(uses.sentence)}"
         )
     for obj in plan.installations:
         name = obj["metadata"]["name"]

@@ -25,6 +25,7 @@ from moorage.client.resources import NAMESPACES, PODS, Resource
 from moorage.client.rest import Client, PatchType
 from moorage.client.waiting import wait_until
 from moorage.cluster.attach.belongings import belongings
+from moorage.cluster.attach.class_uses import ClassUses, class_uses
 from moorage.cluster.attach.detach_options import DetachOptions, Leftover
 from moorage.cluster.attach.errors import AttachError
 from moorage.cluster.attach.foreign_objects import foreign_objects
@@ -50,7 +51,7 @@ from moorage.cluster.attach.traces import (
 )
 from moorage.cluster.attach.undoing import installations_of, leave, undo
 from moorage.cluster.attach.user_rights import Reviewer, Right, served_resources
-from moorage.cluster.class_users import class_users, pods_under, users_by_class
+from moorage.cluster.class_users import class_users, pods_under
 from moorage.custom_resources import definitions
 from moorage.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
 from moorage.probing.default_classes import RECORD, RECORD_NAMESPACE
@@ -61,6 +62,8 @@ _WRITTEN_BY_USERS = (
 _WORKLOAD_KINDS = (
     ("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"), ("apps/v1", "DaemonSet"),
     ("batch/v1", "CronJob"),
+    # Their controller copies the annotations of Deployments, and removes none.
+    ("apps/v1", "ReplicaSet"),
 )  # fmt: skip
 _OTHER_KINDS = (("coordination.k8s.io/v1", "Lease"), ("v1", "Pod"))
 _ROLES = ("Role", "RoleBinding")
@@ -85,7 +88,7 @@ class DetachPlan(msgspec.Struct, frozen=True):
     installations: tuple[Obj, ...]
     pods: Mapping[str, tuple[str, ...]] = {}
     foreign: Mapping[str, list[str]] = {}
-    classes: Mapping[str, int] = {}
+    classes: Mapping[str, ClassUses] = {}
     releases: tuple[Release, ...] = ()
     missing_rights: tuple[Right, ...] = ()
 
@@ -109,7 +112,7 @@ async def plan_detachment(client: Client) -> DetachPlan:
     installations = await installations_of(served)
     classes = [obj async for obj in served.list("node.k8s.io/v1", "RuntimeClass")]
     users = await class_users(client)
-    counts = users_by_class(users)
+    uses = await class_uses(served, users)
     return DetachPlan(
         tuple(found),
         tuple([obj for kind in _WRITTEN_BY_USERS async for obj in served.list(API_VERSION, kind)]),
@@ -120,7 +123,7 @@ async def plan_detachment(client: Client) -> DetachPlan:
         },
         {name: names for name, names in foreign.items() if names},
         {
-            name: counts[name]
+            name: uses.get(name, ClassUses())
             for name in (
                 obj["metadata"]["name"]
                 for obj in classes
@@ -316,7 +319,7 @@ class _Detachment:
 
         Their record goes with them.
         """
-        counts = users_by_class(await class_users(self._client))
+        uses = await class_uses(self._served, await class_users(self._client))
         async for obj in self._served.list("node.k8s.io/v1", "RuntimeClass"):
             name = obj["metadata"]["name"]
             if is_probe_class(obj):
@@ -325,16 +328,15 @@ class _Detachment:
             if not is_managed_class(obj):
                 await self._strip(obj)
                 continue
-            users = counts[name]
-            if users and not self._options.removes_classes:
+            if name in uses and not self._options.removes_classes:
                 await self._strip(obj)
                 released = {"metadata": {"labels": {_MANAGED_BY: None}}}
                 await self._served.patch(obj, released, PatchType.MERGE)
                 self._left.append(
                     Leftover(
                         f"RuntimeClass {name}",
-                        f"{counted(users, 'pod')} {'uses' if users == 1 else 'use'} it; it is "
-                        f"yours now: kubectl delete runtimeclass {name}",
+                        f"{uses[name].sentence}; it is yours now: kubectl delete runtimeclass "
+                        f"{name}",
                     )
                 )
             else:

@@ -17,6 +17,7 @@ from moorage.client.resources import (
     NAMESPACES,
     NODES,
     PODS,
+    REPLICA_SETS,
     RUNTIME_CLASS_QUOTAS,
     RUNTIME_CLASSES,
     RUNTIME_INSTALLATIONS,
@@ -27,6 +28,7 @@ from moorage.client.resources import (
     STATEFUL_SETS,
     Resource,
 )
+from moorage.cluster.attach.class_uses import TEMPLATE_RESOURCES
 from moorage.cluster.attach.manifests import KINDS, WORKLOADS
 from moorage.cluster.attach.manifests.identity import FOLLOW, Obj
 from moorage.cluster.attach.manifests.webhook import SECRET
@@ -36,7 +38,9 @@ from moorage.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
 
 _FOLLOWED = (DEPLOYMENTS, DAEMON_SETS, PODS, EVENTS)
 """What is watched in a namespace while parts start and end."""
-_MARKED = (NAMESPACES, NODES, PODS, DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, CRON_JOBS)
+_MARKED = (
+    NAMESPACES, NODES, PODS, DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, CRON_JOBS, REPLICA_SETS,
+)  # fmt: skip
 """What the parts write labels, annotations and gates on."""
 _OF_USERS = (
     CLUSTER_RUNTIME_POLICIES, RUNTIME_CLASS_QUOTAS, RUNTIME_INSTALLATIONS, RUNTIME_POLICIES,
@@ -66,7 +70,8 @@ def attach_rights(
 def look_rights(resources: Mapping[Kind, Resource[Any]]) -> Iterator[Right]:
     """Yield the rights that a detachment needs to see what is there."""
     yield from rights_to(["list"], _labelled(resources))
-    yield from rights_to(["list"], (*_MARKED, RUNTIME_CLASSES, *_OF_USERS))
+    listed = dict.fromkeys((*_MARKED, *TEMPLATE_RESOURCES, RUNTIME_CLASSES, *_OF_USERS))
+    yield from rights_to(["list"], listed)
 
 
 def detach_rights(
