@@ -413,3 +413,18 @@ def test_a_second_call_for_a_pod_keeps_its_choice() -> None:
     once["spec"]["runtimeClassName"] = "kata"
     again = patched(once, answer(reviewer.mutate(review(once))))
     assert again["metadata"]["annotations"] == {NEEDS_ANNOTATION: "isolation=kernel"}
+
+
+def test_a_class_quota_is_refused_since_nothing_would_enforce_it() -> None:
+    quota = {"metadata": {"name": "q", "namespace": "team"}, "spec": {"className": "gvisor"}}
+    asked = review(quota, "runtimeclassquotas", "runtime.moorage.dev", name="q")
+    refused = answer(Reviewer(FakeFacts()).validate(asked))
+    assert not refused["allowed"]
+    assert refused["status"]["code"] == 403
+    assert refused["status"]["message"].startswith(
+        'runtimeclassquotas.runtime.moorage.dev "q" is forbidden: only the API server of moor up '
+    )
+    updated = review(
+        quota, "runtimeclassquotas", "runtime.moorage.dev", operation="UPDATE", oldObject=quota
+    )
+    assert answer(Reviewer(FakeFacts()).validate(updated))["allowed"]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from moorage.admission.chain import Plugin
+from moorage.admission.chain import CREATE, Plugin, Scope
 from moorage.admission.runtime_policies import (
     Facts,
     PlacingByHandlerAdmission,
@@ -21,7 +21,7 @@ from moorage.admission.runtime_policies import (
     RuntimePolicyWrites,
 )
 from moorage.admission_webhook.patches import patch_of
-from moorage.api.errors import BadRequestError, StatusError, TooLargeError
+from moorage.api.errors import BadRequestError, ForbiddenError, StatusError, TooLargeError
 from moorage.api.meta import Object
 from moorage.api.pods import PodSpec
 from moorage.api.runtime_group import GROUP, VERSION
@@ -125,6 +125,7 @@ def _kinds() -> dict[tuple[str, str], Kind]:
         kinds.append(_kind(group, "v1", plural, _KIND_NAMES[plural]))
     kinds.append(_kind(GROUP, VERSION, "runtimepolicies", "RuntimePolicy"))
     kinds.append(_kind(GROUP, VERSION, "clusterruntimepolicies", "ClusterRuntimePolicy"))
+    kinds.append(_kind(GROUP, VERSION, "runtimeclassquotas", "RuntimeClassQuota"))
     return {(kind.group, kind.plural): kind for kind in kinds}
 
 
@@ -137,6 +138,25 @@ def _kind(group: str, version: str, plural: str, name: str) -> Kind:
     return Kind(name=name, plural=plural, served=(served,))
 
 
+class _ClassQuotaWrites:
+    """Refuses new RuntimeClassQuotas: several webhooks cannot count the same pods together."""
+
+    name = "RuntimeClassQuotaWrites"
+    scope = Scope.of([f"runtimeclassquotas.{GROUP}"], [CREATE])
+    mutate = None
+
+    def validate(self, attributes: Attributes) -> None:
+        """Raise ForbiddenError: a quota that counts and refuses nothing looks like one in force."""
+        raise ForbiddenError.of(
+            "runtimeclassquotas",
+            attributes.name,
+            "only the API server of moor up enforces RuntimeClassQuotas, and this one does not: "
+            "use a ResourceQuota in a namespace for the pods of one class, which allowedClasses of "
+            "a RuntimePolicy keeps others out of",
+            group=GROUP,
+        )
+
+
 class Reviewer:
     """Answers AdmissionReviews. Hot path: under 0.5 ms a pod."""
 
@@ -146,6 +166,7 @@ class Reviewer:
             RuntimePolicyAdmission(facts, recognizes_choice=True),
             *((PlacingByHandlerAdmission(facts),) if places_by_handler else ()),
             RuntimePolicyWrites(facts.index),
+            _ClassQuotaWrites(),
         )
         self._kinds = _kinds()
 

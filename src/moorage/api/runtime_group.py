@@ -55,6 +55,9 @@ CONFORMANCE_TESTED_ANNOTATION = f"{GROUP}/conformance-tested"
 ENFORCE_LABEL = f"{GROUP}/enforce"
 """Label of a namespace: with `true`, no pod is created in it while the webhook is away."""
 
+ENFORCED_FOR_ANNOTATION = f"{GROUP}/enforced-for"
+"""Annotation of a namespace whose label a controller wrote: the policies that it is for."""
+
 PLACING_ANNOTATION = f"{GROUP}/place-by-handler"
 """Annotation of a RuntimeClass: `disabled` where its pods are not placed by its handler."""
 

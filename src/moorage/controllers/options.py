@@ -15,7 +15,7 @@ class ControllerOptions:
     `installs_definitions`: apply the custom resources of the group runtime.moorage.dev.
     `runs_runtimes`: run the controllers of that group. `creates_classes`: create RuntimeClasses for
     the handlers that work. `removes_gates`: follow pods that the webhook holds until a node has
-    their handler.
+    their handler. `labels_floors`: label the namespaces of floors, so that they fail closed.
     """
 
     cluster_ca: str
@@ -49,3 +49,4 @@ class ControllerOptions:
     installs_definitions: bool = False
     creates_classes: bool = False
     removes_gates: bool = False
+    labels_floors: bool = False

@@ -27,6 +27,7 @@ from moorage.controllers.runtimegates import RuntimeGateController
 from moorage.controllers.runtimegates.controller import COMPONENT as GATE_COMPONENT
 from moorage.controllers.runtimeinstallations import RuntimeInstallationController
 from moorage.controllers.runtimeinstallations.controller import COMPONENT as INSTALLATION_COMPONENT
+from moorage.controllers.runtimepolicies import FloorLabelController
 from moorage.controllers.runtimerollouts import RuntimeRolloutController
 from moorage.controllers.runtimerollouts.controller import COMPONENT as ROLLOUT_COMPONENT
 from moorage.custom_resources import install_definitions, wait_installed
@@ -81,6 +82,9 @@ class RuntimeControllers:
                     client, informers, self._profiles, recorder(GATE_COMPONENT), clock
                 )
             )
+
+        if options.labels_floors:
+            self._controllers.append(FloorLabelController(client, informers, clock))
 
     async def run(self) -> None:
         """Install the definitions, or wait until another program has; then run until cancelled."""

@@ -169,6 +169,12 @@ def effective_policy(
     )
 
 
+def restricting_policies(policy: EffectivePolicy) -> tuple[str, ...]:
+    """Return the policies that restrict which classes pods may use, sorted by name."""
+    rules = (policy.floor, policy.allowed)
+    return tuple(sorted({name for rule in rules if rule is not None for name in rule.policies}))
+
+
 def _matches(policy: ClusterRuntimePolicy, labels: Mapping[str, str]) -> bool:
     selector = policy.spec.namespace_selector
     if selector is None:

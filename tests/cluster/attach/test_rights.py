@@ -20,17 +20,19 @@ from moorage.admission_webhook import InformedFacts
 from moorage.api.clock import SystemClock
 from moorage.api.errors import AlreadyExistsError
 from moorage.api.meta import Raw
-from moorage.api.runtime_group import HANDLER_GATE, handler_label
+from moorage.api.runtime_group import ENFORCE_LABEL, HANDLER_GATE, handler_label
 from moorage.api.runtime_profiles import profile_name
 from moorage.apiserver.authorization import Authorizer
 from moorage.client.config import ClientConfig
 from moorage.client.leader_election import LeaderElector
 from moorage.client.resources import (
+    NAMESPACES,
     NODES,
     PODS,
     RUNTIME_CLASS_QUOTAS,
     RUNTIME_CLASSES,
     RUNTIME_INSTALLATIONS,
+    RUNTIME_POLICIES,
     RUNTIME_PROFILES,
     RUNTIME_ROLLOUTS,
     SECRETS,
@@ -236,6 +238,15 @@ async def _do_everything(server: Running, admin: Client) -> None:
         await _condition(admin, "free", status)
     gated = await admin.get(PODS, "gated", "default")
     assert not gated.spec.scheduling_gates
+    # The namespace of a floor.
+    floor = {"metadata": {"name": "p"}, "spec": {"minimumIsolation": "shared-kernel"}}
+    await admin.create(RUNTIME_POLICIES, floor, "default")
+    await _until(
+        lambda: admin.get(NAMESPACES, "default"),
+        lambda one: one.metadata.labels.get(ENFORCE_LABEL) == "true",
+        "namespace labelled",
+    )
+    await admin.delete(RUNTIME_POLICIES, "p", "default")
     # Quotas, installations, rollouts.
     quota = {"metadata": {"name": "q"}, "spec": {"className": "kata",
              "hard": {"pods": 5}}}  # fmt: skip
@@ -370,7 +381,9 @@ async def test_the_controllers_need_all_that_they_may_and_no_more(
             LeaderElector(client, NAMESPACE, controllers.LEASE, name, clock)
             for name in ("one", "other")
         )
-        options = ControllerOptions(cluster_ca="", creates_classes=True, removes_gates=True)
+        options = ControllerOptions(
+            cluster_ca="", creates_classes=True, removes_gates=True, labels_floors=True
+        )
         service = WebhookService(webhook.SERVICE, NAMESPACE)
 
         async def lead() -> None:

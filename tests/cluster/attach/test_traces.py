@@ -54,6 +54,26 @@ def test_an_object_without_traces_is_not_written() -> None:
     assert condition_patch(node()) is None
 
 
+@pytest.mark.parametrize("is_written_by_us", [True, False])
+def test_the_label_of_a_floor_goes_unless_a_user_wrote_it(*, is_written_by_us: bool) -> None:
+    annotations = {"runtime.moorage.dev/enforced-for": "RuntimePolicy jail/p"}
+    namespace = {
+        "kind": "Namespace",
+        "metadata": {
+            "name": "jail",
+            "labels": {"runtime.moorage.dev/enforce": "true", "own": "x"},
+            "annotations": annotations if is_written_by_us else {"own": "y"},
+        },
+    }
+    removed = {
+        "metadata": {
+            "labels": {"runtime.moorage.dev/enforce": None},
+            "annotations": {"runtime.moorage.dev/enforced-for": None},
+        }
+    }
+    assert metadata_patch(namespace) == (removed if is_written_by_us else None)
+
+
 def test_a_pods_labels_are_its_owners() -> None:
     pod = {
         "kind": "Pod",

@@ -93,6 +93,7 @@ def command(
             installs_definitions=install_definitions,
             creates_classes=create_classes,
             removes_gates=True,
+            labels_floors=True,
         )
         run_until_stopped(partial(controllers.run_own_group, config, own, runtimes), log_level)
         return

@@ -14,6 +14,7 @@ from moorage.api.runtime_group import (
     CHECK_ANNOTATION,
     DEFAULT_CLASS_LABEL,
     ENFORCE_LABEL,
+    ENFORCED_FOR_ANNOTATION,
     GROUP,
     MANAGED,
     MANAGED_LABEL,
@@ -52,6 +53,9 @@ def metadata_patch(obj: Obj) -> Raw | None:
     # A pod's labels are its owner's.
     fields = _PODS_FIELDS if obj["kind"] == "Pod" else _FIELDS
     patch = {field: nulls for field in fields if (nulls := _nulls(metadata.get(field) or {}))}
+    if ENFORCED_FOR_ANNOTATION in patch.get("annotations", {}):
+        # The label of a namespace that a controller wrote, not a user.
+        patch["labels"] = {**patch.get("labels", {}), ENFORCE_LABEL: None}
     return {"metadata": patch} if patch else None
 
 

@@ -58,7 +58,9 @@ _RECORD_RULES: tuple[Raw, ...] = (
 
 def _cluster_rules(values: Values) -> list[Raw]:
     rules: list[Raw] = [
-        rule("", ["namespaces", "nodes", "replicationcontrollers"], FOLLOW),
+        rule("", ["nodes", "replicationcontrollers"], FOLLOW),
+        # Namespaces of floors are labelled, so that these fail closed.
+        rule("", ["namespaces"], [*FOLLOW, "patch"]),
         # Gates are removed, what pods wait for is a condition; get, before a gate goes.
         rule("", ["pods"], ["get", *FOLLOW, "patch"]),
         rule("", ["pods/status"], ["patch"]),
@@ -72,6 +74,7 @@ def _cluster_rules(values: Values) -> list[Raw]:
         rule("batch", ["cronjobs"], [*FOLLOW, "patch"]),
         rule("node.k8s.io", ["runtimeclasses"], FOLLOW),
         rule(GROUP, ["runtimeprofiles", "runtimeclassquotas", "runtimerollouts"], FOLLOW),
+        rule(GROUP, ["runtimepolicies", "clusterruntimepolicies"], FOLLOW),
         # Its finalizer keeps an installation until all nodes are done.
         rule(GROUP, ["runtimeinstallations"], [*FOLLOW, "patch"]),
         rule(

@@ -9,11 +9,12 @@ Its configurations are split by what a pod may lose while no webhook answers:
     others     the others, in all other namespaces       Ignore
     held       updates that change what holds a pod      values.webhook.failurePolicy
     choices, templates, containers                       Ignore
-    policies   RuntimePolicies that are written          values.webhook.failurePolicy
+    policies   RuntimePolicies that are written, and     values.webhook.failurePolicy
+               RuntimeClassQuotas, which are refused
 
 kube-system, our own namespace and the excluded ones are left alone; running pods need no webhook.
-Match conditions need Kubernetes 1.30. Class quotas are not checked: two replicas cannot count
-together.
+Match conditions need Kubernetes 1.30. Two replicas cannot count together, so that a class quota
+would be none.
 """
 
 from __future__ import annotations
@@ -229,10 +230,11 @@ def configuration(values: Values, kind: str) -> Obj:
             **_rule(GROUP, ["runtimepolicies", "clusterruntimepolicies"], ["CREATE", "UPDATE"]),
             "apiVersions": [VERSION],
         }
+        quotas = {**_rule(GROUP, ["runtimeclassquotas"], ["CREATE"]), "apiVersions": [VERSION]}
         made += [
             _webhook(values, kind, "templates", templates, _IGNORE),
             _webhook(values, kind, "containers", [added], _IGNORE),
-            _webhook(values, kind, "policies", [policies], policy),
+            _webhook(values, kind, "policies", [policies, quotas], policy),
         ]
     described = metadata(MOORAGE, WEBHOOK)
     if values.certificates == CERT_MANAGER:
