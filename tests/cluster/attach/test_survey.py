@@ -143,6 +143,12 @@ def test_the_namespace_must_be_there_if_it_is_not_made() -> None:
     assert "does not exist" in problems(GOOD, Values(create_namespace=False))[0]
 
 
+def test_a_namespace_that_is_being_deleted_is_waited_for() -> None:
+    leaving = namespace()
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert problems(survey(namespace=leaving)) == ["namespace moorage-system is being deleted"]
+
+
 def test_a_namespace_of_others_is_used_with_a_warning() -> None:
     found = findings(survey(namespace=namespace()), Values())
     assert [finding.level for finding in found] == [Level.WARNING]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from moorage.cluster.attach.errors import ValuesError
+from moorage.cluster.attach.manifests import objects
 from moorage.cluster.attach.values import AgentValues, Values
 from moorage.cluster.attach.values_input import read_values
 
@@ -37,7 +38,6 @@ def test_later_values_take_precedence_and_maps_are_merged(tmp_path: Path) -> Non
         ("webhook.replicas=many", r"\$.webhook.replicas"),
         ("webhook.failurePolicy=Maybe", r"\$.webhook.failurePolicy"),
         ("agent.hostPaths=[relative]", r"\$.agent.hostPaths"),
-        ("agent.hostPaths=[/run]", "/run: the agent has it for the engine's socket"),
         ("agent.hostPaths=[/opt/x, /opt//x/]", "/opt//x/: it is there twice"),
         ("agent.hostPaths=[/tmp]", "/tmp: the agent has its own"),
         ("agent.hostPaths=[/var/lib/moorage-agent/]", "the agent has it anyway"),
@@ -68,5 +68,20 @@ def test_a_file_that_is_wrong_is_named(tmp_path: Path, text: str, message: str) 
 def test_the_directory_of_a_given_socket_replaces_the_usual_one() -> None:
     values = read_values([], ["agent.cri=unix:///run/k3s/x.sock", "agent.hostPaths=[/run/k3s/y]"])
     assert values.agent.host_paths == ("/run/k3s/y",)
-    with pytest.raises(ValuesError, match="/run/k3s: the agent has it for the engine's socket"):
-        read_values([], ["agent.cri=unix:///run/k3s/x.sock", "agent.hostPaths=[/run/k3s]"])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["agent.hostPaths=[/run]"],
+        ["agent.hostPaths=[/run/]"],
+        ["agent.cri=unix:///run/k3s/x.sock", "agent.hostPaths=[/run/k3s]"],
+    ],
+)
+def test_the_directory_of_the_socket_is_mounted_once(settings: list[str]) -> None:
+    values = read_values([], settings)
+    (agent,) = [obj for obj in objects(values) if obj["kind"] == "DaemonSet"]
+    (container,) = agent["spec"]["template"]["spec"]["containers"]
+    paths = [mount["mountPath"] for mount in container["volumeMounts"]]
+    assert len(set(paths)) == len(paths)
+    assert ("/run/k3s" if "k3s" in settings[0] else "/run") in paths

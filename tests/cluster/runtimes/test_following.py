@@ -55,6 +55,7 @@ async def _following(
     follower = InstallationFollower(
         world.client, "a", store, engine.connect, world.recorder, world.clock,
         is_contained=is_contained,
+        own_directory=store / "own",
     )  # fmt: skip
     async with world.running(follower.run()):
         yield
@@ -112,6 +113,19 @@ async def test_an_agent_in_a_container_names_the_way_to_a_path_it_does_not_see(
     async with _following(world, tmp_path, engine, is_contained=True):
         await _until(world, lambda: "agent.hostPaths" in _entry(world).get("message", ""))
     assert _entry(world)["message"].startswith(f"{tmp_path}/none is no file for the agent")
+    assert engine.attempts == 0
+
+
+async def test_a_file_in_the_agents_own_directory_is_not_taken_for_the_nodes(
+    tmp_path: Path,
+) -> None:
+    world, engine = World(), _Engine(str)
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "program").write_bytes(b"#!/bin/sh\n")
+    world.client.put(RUNTIME_INSTALLATIONS, _installation(own / "program"))
+    async with _following(world, tmp_path, engine, is_contained=True):
+        await _until(world, lambda: "of its own" in _entry(world).get("message", ""))
     assert engine.attempts == 0
 
 

@@ -181,6 +181,7 @@ class _Progress:
 
     def __init__(self) -> None:
         self._known: dict[str, PartProgress] = {}
+        self._shown: set[tuple[str, str]] = set()
 
     def show(self, parts: Sequence[PartProgress]) -> None:
         """Print what has changed since the last call."""
@@ -189,11 +190,12 @@ class _Progress:
             self._known[part.name] = part
             if known is None or (known.ready, known.desired) != (part.ready, part.desired):
                 click.echo(f"{part.name}: {part.ready} of {part.desired} pods are ready")
+            # A pull that fails goes between two reasons, which have one remedy.
             for reason in part.reasons:
-                if known is None or reason not in known.reasons:
-                    click.echo(f"  {printable(reason.text)}")
-                    if reason.remedy:
-                        click.echo(f"  → {printable(reason.remedy)}")
+                for text, mark in ((reason.text, ""), (reason.remedy, "→ ")):
+                    if text and (part.name, text) not in self._shown:
+                        self._shown.add((part.name, text))
+                        click.echo(f"  {mark}{printable(text)}")
 
 
 def _show_outcome(outcome: Outcome) -> None:

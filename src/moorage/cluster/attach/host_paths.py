@@ -32,9 +32,11 @@ def path_problems(agent: AgentValues) -> Iterator[str]:
         sockets = _normalized(str(PurePosixPath(agent.cri.removeprefix("unix://")).parent))
         if problem := _problem(sockets, taken):
             yield f"agent.cri: the socket's directory {sockets} cannot be mounted: {problem}"
-    taken |= {sockets: "the agent has it for the engine's socket"}
     for path in agent.host_paths:
         normalized = _normalized(path)
+        if normalized == sockets:
+            # The socket's directory may hold an engine's configuration too.
+            continue
         if problem := _problem(normalized, taken):
             yield f"agent.hostPaths: {path}: {problem}"
         taken[normalized] = "it is there twice"

@@ -260,6 +260,14 @@ def _namespace_findings(survey: Survey, values: Values) -> Iterator[SurveyFindin
                 f"create it: kubectl create namespace {values.namespace}",
             )
         return
+    if survey.namespace["metadata"].get("deletionTimestamp"):
+        yield SurveyFinding(
+            Level.PROBLEM,
+            f"namespace {values.namespace} is being deleted",
+            "wait until it is gone: kubectl wait --for=delete namespace/"
+            f"{values.namespace} --timeout=5m",
+        )
+        return
     labels = survey.namespace["metadata"].get("labels") or {}
     if is_foreign(survey.namespace):
         yield SurveyFinding(

@@ -59,6 +59,9 @@ _DOWNLOADS = ".downloads"
 
 log = Log(__name__)
 
+OWN_DIRECTORY = Path("/tmp")
+"""Of the agent's pod alone: an `emptyDir`."""
+
 Connect = Callable[[], AbstractAsyncContextManager[Installer]]
 """Connects to the node's engine; raises RuntimeInstallationError, CriError."""
 
@@ -76,11 +79,16 @@ class InstallationFollower:
         clock: Clock | None = None,
         *,
         is_contained: bool = False,
+        own_directory: Path = OWN_DIRECTORY,
     ) -> None:
-        """`is_contained` is of an agent in a container: it has no package manager of the host."""
+        """`is_contained` is of an agent in a container: it has no package manager of the host.
+
+        `own_directory` is there the agent's own, in place of the node's.
+        """
         self._client = client
         self._node = node
         self._is_contained = is_contained
+        self._own_directory = own_directory
         self._store = store
         self._connect = connect
         self._recorder = recorder
@@ -242,7 +250,7 @@ class InstallationFollower:
             kind = Source.ARCHIVE if source.program else Source.BINARY
             origin = source.path
             if source.path and self._is_contained:
-                await asyncio.to_thread(_check_mounted, Path(source.path))
+                await asyncio.to_thread(_check_mounted, Path(source.path), self._own_directory)
             if source.url:
                 origin = str(await download(source.url, source.sha256, downloads))
         return Request(
@@ -393,8 +401,14 @@ def _uid(installation: RuntimeInstallation) -> str:
     return installation.metadata.uid
 
 
-def _check_mounted(path: Path) -> None:
+def _check_mounted(path: Path, own_directory: Path) -> None:
     """Raise RuntimeInstallationError if an agent in a container does not see a path. Blocks."""
+    if path.is_relative_to(own_directory):
+        raise RuntimeInstallationError(
+            f"{path}: the agent in its container has a {own_directory} of its own, not the "
+            "node's: put the program into another directory and add that to agent.hostPaths, or "
+            "give the program by url and sha256"
+        )
     if not path.is_file():
         raise RuntimeInstallationError(
             f"{path} is no file for the agent in its container: add its directory to "

@@ -194,6 +194,8 @@ def _mounts(values: Values) -> list[tuple[Raw, Raw]]:
         mounts += [
             _host_directory(f"host-{number}", path, "Directory")
             for number, path in enumerate(agent.host_paths)
+            # A path is mounted once, and the engine's socket needs no more.
+            if PurePosixPath(path) != PurePosixPath(sockets)
         ]
     mounts.append(({"name": "tmp", "emptyDir": {}}, {"name": "tmp", "mountPath": TEMPORARY}))
     return mounts
