@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from moorage.checks import (
     read_manifests,
     report,
 )
+from moorage.checks.check import is_workload
 from moorage.checks.results import RULES
 from moorage.runtimeclass.workloads import POD_PATHS
 
@@ -189,6 +191,7 @@ def test_a_class_whose_handler_no_node_has_is_a_warning(
     known = facts(_FACTS.replace("- {apiVersion", f"{more.lstrip()}- {{apiVersion", 1))
     text = _POD.replace("gvisor", "kata").replace("  hostNetwork: true\n", "")
     results = check_manifests(read_manifests(text, "m.yaml"), known, namespace)
+    results = [one for one in results if one.rule != "features-unknown"]
     assert [(one.rule, one.level, one.line) for one in results] == [
         ("handler-missing", "warning", 7) for _ in messages
     ]
@@ -317,3 +320,146 @@ def test_merges_of_merges_are_looked_at_once() -> None:
     chain = ["x0: &a0 {z: 1}", *(f"x{one}: &a{one} {{<<: *a{one - 1}}}" for one in range(1, 400))]
     (manifest,) = read_manifests("\n".join([*chain, "spec: {<<: *a399}"]), "f")
     assert manifest.line(("spec", "z")) == 1
+
+
+_CUSTOM = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Rollout
+metadata: {name: r}
+spec: {template: {spec: {runtimeClassName: nosuch, containers: [{name: c, image: x}]}}}
+---
+apiVersion: serving.knative.dev/v1
+kind: Service
+metadata: {name: k}
+spec: {template: {spec: {runtimeClassName: nosuch, containers: [{image: x}]}}}
+---
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: p}
+spec:
+  pytorchReplicaSpecs:
+    Master: {template: {spec: {runtimeClassName: nosuch, containers: [{name: c}]}}}
+---
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: j}
+spec:
+  replicatedJobs:
+  - name: w
+    template: {spec: {template: {spec: {runtimeClassName: nosuch, containers: [{name: c}]}}}}
+---
+apiVersion: agents.x-k8s.io/v1beta1
+kind: Sandbox
+metadata: {name: s}
+spec: {podTemplate: {spec: {runtimeClassName: nosuch, containers: [{name: c}]}}}
+---
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: v}
+spec: {tasks: [{template: {spec: {runtimeClassName: nosuch, containers: [{name: c}]}}}]}
+---
+apiVersion: tekton.dev/v1
+kind: TaskRun
+metadata: {name: t}
+spec: {podTemplate: {runtimeClassName: nosuch}}
+"""
+
+
+def test_templates_in_custom_resources_are_found_by_their_shape() -> None:
+    results = check(_CUSTOM)
+    assert [(one.kind, one.field, one.rule) for one in results] == [
+        (kind, f"{place}.runtimeClassName", "class-missing")
+        for kind, place in (
+            ("Rollout", "spec.template.spec"),
+            ("Service", "spec.template.spec"),
+            ("PyTorchJob", "spec.pytorchReplicaSpecs.Master.template.spec"),
+            ("JobSet", "spec.replicatedJobs[0].template.spec.template.spec"),
+            ("Sandbox", "spec.podTemplate.spec"),
+            ("Job", "spec.tasks[0].template.spec"),
+            ("TaskRun", "spec.podTemplate"),
+        )
+    ]
+    assert len({one.line for one in results}) == 7
+
+
+def test_fields_of_templates_in_custom_resources_are_checked() -> None:
+    text = """\
+    apiVersion: argoproj.io/v1alpha1
+    kind: Rollout
+    metadata: {name: r}
+    spec:
+      template:
+        spec:
+          hostNetwork: true
+          runtimeClassName: gvisor
+          containers: [{name: c, image: x}]
+    """
+    (result,) = check(textwrap.dedent(text))
+    assert (result.rule, result.field, result.line) == (
+        "feature",
+        "spec.template.spec.hostNetwork",
+        7,
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{kind: CustomResourceDefinition, spec: {versions: [{schema: {properties: {spec: "
+        "{properties: {containers: {type: array}}}}}}]}}",
+        "{kind: ConfigMap, data: {spec: 'containers: []'}}",
+        "{kind: Service, apiVersion: v1, spec: {ports: [{port: 80}]}}",
+        "{kind: X, spec: {containers: []}}",
+        "{kind: X, spec: {containers: [1]}}",
+    ],
+)
+def test_what_only_looks_like_a_template_is_none(text: str) -> None:
+    assert check(text) == []
+    assert not is_workload(read_manifests(text, "m.yaml")[0])
+
+
+def test_a_handler_that_no_probe_has_looked_at_is_named_once() -> None:
+    text = "\n---\n".join([_POD.replace("gvisor", "runc").replace("hostNetwork: true", "x: 1")] * 2)
+    (result,) = check(text)
+    assert (result.rule, result.level) == ("features-unknown", "warning")
+    assert 'handler "runc" of RuntimeClass runc yet' in result.message
+
+
+def test_a_class_whose_selector_no_node_matches_is_a_warning() -> None:
+    more = """\
+---
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: sel}
+handler: runsc
+scheduling: {nodeSelector: {pool: sandboxes}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1, labels: {pool: LABEL}}
+"""
+    text = _POD.replace("gvisor", "sel").replace("  hostNetwork: true\n", "")
+    for label, rules in (("other", ["no-node"]), ("sandboxes", [])):
+        known = facts(_FACTS + more.replace("LABEL", label))
+        results = check_manifests(read_manifests(text, "m.yaml"), known)
+        assert [one.rule for one in results] == rules
+    without_nodes = facts(_FACTS + more.partition("---\napiVersion: v1")[0])
+    assert check_manifests(read_manifests(text, "m.yaml"), without_nodes) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: {{ .Values.x }}\nb: 1",
+        "{{- if .Values.y }}\na: 1\n{{- end }}",
+        "a: [{{ include 'x' . }}]",
+    ],
+)
+def test_a_helm_template_is_to_be_rendered_first(text: str) -> None:
+    with pytest.raises(UnreadableError, match="is a Helm template: render it first"):
+        read_manifests(text, "m.yaml")
+
+
+def test_the_name_of_a_class_in_a_template_of_helm_is_to_be_rendered() -> None:
+    (result,) = check(_POD.replace("gvisor", "'{{ .Values.runtimeClass }}'"))
+    assert "is a Helm template: render it first" in result.message

@@ -1,7 +1,7 @@
 """Checks of workloads: what an API server with these facts would refuse, or warn of.
 
-Pod templates are checked as the pods made of them; quotas, LimitRanges and webhooks are not there
-to ask.
+Pod templates are checked as the pods made of them, in custom resources too; quotas, LimitRanges and
+webhooks are not there to ask.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from typing import Any
 import msgspec
 
 from moorage.checks.facts import Facts
-from moorage.checks.manifests import Manifest
+from moorage.checks.manifests import NOT_RENDERED, Manifest
 from moorage.checks.results import ERROR, WARNING, Result
+from moorage.checks.templates import CLASS_FIELD, Template, templates_of
 from moorage.runtimeclass.class_choice import ChoiceRefusal, choose_class
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.demands import Path, spelled
 from moorage.runtimeclass.exemptions import is_exempt
 from moorage.runtimeclass.handler import is_implicit
+from moorage.runtimeclass.offer import Offer
 from moorage.runtimeclass.placing import is_placeable, place
 from moorage.runtimeclass.pod_review import CLASS_PATH, review_name, review_pod
-from moorage.runtimeclass.workloads import POD_PATHS, below
+from moorage.runtimeclass.workloads import below
 
 _MOST_SHOWN = 10
 _MOST_COMPARED = 1000
@@ -33,20 +35,25 @@ def check_manifests(
     manifests: Iterable[Manifest], facts: Facts, namespace: str = "default"
 ) -> list[Result]:
     """Return the results of all workloads; `namespace` is for those that name none."""
-    return [result for one in manifests for result in _check(one, facts, namespace)]
+    unprobed: set[str] = set()
+    return [
+        result
+        for one in manifests
+        for template in templates_of(one.value)
+        for result in _check(one, template, facts, namespace, unprobed)
+    ]
 
 
 def is_workload(manifest: Manifest) -> bool:
     """Return whether an object is a pod, or makes pods."""
-    kind = manifest.value.get("kind")
-    return isinstance(kind, str) and kind in POD_PATHS
+    return bool(templates_of(manifest.value))
 
 
-def _check(manifest: Manifest, facts: Facts, default_namespace: str) -> Iterator[Result]:
-    kind = manifest.value.get("kind")
-    if not isinstance(kind, str) or kind not in POD_PATHS:
-        return
-    at = POD_PATHS[kind]
+def _check(
+    manifest: Manifest, found: Template, facts: Facts, default_namespace: str, unprobed: set[str]
+) -> Iterator[Result]:
+    """Yield the results of one template. `unprobed` are the handlers that were named already."""
+    kind, at = manifest.value.get("kind"), found.path
     meta = below(manifest.value, ("metadata",)) or {}
     subject: dict[str, Any] = {
         "file": manifest.file,
@@ -66,14 +73,19 @@ def _check(manifest: Manifest, facts: Facts, default_namespace: str) -> Iterator
             **{"level": ERROR, **more},
         )
 
-    template = below(manifest.value, at) or {}
+    template = found.value
+    if not found.has_containers:
+        name = template[CLASS_FIELD]
+        if not is_implicit(name) and facts.index.find(name) is None:
+            yield result("class-missing", (CLASS_FIELD,), _missing(name, facts.index))
+        return
     spec = below(template, ("spec",))
     if spec is None:
         yield result("unreadable", ("spec",), f"{kind} has no pod specification")
         return
     metadata = below(template, ("metadata",)) or {}
     try:
-        for objection in _objections(metadata, spec, subject["namespace"], facts):
+        for objection in _objections(metadata, spec, subject["namespace"], facts, unprobed):
             rule, path, message, level, classes = objection
             yield result(rule, path, message, level=level, classes=classes)
     except (msgspec.ValidationError, ValueError, TypeError, AttributeError) as error:
@@ -84,7 +96,11 @@ _Objection = tuple[str, Path, str, str, tuple[str, ...]]
 
 
 def _objections(
-    metadata: dict[str, Any], spec: dict[str, Any], namespace: str, facts: Facts
+    metadata: dict[str, Any],
+    spec: dict[str, Any],
+    namespace: str,
+    facts: Facts,
+    unprobed: set[str],
 ) -> Iterator[_Objection]:
     if closed := review_name(namespace, spec):
         yield closed.rule, closed.path, closed.message, ERROR, ()
@@ -109,14 +125,39 @@ def _objections(
     for one in review_pod(metadata, spec, policy, index):
         message = one.message if one.finding is None else one.finding.message
         yield one.rule, one.path, message, ERROR if one.refuses else WARNING, one.classes
-    if offer is not None and is_placeable(namespace, metadata, spec):
+    if offer is None:
+        return
+    if facts.knows_nodes and not index.nodes.labelled(offer.selector.items()):
+        yield "no-node", CLASS_PATH, _unmatched(offer), WARNING, ()
+    elif is_placeable(namespace, metadata, spec):
         placement = place(spec, offer, index)
         if placement.is_held:
             yield "handler-missing", CLASS_PATH, placement.message, WARNING, ()
+            return
+    if offer.handler not in unprobed and not index.has_features(offer.handler):
+        unprobed.add(offer.handler)
+        yield "features-unknown", CLASS_PATH, _unprobed(offer), WARNING, ()
+
+
+def _unprobed(offer: Offer) -> str:
+    return (
+        f'no probe has looked at handler "{offer.handler}" of RuntimeClass {offer.name} yet: '
+        "whether it has what pods ask of it is not checked"
+    )
+
+
+def _unmatched(offer: Offer) -> str:
+    labels = ", ".join(f"{key}={value}" for key, value in offer.selector.items())
+    return (
+        f"no node matches the nodeSelector of RuntimeClass {offer.name}: {labels}; label a node, "
+        "or correct the class"
+    )
 
 
 def _missing(name: str, index: ClassIndex) -> str:
     """Return that a class does not exist, and some that do: first those with a similar name."""
+    if "{{" in name:
+        return f'RuntimeClass "{name[:_LONGEST]}" is {NOT_RENDERED}'
     known = list(index.offers())
     shown = get_close_matches(name, known[:_MOST_COMPARED], _MOST_SHOWN)
     shown += [other for other in known[:_MOST_SHOWN] if other not in shown]

@@ -76,6 +76,11 @@ class Facts:
         self._add[kind](obj)
         self._effective.clear()
 
+    @property
+    def knows_nodes(self) -> bool:
+        """Return whether any node is known with its labels, which profiles do not have."""
+        return bool(self._nodes)
+
     def policy(self, namespace: str) -> EffectivePolicy:
         """Return the effective policy of a namespace, which need not be known."""
         known = self._effective.get(namespace)

@@ -6,6 +6,7 @@ walking down one path at a time, so that aliases cost nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,8 @@ from moorage.runtimeclass.demands import Path
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MERGE = "<<"
+_ACTION = re.compile(r"\{\{-?\s*[\w.$/(\"]")
+NOT_RENDERED = "a Helm template: render it first, `helm template CHART | moor check -`"
 
 
 class UnreadableError(ValueError):
@@ -46,6 +49,8 @@ def read_manifests(text: str, file: str) -> list[Manifest]:
         # After the bounds are checked: the composer recurses for each level.
         nodes = list(yaml.compose_all(text, Loader=_Loader))
     except (YamlError, yaml.YAMLError) as error:
+        if _ACTION.search(text):
+            raise UnreadableError(f"is {NOT_RENDERED}") from error
         raise UnreadableError(" ".join(str(error).split())) from error
     return [
         manifest

@@ -11,6 +11,8 @@ RULES = {
     "invalid": "The definition of the object's kind does not allow a field or its value.",
     "class-missing": "The pod names a RuntimeClass that does not exist.",
     "handler-missing": "No node that the pod may use has the handler of its class.",
+    "no-node": "No node matches the nodeSelector of the pod's class.",
+    "features-unknown": "No probe has looked at the handler of the pod's class yet.",
     "class-choice": "No class fits the needs of the pod, or its default class does not exist.",
     "floor": "The isolation of the pod's class is below the floor of its namespace.",
     "allow-list": "The policies of the namespace do not allow the pod's class.",

@@ -101,6 +101,11 @@ class ClassIndex:
     def has_profiles(self) -> bool:
         return bool(self._profiles)
 
+    def has_features(self, handler: str) -> bool:
+        """Return whether the features of a handler were probed on any node."""
+        known = self._handlers.get(handler)
+        return known is not None and bool(known.supported or known.unsupported)
+
     def reporting_nodes(self) -> NodeSet:
         """Return the nodes of which an agent reports any handler at all."""
         nodes = 0
