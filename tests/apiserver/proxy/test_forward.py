@@ -17,6 +17,7 @@ from aiohttp import web
 
 from moorage.apiserver.proxy import forward
 from moorage.apiserver.proxy.backends import Backend
+from moorage.apiserver.server_address import ServerAddress
 from moorage.cluster.certificates import Subject
 from tests.apiserver.server import Running, serving
 
@@ -99,7 +100,9 @@ async def test_no_authority_vouches_for_the_certificate_of_a_pod(
     node = (await server.ask("GET", NODE)).json
     port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
     # A pod's address may not be on loopback, where the backend of these tests is.
-    monkeypatch.setattr(forward, "pod_backend", lambda *_: Backend("https", f"127.0.0.1:{port}"))
+    monkeypatch.setattr(
+        forward, "pod_backend", lambda *_: Backend(ServerAddress("https", "127.0.0.1", port))
+    )
     answer = await server.ask("GET", "/api/v1/namespaces/default/pods/https:p:443/proxy/x")
     assert (answer.status, answer.json.get("url")) == (200, "/x"), answer.text
 
