@@ -41,5 +41,5 @@ def test_no_path_leads_to_another_server(target: str) -> None:
 
 @pytest.mark.parametrize("host", ["80@127.0.0.77", "127.0.0.77:80@x", "127.0.0.1/", "127.0.0.1#"])
 def test_a_host_that_a_parser_divides_differently_is_refused(host: str) -> None:
-    with pytest.raises(ValueError, match="not the address|Invalid"):
+    with pytest.raises(ValueError, match=r"not the address|Invalid"):
         ServerAddress("http", host, 80).url("/x")
