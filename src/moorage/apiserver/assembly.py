@@ -73,6 +73,7 @@ from moorage.apiserver.quick_reads import QuickReads
 from moorage.apiserver.quota_status import write_class_quota_used, write_quota_used
 from moorage.apiserver.readers import Readers, bindable_kinds
 from moorage.apiserver.replies import Reply
+from moorage.apiserver.request_deadlines import RequestLimits
 from moorage.apiserver.resource_metrics import ResourceMetrics
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.reviews import Reviews
@@ -152,6 +153,7 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     gates: Mapping[str, bool] | None = None
     seats: int = SEATS
     bodies: BodyLimits = msgspec.field(default_factory=BodyLimits)
+    request_limits: RequestLimits = msgspec.field(default_factory=RequestLimits)
 
     def is_enabled(self, gate: str) -> bool:
         """Return whether a feature gate is on; all are by default."""
@@ -364,6 +366,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         ],
         flow_control=flow_control,
         bodies=options.bodies,
+        limits=options.request_limits,
         elsewhere=_elsewhere(
             extensions, ExtensionProxy(backends), WebPage(resource_map, cache, authorizer)
         ),
