@@ -164,8 +164,10 @@ def test_any_names_of_fields_are_declared(names: dict[str, str]) -> None:
     assert schema_problems(spec("true", *rules, **properties)) == []
 
 
-WORDS = ("namespace", "package", "return", "import", "continue", "as", "break", "const", "else", "for",
-         "function", "if", "let", "loop", "var", "void", "while")  # fmt: skip
+WORDS = (
+    "namespace", "package", "return", "import", "continue", "as", "break", "const", "else", "for",
+    "function", "if", "let", "loop", "var", "void", "while",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("word", WORDS)
