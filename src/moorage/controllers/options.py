@@ -15,7 +15,7 @@ class ControllerOptions:
     `installs_definitions`: apply the custom resources of the group runtime.moorage.dev.
     `runs_runtimes`: run the controllers of that group. `creates_classes`: create RuntimeClasses for
     the handlers that work. `removes_gates`: follow pods that the webhook holds until a node has
-    their handler.
+    their handler. `lacks_network`: record events on objects that nothing implements.
     """
 
     cluster_ca: str
@@ -49,3 +49,4 @@ class ControllerOptions:
     installs_definitions: bool = False
     creates_classes: bool = False
     removes_gates: bool = False
+    lacks_network: bool = False
