@@ -24,12 +24,13 @@ def test_the_example_starts_a_cluster_and_stops_it() -> None:
 
 
 def test_the_fixture_and_the_test_for_pytest_work_together(tmp_path: Path) -> None:
-    _, fixture, test = _programs()
+    _, fixture, test, webhook = _programs()
     (tmp_path / "conftest.py").write_text(fixture)
     (tmp_path / "test_operator.py").write_text(test)
+    (tmp_path / "test_webhook.py").write_text(webhook)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         capture_output=True, text=True, timeout=100, check=False, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
+    assert "2 passed" in done.stdout

@@ -19,7 +19,18 @@ ACCOUNTS: dict[str, dict[str, Any]] = {
     "default": {},
     "shy": {"automountServiceAccountToken": False},
     "puller": {"imagePullSecrets": [{"name": "registry"}]},
-}
+    "strict": {
+        "metadata": {
+            "name": "strict", "annotations": {"kubernetes.io/enforce-mountable-secrets": "true"},
+        },
+        "secrets": [{"name": "allowed"}], "imagePullSecrets": [{"name": "registry"}],
+    },
+    "lax": {
+        "metadata": {
+            "name": "lax", "annotations": {"kubernetes.io/enforce-mountable-secrets": "no"},
+        },
+    },
+}  # fmt: skip
 
 
 def find(name: str, namespace: str) -> ServiceAccount | None:
@@ -172,3 +183,89 @@ def test_a_second_run_gives_a_new_container_the_same_token() -> None:
     assert spec["imagePullSecrets"] == [{"name": "registry"}]
     for container in spec["containers"]:
         assert [mount["name"] for mount in container["volumeMounts"]] == [volume["name"]]
+
+
+def container(env: str = "", env_from: str = "") -> dict[str, Any]:
+    made: dict[str, Any] = {"name": "c", "image": "i"}
+    if env:
+        reference = {"secretKeyRef": {"name": env, "key": "k"}}
+        made["env"] = [{"name": "E", "valueFrom": reference}]
+    if env_from:
+        made["envFrom"] = [{"secretRef": {"name": env_from}}]
+    return made
+
+
+def secrets(name: str) -> list[tuple[dict[str, Any], str]]:
+    """Every place of a new pod that names a Secret, and what a refusal says of it."""
+    end = (
+        f'secret.secretName="{name}" is not allowed because service account strict does not '
+        "reference that secret"
+    )
+    projected = {"sources": [{"secret": {"name": name}}]}
+    return [
+        ({"volumes": [{"name": "v", "secret": {"secretName": name}}]}, f"volume with {end}"),
+        ({"volumes": [{"name": "v", "projected": projected}]}, f"projected volume with {end}"),
+        ({"containers": [container(env=name)]},
+         f"container c with envVar E referencing {end}"),
+        ({"containers": [container(env_from=name)]},
+         f"container c with envFrom referencing {end}"),
+        ({"initContainers": [container(env=name)]},
+         f"init container c with envVar E referencing {end}"),
+        ({"initContainers": [container(env_from=name)]},
+         f"init container c with envFrom referencing {end}"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "why"), secrets("hidden"))
+def test_an_account_may_limit_the_secrets_of_its_pods(spec: dict[str, Any], why: str) -> None:
+    with pytest.raises(ForbiddenError) as refusal:
+        admitted({"serviceAccountName": "strict", **spec})
+    assert refusal.value.message == f'pods "p" is forbidden: {why}'
+    admitted({"serviceAccountName": "lax", **spec})
+    admitted(spec)
+
+
+@pytest.mark.parametrize("spec", [spec for spec, _ in secrets("allowed")])
+def test_secrets_that_the_account_lists_are_allowed(spec: dict[str, Any]) -> None:
+    assert admitted({"serviceAccountName": "strict", **spec})
+
+
+def test_pull_secrets_are_limited_by_those_of_the_account() -> None:
+    strict = {"serviceAccountName": "strict"}
+    assert admitted(strict)["imagePullSecrets"] == [{"name": "registry"}]
+    with pytest.raises(ForbiddenError) as refusal:
+        admitted({**strict, "imagePullSecrets": [{"name": "registry"}, {"name": "allowed"}]})
+    assert refusal.value.message == (
+        'pods "p" is forbidden: imagePullSecrets[1].name="allowed" is not allowed because service '
+        "account strict does not reference that imagePullSecret"
+    )
+
+
+@pytest.mark.parametrize(
+    ("added", "what"),
+    [
+        (container(env="hidden"), "envVar E"), (container(env_from="hidden"), "envFrom"),
+        (container(env="allowed", env_from="allowed"), ""),
+    ],
+)  # fmt: skip
+def test_ephemeral_containers_are_limited_too(added: dict[str, Any], what: str) -> None:
+    new = pod({"serviceAccountName": "strict", "ephemeralContainers": [added]})
+    changed = write(
+        POD, new, old=pod({"serviceAccountName": "strict"}), operation="UPDATE",
+        subresource="ephemeralcontainers",
+    )  # fmt: skip
+    if not what:
+        assert admit(PLUGIN, changed) == new
+        return
+    with pytest.raises(ForbiddenError) as refusal:
+        admit(PLUGIN, changed)
+    assert refusal.value.message == (
+        f'pods "p" is forbidden: ephemeral container c with {what} referencing '
+        'secret.secretName="hidden" is not allowed because service account strict does not '
+        "reference that secret"
+    )
+
+
+def test_other_updates_are_not_looked_at() -> None:
+    new = pod({"serviceAccountName": "gone", "containers": [container(env="hidden")]})
+    assert admit(PLUGIN, write(POD, new, old=new, operation="UPDATE")) == new

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from moorage.linux.child import Child
 from tests.apiserver.server import Answer, Running, serving
@@ -265,3 +266,22 @@ async def test_a_policy_denies_by_what_the_user_may_do(server: Running) -> None:
     assert (await server.ask("POST", f"{rbac}/roles", role)).status == 201
     assert (await server.ask("POST", f"{rbac}/rolebindings", binding)).status == 201
     assert (await add(server)).status == 201
+
+
+async def test_a_policy_on_fields_named_like_reserved_words(server: Running) -> None:
+    path = Path(__file__).parent / "inputs" / "reserved-words-policy.yaml"
+    policy, binding = yaml.safe_load_all(path.read_text())
+    for place, one in ((POLICIES, policy), (BINDINGS, binding)):
+        created = await server.ask("POST", place, one)
+        assert created.status == 201, created.text
+        assert "Warning" not in created.headers
+    bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
+
+    def subject_of(namespace: str) -> dict[str, Any]:
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
+        subject = {"kind": "ServiceAccount", "name": "a", "namespace": namespace}
+        return {"metadata": {"name": namespace}, "subjects": [subject], "roleRef": role}
+
+    refused = await server.ask("POST", bindings, subject_of("evil"))
+    assert (refused.status, "no subjects of evil" in refused.text) == (422, True), refused.text
+    assert (await server.ask("POST", bindings, subject_of("good"))).status == 201

@@ -177,7 +177,7 @@ AT = "default/web/app"
         ("?stream=Stdout&limitBytes=9&sinceSeconds=3&sinceTime=2026-01-01T00:00:00Z&previous=true"
          "&follow=true",
          f"GET /containerLogs/{AT}?follow=true&previous=true&sinceSeconds=3"
-         "&sinceTime=2026-01-01T00:00:00Z&limitBytes=9&stream=Stdout"),
+         "&sinceTime=2026-01-01T00%3A00%3A00Z&limitBytes=9&stream=Stdout"),
         ("?container=first", "GET /containerLogs/default/web/first"),
     ],
 )  # fmt: skip
@@ -345,6 +345,50 @@ async def test_an_agent_that_does_not_answer_is_named(cluster: Cluster) -> None:
     status, text = await cluster.log("web/log")
     assert status == 500
     assert "dialing the node agent of closed: " in text
+
+
+@pytest.mark.parametrize(
+    ("address", "port"),
+    [
+        ("x@127.0.0.1", 0), ("127.0.0.1/x?", 0), ("127.0.0.1:80#", 0), ("", 0), ("::1%lo", 0),
+        ("a b", 0), ("127.0.0.1", 70000), ("127.0.0.1", -1),
+    ],
+)  # fmt: skip
+async def test_what_is_no_address_of_a_server_is_not_connected_to(
+    cluster: Cluster, address: str, port: int
+) -> None:
+    status = {"addresses": [{"type": "InternalIP", "address": address}]}
+    await cluster.add_node("liar", {**status, **endpoint(port or cluster.agent.port)})
+    await cluster.add_pod("web", node="liar")
+    assert (await cluster.log("web/log"))[0] == 500
+    proxied = await cluster.server.ask("GET", f"{NODES}/liar/proxy/x")
+    assert proxied.status == 500, proxied.text
+    assert cluster.agent.heads == []
+
+
+async def test_an_agent_whose_certificate_names_another_node_is_sent_nothing(
+    cluster: Cluster,
+) -> None:
+    address = [{"type": "InternalIP", "address": "127.0.0.1"}]
+    await cluster.add_node("n2", {"addresses": address, **endpoint(cluster.agent.port)})
+    await cluster.add_pod("web", node="n2")
+    refusal = "the certificate is valid for system:node:n1, not system:node:n2"
+    status, text = await cluster.log("web/log")
+    assert (status, refusal in text) == (500, True), text
+    status, text = await cluster.refusal("web/exec?command=ls")
+    assert (status, refusal in text) == (500, True), text
+    proxied = await cluster.server.ask("GET", f"{NODES}/n2/proxy/x")
+    assert (proxied.status, refusal in proxied.text) == (503, True), proxied.text
+    assert cluster.agent.heads == []
+
+
+async def test_a_redirect_of_an_agent_is_not_followed(cluster: Cluster) -> None:
+    await cluster.add_pod("web")
+    where = f"https://127.0.0.1:{cluster.agent.port}/stolen"
+    cluster.agent.answer = f"HTTP/1.1 302 Found\r\nLocation: {where}\r\nConnection: close\r\n\r\n"
+    status, text = await cluster.log("web/log")
+    assert (status, "redirects forbidden" in text) == (500, True), text
+    assert len(cluster.agent.heads) == 1
 
 
 @pytest.mark.parametrize(

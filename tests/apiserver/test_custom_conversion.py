@@ -142,6 +142,8 @@ async def test_an_object_is_read_in_another_version(server: Running, hooks: Webh
     assert (review["apiVersion"], review["kind"]) == ("apiextensions.k8s.io/v1", "ConversionReview")
     assert review["request"]["desiredAPIVersion"] == "stable.example.com/v2"
     assert review["request"]["objects"] == [created.json]
+    assert review["response"] == {"uid": "", "convertedObjects": None, "result": {"metadata": {}}}
+    assert set(review["request"]) == {"uid", "desiredAPIVersion", "objects"}
     await server.ask("GET", f"{V2}/a")
     assert len(hooks.asked) == 1, "what was converted is remembered"
 

@@ -569,3 +569,32 @@ async def test_a_kind_without_schema_has_an_open_definition(server: Running) -> 
     schema = found.json["definitions"]["com.example.stable.v1.Open"]
     del schema["x-kubernetes-group-version-kind"]
     assert schema == {"type": "object"}
+
+
+async def test_defaults_that_grow_without_bound_are_refused(server: Running) -> None:
+    """On the way in, and on the way out where the schema has changed since."""
+    fields: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
+    schema = {"type": "object", "properties": {"l": {"type": "array", "items": fields}}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    body = definition(names={"plural": "lists", "kind": "List"}, versions=[version])
+    body["metadata"]["name"] = "lists.stable.example.com"
+    assert (await server.ask("POST", CRDS, body)).status == 201
+    path = f"{CRDS}/lists.stable.example.com"
+    await until(server, path, is_established)
+    lists = TABS.replace("crontabs", "lists")
+    head = {"apiVersion": "stable.example.com/v1", "kind": "List"}
+    created = await server.ask("POST", lists, {**head, "metadata": {"name": "a"}, "l": [{}] * 5000})
+    assert created.status == 201, created.text
+    fields["properties"]["a"]["default"] = "x" * 200_000
+    change = {"spec": {"versions": [version]}}
+    assert (
+        await server.ask("PATCH", path, change, Content_Type="application/merge-patch+json")
+    ).status == 200
+    read = await until(server, f"{lists}/a", lambda answer: answer.status != 200)
+    assert (read.status, read.json["reason"]) == (413, "RequestEntityTooLarge")
+    refused = await server.ask("POST", lists, {**head, "metadata": {"name": "b"}, "l": [{}] * 5000})
+    assert refused.status == 413
+    assert "the defaults of the custom resource's schema add more than" in refused.json["message"]
+    async with server.opened(f"{lists}?watch=true&timeoutSeconds=1") as answer:
+        assert b"RequestEntityTooLarge" in await answer.read()
+    assert (await server.ask("GET", lists)).status == 413

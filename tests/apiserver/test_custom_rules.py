@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from moorage.linux.child import Child
 from tests.apiserver.server import Answer, Running, serving
@@ -158,3 +159,24 @@ async def test_a_rule_that_takes_too_much_is_cut_off(server: Running) -> None:
     assert field == "spec"
     assert "call cost exceeds limit" in message
     assert (await server.ask("POST", TABS, tab(many=[1]))).status == 201
+
+
+INPUTS = Path(__file__).parent / "inputs"
+
+
+async def test_fields_named_like_reserved_words(server: Running) -> None:
+    (definition,) = yaml.safe_load_all((INPUTS / "reserved-words-definition.yaml").read_text())
+    path = f"{CRDS}/{definition['metadata']['name']}"
+    created = await server.ask("POST", CRDS, definition)
+    assert created.status == 201, created.text
+    assert "Warning" not in created.headers
+    await until(server, path, is_established)
+    widgets = "/apis/b22.example.com/v1/namespaces/default/widgets"
+    head = {"apiVersion": "b22.example.com/v1", "kind": "Widget"}
+    for name, ref, status in (
+        ("a", {"type": "secret", "namespace": "n"}, 201), ("b", {"type": "secret"}, 422),
+        ("c", {"type": "other"}, 201),
+    ):  # fmt: skip
+        body = {**head, "metadata": {"name": name}, "spec": {"ref": ref}}
+        answer = await server.ask("POST", widgets, body)
+        assert answer.status == status, answer.text

@@ -24,7 +24,7 @@ def test_a_request_without_options_warns_and_is_no_dry_run() -> None:
     request = _request()
     assert (request.user, request.user_agent) == (_USER, "kubectl/1")
     assert (request.is_dry_run, request.field_manager, request.field_validation) == (
-        False, "", "Warn",
+        False, "", "",
     )  # fmt: skip
 
 

@@ -123,13 +123,76 @@ async def test_what_a_webhook_is_asked(server: Running, hooks: WebhookServer) ->
     assert created["oldObject"] is None
     assert created["options"] == {
         "kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me",
-        "fieldValidation": "Warn",
     }  # fmt: skip
     assert updated["operation"] == "UPDATE"
     assert (updated["object"]["data"], updated["oldObject"]["data"]) == ({"a": "c"}, {"a": "b"})
     assert (deleted["operation"], deleted["object"]) == ("DELETE", None)
     assert deleted["oldObject"]["data"] == {"a": "c"}
     assert len({request["uid"] for request in (created, updated, deleted)}) == 3
+
+
+async def test_reviews_have_the_wire_form_of_upstream(
+    server: Running, hooks: WebhookServer
+) -> None:
+    """What is empty is left out, but for what Go always writes; objects that are not are null."""
+    hooks.answers["see"] = lambda _: ALLOWED
+    rules = {
+        "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"],
+        "resources": ["configmaps", "namespaces", "namespaces/finalize", "pods/exec"],
+    }  # fmt: skip
+    await configure(server, hooks, VALIDATING, {"path": "see", "rules": [rules]})
+    query = "?fieldManager=me&fieldValidation=Strict&dryRun=All"
+    assert (await add(server, query=query, a="b")).status == 201
+    space = {"metadata": {"name": "n", "finalizers": ["a.b/c"]}}
+    assert (await server.ask("POST", "/api/v1/namespaces", space)).status == 201
+    options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+    assert (await server.ask("DELETE", "/api/v1/namespaces/n", options)).status == 200
+    reviews = [review for _, review in hooks.asked]
+    assert [set(review) for review in reviews] == [{"kind", "apiVersion", "request"}] * 3
+    always = {
+        "uid", "kind", "resource", "requestKind", "requestResource", "operation", "userInfo",
+        "dryRun", "object", "oldObject", "options", "name", "namespace",
+    }  # fmt: skip
+    requests = hooks.requests("see")
+    assert [set(request) for request in requests] == [always] * 3
+    for request in requests:
+        assert request["userInfo"] == {
+            "username": "admin", "groups": ["system:masters", "system:authenticated"],
+        }  # fmt: skip
+        assert set(request["kind"]) == {"group", "version", "kind"}
+        assert set(request["resource"]) == {"group", "version", "resource"}
+    created, made, deleted = requests
+    assert created["dryRun"] is True
+    assert created["options"] == {
+        "kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "dryRun": ["All"],
+        "fieldManager": "me", "fieldValidation": "Strict",
+    }  # fmt: skip
+    assert made["options"] == {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}
+    assert (made["name"], made["namespace"]) == ("n", "n")
+    assert deleted["object"] is None
+    assert deleted["options"] == {
+        "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", **options,
+    }  # fmt: skip
+
+
+async def test_a_review_of_a_subresource_of_a_cluster_scoped_object(
+    server: Running, hooks: WebhookServer
+) -> None:
+    hooks.answers["see"] = lambda _: ALLOWED
+    rules = {
+        "operations": ["UPDATE"], "apiGroups": [""], "apiVersions": ["v1"],
+        "resources": ["nodes/status"],
+    }  # fmt: skip
+    await configure(server, hooks, VALIDATING, {"path": "see", "rules": [rules]})
+    node = {"metadata": {"name": "n1"}}
+    assert (await server.ask("POST", "/api/v1/nodes", node)).status == 201
+    change = {"status": {"phase": "x"}}
+    path = "/api/v1/nodes/n1/status"
+    changed = await server.ask("PATCH", path, change, token="agent-token", Content_Type=MERGE)
+    assert changed.status == 200, changed.text
+    (request,) = hooks.requests("see")
+    assert (request["subResource"], request["requestSubResource"]) == ("status", "status")
+    assert (request["name"], "namespace" in request) == ("n1", False)
 
 
 async def test_webhooks_change_objects_one_after_the_other(

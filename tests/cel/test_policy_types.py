@@ -21,6 +21,7 @@ KIND = {
                 "labels": {"type": "object", "additionalProperties": {"type": "string"}},
                 "port": {"oneOf": [], "x-kubernetes-int-or-string": True},
                 "since": {"type": "string", "format": "date-time"},
+                "namespace": {"type": "string"},
             },
         },
     },
@@ -56,6 +57,8 @@ def check(expression: str, params: Any = None, **more: Any) -> list[str]:
         "request.userInfo.extra['a'][0] == 'b' && request.options.anything == 1",
         "namespaceObject.status.conditions[0].lastTransitionTime.getHours() == 1",
         "authorizer.group('').resource('pods').check('get').allowed()",
+        "!has(object.spec.namespace) || object.spec.namespace != 'evil'",
+        "object.spec.__namespace__ != 'evil'",
     ],
 )
 def test_expressions_that_fit_the_kind(expression: str) -> None:

@@ -162,3 +162,23 @@ def test_any_names_of_fields_are_declared(names: dict[str, str]) -> None:
     properties = {name: FIELDS[kind] for name, kind in names.items()}
     rules = [f"has(self.{escape(name)})" for name in properties]
     assert schema_problems(spec("true", *rules, **properties)) == []
+
+
+WORDS = (
+    "namespace", "package", "return", "import", "continue", "as", "break", "const", "else", "for",
+    "function", "if", "let", "loop", "var", "void", "while",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_fields_named_like_reserved_words_are_selected_as_they_are_and_escaped(word: str) -> None:
+    rules = (f"self.{word} == 'a'", f"has(self.{word})", f"self.__{word}__ == 'a'")
+    fields = {word: {"type": "string", "maxLength": 10}}
+    assert schema_problems(spec(*rules, **fields)) == []
+    assert schema_problems(spec(f"self.{word} == 1", **fields)) != []
+    assert schema_problems(spec(f"self.{word} == 'a'", text=FIELDS["text"])) != []
+
+
+def test_a_map_named_like_a_reserved_word() -> None:
+    rules = ("self.namespace.all(key, key != '')", "self.__namespace__['a'] == 'b'")
+    assert schema_problems(spec(*rules, namespace=FIELDS["map"])) == []

@@ -54,6 +54,10 @@ EITHER = {"x-kubernetes-int-or-string": True}
         (an_object(**{"a-b": TEXT}), {"a-b": "x"}, "self.a__dash__b == 'x'"),
         (an_object(**{"a.b/c": TEXT}), {"a.b/c": "x"}, "self.a__dot__b__slash__c == 'x'"),
         (an_object(namespace=TEXT), {"namespace": "x"}, "self.__namespace__ == 'x'"),
+        (an_object(namespace=TEXT), {"namespace": "x"}, "self.namespace == 'x'"),
+        (an_object(namespace=TEXT), {}, "!has(self.namespace) && !has(self.__namespace__)"),
+        (an_object(a=an_object(**{"import": TEXT})), {"a": {"import": "x"}},
+         "self.a.import == 'x' && self.a.?import.orValue('') == 'x' && self.a == self.a"),
         (an_object(a__b=TEXT), {"a__b": "x"}, "self.a__underscores__b == 'x'"),
         (an_object(**{"a b": TEXT, "c": TEXT}), {"a b": "x", "c": "y"}, "self.size() == 1"),
         # What the schema does not specify is not accessible, nor what it gives no type.

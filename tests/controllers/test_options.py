@@ -39,6 +39,7 @@ def test_defaults_are_upstreams() -> None:
         # Ours.
         "installs_definitions": False,
         "creates_classes": False,
+        "lacks_network": False,
         "removes_gates": False,
         "runs_runtimes": True,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +173,79 @@ async def test_a_deletion_that_loses_a_race_is_made_again(registry: Registry) ->
     await registry.create(CONFIG_MAP, config_map())
     Failing(registry, LOST, LOST)
     assert (await registry.delete(CONFIG_MAP, "a")).is_gone
+
+
+class Racing:
+    """A store in which another request acts just before the next removal."""
+
+    def __init__(self, registry: Registry, act: Callable[[], Awaitable[object]]) -> None:
+        self._store = registry.store
+        self._registry = registry
+        self._act: list[Callable[[], Awaitable[object]]] = [act]
+        registry.objects._store = self  # type: ignore[assignment]
+
+    async def put(
+        self, key: str, value: bytes, expected: int, *, may_use_reserve: bool = False
+    ) -> int:
+        return await self._store.put(key, value, expected, may_use_reserve=may_use_reserve)
+
+    async def delete(self, key: str, last: bytes, expected: int) -> int:
+        if self._act:
+            await self._act.pop()()
+        return await self._store.delete(key, last, expected)
+
+
+@pytest.mark.parametrize("grace_s", [0, 30])
+async def test_a_forced_deletion_of_a_pod_that_the_node_removes_meanwhile_succeeds(
+    registry: Registry, grace_s: int
+) -> None:
+    """`grace_s`: the grace of a deletion before it, without a node for 0."""
+    await registry.create(POD, pod("a", nodeName="n"))
+    if grace_s:
+        await registry.delete(POD, "a", grace_period_seconds=grace_s)
+    Racing(registry, lambda: registry.delete(POD, "a", grace_period_seconds=0))
+    deleted = await registry.delete(POD, "a", grace_period_seconds=0)
+    assert deleted.is_gone
+    assert deleted.item.obj["metadata"]["deletionGracePeriodSeconds"] == 0
+    assert registry.find(POD, "a") is None
+
+
+async def test_a_forced_deletion_of_a_pod_whose_status_is_written_meanwhile_succeeds(
+    registry: Registry,
+) -> None:
+    await registry.create(POD, pod("a", nodeName="n"))
+
+    def change(new: Obj) -> None:
+        new["status"]["message"] = "stopping"
+
+    Racing(registry, lambda: registry.update(POD, "a", change, subresource="status"))
+    assert (await registry.delete(POD, "a", grace_period_seconds=0)).is_gone
+    assert registry.find(POD, "a") is None
+
+
+async def test_a_forced_deletion_leaves_the_next_pod_of_the_name_alone(registry: Registry) -> None:
+    await registry.create(POD, pod("a", nodeName="n"))
+
+    async def replace() -> None:
+        await registry.delete(POD, "a", grace_period_seconds=0)
+        await registry.create(POD, pod("a"))
+
+    Racing(registry, replace)
+    assert (await registry.delete(POD, "a", grace_period_seconds=0)).is_gone
+    assert registry.find(POD, "a") is not None
+
+
+async def test_the_removal_of_the_last_finalizer_may_lose_to_another(registry: Registry) -> None:
+    await registry.create(CONFIG_MAP, config_map(finalizers=["x/y"]))
+    await registry.delete(CONFIG_MAP, "a")
+
+    def release(new: Obj) -> None:
+        new["metadata"].pop("finalizers")
+
+    Racing(registry, lambda: registry.update(CONFIG_MAP, "a", release))
+    released = await registry.update(CONFIG_MAP, "a", release)
+    assert "finalizers" not in released.item.obj["metadata"]
+    assert registry.find(CONFIG_MAP, "a") is None
 
 
 async def test_an_update_that_meets_another_creation_changes_that_object(

@@ -51,7 +51,7 @@ def test_there_is_room_for_so_many_warnings(first: int, count: int) -> None:
 def test_defaults() -> None:
     request = Request(user=User("alice"))
     assert (request.is_dry_run, request.is_large, request.field_validation) == (
-        False, False, "Warn",
+        False, False, "",
     )  # fmt: skip
     assert (request.user_agent, request.field_manager, request.warnings) == ("", "", [])
     assert (request.user.uid, request.user.groups, request.user.extra) == ("", (), {})

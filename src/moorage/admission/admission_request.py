@@ -87,13 +87,23 @@ def shown(attributes: Attributes, served: Served, obj: Obj | None) -> Obj | None
 
 
 def request_of(attributes: Attributes, served: Served) -> dict[str, Any]:
-    """Return the AdmissionRequest of a write in a version, without UID, objects and options."""
+    """Return the AdmissionRequest of a write in a version, without UID, objects and options.
+
+    Texts, lists and maps that are empty are left out, as upstream's `omitempty` does: clients ask
+    whether `subResource` is there. `dryRun` and the parts of kinds and resources always are.
+    """
     request, kind = attributes.request, attributes.kind
     user, form = request.user, attributes.form
     own = None if form is None else {
         "group": form.group, "version": form.version, "kind": form.kind
     }  # fmt: skip
-    return {
+    user_info = {
+        "username": user.name,
+        "uid": user.uid,
+        "groups": list(user.groups),
+        "extra": {key: list(values) for key, values in user.extra.items()},
+    }
+    fields: dict[str, Any] = {
         "kind": own or _kind(kind.name, served),
         "resource": _resource(kind.plural, served),
         "subResource": attributes.subresource,
@@ -101,16 +111,18 @@ def request_of(attributes: Attributes, served: Served) -> dict[str, Any]:
         "requestResource": _resource(kind.plural, attributes.served),
         "requestSubResource": attributes.subresource,
         "name": attributes.name,
-        "namespace": attributes.namespace,
+        "namespace": attributes.namespace or _own_namespace(attributes),
         "operation": attributes.operation,
-        "userInfo": {
-            "username": user.name,
-            "uid": user.uid,
-            "groups": list(user.groups),
-            "extra": {key: list(values) for key, values in user.extra.items()},
-        },
+        "userInfo": {key: value for key, value in user_info.items() if value},
         "dryRun": request.is_dry_run,
     }
+    return {key: value for key, value in fields.items() if value != ""}
+
+
+def _own_namespace(attributes: Attributes) -> str:
+    """Return the name of a Namespace, which upstream's request for it names as its namespace."""
+    kind = attributes.kind
+    return attributes.name if (kind.group, kind.plural) == ("", "namespaces") else ""
 
 
 def _kind(name: str, served: Served) -> dict[str, str]:

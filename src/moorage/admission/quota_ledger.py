@@ -17,12 +17,15 @@ import msgspec
 
 from moorage.api.clock import Clock
 from moorage.api.errors import ConflictError, InternalError, StatusError
+from moorage.api.logs import Log
 from moorage.api.meta import Object
 from moorage.api.quantity import parse, to_texts
 from moorage.quota import Amounts
 from moorage.registry.request import Attributes
 
 _TRIES = 4
+
+_log = Log(__name__)
 
 
 class Status(Protocol):
@@ -101,21 +104,26 @@ class QuotaLedger(Generic[Q]):
         """Queue a write, and wait for its turn. Raises StatusError."""
         self._waiting.setdefault(namespace, []).append(write)
         if namespace not in self._running:
-            task = asyncio.create_task(self._work(namespace))
-            self._running[namespace] = task
-            task.add_done_callback(lambda _: self._running.pop(namespace, None))
+            self._running[namespace] = asyncio.create_task(self._work(namespace))
         await write.done
 
     async def _work(self, namespace: str) -> None:
-        while writes := self._waiting.pop(namespace, None):
-            failure: StatusError = InternalError.of("the quota could not be charged")
-            try:
-                await self._settle(namespace, writes)
-            except StatusError as error:
-                failure = error
-            finally:
-                for write in writes:
-                    write.settle(failure)
+        try:
+            while writes := self._waiting.pop(namespace, None):
+                failure: StatusError = InternalError.of("the quota could not be charged")
+                try:
+                    await self._settle(namespace, writes)
+                except StatusError as error:
+                    failure = error
+                except Exception:
+                    _log.exception("quota not charged", namespace=namespace)
+                finally:
+                    for write in writes:
+                        write.settle(failure)
+        finally:
+            # In the step that saw that no write waits: one that came a turn later, in a callback
+            # of the task's, would neither be charged by this task nor start another.
+            del self._running[namespace]
 
     async def _settle(self, namespace: str, writes: list[Charged]) -> None:
         """Charge writes together. Raises the StatusError of a quota that cannot be written."""

@@ -10,7 +10,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from moorage.admission.chain import CREATE, Scope
+from moorage.admission.chain import CREATE, UPDATE, Scope
+from moorage.admission.mountable_secrets import (
+    forbidden_ephemeral_secret,
+    forbidden_secret,
+    limits_secrets,
+)
 from moorage.admission.refusal import refused
 from moorage.api.configuration import ServiceAccount
 from moorage.api.names import random_suffix
@@ -25,16 +30,18 @@ ROOT_CA_CONFIG_MAP = "kube-root-ca.crt"
 _VOLUME_PREFIX = "kube-api-access-"
 _TOKEN_SECONDS = 3607
 _MODE = 0o644
+_EPHEMERAL = "ephemeralcontainers"
 
 
 class ServiceAccountAdmission:
     """Sets account, token volume and image pull secrets of new pods; refuses missing accounts.
 
+    Refuses Secrets that an account which limits them does not list, in ephemeral containers too.
     `find(name, namespace)` returns a service account, or None.
     """
 
     name = "ServiceAccount"
-    scope = Scope.of(["pods"], [CREATE])
+    scope = Scope.of(["pods"], [CREATE, UPDATE], ["", _EPHEMERAL])
 
     def __init__(self, find: Callable[[str, str], ServiceAccount | None]) -> None:
         self._find = find
@@ -43,7 +50,7 @@ class ServiceAccountAdmission:
 
     def _admit(self, attributes: Attributes) -> None:
         assert attributes.obj is not None
-        if _is_mirror(attributes.obj):
+        if attributes.operation != CREATE or _is_mirror(attributes.obj):
             return
         spec = attributes.obj["spec"]
         name = spec.setdefault("serviceAccountName", DEFAULT_ACCOUNT)
@@ -58,11 +65,22 @@ class ServiceAccountAdmission:
 
     def _check(self, attributes: Attributes) -> None:
         assert attributes.obj is not None
-        spec = attributes.obj["spec"]
-        if _is_mirror(attributes.obj):
+        is_creation = attributes.operation == CREATE
+        if not is_creation and attributes.subresource != _EPHEMERAL:
+            return
+        if is_creation and _is_mirror(attributes.obj):
             _check_mirror(attributes)
             return
-        self._account(attributes, spec.get("serviceAccountName", ""))
+        name = attributes.obj["spec"].get("serviceAccountName", "")
+        if not name:
+            where = f"{attributes.namespace}/{attributes.name}"
+            raise refused(attributes, f"no service account specified for pod {where}")
+        account = self._account(attributes, name)
+        if limits_secrets(account):
+            pod = msgspec.convert(attributes.obj, Pod)
+            check = forbidden_secret if is_creation else forbidden_ephemeral_secret
+            if (why := check(pod, account)) is not None:
+                raise refused(attributes, why)
 
     def _account(self, attributes: Attributes, name: str) -> ServiceAccount:
         account = self._find(name, attributes.namespace)

@@ -26,6 +26,7 @@ from moorage.admission.default_storage_class import DefaultStorageClass
 from moorage.admission.default_tolerations import DefaultTolerationSeconds
 from moorage.admission.host_ports import HostPortAdmission
 from moorage.admission.limit_ranger import LimitRanger
+from moorage.admission.missing_network import MissingNetwork
 from moorage.admission.namespaces import NamespaceLifecycle
 from moorage.admission.node_owned_objects import NodeOwnedObjects
 from moorage.admission.node_restriction import NodeRestriction
@@ -108,6 +109,7 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     listeners: Iterable[Listener]
     has_runtime_classes: bool = True
+    lacks_network: bool = False
     options: AdmissionOptions = AdmissionOptions()
 
     def chain(self) -> AdmissionChain:
@@ -182,6 +184,7 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
             ),
             HostPortAdmission(self.listeners, readers.nodes.all),
             RbacEscalation(self.resolver, self.authorizer.is_allowed),
+            *((MissingNetwork(),) if self.lacks_network else ()),
         ]
 
     def _validating(self, dispatch: Dispatch) -> list[Plugin]:

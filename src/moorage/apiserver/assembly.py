@@ -73,6 +73,7 @@ from moorage.apiserver.quick_reads import QuickReads
 from moorage.apiserver.quota_status import write_class_quota_used, write_quota_used
 from moorage.apiserver.readers import Readers, bindable_kinds
 from moorage.apiserver.replies import Reply
+from moorage.apiserver.request_deadlines import RequestLimits
 from moorage.apiserver.resource_metrics import ResourceMetrics
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.reviews import Reviews
@@ -132,8 +133,9 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     `front_proxy` those for extension servers;
     `listeners` the ports of this host that pods may not claim; `components` the ports of the health
     of ComponentStatuses, by name. What `audit_policy` selects is recorded in the file `audit_log`;
-    without both nothing is. `admission` are the options of plugins. `seats` are divided among the
-    priority levels.
+    without both nothing is. `admission` are the options of plugins. `lacks_network`: warn of
+    objects that need a service proxy, an ingress controller or network policies. `seats` are
+    divided among the priority levels.
     """
 
     signing_key: Path
@@ -150,8 +152,10 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     listeners: tuple[Listener, ...] = ()
     components: Mapping[str, int] = {}
     gates: Mapping[str, bool] | None = None
+    lacks_network: bool = False
     seats: int = SEATS
     bodies: BodyLimits = msgspec.field(default_factory=BodyLimits)
+    request_limits: RequestLimits = msgspec.field(default_factory=RequestLimits)
 
     def is_enabled(self, gate: str) -> bool:
         """Return whether a feature gate is on; all are by default."""
@@ -275,6 +279,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         clock=clock,
         listeners=options.listeners,
         has_runtime_classes=options.is_enabled(RUNTIME_CLASS_GATE),
+        lacks_network=options.lacks_network,
         options=options.admission,
     ).chain()
     objects = Objects(
@@ -364,6 +369,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         ],
         flow_control=flow_control,
         bodies=options.bodies,
+        limits=options.request_limits,
         elsewhere=_elsewhere(
             extensions, ExtensionProxy(backends), WebPage(resource_map, cache, authorizer)
         ),

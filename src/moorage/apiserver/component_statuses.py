@@ -71,7 +71,7 @@ class ComponentStatuses:
         url = f"https://127.0.0.1:{self._ports[name]}/healthz"
         condition: Obj
         try:
-            async with self._http.get(url) as answer:
+            async with self._http.get(url, allow_redirects=False) as answer:
                 text = (await answer.content.read(_LARGEST_BYTES)).decode(errors="replace")
                 is_healthy = 200 <= answer.status < 400
                 condition = {"status": "True" if is_healthy else "False", "message": text}

@@ -14,7 +14,6 @@ PodLogOptions, PodExecOptions, PodPortForwardOptions; kubelet server's URL forms
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
@@ -24,6 +23,7 @@ from urllib.parse import quote, urlencode
 import aiohttp
 import msgspec
 from aiohttp import web
+from yarl import URL
 
 from moorage.api.errors import (
     BadRequestError,
@@ -36,7 +36,7 @@ from moorage.api.numbers import parse_int
 from moorage.api.pod_phases import ENDED_PHASES
 from moorage.apiserver.admitting import admit_connection
 from moorage.apiserver.call import Call
-from moorage.apiserver.node_agents import NodeTls, agent_url
+from moorage.apiserver.node_agents import AgentContexts, NodeAgent, NodeTls, agent_of
 from moorage.apiserver.replies import TEXT, Reply
 from moorage.apiserver.routing import is_true
 from moorage.apiserver.shares import share_of
@@ -75,19 +75,22 @@ _LOG_OPTIONS = (
     "stream",
 )  # fmt: skip
 _CONNECT_S = 10.0
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """A container and the address of its node agent; `url` has no path."""
+    """A container and its node agent."""
 
-    url: str
+    agent: NodeAgent
     pod: str
     container: str
 
-    def at(self, action: str, query: Iterable[tuple[str, str]]) -> str:
+    def at(self, action: str, query: Iterable[tuple[str, str]]) -> URL:
+        """Return the URL of an action. Raises ValueError as `ServerAddress.url`."""
         parts = (self.pod, self.container) if self.container else (self.pod,)
         asked = urlencode(list(query))
-        return f"{self.url}/{action}/{'/'.join(parts)}" + (f"?{asked}" if asked else "")
+        target = f"/{action}/{'/'.join(parts)}" + (f"?{asked}" if asked else "")
+        return self.agent.address.url(target)
 
 
 class Connect:
@@ -102,16 +105,14 @@ class Connect:
     ) -> None:
         self._objects = objects
         self._admission = admission
-        self._node_tls = node_tls
+        self._contexts = AgentContexts(node_tls)
         self._deadlines = deadlines or Deadlines()
         self._unfinished = Unfinished()
-        self._tls: ssl.SSLContext
         self._http: aiohttp.ClientSession
 
     async def __aenter__(self) -> Self:
-        self._tls = self._node_tls.context()
         self._http = aiohttp.ClientSession(
-            connector=Connector(ssl=self._tls, limit=0),
+            connector=Connector(limit=0),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
         )
         return self
@@ -129,7 +130,13 @@ class Connect:
         place = self._place(pod, container)
         asked = [(name, call.query[name]) for name in _LOG_OPTIONS if call.query.get(name)]
         try:
-            async with self._http.get(place.at("containerLogs", asked)) as answer:
+            async with self._http.get(
+                place.at("containerLogs", asked),
+                allow_redirects=False,
+                ssl=self._contexts.of(place.agent.node),
+            ) as answer:
+                if answer.status in _REDIRECTS:
+                    raise InternalError.of(f"GET {answer.url.path}: redirects forbidden")
                 if answer.status != 200:
                     raise _log_error(call, answer.status, await answer.text())
                 if upgrade_of(call.http) == WEBSOCKET:
@@ -213,7 +220,7 @@ class Connect:
             raise BadRequestError(f"pod {pod['metadata']['name']} does not have a host assigned")
         place = self._place(pod, container)
         url = place.at(_NODE_PATHS[subresource], _stream_query(options))
-        return Upstream(url=url, ssl=self._tls)
+        return Upstream(url=str(url), ssl=self._contexts.of(place.agent.node))
 
     def _place(self, pod: Obj, container: str) -> _Place:
         node_name = pod["spec"]["nodeName"]
@@ -223,7 +230,7 @@ class Connect:
             raise InternalError.of(f"node {node_name!r} of the pod does not exist") from error
         meta = pod["metadata"]
         path = f"{quote(meta['namespace'])}/{quote(meta['name'])}"
-        return _Place(agent_url(node), path, quote(container))
+        return _Place(agent_of(node), path, quote(container))
 
 
 def options_of(call: Call) -> Obj:

@@ -46,8 +46,16 @@ from moorage.apiserver.replies import (
     not_found_page,
     prettified,
 )
+from moorage.apiserver.request_deadlines import RequestLimits, timed_out, write_timed_out
 from moorage.apiserver.resources import Resources
-from moorage.apiserver.routing import Target, action_of, parse_path, route_of, verb_of
+from moorage.apiserver.routing import (
+    Target,
+    action_of,
+    is_stream,
+    parse_path,
+    route_of,
+    verb_of,
+)
 from moorage.apiserver.seating import Seating
 from moorage.apiserver.served_requests import ServedRequests, code_of
 from moorage.apiserver.shares import share_of
@@ -121,6 +129,7 @@ class Handler:
         pages: Sequence[Page],
         flow_control: FlowControl,
         bodies: BodyLimits,
+        limits: RequestLimits,
         to_protobuf: Callable[[str, Obj], bytes],
         requests: ServedRequests,
         quick_reads: QuickReads,
@@ -141,6 +150,7 @@ class Handler:
         self._pages = pages
         self._seating = Seating(flow_control, requests)
         self._bodies = Bodies(bodies)
+        self._limits = limits
         self._sender = Sender()
         self._heads = RequestHeads()
         self._audit_ids = AuditIds()
@@ -224,6 +234,7 @@ class Handler:
         flow: Flow | None,
     ) -> Reply | web.StreamResponse:
         target, verb, action, selectors = routed
+        limit_s = None if is_stream(verb, target.subresource) else self._limits.seconds(http)
         decision = self._authorizer.decide(user, action, *selectors)
         if audited is not None:
             audited.authorized(decision.reason, is_allowed=decision.is_allowed)
@@ -240,7 +251,14 @@ class Handler:
         if not target.is_resource:
             if flow is None or is_health_path(target.path):
                 return await self._page(http)
-            return await self._seating.page(partial(self._page, http), user, target, share, flow)
+            try:
+                async with asyncio.timeout(limit_s) as deadline:
+                    page = partial(self._page, http)
+                    return await self._seating.page(page, user, target, share, flow)
+            except TimeoutError:
+                if not deadline.expired():
+                    raise
+                return timed_out()
         resource = self._resource_map.find(target.group, target.version, target.resource)
         if resource is None and not self._resource_map.has_group(target.group):
             return not_found_page()
@@ -250,7 +268,9 @@ class Handler:
         call = Call(http, user, target, verb, kind, served, audit_id, require, head.accept, headers)
         if audited is not None:
             audited.attach(call)
-        reply = await self._counted(call, share, flow, self._answer_for(call), head.system_client)
+        reply = await self._counted(
+            call, share, flow, self._answer_for(call), head.system_client, limit_s
+        )
         if verb == "get":
             self._quick_reads.learn(call, head)
         if isinstance(reply, Reply) and served.warning:
@@ -258,21 +278,20 @@ class Handler:
         return reply
 
     async def _counted(
-        self, call: Call, share: str, flow: Flow | None, answer: Answer, system_client: str
+        self,
+        call: Call,
+        share: str,
+        flow: Flow | None,
+        answer: Answer,
+        system_client: str,
+        limit_s: float | None,
     ) -> Reply | web.StreamResponse:
-        """Answer a call, and count it by the code of its answer."""
+        """Answer a call within its time limit, and count it by the code of its answer."""
         series = self._requests.series(call)
         began_s = series.begin(is_long_running=call.is_stream)
         code = 0
         try:
-            if flow is None:
-                reply = await answer(call)
-            elif call.is_stream:
-                reply = await self._seating.start(call, share, flow, answer)
-            elif call.http.method in _BODY_METHODS:
-                reply = await self._with_body(call, share, flow, answer)
-            else:
-                reply = await self._seating.answer(call, share, flow, answer)
+            reply = await self._timed(call, share, flow, answer, limit_s)
             code = reply.status
             return reply
         except BaseException as error:
@@ -281,12 +300,34 @@ class Handler:
         finally:
             series.end(began_s, code, system_client, is_long_running=call.is_stream)
 
+    async def _timed(
+        self, call: Call, share: str, flow: Flow | None, answer: Answer, limit_s: float | None
+    ) -> Reply | web.StreamResponse:
+        """Answer a call, a stream without a time limit. Raises ServerTimeoutError for a write."""
+        if flow is None:
+            return await answer(call)
+        if call.is_stream:
+            return await self._seating.start(call, share, flow, answer)
+        has_body = call.http.method in _BODY_METHODS
+        try:
+            async with asyncio.timeout(limit_s) as deadline:
+                if has_body:
+                    return await self._with_body(call, share, flow, answer, deadline)
+                return await self._seating.answer(call, share, flow, answer)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            if has_body:
+                raise write_timed_out() from None
+            return timed_out()
+
     async def _with_body(
-        self, call: Call, share: str, flow: Flow, answer: Answer
+        self, call: Call, share: str, flow: Flow, answer: Answer, deadline: asyncio.Timeout
     ) -> Reply | web.StreamResponse:
         """Read the body, then answer in a seat: slow clients hold none."""
         call.body = await self._bodies.read(call.http, share)
         try:
+            self._limits.shorten(deadline)
             return await self._seating.answer(call, share, flow, answer)
         finally:
             self._bodies.release(share, len(call.body))

@@ -39,8 +39,8 @@ def write_request(
         errors.append(FieldError.required("fieldManager", "is required for apply patch"))
     if not is_apply and query.get("force"):
         errors.append(FieldError.forbidden("force", "may not be specified for non-apply patch"))
-    validation = query.get("fieldValidation", "") or "Warn"
-    if validation not in _VALIDATIONS:
+    validation = query.get("fieldValidation", "")
+    if validation and validation not in _VALIDATIONS:
         errors.append(
             FieldError.not_supported("fieldValidation", validation, ("", *sorted(_VALIDATIONS)))
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from moorage.cel.values import Schema, as_resource, escape
+from moorage.cel.values import Schema, as_resource, names_of
 
 _REQUEST_BYTES = 3 * 1024 * 1024
 _TEXT_BYTES = _REQUEST_BYTES - 2
@@ -97,8 +97,7 @@ def _object(schema: Schema) -> Declared | None:
         inner = _below(own)
         if inner is None:
             continue
-        if (escaped := escape(name)) is not None:
-            fields[escaped] = inner
+        fields.update(dict.fromkeys(names_of(name), inner))
         if name in required and "default" not in own:
             least += len(name) + inner.least_bytes + 4
     return Declared(0, least, fields=fields)

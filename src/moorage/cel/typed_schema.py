@@ -15,7 +15,7 @@ from cel_expr_python import cel
 from google.protobuf import descriptor_pb2
 
 from moorage.cel.library.opaque import make_pool
-from moorage.cel.values import CelType, Schema, Type, as_resource, escape, is_known
+from moorage.cel.values import CelType, Schema, Type, as_resource, is_known, names_of
 
 _PACKAGE = "schema"
 _DEPENDENCIES = ("duration", "struct", "timestamp")
@@ -100,9 +100,10 @@ class TypedSchema:
         for inner in (seen.get("properties") or {}).values():
             self._declare_below(inner)
         fields = {
-            escaped: inner
+            name_of_field: inner
             for field, inner in (seen.get("properties") or {}).items()
-            if (escaped := escape(field)) is not None and is_known(inner)
+            if is_known(inner)
+            for name_of_field in names_of(field)
         }
         message = self._file.message_type.add(name=name)
         taken = set(fields)

@@ -2,8 +2,9 @@
 
 `number` is a double even where JSON shows an integer; `byte`, `date`, `date-time` and `duration`
 are bytes, timestamps and durations. Fields that the schema does not specify are not accessible.
-Names of fields that are no CEL identifiers are escaped. Source: API docs "Validation rules"
-(table of types, escaping); KEP-2876.
+Names of fields that are no CEL identifiers are escaped; reserved words are names of fields too, as
+they are. Source: API docs "Validation rules" (table of types, escaping); KEP-2876; apiserver
+`cel/types.go` (`recognizeKeywordAsFieldName`).
 """
 
 from __future__ import annotations
@@ -57,6 +58,14 @@ def escape(name: str) -> str | None:
     if not _ESCAPABLE.fullmatch(name):
         return None
     return _SPECIAL.sub(lambda match: _ESCAPED[match[0]], name)
+
+
+def names_of(field: str) -> tuple[str, ...]:
+    """Return the names by which expressions select a field: `namespace` and `__namespace__`."""
+    escaped = escape(field)
+    if escaped is None:
+        return ()
+    return (field, escaped) if field in _RESERVED else (escaped,)
 
 
 def as_resource(schema: Schema) -> Schema:
@@ -144,9 +153,9 @@ def _object_conversion(schema: Schema) -> Conversion:
 
 def _fields_conversion(properties: Mapping[str, Schema]) -> Conversion:
     fields = {
-        name: (escaped, conversion_of(schema))
+        name: (names, conversion_of(schema))
         for name, schema in properties.items()
-        if is_known(schema) and (escaped := escape(name)) is not None
+        if is_known(schema) and (names := names_of(name))
     }
 
     def convert(value: Any) -> Any:
@@ -156,7 +165,10 @@ def _fields_conversion(properties: Mapping[str, Schema]) -> Conversion:
         for name, item in value.items():
             field = fields.get(name)
             if field is not None:
-                converted[field[0]] = field[1](item)
+                names, conversion = field
+                new = conversion(item)
+                for one in names:
+                    converted[one] = new
         return converted
 
     return convert

@@ -16,6 +16,7 @@ class ControllerOptions:
     `runs_runtimes`: run the controllers of that group. `creates_classes`: create RuntimeClasses for
     the handlers that work. `removes_gates`: follow pods that the webhook holds until a node has
     their handler. `labels_floors`: label the namespaces of floors, so that they fail closed.
+    their handler. `lacks_network`: record events on objects that nothing implements.
     """
 
     cluster_ca: str
@@ -50,3 +51,4 @@ class ControllerOptions:
     creates_classes: bool = False
     removes_gates: bool = False
     labels_floors: bool = False
+    lacks_network: bool = False

@@ -54,6 +54,8 @@ from moorage.controllers.horizontalpodautoscalers.controller import (
 )
 from moorage.controllers.informers import Informers
 from moorage.controllers.jobs.controller import COMPONENT as JOB_COMPONENT
+from moorage.controllers.missing_network import COMPONENT as NETWORK_COMPONENT
+from moorage.controllers.missing_network import MissingNetworkEvents
 from moorage.controllers.namespaces import NamespaceController
 from moorage.controllers.nodes.eviction import COMPONENT as EVICTION_COMPONENT
 from moorage.controllers.nodes.lifecycle import COMPONENT as NODE_COMPONENT
@@ -142,6 +144,8 @@ async def run_controllers(
     )
     expansion = ClaimExpansionController(informers, recorder(EXPANSION_COMPONENT), clock)
 
+    missing_network = MissingNetworkEvents(client, recorder(NETWORK_COMPONENT), clock)
+
     def removed(resource: Resource[Any], namespace: str) -> None:
         namespaces.object_removed(resource, namespace)
         quotas.object_removed(resource, namespace)
@@ -211,6 +215,7 @@ async def run_controllers(
         ValidatingAdmissionPolicyStatusController(client, clock).run(),
         RoleAggregationController(client, informers, clock).run(),
         *((own_group.run(),) if options.runs_runtimes else ()),
+        *((missing_network.run(),) if options.lacks_network else ()),
         informers.run(),
         *(recorder.run() for recorder in recorders),
     ]
@@ -268,11 +273,13 @@ async def run_alone(
 
     provisioner = LocalPathProvisioner(client, informers, recorder(PROVISIONER_COMPONENT), clock)
     own = RuntimeControllers(runtimes, informers, recorder, options, clock)
+    missing_network = MissingNetworkEvents(client, recorder(NETWORK_COMPONENT), clock)
     async with asyncio.TaskGroup() as tasks:
         loops = [
             provisioner.run(),
             informers.run(),
             *((own.run(),) if options.runs_runtimes else ()),
+            *((missing_network.run(),) if options.lacks_network else ()),
         ]
         for loop in loops:
             tasks.create_task(loop)

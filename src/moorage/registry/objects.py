@@ -326,7 +326,13 @@ class Objects:
         if request.is_dry_run:
             return self._shown(existing, to_value(new, _mark(kind)))
         if deletion.is_over(kind, new):
-            await self._remove(existing, value)
+            try:
+                await self._remove(existing, value)
+            except RevisionConflictError as conflict:
+                # Another request has removed the last finalizer too. Source: apiserver
+                # `registry/generic` `deleteWithoutFinalizers`.
+                if conflict.current:
+                    raise
             return self._shown(existing, to_value(new, _mark(kind)))
         # Needed while an object is being deleted: status updates and the removal of finalizers.
         ends = "deletionTimestamp" in old["metadata"]
@@ -442,13 +448,37 @@ class Objects:
         if request.is_dry_run:
             return Deleted(self._shown(existing, value), is_gone)
         if decision.action is Action.REMOVE:
-            await self._remove(existing, value)
+            if kind.strategy.grace_seconds is None:
+                await self._remove(existing, value)
+            else:
+                await self._remove_marked(existing, value, options)
             return Deleted(self._shown(existing, value), is_gone=True)
         revision = await self._put(existing.key, value, existing.revision, may_use_reserve=True)
         marked = self._as_written(existing.key, revision, value)
         if decision.action is Action.UPDATE_THEN_REMOVE:
-            await self._remove(marked, value)
+            await self._remove_marked(marked, value, options)
         return Deleted(marked, is_gone)
+
+    async def _remove_marked(self, marked: Stored, value: bytes, options: DeleteOptions) -> None:
+        """Remove an object that is marked as deleted, or find that another request has done it.
+
+        A node removes a pod as soon as it sees the mark, and writes its status meanwhile: neither
+        fails a deletion whose mark is stored. Raises RevisionConflictError for a revision that the
+        options demand. Source: `ignoreNotFound` of apiserver `registry/generic` `Store.Delete`.
+        """
+        item = marked
+        for _ in range(_UPDATE_TRIES):
+            try:
+                await self._remove(item, value)
+                return
+            except RevisionConflictError as conflict:
+                current = self._cache.get(item.key)
+                if not conflict.current or current is None or not _is_one(current, marked):
+                    return
+                if options.resource_version is not None:
+                    raise
+                item, value = current, to_value(current.obj, current.mark)
+        raise RevisionConflictError(item.key, marked.revision, item.revision)
 
     async def delete_collection(
         self,
@@ -566,6 +596,11 @@ async def _value_of(kind: Kind, obj: Obj) -> bytes:
 
 async def _converted_value(kind: Kind, obj: Obj) -> bytes:
     return to_value(obj) if kind.view is None else await kind.view.value_of(obj)
+
+
+def _is_one(item: Stored, other: Stored) -> bool:
+    """Return whether two revisions are of one object, not of one that took its name later."""
+    return bool(item.obj["metadata"].get("uid") == other.obj["metadata"].get("uid"))
 
 
 def _mark(kind: Kind) -> str:

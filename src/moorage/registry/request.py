@@ -43,16 +43,17 @@ class Request:
 
     `is_large`: body or object are processed on the worker's thread because of their size. `is_own`:
     the server writes of itself, or as a step of a request that was admitted; webhooks and policies
-    see no such write. `annotations` are those of the request's audit event, by key, as admission
-    sets them: the first value of a key stays. `webhooks_until` is the loop's time at which calls of
-    its webhooks end, set by the first of them.
+    see no such write. `field_validation` is as the client gave it; empty means `Warn`.
+    `annotations` are those of the request's audit event, by key, as admission sets them: the first
+    value of a key stays. `webhooks_until` is the loop's time at which calls of its webhooks end,
+    set by the first of them.
     """
 
     user: User
     user_agent: str = ""
     is_dry_run: bool = False
     field_manager: str = ""
-    field_validation: str = "Warn"
+    field_validation: str = ""
     is_large: bool = False
     is_own: bool = False
     warnings: list[str] = field(default_factory=list)

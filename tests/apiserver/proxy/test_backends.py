@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import BadRequestError, StatusError, UnavailableError
+from moorage.apiserver.node_agents import NodeAgent
 from moorage.apiserver.proxy.backends import (
     Backend,
     node_backend,
@@ -16,6 +17,7 @@ from moorage.apiserver.proxy.backends import (
     service_authority,
     service_backend,
 )
+from moorage.apiserver.server_address import ServerAddress
 from moorage.registry.kind import Kind
 from moorage.registry.kinds.endpointslice import ENDPOINT_SLICE
 from moorage.registry.kinds.pod import POD
@@ -51,14 +53,25 @@ class FakeObjects:
         return [item for key, item in self._items.items() if key.startswith(prefix)]
 
 
+def to(scheme: str, host: str, port: int = 0, agent_of: str = "") -> Backend:
+    return Backend(ServerAddress(scheme, host, port), agent_of)
+
+
 def pod(name: str, address: str = "10.0.0.5", ports: tuple[int, ...] = ()) -> dict[str, Any]:
-    declared = [{"containerPort": port} for port in ports]
+    names = ("", "web")
+    declared = [
+        {"containerPort": port, "name": name} for port, name in zip(ports, names, strict=False)
+    ]
     status = {"podIP": address, "podIPs": [{"ip": address}]} if address else {}
     return {
         "metadata": {"name": name, "namespace": "n"},
         "spec": {"containers": [{"name": "a"}, {"name": "b", "ports": declared}]},
         "status": status,
     }
+
+
+def agent(host: str) -> NodeAgent:
+    return NodeAgent("a", ServerAddress("https", host, 10250))
 
 
 def endpoint(name: str, address: str = "10.0.0.5", **fields: Any) -> dict[str, Any]:
@@ -84,11 +97,12 @@ def served(*endpoints: dict[str, Any], port: str = "web") -> FakeObjects:
 @pytest.mark.parametrize(
     ("text", "ports", "expected"),
     [
-        ("p", (), Backend("http", "10.0.0.5")),
-        ("p", (8080, 9090), Backend("http", "10.0.0.5:8080")),
-        ("p:9", (8080,), Backend("http", "10.0.0.5:9")),
-        ("https:p:443", (), Backend("https", "10.0.0.5:443")),
-        (":p:", (7,), Backend("http", "10.0.0.5:7")),
+        ("p", (), to("http", "10.0.0.5")),
+        ("p", (8080, 9090), to("http", "10.0.0.5", 8080)),
+        ("p:9", (8080,), to("http", "10.0.0.5", 9)),
+        ("https:p:443", (), to("https", "10.0.0.5", 443)),
+        (":p:", (7,), to("http", "10.0.0.5", 7)),
+        ("p:web", (7, 8), to("http", "10.0.0.5", 8)),
     ],
 )
 def test_pods(text: str, ports: tuple[int, ...], expected: Backend) -> None:
@@ -99,14 +113,14 @@ def test_pods(text: str, ports: tuple[int, ...], expected: Backend) -> None:
 
 def test_a_pod_with_an_address_of_version_6() -> None:
     objects = FakeObjects()
-    objects.put(POD, pod("p", "fd00::5"))
-    assert pod_backend(objects, "n", "p:80").authority == "[fd00::5]:80"
+    objects.put(POD, pod("p", "FD00:0::5"))
+    assert pod_backend(objects, "n", "p:80").address.origin == "http://[fd00::5]:80"
 
 
 @pytest.mark.parametrize(
     "address",
     ["", "127.0.0.1", "::1", "169.254.169.254", "fe80::1", "224.0.0.1", "0.0.0.0", "::",
-     "255.255.255.255", "::ffff:127.0.0.1", "web"],
+     "255.255.255.255", "::ffff:127.0.0.1", "web", "fd00::5%eth0", "fd00::5%x]:80@127.0.0.1"],
 )  # fmt: skip
 def test_addresses_that_are_not_allowed(address: str) -> None:
     objects = FakeObjects()
@@ -122,15 +136,33 @@ def test_names_that_are_invalid(text: str) -> None:
     assert str(caught.value) == f'invalid pod request "{text}"'
 
 
+NO_PORTS = (
+    "80@127.0.0.77", "0", "65536", "-1", "+80", " 80", "٨٠", "80/", "80?", "80#", "http", "999999",
+    "1_0",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("port", NO_PORTS)
+def test_ports_that_are_neither_a_number_nor_a_declared_name(port: str) -> None:
+    objects = FakeObjects()
+    objects.put(POD, pod("p", ports=(7, 8)))
+    with pytest.raises(BadRequestError, match="invalid pod request"):
+        pod_backend(objects, "n", f"http:p:{port}")
+    with pytest.raises(BadRequestError, match="invalid node request"):
+        node_backend(f"http:a:{port}", agent("10.1.0.1"))
+    with pytest.raises(UnavailableError):
+        service_backend(served(endpoint("p")), "n", f"http:s:{port}")
+
+
 @pytest.mark.parametrize("text", ["s:web", "s:80", "http:s:web"])
 def test_services(text: str) -> None:
     objects = served(endpoint("p"))
-    assert service_backend(objects, "n", text) == Backend("http", "10.0.0.5:8080")
+    assert service_backend(objects, "n", text) == to("http", "10.0.0.5", 8080)
 
 
 def test_a_port_without_name() -> None:
     objects = served(endpoint("p", conditions={"ready": True}), port="")
-    assert service_backend(objects, "n", "https:s:") == Backend("https", "10.0.0.5:8080")
+    assert service_backend(objects, "n", "https:s:") == to("https", "10.0.0.5", 8080)
 
 
 def test_a_webhooks_service_may_have_endpoints_that_are_no_pods() -> None:
@@ -156,7 +188,9 @@ def test_only_ready_pods_of_the_service_are_asked(other: dict[str, Any]) -> None
     with pytest.raises(UnavailableError) as caught:
         service_backend(served(other), "n", "s:web")
     assert str(caught.value) == 'no endpoints available for service "s"'
-    assert service_backend(served(other, endpoint("p")), "n", "s:web").authority == "10.0.0.5:8080"
+    assert service_backend(served(other, endpoint("p")), "n", "s:web") == to(
+        "http", "10.0.0.5", 8080
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,19 +210,19 @@ def test_services_without_a_server(text: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a", Backend("https", "10.1.0.1:10250", is_agent=True)),
-        ("http:a:10250", Backend("https", "10.1.0.1:10250", is_agent=True)),
-        ("a:9100", Backend("http", "10.1.0.1:9100")),
+        ("a", to("https", "10.1.0.1", 10250, "a")),
+        ("http:a:10250", to("https", "10.1.0.1", 10250, "a")),
+        ("a:9100", to("http", "10.1.0.1", 9100)),
     ],
 )
 def test_nodes(text: str, expected: Backend) -> None:
-    assert node_backend(text, "https://10.1.0.1:10250") == expected
+    assert node_backend(text, agent("10.1.0.1")) == expected
 
 
 def test_another_port_of_a_node_on_loopback() -> None:
-    assert node_backend("a", "https://127.0.0.1:10250").is_agent
+    assert node_backend("a", agent("127.0.0.1")).agent_of == "a"
     with pytest.raises(BadRequestError, match="address not allowed"):
-        node_backend("a:9100", "https://127.0.0.1:10250")
+        node_backend("a:9100", agent("127.0.0.1"))
 
 
 def test_a_node_that_is_not_there() -> None:

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from moorage.apiserver.proxy import forward
 from moorage.apiserver.proxy.backends import Backend
+from moorage.apiserver.server_address import ServerAddress
 from moorage.cluster.certificates import Subject
 from tests.apiserver.server import Running, serving
 
@@ -99,9 +100,36 @@ async def test_no_authority_vouches_for_the_certificate_of_a_pod(
     node = (await server.ask("GET", NODE)).json
     port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
     # A pod's address may not be on loopback, where the backend of these tests is.
-    monkeypatch.setattr(forward, "pod_backend", lambda *_: Backend("https", f"127.0.0.1:{port}"))
+    monkeypatch.setattr(
+        forward, "pod_backend", lambda *_: Backend(ServerAddress("https", "127.0.0.1", port))
+    )
     answer = await server.ask("GET", "/api/v1/namespaces/default/pods/https:p:443/proxy/x")
     assert (answer.status, answer.json.get("url")) == (200, "/x"), answer.text
+
+
+@pytest.mark.parametrize("headers", [{}, {"Connection": "Upgrade", "Upgrade": "websocket"}])
+async def test_a_port_with_an_address_in_it_reaches_nothing(
+    server: Running, headers: dict[str, str]
+) -> None:
+    """To a parser of URLs `10.9.9.9:80@127.0.0.1` is the host 127.0.0.1."""
+    spec = {"nodeName": "n1", "containers": [{"name": "a", "image": "i"}]}
+    default = "/api/v1/namespaces/default"
+    account = {"metadata": {"name": "default"}}
+    assert (await server.ask("POST", f"{default}/serviceaccounts", account)).status == 201
+    pods = f"{default}/pods"
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "ok"}, "spec": spec}
+    assert (await server.ask("POST", pods, pod)).status == 201
+    status = {"status": {"podIP": "10.9.9.9", "podIPs": [{"ip": "10.9.9.9"}]}}
+    written = await server.ask("PATCH", f"{pods}/ok/status", status, Content_Type=MERGE)
+    assert written.status == 200, written.text
+    agent = (await server.ask("GET", NODE)).json["status"]["daemonEndpoints"]
+    port = agent["kubeletEndpoint"]["Port"]
+    for name in (f"https:ok:80@127.0.0.1:{port}", "https:ok:80@127.0.0.1", "http:ok:80@127.0.0.77"):
+        refused = await server.ask("GET", f"{pods}/{name}/proxy/x", **headers)
+        assert refused.status == 400, refused.text
+        assert refused.json["message"] == f'invalid pod request "{name}"'
+    refused = await server.ask("GET", "/api/v1/nodes/https:n1:80@127.0.0.1/proxy/x", **headers)
+    assert refused.status == 400, refused.text
 
 
 async def test_a_large_body_is_streamed(server: Running) -> None:

@@ -8,8 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from moorage.api.errors import InternalError
+from moorage.apiserver.node_agents import NodeAgent
 from moorage.apiserver.resource_metrics.scraper import NodeScraper
 from moorage.apiserver.resource_metrics.usage import Measurement
+from moorage.apiserver.server_address import ServerAddress
 from tests.apiserver.resource_metrics.summaries import NANO, summary
 from tests.clocks import FakeClock, settle
 
@@ -25,12 +27,12 @@ class Agents:
         self.under_way = 0
         self.most = 0
 
-    async def fetch(self, url: str) -> bytes:
-        self.urls.append(url)
+    async def fetch(self, agent: NodeAgent, path: str) -> bytes:
+        self.urls.append(f"{agent.address.origin}{path}")
         self.under_way += 1
         self.most = max(self.most, self.under_way)
         try:
-            name = url.split("/")[2]
+            name = agent.node
             if name in self.silent:
                 await asyncio.get_running_loop().create_future()
             if name in self.broken:
@@ -50,7 +52,7 @@ class Scraped:
         self._scraper = NodeScraper(self.agents.fetch, self.clock)
 
     def start(self, *names: str) -> asyncio.Task[dict[str, Measurement]]:
-        return asyncio.create_task(self._scraper.measure({n: url_of(n) for n in names}, names))
+        return asyncio.create_task(self._scraper.measure({n: agent_of(n) for n in names}, names))
 
     async def measure(self, *names: str, passing_s: float = 1.0) -> dict[str, Measurement]:
         measuring = self.start(*names)
@@ -59,13 +61,13 @@ class Scraped:
         return await measuring
 
 
-def url_of(name: str) -> Callable[[], str]:
-    def url() -> str:
+def agent_of(name: str) -> Callable[[], NodeAgent]:
+    def agent() -> NodeAgent:
         if name == "unknown":
             raise InternalError.of("no preferred addresses found")
-        return f"https://{name}"
+        return NodeAgent(name, ServerAddress("https", name))
 
-    return url
+    return agent
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from moorage.api.errors import TooLargeError
 from moorage.registry.custom.defaulting import set_defaults
 from moorage.registry.custom.pruning import prune
 from moorage.registry.custom.structure import compile_structure
@@ -94,3 +95,35 @@ def test_defaults_are_copied() -> None:
     second: dict[str, Any] = {}
     set_defaults(second, structure)
     assert second == {"a": {"b": []}}
+
+
+LARGE = {"type": "string", "default": "x" * 200_000}
+
+
+def test_defaults_have_a_budget() -> None:
+    """15 KB of body with a default of 200 KB for each item came to 2.9 GiB."""
+    structure = compile_structure(_object(l={"type": "array", "items": _object(a=LARGE)}))
+    some: dict[str, Any] = {"l": [{} for _ in range(10)]}
+    set_defaults(some, structure)
+    assert all(len(item["a"]) == 200_000 for item in some["l"])
+    with pytest.raises(TooLargeError, match="add more than 3145728 bytes"):
+        set_defaults({"l": [{} for _ in range(5000)]}, structure)
+
+
+def test_small_values_of_defaults_count_for_what_they_take_in_memory() -> None:
+    many = {
+        "type": "array", "items": {"type": "object"}, "default": [{} for _ in range(1000)],
+    }  # fmt: skip
+    structure = compile_structure(_object(l={"type": "array", "items": _object(a=many)}))
+    with pytest.raises(TooLargeError):
+        set_defaults({"l": [{} for _ in range(1000)]}, structure)
+
+
+def test_the_paths_of_removed_fields_are_bounded() -> None:
+    schema = _object(m={"type": "object", "additionalProperties": _object(a=STRING)})
+    key = "k" * 1_000_000
+    obj = {"m": {key: {f"b{number}": 1 for number in range(100_000)}}}
+    paths = prune(obj, compile_structure(schema))
+    assert obj == {"m": {key: {}}}
+    assert sum(map(len, paths)) == 64 * 1024
+    assert paths[0].startswith("m.kkk")

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from moorage.api.errors import TooLargeError
 from moorage.registry.custom.definition import CustomKind, kinds_of
 from moorage.registry.custom.versions import Conversions, SeenObjects
 from moorage.registry.stored import Stored, StoredFactory, to_value
@@ -139,3 +140,25 @@ async def test_events_of_one_object_are_converted_each_as_it_was() -> None:
         seen = [one.obj for one in await second.view.see(items)]
         shown = [(one["b"], one["metadata"]["resourceVersion"]) for one in seen]
         assert shown == [(one.obj["a"], str(one.revision)) for one in items]
+
+
+LARGE = {"type": "array", "items": {"type": "object", "properties": {
+    "a": {**STRING, "default": "x" * 200_000}}}}  # fmt: skip
+
+
+async def test_what_defaults_add_to_an_object_that_is_read_is_bounded() -> None:
+    ((kind),) = kinds({"l": LARGE}).kinds
+    assert kind.view is not None
+    with pytest.raises(TooLargeError, match="add more than"):
+        await kind.view.see([item({"l": [{}] * 5000}, "")])
+    with pytest.raises(TooLargeError, match="add more than"):
+        kind.view.see_now(item({"l": [{}] * 5000}, ""))
+
+
+async def test_what_defaults_add_to_a_list_that_is_read_is_bounded() -> None:
+    ((kind),) = kinds({"l": LARGE}).kinds
+    assert kind.view is not None
+    grown = [item({"l": [{}] * 10}, "") for _ in range(40)]
+    assert len(await kind.view.see(grown[:20])) == 20
+    with pytest.raises(TooLargeError, match="ask for fewer with `limit`"):
+        await kind.view.see(grown)

@@ -114,7 +114,8 @@ def _options(attributes: Attributes) -> dict[str, Any] | None:
     if attributes.operation != "DELETE":
         if request.field_manager:
             options["fieldManager"] = request.field_manager
-        options["fieldValidation"] = request.field_validation
+        if request.field_validation:
+            options["fieldValidation"] = request.field_validation
     return options
 
 

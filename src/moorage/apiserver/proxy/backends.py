@@ -1,6 +1,7 @@
 """Proxy backends: the server that the name in a `/proxy` path means.
 
-A name is `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`. Only addresses outside of loopback, link-local
+A name is `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`; a port is a decimal number, or the name of one
+that the pod or the service declares. Only addresses outside of loopback, link-local
 and multicast ranges are permitted, and behind a service only those of its pods: writers of statuses
 and of EndpointSlices must not reach other servers through the API server. Source:
 `ResourceLocation` of the pod, service and node registries of Kubernetes 1.37.
@@ -16,6 +17,8 @@ from typing import Protocol
 import msgspec
 
 from moorage.api.errors import BadRequestError, UnavailableError
+from moorage.apiserver.node_agents import NodeAgent
+from moorage.apiserver.server_address import ServerAddress, ip_address, port_number
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.endpointslice import ENDPOINT_SLICE
 from moorage.registry.kinds.node import NODE
@@ -38,11 +41,10 @@ class Reader(Protocol):
 
 
 class Backend(msgspec.Struct, frozen=True):
-    """A server: `authority` is `HOST:PORT`. `is_agent`: a node agent, with mutual TLS."""
+    """A server. `agent_of` is the node whose agent it is, reached with mutual TLS."""
 
-    scheme: str
-    authority: str
-    is_agent: bool = False
+    address: ServerAddress
+    agent_of: str = ""
 
 
 def pod_backend(objects: Reader, namespace: str, text: str) -> Backend:
@@ -52,10 +54,20 @@ def pod_backend(objects: Reader, namespace: str, text: str) -> Backend:
     """
     scheme, name, port = _parts("pod", text)
     pod = objects.get(POD, namespace, name).obj
-    if not port:
-        port = next((str(entry["containerPort"]) for entry in _declared_ports(pod)), "")
+    number = _pod_port(pod, port)
+    if number is None:
+        raise _invalid("pod", text)
     addresses = _pod_addresses(pod)
-    return Backend(scheme, _authority(addresses[0] if addresses else "", port))
+    return Backend(ServerAddress(scheme, _permitted(addresses[0] if addresses else ""), number))
+
+
+def _pod_port(pod: Obj, text: str) -> int | None:
+    """Return the port that a text means; 0 without one, None if it means none."""
+    declared = _declared_ports(pod)
+    if not text:
+        return next((entry["containerPort"] for entry in declared), 0)
+    named = (entry["containerPort"] for entry in declared if entry.get("name") == text)
+    return port_number(text) or next(named, None)
 
 
 def _declared_ports(pod: Obj) -> Iterator[Obj]:
@@ -74,9 +86,10 @@ def service_backend(objects: Reader, namespace: str, text: str) -> Backend:
     Raises BadRequestError, NotFoundError, and UnavailableError without a port or a ready pod.
     """
     scheme, name, port = _parts("service", text)
-    if port.isdecimal():
-        port = _port_name(objects.get(SERVICE, namespace, name).obj, int(port))
-    return Backend(scheme, _endpoint(objects, namespace, name, port, is_of_pods=True))
+    if number := port_number(port):
+        port = _port_name(objects.get(SERVICE, namespace, name).obj, number)
+    host, target = _endpoint(objects, namespace, name, port, is_of_pods=True)
+    return Backend(ServerAddress(scheme, host, target))
 
 
 def service_authority(objects: Reader, namespace: str, name: str, port: int) -> str:
@@ -86,13 +99,16 @@ def service_authority(objects: Reader, namespace: str, name: str, port: int) -> 
     Raises NotFoundError, and UnavailableError without a ready endpoint.
     """
     port_name = _port_name(objects.get(SERVICE, namespace, name).obj, port)
-    return _endpoint(objects, namespace, name, port_name, is_of_pods=False)
+    host, target = _endpoint(objects, namespace, name, port_name, is_of_pods=False)
+    return ServerAddress("https", host, target).authority
 
 
-def _endpoint(objects: Reader, namespace: str, name: str, port: str, *, is_of_pods: bool) -> str:
-    """Return the `HOST:PORT` of a ready endpoint. Raises UnavailableError."""
+def _endpoint(
+    objects: Reader, namespace: str, name: str, port: str, *, is_of_pods: bool
+) -> tuple[str, int]:
+    """Return address and port of a ready endpoint. Raises UnavailableError."""
     found = [
-        _authority(address, str(number))
+        (_permitted(address), number)
         for address, number in _endpoints(objects, namespace, name, port, is_of_pods=is_of_pods)
     ]
     if not found:
@@ -139,17 +155,18 @@ def _is_of_pod(objects: Reader, namespace: str, endpoint: Obj) -> bool:
     return pod is not None and endpoint["addresses"][0] in _pod_addresses(pod.obj)
 
 
-def node_backend(text: str, agent: str) -> Backend:
+def node_backend(text: str, agent: NodeAgent) -> Backend:
     """Return the agent of a node, or another port of the node's address.
 
-    `agent` is the `https://HOST:PORT` of the agent. Raises BadRequestError.
+    Raises BadRequestError.
     """
     scheme, _, port = _parts("node", text)
-    authority = agent.removeprefix("https://")
-    host, _, agent_port = authority.rpartition(":")
-    if port in ("", agent_port):
-        return Backend("https", authority, is_agent=True)
-    return Backend(scheme, _authority(host.strip("[]"), port))
+    number = port_number(port) if port else agent.address.port
+    if number is None:
+        raise _invalid("node", text)
+    if number == agent.address.port:
+        return Backend(agent.address, agent_of=agent.node)
+    return Backend(ServerAddress(scheme, _permitted(agent.address.host), number))
 
 
 def node_of(objects: Reader, text: str) -> Obj:
@@ -166,23 +183,21 @@ def _parts(what: str, text: str) -> tuple[str, str, str]:
     elif len(parts) == 2:
         parts = ["", *parts]
     if len(parts) != 3 or not parts[1] or parts[0] not in _SCHEMES:
-        raise BadRequestError(f'invalid {what} request "{text}"')
+        raise _invalid(what, text)
     scheme, name, port = parts
     return scheme or "http", name, port
 
 
-def _authority(address: str, port: str) -> str:
-    _check_address(address)
-    host = f"[{address}]" if ":" in address else address
-    return f"{host}:{port}" if port else host
+def _invalid(what: str, text: str) -> BadRequestError:
+    return BadRequestError(f'invalid {what} request "{text}"')
 
 
-def _check_address(text: str) -> None:
-    """Raise BadRequestError unless an address is global unicast."""
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError as error:
-        raise BadRequestError("address not allowed") from error
+def _permitted(text: str) -> str:
+    """Return an address in its usual form. Raises BadRequestError unless it is global unicast."""
+    address = ip_address(text)
+    if address is None:
+        raise BadRequestError("address not allowed")
+    found = str(address)
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
         address = address.ipv4_mapped
     is_limited = address == ipaddress.ip_address("255.255.255.255")
@@ -191,3 +206,4 @@ def _check_address(text: str) -> None:
         or address.is_unspecified or is_limited
     ):  # fmt: skip
         raise BadRequestError("address not allowed")
+    return found

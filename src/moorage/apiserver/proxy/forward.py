@@ -19,7 +19,7 @@ from yarl import URL
 from moorage.api.errors import BadRequestError, InternalError, UnavailableError
 from moorage.apiserver.admitting import admit_connection
 from moorage.apiserver.call import Call
-from moorage.apiserver.node_agents import NodeTls, agent_url
+from moorage.apiserver.node_agents import AgentContexts, NodeTls, agent_of
 from moorage.apiserver.proxy.backends import (
     Backend,
     node_backend,
@@ -57,14 +57,12 @@ class Proxy:
     ) -> None:
         self._objects = objects
         self._admission = admission
-        self._node_tls = node_tls
+        self._contexts = AgentContexts(node_tls)
         self._deadlines = deadlines or Deadlines()
-        self._agents: ssl.SSLContext
         self._others: ssl.SSLContext
         self._http: aiohttp.ClientSession
 
     async def __aenter__(self) -> Self:
-        self._agents = self._node_tls.context()
         # As upstream: no authority vouches for the certificates of pods.
         self._others = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._others.check_hostname = False
@@ -105,10 +103,10 @@ class Proxy:
             case "services":
                 return service_backend(self._objects, namespace, name)
             case _:
-                return node_backend(name, agent_url(node_of(self._objects, name)))
+                return node_backend(name, agent_of(node_of(self._objects, name)))
 
     def _tls(self, backend: Backend) -> ssl.SSLContext:
-        return self._agents if backend.is_agent else self._others
+        return self._contexts.of(backend.agent_of) if backend.agent_of else self._others
 
     async def _forwarded(
         self, call: Call, backend: Backend, prefix: str, path: str
@@ -119,7 +117,7 @@ class Proxy:
         try:
             async with self._http.request(
                 http.method,
-                URL(_url(call, backend, path), encoded=True),
+                _url(call, backend, path),
                 headers=headers,
                 data=http.content if http.can_read_body else None,
                 allow_redirects=False,
@@ -144,7 +142,7 @@ class Proxy:
         ]
         if subprotocols := offered_subprotocols(call.http):
             lines.append((SUBPROTOCOL, ", ".join(subprotocols)))
-        upstream = Upstream(url=url, ssl=self._tls(backend))
+        upstream = Upstream(url=str(url), ssl=self._tls(backend))
         try:
             async with dial(upstream, call.http.method, protocol, lines, self._deadlines) as answer:
                 if isinstance(answer, Refused):
@@ -179,9 +177,9 @@ def _to_directory(call: Call) -> Reply:
     return Reply(b"", HTTPStatus.MOVED_PERMANENTLY, TEXT, {"Location": location})
 
 
-def _url(call: Call, backend: Backend, path: str) -> str:
+def _url(call: Call, backend: Backend, path: str) -> URL:
     query = call.http.rel_url.raw_query_string
-    return f"{backend.scheme}://{backend.authority}{path or '/'}" + (f"?{query}" if query else "")
+    return backend.address.url(f"{path or '/'}" + (f"?{query}" if query else ""))
 
 
 async def _copied(
@@ -190,7 +188,7 @@ async def _copied(
     """Copy a backend's answer to the client, with links that lead through the proxy."""
 
     def rewrite(link: str) -> str:
-        return through_proxy(link, (backend.authority, call.http.host), prefix)
+        return through_proxy(link, (backend.address.authority, call.http.host), prefix)
 
     response = web.StreamResponse(status=answer.status, reason=answer.reason)
     for name, value in copied_headers(answer.headers):

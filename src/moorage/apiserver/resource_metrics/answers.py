@@ -18,7 +18,7 @@ from moorage.api.errors import NotFoundError
 from moorage.api.quantity import NANO, Family, Quantity
 from moorage.apiserver.call import Call
 from moorage.apiserver.computed import ComputedReplies
-from moorage.apiserver.node_agents import NodeTls, agent_url
+from moorage.apiserver.node_agents import NodeAgent, NodeTls, agent_of
 from moorage.apiserver.readers import Readers
 from moorage.apiserver.replies import Reply
 from moorage.apiserver.resource_metrics.scraper import AgentReader, NodeScraper
@@ -130,11 +130,11 @@ class ResourceMetrics:
         return shown
 
     async def _measure(self, nodes: Iterable[Stored]) -> dict[str, Measurement]:
-        urls = {node.name: partial(_url, node) for node in nodes}
-        if not urls:
+        agents = {node.name: partial(_agent, node) for node in nodes}
+        if not agents:
             return {}
         existing = (node.name for node in self._readers.scan(NODE, ""))
-        return await self._scraper.measure(urls, existing)
+        return await self._scraper.measure(agents, existing)
 
     def _window(self, item: Stored, measurement: Measurement) -> Obj:
         metadata: Obj = {"name": item.name}
@@ -150,8 +150,8 @@ class ResourceMetrics:
         }
 
 
-def _url(node: Stored) -> str:
-    return agent_url(node.obj)
+def _agent(node: Stored) -> NodeAgent:
+    return agent_of(node.obj)
 
 
 def _amounts(usage: Usage) -> dict[str, str]:

@@ -17,7 +17,7 @@ import msgspec
 from moorage.api.clock import Clock
 from moorage.api.errors import InternalError
 from moorage.api.logs import Log
-from moorage.apiserver.node_agents import NodeTls
+from moorage.apiserver.node_agents import AgentContexts, NodeAgent, NodeTls
 from moorage.apiserver.resource_metrics.usage import Measurement, Sample, read_summary
 from moorage.streaming.connector import Connector
 
@@ -30,8 +30,8 @@ _ALL_WITHIN_S = 20.0
 _PARALLEL = 16
 _LARGEST_BYTES = 4 * 1024 * 1024
 
-Fetch = Callable[[str], Awaitable[bytes]]
-"""Reads a URL of a node agent. Raises OSError, TimeoutError, ValueError, aiohttp.ClientError."""
+Fetch = Callable[[NodeAgent, str], Awaitable[bytes]]
+"""Reads a path of a node agent. Raises OSError, TimeoutError, ValueError, aiohttp.ClientError."""
 
 log = Log(__name__)
 
@@ -40,20 +40,21 @@ class AgentReader:
     """Reads small documents of node agents with mutual TLS; bounded in bytes and time."""
 
     def __init__(self, node_tls: NodeTls) -> None:
-        self._node_tls = node_tls
+        self._contexts = AgentContexts(node_tls)
         self._http: aiohttp.ClientSession
 
     async def open(self) -> None:
-        """Open the client. Raises OSError for files that are missing or unusable."""
-        connector = Connector(ssl=self._node_tls.context(), limit=_PARALLEL)
-        self._http = aiohttp.ClientSession(connector=connector)
+        """Open the client."""
+        self._http = aiohttp.ClientSession(connector=Connector(limit=_PARALLEL))
 
     async def close(self) -> None:
         await self._http.close()
 
-    async def fetch(self, url: str) -> bytes:
+    async def fetch(self, agent: NodeAgent, path: str) -> bytes:
         """Return a document. Raises as `Fetch` does."""
-        async with self._http.get(url, allow_redirects=False) as answer:
+        context = self._contexts.of(agent.node)
+        url = agent.address.url(path)
+        async with self._http.get(url, allow_redirects=False, ssl=context) as answer:
             if answer.status != 200:
                 raise ValueError(f"status {answer.status}")
             body = bytearray()
@@ -91,21 +92,21 @@ class NodeScraper:
         self._slots = asyncio.Semaphore(_PARALLEL)
 
     async def measure(
-        self, urls: Mapping[str, Callable[[], str]], existing: Iterable[str]
+        self, agents: Mapping[str, Callable[[], NodeAgent]], existing: Iterable[str]
     ) -> dict[str, Measurement]:
         """Return a recent measurement of each node; a node that does not answer is left out.
 
-        `urls` has a function for each node that returns its agent's URL, or raises InternalError.
+        `agents` has a function for each node that returns its agent, or raises InternalError.
         `existing` names all nodes of the cluster: what is known of any other is forgotten.
         """
         kept = set(existing)
         self._nodes = {name: node for name, node in self._nodes.items() if name in kept}
-        nodes = {name: self._nodes.setdefault(name, _Node()) for name in urls}
+        nodes = {name: self._nodes.setdefault(name, _Node()) for name in agents}
         with suppress(TimeoutError):
             async with asyncio.timeout(_ALL_WITHIN_S), asyncio.TaskGroup() as tasks:
                 for name, node in nodes.items():
                     if self._is_due(node):
-                        tasks.create_task(self._refresh(name, node, urls[name]))
+                        tasks.create_task(self._refresh(name, node, agents[name]))
         now_s = self._clock.monotonic()
         measured = {name: node.measurement(now_s) for name, node in nodes.items()}
         return {name: one for name, one in measured.items() if one is not None}
@@ -117,31 +118,31 @@ class NodeScraper:
         measurement = node.measurement(now_s)
         return measurement is None or now_s - measurement.after.at_s >= _FRESH_S
 
-    async def _refresh(self, name: str, node: _Node, url: Callable[[], str]) -> None:
+    async def _refresh(self, name: str, node: _Node, agent: Callable[[], NodeAgent]) -> None:
         async with node.lock:
             # Another request may have refreshed it while this one waited.
             if not self._is_due(node):
                 return
             try:
-                await self._sample_twice(node, f"{url()}/stats/summary")
+                await self._sample_twice(node, agent())
                 node.failed_at_s = None
             except (aiohttp.ClientError, OSError, ValueError, InternalError) as error:
                 node.failed_at_s = self._clock.monotonic()
                 why = str(error) or type(error).__name__
                 log.warning("node agent not scraped", node=name, error=why)
 
-    async def _sample_twice(self, node: _Node, url: str) -> None:
+    async def _sample_twice(self, node: _Node, agent: NodeAgent) -> None:
         last = node.latest
         if last is None or self._clock.monotonic() - last.at_s > _LONGEST_WINDOW_S:
-            node.latest = await self._sample(url)
+            node.latest = await self._sample(agent)
             await self._clock.sleep(_SHORTEST_WINDOW_S)
-        sample = await self._sample(url)
+        sample = await self._sample(agent)
         node.before, node.latest = node.latest, sample
 
-    async def _sample(self, url: str) -> Sample:
+    async def _sample(self, agent: NodeAgent) -> Sample:
         async with self._slots:
             started_s = self._clock.monotonic()
             async with asyncio.timeout(_SCRAPE_WITHIN_S):
-                body = await self._fetch(url)
+                body = await self._fetch(agent, "/stats/summary")
             at_s = (started_s + self._clock.monotonic()) / 2
             return read_summary(body, at_s, self._clock.now())

@@ -75,6 +75,7 @@ async def run(layout: Layout, settings: Settings) -> None:
         audit_policy=load_policy(Path(settings.audit_policy)) if settings.audit_policy else None,
         audit_log=layout.audit_log,
         admission=_admission(settings),
+        lacks_network=settings.has_node,
     )
     async with _protected_ports(layout, settings), ApiServer(options, api_options) as server:
         notify_ready()

@@ -180,6 +180,10 @@ class Converter:
         return new
 
 
+_NO_RESPONSE: Final[Obj] = {"uid": "", "convertedObjects": None, "result": {"metadata": {}}}
+"""The response of a request, which upstream sends with its fields empty."""
+
+
 def _request(version: str, uid: str, target: str, head: Obj, objects: Sequence[Obj]) -> bytes:
     return msgspec.json.encode(
         {
@@ -190,6 +194,7 @@ def _request(version: str, uid: str, target: str, head: Obj, objects: Sequence[O
                 "desiredAPIVersion": target,
                 "objects": [{**head, **obj} for obj in objects],
             },
+            "response": _NO_RESPONSE,
         }
     )
 

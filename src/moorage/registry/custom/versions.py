@@ -20,7 +20,7 @@ from typing import Final, ParamSpec, TypeVar
 
 import msgspec
 
-from moorage.api.errors import ServerTimeoutError
+from moorage.api.errors import ServerTimeoutError, TooLargeError
 from moorage.registry.custom.conversion import ConversionError, Converter, in_turn
 from moorage.registry.custom.decoding import CustomType
 from moorage.registry.kind import Kind, Obj
@@ -32,6 +32,9 @@ _BATCH_BYTES: Final = 1024 * 1024
 
 SEE_S: Final = 60.0
 """How long the objects of one request may take: each batch of a long list has a time of its own."""
+
+SEE_GROWTH_BYTES: Final = 64 * 1024 * 1024
+"""How much larger than stored the objects of one request may become together."""
 
 _SEEN_BYTES: Final = 32 * 1024 * 1024
 _TURNS: Final = 16
@@ -230,14 +233,26 @@ class VersionView:
 
     async def _see_in_batches(self, items: Sequence[Stored]) -> list[Stored]:
         seen: list[Stored] = []
+        growth = 0
         for batch in _batches(items):
-            if self.is_remote:
-                seen += await self._converted(batch)
-            else:
-                seen += map(self.see_now, batch)
+            converted = iter(await self._converted(batch)) if self.is_remote else None
+            for item in batch:
+                seen.append(self.see_now(item) if converted is None else next(converted))
+                growth = self._grown(growth, item, seen[-1])
+            if converted is None:
                 # A long list must not keep other requests waiting.
                 await asyncio.sleep(0)
         return seen
+
+    def _grown(self, growth: int, item: Stored, seen: Stored) -> int:
+        """Return the growth with that of an object. Raises TooLargeError."""
+        growth += max(0, seen.size - item.size)
+        if growth > SEE_GROWTH_BYTES:
+            raise TooLargeError(
+                "Request entity too large: defaults and conversions make these objects more than "
+                f"{SEE_GROWTH_BYTES} bytes larger than they are stored; ask for fewer with `limit`"
+            )
+        return growth
 
     async def _converted(self, items: Sequence[Stored]) -> list[Stored]:
         """Convert a batch. The readers of one object take turns: the first converts it for all."""

@@ -68,7 +68,7 @@ def _labels_of(variable: str) -> str:
 
 _NODE_CHECKS = (
     _Check(
-        "request.operation == 'UPDATE' && (!has(request.subResource) || request.subResource == '')"
+        "request.operation == 'UPDATE' && !has(request.subResource)"
         " && object.metadata.name == variables.node",
         "a runtime agent changes its own node only",
     ),
@@ -131,7 +131,8 @@ def _same_status_field(field: str) -> str:
 
 _INSTALLATION_CHECKS = (
     _Check(
-        "request.operation == 'UPDATE' && request.subResource == 'status'"
+        "request.operation == 'UPDATE' && has(request.subResource)"
+        " && request.subResource == 'status'"
         " && variables.others == variables.oldOthers",
         "a runtime agent writes its own entry in status.nodes only",
     ),

@@ -1,0 +1,70 @@
+"""Missing network: an event on each new object that a cluster of ours does not implement yet.
+
+Beside the `Warning` header, which those do not see who apply objects by a program or look later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from moorage.api.clock import Clock, parse_time
+from moorage.api.missing_network import INGRESS, NETWORK_POLICY, REASON, service_warning
+from moorage.api.services import Service
+from moorage.client.informer import Informer
+from moorage.client.recorder import WARNING, EventRecorder, reference
+from moorage.client.resources import SERVICES, PartialObject, Resource
+from moorage.client.rest import Client
+
+COMPONENT: Final = "missing-network"
+INGRESSES = Resource("networking.k8s.io", "v1", "ingresses", "Ingress", PartialObject)
+NETWORK_POLICIES = Resource(
+    "networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", PartialObject
+)
+_RECENT = timedelta(minutes=1)
+
+
+def _of_service(service: Service) -> str:
+    return service_warning(service.spec.type, service.spec.cluster_ip)
+
+
+_TEXTS: tuple[tuple[Resource[Any], Callable[[Any], str]], ...] = (
+    (SERVICES, _of_service),
+    (INGRESSES, lambda _: INGRESS),
+    (NETWORK_POLICIES, lambda _: NETWORK_POLICY),
+)
+
+
+class MissingNetworkEvents:
+    """Records the events. Objects from more than a minute before its start have theirs."""
+
+    def __init__(self, client: Client, recorder: EventRecorder, clock: Clock) -> None:
+        self._recorder = recorder
+        self._since = clock.now() - _RECENT
+        self._informers = [Informer(client, resource, clock=clock) for resource, _ in _TEXTS]
+        for informer, (resource, text_of) in zip(self._informers, _TEXTS, strict=True):
+            informer.add_handler(self._handler(resource, text_of))
+
+    async def run(self) -> None:
+        """Follow the objects until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self._informers:
+                tasks.create_task(informer.run())
+
+    def _handler(
+        self, resource: Resource[Any], text_of: Callable[[Any], str]
+    ) -> Callable[[Any, Any], None]:
+        def changed(before: Any, after: Any) -> None:
+            if before is not None or after is None:
+                return
+            meta = after.metadata
+            is_api_itself = (meta.namespace, meta.name) == ("default", "kubernetes")
+            created = meta.creation_timestamp
+            if is_api_itself or not created or parse_time(created) < self._since:
+                return
+            if text := text_of(after):
+                self._recorder.record(reference(resource, after), WARNING, REASON, text)
+
+        return changed
