@@ -33,7 +33,7 @@ class ImageOfAUser(Image):
     """An image whose programs run as a user of its own, in a directory of its own."""
 
     @property
-    def configuration(self) -> bytes:  # type: ignore[override]
+    def configuration(self) -> bytes:
         document = json.loads(super().configuration)
         document["config"] |= {"User": "65532:65532", "WorkingDir": "/tmp", "Env": ["PATH=/none"]}
         return encode(document)
