@@ -29,6 +29,7 @@ from moorage.node.config.security import SecurityDefaults
 from moorage.node.garbage.containers import ContainerCollector
 from moorage.node.garbage.images import ImageCollector
 from moorage.node.garbage.orphans import OrphanCollector
+from moorage.node.garbage.storage import StorageMeter
 from moorage.node.garbage.usage import UsageWatch
 from moorage.node.images.pulling import ImagePuller
 from moorage.node.images.records import PullRecords
@@ -247,6 +248,7 @@ class _Agent:
                 engine=self._engine,
                 observer=self._observer,
                 logs=context.logs,
+                paths=context.paths,
                 options=options.container_garbage,
                 clock=self._clock,
                 workers=lambda: self._pod_manager.uids,
@@ -275,7 +277,11 @@ class _Agent:
                 node_name=options.name,
             ),
             UsageWatch(
-                lambda: self._pod_manager, self._engine, context.paths, self._metrics, self._clock
+                lambda: self._pod_manager,
+                StorageMeter(self._engine, self._observer, context.paths),
+                self._observer,
+                self._metrics,
+                self._clock,
             ),
         )
 

@@ -132,8 +132,8 @@ class FakeEvents:
     def __init__(self) -> None:
         self.recorded: list[str] = []
 
-    def pod(self, pod: Pod, type_: str, reason: str, message: str) -> None:
-        del pod, type_
+    def pod(self, pod: Pod, type_: str, reason: str, message: str, annotations: Any = None) -> None:
+        del pod, type_, annotations
         self.recorded.append(f"{reason}: {message}")
 
     def container(

@@ -56,7 +56,7 @@ class ContainerServicer:
         self, request: pb.ContainerStatusRequest
     ) -> pb.ContainerStatusResponse:
         container = self._containers.find(request.container_id)
-        return container_status_response(self._context, container, is_verbose=request.verbose)
+        return await container_status_response(self._context, container, is_verbose=request.verbose)
 
     async def list_containers(self, request: pb.ListContainersRequest) -> pb.ListContainersResponse:
         return pb.ListContainersResponse(

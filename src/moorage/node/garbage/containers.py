@@ -6,14 +6,17 @@ Source: kubelet `ContainerGCPolicy`, `kuberuntime_gc.go`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.node.failures import log_failure
 from moorage.node.log_rotation import LogKeeper
 from moorage.node.options import ContainerGarbageOptions
+from moorage.node.paths import NodePaths
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State
@@ -91,6 +94,7 @@ class ContainerCollector:
         engine: Engine,
         observer: Observer,
         logs: LogKeeper,
+        paths: NodePaths,
         options: ContainerGarbageOptions,
         clock: Clock,
         workers: Callable[[], Collection[str]],
@@ -98,6 +102,7 @@ class ContainerCollector:
         self._engine = engine
         self._observer = observer
         self._logs = logs
+        self._paths = paths
         self._options = options
         self._clock = clock
         self._workers = workers
@@ -115,6 +120,7 @@ class ContainerCollector:
         for pod, container in garbage.containers:
             with log_failure("removing a dead container", container=container.id):
                 await self._logs.remove_container(pod, container)
+                await asyncio.to_thread(remove_message_file, self._paths, container)
                 await self._engine.remove_container(container.id)
                 self._observer.forget_container(container.id)
         for sandbox in garbage.sandboxes:
@@ -122,3 +128,15 @@ class ContainerCollector:
                 await self._engine.stop_sandbox(sandbox.id)
                 await self._engine.remove_sandbox(sandbox.id)
                 self._observer.forget_sandbox(sandbox.id)
+
+
+def remove_message_file(paths: NodePaths, container: ContainerView) -> None:
+    """Remove a dead container's termination message file; the pod has one for each restart.
+
+    Blocks. Raises OSError.
+    """
+    directory = paths.pod(container.uid).container(container.name)
+    for mount in container.mounts:
+        file = Path(mount.host_path)
+        if file.parent == directory:
+            file.unlink(missing_ok=True)

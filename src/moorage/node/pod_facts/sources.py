@@ -1,4 +1,7 @@
-"""Pod sources: static pods and their mirrors. Source: kubelet `types/pod_update.go`."""
+"""Pod sources: static pods, their mirrors, and critical pods.
+
+Source: kubelet `types/pod_update.go`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from moorage.api.pods import MIRROR_ANNOTATION, Pod
 
 CONFIG_SOURCE = "kubernetes.io/config.source"
 FILE_SOURCE = "file"
+
+_SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
 
 
 def is_static(pod: Pod) -> bool:
@@ -16,3 +21,9 @@ def is_static(pod: Pod) -> bool:
 def is_mirror(pod: Pod) -> bool:
     """Return whether the pod is the API's mirror of a static pod."""
     return MIRROR_ANNOTATION in pod.metadata.annotations
+
+
+def is_critical(pod: Pod) -> bool:
+    """Return whether the node never evicts the pod: static, or of a system priority class."""
+    priority = pod.spec.priority or 0
+    return is_static(pod) or is_mirror(pod) or priority >= _SYSTEM_CRITICAL_PRIORITY
