@@ -30,7 +30,12 @@ class ContainerServicer:
     ) -> pb.CreateContainerResponse:
         sandbox = self._context.inventory.sandboxes.find(request.pod_sandbox_id)
         with self._context.idle_gate.starting():
-            container = await create_container(self._context, sandbox, request.config)
+            container = await create_container(
+                self._context,
+                sandbox,
+                request.config,
+                request.sandbox_config if request.HasField("sandbox_config") else None,
+            )
         return pb.CreateContainerResponse(container_id=container.id)
 
     async def start_container(self, request: pb.StartContainerRequest) -> pb.StartContainerResponse:
