@@ -7,6 +7,7 @@ import pytest
 
 from moorage.node.garbage.containers import (
     ContainerCollector,
+    all_garbage_in,
     garbage_in,
     remove_message_file,
 )
@@ -140,3 +141,14 @@ def test_the_message_file_of_a_dead_container_goes_and_nothing_else(tmp_path: Pa
         remove_message_file(paths, container)
     assert [path.name for path in directory.iterdir()] == ["current"]
     assert volume.exists()
+
+
+def test_under_pressure_dead_containers_go_but_the_current_ones_of_live_pods() -> None:
+    live = a_view(*runs(3))
+    dead = PodView("ended", containers=tuple(runs(2, then=False)))
+    garbage = all_garbage_in([live, dead], {"ended"})
+    gone = [(pod.uid, container.id) for pod, container in garbage.containers]
+    assert sorted(gone) == [
+        (UID, "app-0"), (UID, "app-1"), (UID, "app-2"), ("ended", "app-0"), ("ended", "app-1"),
+    ]  # fmt: skip
+    assert garbage.sandboxes == ()

@@ -23,7 +23,6 @@ from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.runtime.views import PodView
 from moorage.node.status.inputs import TerminationReason
-from tests.clocks import FakeClock
 from tests.nesting import nest
 from tests.node.objects import (
     UID,
@@ -200,7 +199,6 @@ def watch_of(
         meter,
         observer,
         metrics,
-        FakeClock(),
     )
     return watch, metrics
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from moorage.api.pods import Pod
+from moorage.node.machine.pressure import NodePressure
 from moorage.node.pod_facts.resources import allocation_of
 from moorage.node.pods import pod_manager as pod_manager_module
 from moorage.node.pods.allocations import AllocationRecord
@@ -102,6 +103,7 @@ async def roster_of(
         classes=nothing,
         events=SimpleNamespace(pod=lambda *_: None),
         allocatable=lambda: {"cpu": "2", "pods": "110"},
+        pressure=NodePressure(),
         allocations=SimpleNamespace(read=(records or {}).get),
         clock=FakeClock(),
     )

@@ -58,6 +58,20 @@ def garbage_in(pods: Sequence[PodView], options: ContainerGarbageOptions, now_s:
     return Garbage(tuple(containers), tuple(sandboxes))
 
 
+def all_garbage_in(pods: Sequence[PodView], ended: Collection[str]) -> Garbage:
+    """Return every dead container with a successor, or of a pod that has ended.
+
+    Source: kubelet `DeleteAllUnusedContainers`.
+    """
+    containers = [
+        (pod, container)
+        for pod in pods
+        for container in (pod.containers if pod.uid in ended else _superseded(pod))
+        if container.state is State.EXITED
+    ]
+    return Garbage(tuple(containers))
+
+
 def _superseded(pod: PodView) -> list[ContainerView]:
     """Return dead containers with a successor; the newest of each name is the pod's current one."""
     return [
@@ -98,7 +112,9 @@ class ContainerCollector:
         options: ContainerGarbageOptions,
         clock: Clock,
         workers: Callable[[], Collection[str]],
+        ended: Callable[[], Collection[str]] = tuple,
     ) -> None:
+        """`ended` returns the UIDs of the pods of which nothing will run again."""
         self._engine = engine
         self._observer = observer
         self._logs = logs
@@ -106,6 +122,7 @@ class ContainerCollector:
         self._options = options
         self._clock = clock
         self._workers = workers
+        self._ended = ended
 
     async def run(self) -> None:
         while True:
@@ -114,9 +131,18 @@ class ContainerCollector:
 
     async def collect(self) -> None:
         """Remove the current garbage; failures are logged."""
+        await self._remove(garbage_in(self._pods(), self._options, self._clock.now().timestamp()))
+
+    async def collect_all(self) -> None:
+        """Remove every dead container, to free disk: those kept for logs, and of ended pods."""
+        ended = set(self._ended())
+        await self._remove(all_garbage_in(self._pods(), ended))
+
+    def _pods(self) -> list[PodView]:
         owned = set(self._workers())
-        pods = [pod for pod in self._observer.pods if pod.uid in owned]
-        garbage = garbage_in(pods, self._options, self._clock.now().timestamp())
+        return [pod for pod in self._observer.pods if pod.uid in owned]
+
+    async def _remove(self, garbage: Garbage) -> None:
         for pod, container in garbage.containers:
             with log_failure("removing a dead container", container=container.id):
                 await self._logs.remove_container(pod, container)

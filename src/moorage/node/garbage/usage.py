@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from moorage.api import quantity
-from moorage.api.clock import Clock
 from moorage.api.pods import Pod
 from moorage.node.failures import log_failure
 from moorage.node.garbage.storage import (
@@ -40,7 +39,6 @@ _POD_SIGNAL = "ephemeralpodfs.limit"
 _CONTAINER_SIGNAL = "ephemeralcontainerfs.limit"
 _FILE_SIGNAL = "podfile.limit"
 _FILE_LIMIT_BYTES = quantity.parse(FILE_LIMIT).value
-_PERIOD_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class ExceededLimit:
 
 
 class UsageWatch:
-    """Measures the pods with such limits. `run()` blocks until cancelled."""
+    """Measures the pods with such limits."""
 
     def __init__(
         self,
@@ -74,25 +72,19 @@ class UsageWatch:
         meter: StorageMeter,
         observer: Observer,
         metrics: Metrics,
-        clock: Clock,
     ) -> None:
         self._workers = workers
         self._meter = meter
         self._observer = observer
         self._metrics = metrics
-        self._clock = clock
 
-    async def run(self) -> None:
-        while True:
-            await self._clock.sleep(_PERIOD_S)
-            await self.check()
-
-    async def check(self) -> None:
-        """Measure every pod once, and evict those that exceed a limit.
+    async def check(self) -> list[PodWorker]:
+        """Measure every pod once, evict those that exceed a limit, and return them.
 
         A pod that cannot be measured is logged, and measured again in the next pass.
         """
         active = [worker for worker in self._workers() if worker.is_active]
+        evicted: list[PodWorker] = []
         layers: Layers = {}
         if any(_limits_ephemeral_storage(worker.pod) for worker in active):
             layers = await self._meter.layers()
@@ -102,9 +94,11 @@ class UsageWatch:
                 exceeded = exceeded_limit(worker.pod, usage)
                 if exceeded and worker.evict(TerminationReason("Evicted", exceeded.message)):
                     self._metrics.evictions.count(eviction_signal=exceeded.signal)
+                    evicted.append(worker)
         self._meter.forget(
             container.id for pod in self._observer.pods for container in pod.containers
         )
+        return evicted
 
     async def _measure(self, pod: Pod, layers: Layers) -> PodStorage:
         """Measure what the pod's limits need. Raises OSError."""

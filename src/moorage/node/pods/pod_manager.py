@@ -167,6 +167,7 @@ class PodManager:
                 and worker.uid != pod.metadata.uid
             ],
             listeners=self._context.options.listeners,
+            pressure=self._context.pressure.conditions,
         )
         return refusal(pod, inputs)
 

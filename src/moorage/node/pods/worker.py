@@ -105,6 +105,7 @@ class PodWorker:
         self._qos_class = pod_qos_class(pod)
         self._refusal = refusal
         self._on_over: Callable[[], None] = lambda: None
+        self._over = asyncio.Event()
         self._state = initial_state(is_refused=refusal is not None)
         self._is_removed = False
         self._succeeded: set[str] = set()
@@ -166,6 +167,15 @@ class PodWorker:
     def is_active(self) -> bool:
         """Return whether the pod counts against the node's resources."""
         return not self._state.is_over
+
+    @property
+    def is_live(self) -> bool:
+        """Return whether the pod was admitted and its termination has not begun."""
+        return self._state.is_live and self._state.termination is None
+
+    async def wait_over(self) -> None:
+        """Block until the pod uses none of the node's resources."""
+        await self._over.wait()
 
     def update(self, pod: Pod) -> None:
         """Store the changed pod object, and wake the worker."""
@@ -245,6 +255,8 @@ class PodWorker:
         self._state = step.state
         if was_active and not self.is_active:
             self._on_over()
+        if not self.is_active:
+            self._over.set()
         self._succeeded.clear()
         if step.state.stage is Stage.DISCARDED:
             return False
