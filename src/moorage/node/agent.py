@@ -67,6 +67,7 @@ from moorage.node.probes.http import HttpClient
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.server.endpoint import serve
+from moorage.node.static_pods.keeper import StaticPodKeeper
 from moorage.node.status.writer import StatusWriter
 from moorage.node.volumes.persistent import PersistentMounts
 from moorage.node.volumes.pod_volumes import VolumeKeeper
@@ -234,8 +235,15 @@ class _Agent:
             await self._recover_pulls()
             await self._pods.wait_synced()
             await self._node.wait_registered()
+            static_pods = self._static_pod_keeper()
+            if static_pods is not None:
+                # Before anything takes what runs of them for orphans.
+                with log_failure("reading static pods"):
+                    await static_pods.load()
             tasks.create_task(self._nodes.run())
             tasks.create_task(self._pod_manager.run())
+            if static_pods is not None:
+                tasks.create_task(static_pods.run())
             for keeper in self._keepers():
                 tasks.create_task(keeper.run())
             tasks.create_task(self._housekeep())
@@ -292,6 +300,21 @@ class _Agent:
                 node_name=options.name,
             ),
             self._pressure_keeper,
+        )
+
+    def _static_pod_keeper(self) -> StaticPodKeeper | None:
+        directory = self._options.static_pod_path
+        if directory is None:
+            return None
+        return StaticPodKeeper(
+            directory=directory,
+            node_name=self._options.name,
+            client=self._client,
+            pods=self._pods,
+            pod_manager=self._pod_manager,
+            writer=self._context.writer,
+            node=lambda: self._node.node,
+            clock=self._clock,
         )
 
     def _make_pressure_keeper(self) -> PressureKeeper:

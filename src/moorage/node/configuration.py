@@ -29,6 +29,7 @@ class NodeConfiguration:
     """What a file sets."""
 
     eviction: EvictionOptions = field(default_factory=EvictionOptions)
+    static_pod_path: Path | None = None
 
 
 def load_configuration(path: Path) -> NodeConfiguration:
@@ -67,12 +68,13 @@ def parse_configuration(document: Any) -> NodeConfiguration:
             values[option] = parse(value)
         except ValueError as error:
             raise ConfigurationError(f"field {name}: {error}") from error
+    static_pod_path = values.pop("static_pod_path", None)
     is_merged = values.pop("is_merged", False)
     if is_merged:
         values["hard"] = {**DEFAULT_HARD, **values.get("hard", {})}
     eviction = EvictionOptions(**values)
     thresholds_of(eviction)
-    return NodeConfiguration(eviction)
+    return NodeConfiguration(eviction, static_pod_path)
 
 
 def _texts(value: Any) -> Mapping[str, str]:
@@ -93,6 +95,12 @@ def _whole(value: Any) -> int:
     return value
 
 
+def _path(value: Any) -> Path | None:
+    if not isinstance(value, str) or (value and not value.startswith("/")):
+        raise ValueError("it must be an absolute path")
+    return Path(value) if value else None
+
+
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError("it must be true or false")
@@ -107,5 +115,6 @@ _FIELDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "evictionPressureTransitionPeriod": ("transition_s", _seconds),
     "evictionMaxPodGracePeriod": ("max_pod_grace_s", _whole),
     "mergeDefaultEvictionSettings": ("is_merged", _flag),
+    "staticPodPath": ("static_pod_path", _path),
 }
 """Field → the option it sets, and how its value is read."""

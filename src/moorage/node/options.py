@@ -90,7 +90,7 @@ class NodeOptions:
     others on the same engine. `listeners` are the host ports that the cluster itself uses: no pod
     gets them. `id_register` is the host's register of user ID ranges. `oom_score_floor` is the
     lowest oom_score_adj that the engine may set: -1000 with CAP_SYS_RESOURCE, the engine's own
-    score without.
+    score without. `static_pod_path` is the directory of static pods' manifests.
     """
 
     name: str
@@ -129,6 +129,7 @@ class NodeOptions:
     container_garbage: ContainerGarbageOptions = ContainerGarbageOptions()
     log_rotation: LogRotationOptions = LogRotationOptions()
     eviction: EvictionOptions = field(default_factory=EvictionOptions)
+    static_pod_path: Path | None = None
 
     @property
     def owner(self) -> str:

@@ -77,7 +77,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     "--kubelet-config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="A KubeletConfiguration with eviction thresholds.",
+    help="A KubeletConfiguration with eviction thresholds and static pods.",
 )
 @click.option(
     "--restart-command",
@@ -131,6 +131,7 @@ def command(
             port=port,
             api_server_names=frozenset(callers),
         )
+    configuration = _configuration(kubelet_config)
     options = NodeOptions(
         name=chosen,
         node_ip=node_ip,
@@ -146,7 +147,8 @@ def command(
         cluster_dns=cluster_dns,
         cluster_domain=cluster_domain,
         service_environment=_environment(pod_api_server),
-        eviction=_configuration(kubelet_config).eviction,
+        eviction=configuration.eviction,
+        static_pod_path=configuration.static_pod_path,
         listeners=() if server is None else (Listener(f"agent of node {chosen}", node_ip, port),),
     )
     try:

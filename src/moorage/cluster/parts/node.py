@@ -176,7 +176,7 @@ def _record(path: Path, identity: str) -> None:
 def _options(
     layout: Layout, settings: Settings, credentials: Credentials, host: Host
 ) -> NodeOptions:
-    server = credentials.node_server
+    server, configuration = credentials.node_server, _configuration(settings)
     return NodeOptions(
         name=settings.node_name,
         cluster_id=settings.cluster_id,
@@ -207,7 +207,8 @@ def _options(
         },
         listeners=(*settings.listeners, *_engine_listeners(settings)),
         gates=settings.gates,
-        eviction=_configuration(settings).eviction,
+        eviction=configuration.eviction,
+        static_pod_path=configuration.static_pod_path,
     )
 
 
