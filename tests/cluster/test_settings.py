@@ -153,7 +153,7 @@ def test_settings_of_an_earlier_version_have_the_defaults() -> None:
     assert rest == {
         "controllers_port": 0, "scheduler_port": 0,
         "has_node": True, "without": (), "cri": "", "audit_policy": "",
-        "admission_configuration": "", "gates": {},
+        "admission_configuration": "", "kubelet_configuration": "", "gates": {},
         "filters_by_handler": True,
         "registry_mirrors": {}, "log_level": "info", "seccomp_default": False,
         "pod_pids_limit": 4096, "image_verification": "NeverVerifyPreloadedImages",

@@ -116,7 +116,7 @@ async def test_pods_are_run_once_the_engine_the_api_and_the_node_are_known(
     server = ServerOptions(certificate_file=ROOT, key_file=ROOT, client_ca_file=ROOT)
     agent: Any = an_agent(server=server if has_server else None)
     names = ("recorder", "health", "observer", "pods", "classes", "services", "node", "lease",
-             "nodes", "pod_manager", "qos_tree")  # fmt: skip
+             "nodes", "pod_manager", "qos_tree", "pressure_keeper")  # fmt: skip
     for name in names:
         setattr(agent, f"_{name}", Part(steps, name))
 
@@ -133,8 +133,10 @@ async def test_pods_are_run_once_the_engine_the_api_and_the_node_are_known(
     await settle(50)
     running.cancel()
     await asyncio.wait((running,))
-    before = ["qos_tree.prepare", "nodes handler", "pod_manager listener"]
-    assert steps[:3] == before
+    before = [
+        "qos_tree.prepare", "pressure_keeper.look", "nodes handler", "pod_manager listener",
+    ]  # fmt: skip
+    assert steps[:4] == before
     waits = ["observer.wait_listed", "recover", "pods.wait_synced", "node.wait_registered"]
     assert [step for step in steps if step in waits] == waits
     later = ["nodes", "pod_manager", "keeper"]

@@ -14,9 +14,9 @@ from moorage.node.cgroups import qos
 from moorage.node.cgroups.qos import QosTree
 from moorage.node.cgroups.tree import CgroupError
 from moorage.node.garbage.containers import ContainerCollector
+from moorage.node.garbage.eviction import PressureKeeper
 from moorage.node.garbage.images import ImageCollector
 from moorage.node.garbage.orphans import OrphanCollector
-from moorage.node.garbage.usage import UsageWatch
 from moorage.node.log_rotation import LogKeeper
 from tests.clocks import FakeClock, settle
 
@@ -56,7 +56,8 @@ def bare(kind: type[Any], rounds: str, clock: FakeClock, **fields: Any) -> tuple
         (ImageCollector, "collect", 7.0, 0.0, OSError("disk")),
         (OrphanCollector, "collect", 30.0, 0.0, None),
         (OrphanCollector, "collect", 30.0, 0.0, CRI),
-        (UsageWatch, "check", 10.0, 10.0, None),
+        (PressureKeeper, "check", 7.0, 0.0, None),
+        (PressureKeeper, "check", 7.0, 0.0, OSError("disk")),
         (QosTree, "weigh", 60.0, 0.0, None),
         (QosTree, "weigh", 60.0, 0.0, CgroupError(5, "broken")),
     ],

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -53,6 +54,7 @@ class _Entry:
     message: str
     moment: datetime
     """When it was recorded, which is what its timestamps say however long the queue is."""
+    annotations: Mapping[str, str]
 
     @property
     def key(self) -> _Key:
@@ -119,15 +121,23 @@ class EventRecorder:
         self._unqueued = _Drops("events dropped: queue full")
         self._unsent = _Drops("events not recorded")
 
-    def record(self, about: ObjectReference, type_: str, reason: str, message: str) -> None:
+    def record(
+        self,
+        about: ObjectReference,
+        type_: str,
+        reason: str,
+        message: str,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
         """Queue an event about an object; `type_` is NORMAL or WARNING. Does not block.
 
-        The message is truncated to 1024 characters; what is no text in it is replaced. An event
-        beyond the object's rate limit is dropped, and one beyond the queue's limit is dropped and
-        counted in a warning of the log.
+        `annotations` are the event's own; those of its first occurrence stay. The message is
+        truncated to 1024 characters; what is no text in it is replaced. An event beyond the
+        object's rate limit is dropped, and one beyond the queue's limit is dropped and counted in a
+        warning of the log.
         """
         text = valid_text(message[:_MESSAGE_LIMIT])
-        entry = _Entry(about, type_, reason, text, self._clock.now())
+        entry = _Entry(about, type_, reason, text, self._clock.now(), annotations or {})
         if not self._is_allowed(about):
             log.debug("event muted", object=about.name, reason=reason)
             return
@@ -204,7 +214,11 @@ class EventRecorder:
         self._last_stamp = max(int(entry.moment.timestamp() * 1e9), self._last_stamp + 1)
         name = _name_of_event(entry.about.name, self._last_stamp)
         event = {
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                **({"annotations": dict(entry.annotations)} if entry.annotations else {}),
+            },
             "involvedObject": entry.about,
             "reason": entry.reason,
             "message": entry.message,

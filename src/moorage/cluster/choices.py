@@ -10,7 +10,8 @@ class Choices:
     """Options of a start; None for each option that was not given.
 
     `cri` is empty for the cluster's own engine, `audit_policy` for no audit log,
-    `admission_configuration` for the defaults of all admission plugins.
+    `admission_configuration` for the defaults of all admission plugins, `kubelet_configuration` for
+    those of the node agent.
     `accepts_loss`: start although files that record the cluster are missing or older than recorded.
     """
 
@@ -30,6 +31,7 @@ class Choices:
     image_limit_bytes: int | None = None
     audit_policy: str | None = None
     admission_configuration: str | None = None
+    kubelet_configuration: str | None = None
     default_classes: bool | None = None
     accepts_loss: bool = False
     image_verification: str | None = None

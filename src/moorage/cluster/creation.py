@@ -192,6 +192,12 @@ def _admission_loader() -> Callable[[Path], object]:
     return load_configuration
 
 
+def _node_loader() -> Callable[[Path], object]:
+    from moorage.node.configuration import load_configuration
+
+    return load_configuration
+
+
 _OPTION_FILES = (
     _OptionFile("audit_policy", _policy_loader, "an audit log with --audit-policy ''"),
     _OptionFile(
@@ -199,6 +205,7 @@ _OPTION_FILES = (
         _admission_loader,
         "one with --admission-control-config-file ''",
     ),
+    _OptionFile("kubelet_configuration", _node_loader, "one with --kubelet-config ''"),
 )
 
 

@@ -51,7 +51,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `seccompDefault` and `podPidsLimit`, `image_verification` and `image_allowlist` its
     `imagePullCredentialsVerificationPolicy` and `preloadedImagesVerificationAllowlist`.
     `audit_policy` is the path of the policy file of the API server's audit log, empty without one,
-    `admission_configuration` that of the configuration of admission plugins.
+    `admission_configuration` that of the configuration of admission plugins,
+    `kubelet_configuration` that of the node agent's.
     `image_limit_bytes` is the maximum unpacked size of an image with our own engine.
     `default_classes` is whether handlers that work get RuntimeClasses.
     """
@@ -80,6 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     image_allowlist: tuple[str, ...] = ()
     audit_policy: str = ""
     admission_configuration: str = ""
+    kubelet_configuration: str = ""
     image_limit_bytes: int = DEFAULT_IMAGE_LIMIT_BYTES
     default_classes: bool = True
 

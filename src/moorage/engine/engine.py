@@ -89,7 +89,7 @@ class Engine:
                 SandboxServicer(context),
                 ContainerServicer(context),
                 StreamServicer(context, streams),
-                StatisticsServicer(context, Statistics(cgroups, context.clock)),
+                StatisticsServicer(context, Statistics(cgroups, context.clock, context.start)),
                 ExtensionServicer(self.images, self.handlers),
                 ImageServicer(self.images, lambda: context.handlers().handlers),
             )

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from moorage.api import quantity
 from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
 from moorage.api.nodes import Node
@@ -26,9 +27,12 @@ from moorage.node.cgroups.qos import QosTree
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.cgroups.values import pod_directory
 from moorage.node.config.security import SecurityDefaults
+from moorage.node.failures import log_failure
 from moorage.node.garbage.containers import ContainerCollector
+from moorage.node.garbage.eviction import PressureKeeper, PressureSources
 from moorage.node.garbage.images import ImageCollector
 from moorage.node.garbage.orphans import OrphanCollector
+from moorage.node.garbage.storage import StorageMeter
 from moorage.node.garbage.usage import UsageWatch
 from moorage.node.images.pulling import ImagePuller
 from moorage.node.images.records import PullRecords
@@ -42,6 +46,7 @@ from moorage.node.machine.node_status import (
     allocatable_pids,
     capacity_of,
 )
+from moorage.node.machine.pressure import Gauges, NodePressure
 from moorage.node.metrics import Metrics
 from moorage.node.objects import ObjectCache
 from moorage.node.options import RUNTIME_CLASS, NodeOptions
@@ -62,6 +67,7 @@ from moorage.node.probes.http import HttpClient
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.server.endpoint import serve
+from moorage.node.static_pods.keeper import StaticPodKeeper
 from moorage.node.status.writer import StatusWriter
 from moorage.node.volumes.persistent import PersistentMounts
 from moorage.node.volumes.pod_volumes import VolumeKeeper
@@ -104,6 +110,18 @@ async def run_node(
         await agent.run()
 
 
+Keeper = (
+    QosTree
+    | LogKeeper
+    | ContainerCollector
+    | OrphanCollector
+    | ImageCollector
+    | PressureKeeper
+    | VolumeReclaimer
+)
+"""A part that keeps the node in order beside the pod workers."""
+
+
 class _Agent:
     """The components of one agent and their wiring."""
 
@@ -125,7 +143,9 @@ class _Agent:
         facts = machine.facts
         self._host_ips = (options.node_ip or facts.address,)
         self._capacity = capacity_of(facts, options.max_pods)
-        self._allocatable = allocatable_of(self._capacity, options.reserved)
+        self._pods_limits = allocatable_of(self._capacity, options.reserved)
+        self._allocatable = allocatable_of(self._capacity, options.reserved, options.eviction)
+        self._pressure = NodePressure()
         self._metrics = Metrics()
         cri.on_call = self._metrics.count_call
         self._engine = Engine(cri)
@@ -158,6 +178,7 @@ class _Agent:
             addresses=self._host_ips,
             capacity=self._capacity,
             allocatable=self._allocatable,
+            pressure=self._pressure,
         )
         self._lease = NodeLease(
             client, self._node, clock, name=options.name, duration_s=options.lease_duration_s
@@ -166,16 +187,33 @@ class _Agent:
         self._pull_records = PullRecords(paths.image_records, clock)
         self._context = self._make_context(http)
         self._pod_manager = PodManager(self._context, self._pods, self._node)
+        self._images = ImageCollector(
+            self._engine, options.image_garbage, clock, self._context.images.tidy
+        )
+        self._containers = ContainerCollector(
+            engine=self._engine,
+            observer=self._observer,
+            logs=self._context.logs,
+            paths=paths,
+            options=options.container_garbage,
+            clock=clock,
+            workers=lambda: self._pod_manager.uids,
+            ended=lambda: {worker.uid for worker in self._pod_manager if not worker.is_active},
+        )
         self._qos_tree = QosTree(
             self._context.cgroups,
             clock,
-            allocatable=self._allocatable,
+            allocatable=self._pods_limits,
             pids_limit=allocatable_pids(facts.max_pids, options.reserved),
             pods=lambda: [worker.pod for worker in self._pod_manager if worker.is_active],
         )
+        self._pressure_keeper = self._make_pressure_keeper()
 
     async def run(self) -> None:
         await self._qos_tree.prepare()
+        # The first status, and admission of the first pods, must know of a shortage.
+        with log_failure("looking for node pressure"):
+            await self._pressure_keeper.look()
         self._nodes.add_handler(self._on_node)
         self._pod_manager.add_listener(self._qos_tree.pods_changed)
         async with asyncio.TaskGroup() as tasks:
@@ -197,8 +235,15 @@ class _Agent:
             await self._recover_pulls()
             await self._pods.wait_synced()
             await self._node.wait_registered()
+            static_pods = self._static_pod_keeper()
+            if static_pods is not None:
+                # Before anything takes what runs of them for orphans.
+                with log_failure("reading static pods"):
+                    await static_pods.load()
             tasks.create_task(self._nodes.run())
             tasks.create_task(self._pod_manager.run())
+            if static_pods is not None:
+                tasks.create_task(static_pods.run())
             for keeper in self._keepers():
                 tasks.create_task(keeper.run())
             tasks.create_task(self._housekeep())
@@ -226,31 +271,13 @@ class _Agent:
             await self._clock.sleep(_HOUSEKEEPING_S)
             self._objects.forget_unused()
 
-    def _keepers(
-        self,
-    ) -> tuple[
-        QosTree
-        | LogKeeper
-        | ContainerCollector
-        | OrphanCollector
-        | ImageCollector
-        | UsageWatch
-        | VolumeReclaimer,
-        ...,
-    ]:
+    def _keepers(self) -> tuple[Keeper, ...]:
         """Return the node's maintenance tasks, which run beside the pod workers."""
         context, options = self._context, self._options
         return (
             self._qos_tree,
             context.logs,
-            ContainerCollector(
-                engine=self._engine,
-                observer=self._observer,
-                logs=context.logs,
-                options=options.container_garbage,
-                clock=self._clock,
-                workers=lambda: self._pod_manager.uids,
-            ),
+            self._containers,
             OrphanCollector(
                 owner=options.owner,
                 node_name=options.name,
@@ -264,9 +291,7 @@ class _Agent:
                 clock=self._clock,
                 workers=lambda: self._pod_manager.uids,
             ),
-            ImageCollector(
-                self._engine, options.image_garbage, self._clock, self._context.images.tidy
-            ),
+            self._images,
             VolumeReclaimer(
                 self._client,
                 self._recorder,
@@ -274,9 +299,48 @@ class _Agent:
                 self._clock,
                 node_name=options.name,
             ),
-            UsageWatch(
-                lambda: self._pod_manager, self._engine, context.paths, self._metrics, self._clock
+            self._pressure_keeper,
+        )
+
+    def _static_pod_keeper(self) -> StaticPodKeeper | None:
+        directory = self._options.static_pod_path
+        if directory is None:
+            return None
+        return StaticPodKeeper(
+            directory=directory,
+            node_name=self._options.name,
+            client=self._client,
+            pods=self._pods,
+            pod_manager=self._pod_manager,
+            writer=self._context.writer,
+            node=lambda: self._node.node,
+            clock=self._clock,
+        )
+
+    def _make_pressure_keeper(self) -> PressureKeeper:
+        context, options = self._context, self._options
+        meter = StorageMeter(self._engine, self._observer, context.paths)
+        memory = quantity.parse(self._pods_limits.get("memory", "0"))
+        return PressureKeeper(
+            options=options.eviction,
+            sources=PressureSources(
+                gauges=Gauges(
+                    disk=options.root_dir,
+                    tree=context.cgroups,
+                    max_pids=self._machine.facts.max_pids,
+                    pods_memory_bytes=memory.value,
+                ),
+                engine=self._engine,
+                meter=meter,
+                limits=UsageWatch(lambda: self._pod_manager, meter, self._observer, self._metrics),
+                containers=self._containers,
+                images=self._images,
             ),
+            pressure=self._pressure,
+            workers=lambda: self._pod_manager,
+            report=self._node.report_threshold,
+            metrics=self._metrics,
+            clock=self._clock,
         )
 
     def _make_context(self, http: HttpClient) -> NodeContext:
@@ -379,4 +443,5 @@ class _Agent:
             writer=StatusWriter(self._client, clock),
             host_ips=self._host_ips,
             allocatable=lambda: self._allocatable,
+            pressure=self._pressure,
         )

@@ -16,6 +16,7 @@ from moorage.api.nodes import Taint
 from moorage.linux.id_register import REGISTER
 from moorage.node.images.verification import AllowlistError, Verification
 from moorage.node.pod_facts.labels import owner_of
+from moorage.node.pressure.thresholds import EvictionOptions, ThresholdError, thresholds_of
 
 RUNTIME_CLASS = "RuntimeClass"
 GATES = {RUNTIME_CLASS: True}
@@ -89,7 +90,7 @@ class NodeOptions:
     others on the same engine. `listeners` are the host ports that the cluster itself uses: no pod
     gets them. `id_register` is the host's register of user ID ranges. `oom_score_floor` is the
     lowest oom_score_adj that the engine may set: -1000 with CAP_SYS_RESOURCE, the engine's own
-    score without.
+    score without. `static_pod_path` is the directory of static pods' manifests.
     """
 
     name: str
@@ -127,6 +128,8 @@ class NodeOptions:
     image_verification: Verification = field(default_factory=Verification)
     container_garbage: ContainerGarbageOptions = ContainerGarbageOptions()
     log_rotation: LogRotationOptions = LogRotationOptions()
+    eviction: EvictionOptions = field(default_factory=EvictionOptions)
+    static_pod_path: Path | None = None
 
     @property
     def owner(self) -> str:
@@ -155,6 +158,10 @@ class NodeOptions:
         try:
             self.image_verification.check()
         except AllowlistError as error:
+            raise OptionsError(str(error)) from error
+        try:
+            thresholds_of(self.eviction)
+        except ThresholdError as error:
             raise OptionsError(str(error)) from error
         if self.log_rotation.max_files < 2:
             raise OptionsError("log rotation needs at least 2 files: the current and one before")

@@ -153,3 +153,24 @@ def test_a_pod_is_deleted_within_its_grace(whole_cluster: RunningCluster, name: 
     )
     whole_cluster.wait_ready(name)
     whole_cluster.kubectl("delete", "pod", name, "--timeout=15s")
+
+
+def test_a_command_beyond_the_limit_says_that_it_took_its_pod_along(
+    whole_cluster: RunningCluster, name: str
+) -> None:
+    limits = {"limits": {"memory": "128Mi"}}
+    whole_cluster.apply(pod(name, runtime_class=CLASS, container={"resources": limits}))
+    whole_cluster.wait_ready(name)
+    script = "head -c 400m /dev/zero | tail -c 400m | wc -c"
+    done = whole_cluster.kubectl("exec", name, "--", "sh", "-c", script, fails=True)
+    assert done.returncode == 137
+    assert "the command exceeded the memory limit of its pod" in done.stderr
+    assert "urpc" not in done.stderr
+    until(
+        lambda: (
+            _container(whole_cluster, name).get("lastState", {}).get("terminated", {}).get("reason")
+            == "OOMKilled"
+        ),
+        "the container's restart",
+        60,
+    )

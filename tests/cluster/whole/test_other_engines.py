@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,21 @@ def cluster(
     with running(data, node_name="n1", cri=engine[1], **_ports()) as cluster:
         cluster.apply(runtime_class("native", "runc"), runtime_class("none", "none"))
         yield cluster
+
+
+def test_files_of_the_engine_count_to_ephemeral_storage(cluster: RunningCluster) -> None:
+    names = {"fill-hostname": "/etc/hostname", "fill-resolver": "/etc/resolv.conf"}
+    limits = {"limits": {"ephemeral-storage": "4Mi"}}
+    for name, file in names.items():
+        command = ["sh", "-c", f"head -c 8m /dev/zero >> {file}; sleep 1000"]
+        cluster.apply(pod(name, container={"command": command, "resources": limits}))
+    for name, file in names.items():
+        until(partial(_is_evicted, cluster, name), file, 90)
+        cluster.kubectl("delete", "pod", name, "--wait=false")
+
+
+def _is_evicted(cluster: RunningCluster, name: str) -> bool:
+    return bool(cluster.get("pod", name)["status"].get("reason") == "Evicted")
 
 
 def test_pods_run_on_it(cluster: RunningCluster, engine: tuple[str, str]) -> None:

@@ -6,12 +6,20 @@ import json
 import time
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.running import BUSYBOX, NGINX_STAND_IN, RunningCluster, pod, until
+from tests.running import (
+    BUSYBOX,
+    NGINX_STAND_IN,
+    RunningCluster,
+    pod,
+    skip_without_gvisor,
+    until,
+)
 
 pytestmark = pytest.mark.runtime
 
@@ -30,6 +38,10 @@ def _status(cluster: RunningCluster, name: str) -> dict[str, Any]:
 
 def _container(cluster: RunningCluster, name: str) -> dict[str, Any]:
     return dict(_status(cluster, name).get("containerStatuses", [{}])[0])
+
+
+def _is_evicted(cluster: RunningCluster, name: str) -> bool:
+    return _status(cluster, name).get("reason") == "Evicted"
 
 
 def _said(cluster: RunningCluster, name: str, *options: str) -> str:
@@ -202,6 +214,69 @@ def test_a_pod_beyond_its_ephemeral_storage_is_evicted(
     expected = "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. "
     status = _status(whole_cluster, name)
     assert (status["phase"], status["message"]) == ("Failed", expected)
+
+
+@pytest.mark.parametrize("handler", ["native", "crun", "gvisor"])
+def test_what_is_written_to_the_files_of_the_node_counts(
+    whole_cluster: RunningCluster, handler: str
+) -> None:
+    if handler == "gvisor":
+        skip_without_gvisor()
+    files = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev/termination-log")
+    names = {file: f"fill-{handler}-{index}" for index, file in enumerate(files)}
+    limits = {"limits": {"ephemeral-storage": "4Mi"}}
+    for file, name in names.items():
+        container = _shell(f"head -c 8m /dev/zero >> {file}; sleep 1000", resources=limits)
+        whole_cluster.apply(pod(name, runtime_class=handler, container=container))
+    for file, name in names.items():
+        until(partial(_is_evicted, whole_cluster, name), file, 90)
+        expected = "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. "
+        assert _status(whole_cluster, name)["message"] == expected
+        whole_cluster.kubectl("delete", "pod", name, "--wait=false")
+
+
+def test_a_termination_log_is_bounded_in_a_restricted_pod(
+    whole_cluster: RunningCluster, name: str
+) -> None:
+    container = _shell(
+        "head -c 12m /dev/zero >> /dev/termination-log; sleep 1000",
+        securityContext={
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    )
+    restricted = {
+        "runAsUser": 1000,
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    whole_cluster.apply(pod(name, container=container, securityContext=restricted))
+    until(lambda: _status(whole_cluster, name).get("reason") == "Evicted", "eviction", 60)
+    message = _status(whole_cluster, name)["message"]
+    assert message == 'Termination log of container app exceeds the limit "10Mi". '
+
+
+@pytest.mark.parametrize("handler", ["native", "crun", "gvisor"])
+def test_an_ordinary_pod_is_debugged_with_a_privileged_container(
+    whole_cluster: RunningCluster, name: str, handler: str
+) -> None:
+    if handler == "gvisor":
+        skip_without_gvisor()
+    whole_cluster.apply(pod(name, runtime_class=handler))
+    whole_cluster.wait_ready(name)
+    whole_cluster.kubectl(
+        "debug", name, "--profile=sysadmin", f"--image={BUSYBOX}", "-c", "debugger",
+        "--image-pull-policy=IfNotPresent", "--", "grep", "CapEff", "/proc/self/status",
+    )  # fmt: skip
+
+    def has_ended() -> bool:
+        statuses = _status(whole_cluster, name).get("ephemeralContainerStatuses", [])
+        return any(item["state"].get("terminated") for item in statuses)
+
+    until(has_ended, "the debug container", 60)
+    output = _said(whole_cluster, name, "-c", "debugger")
+    assert int(output.split()[1], 16) >> 21 & 1, "CAP_SYS_ADMIN"
 
 
 def test_a_pod_gets_its_time_to_end(whole_cluster: RunningCluster, name: str) -> None:

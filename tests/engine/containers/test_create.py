@@ -31,6 +31,7 @@ from tests.engine.parts import (
     bench,
     container_config,
     place,
+    pod_config,
 )
 
 __all__ = ["bench", "place"]
@@ -216,3 +217,17 @@ async def test_a_container_joins_the_processes_of_its_target(bench: Bench) -> No
     assert {"type": "pid", "path": f"/proc/{target.record.pid}/ns/pid"} in spec["linux"][
         "namespaces"
     ]
+
+
+async def test_the_request_says_whether_its_container_may_be_privileged(bench: Bench) -> None:
+    """A debug container may be privileged in a pod that was not when its sandbox was made."""
+    sandbox = await bench.pod()
+    config = container_config()
+    config.linux.security_context.privileged = True
+    asked = pod_config()
+    for allowed in (None, asked):
+        with pytest.raises(InvalidError, match="no privileged container allowed in sandbox"):
+            await create_container(bench.context, sandbox, config, allowed)
+    asked.linux.security_context.privileged = True
+    container = await create_container(bench.context, sandbox, config, asked)
+    assert container.record.sandbox_id == sandbox.id

@@ -116,11 +116,6 @@ def test_the_privileged_are_held_by_nothing() -> None:
     assert spec["process"]["capabilities"]["effective"] == list(NAMES)
 
 
-def test_no_container_is_more_privileged_than_its_sandbox() -> None:
-    with pytest.raises(InvalidError, match="no privileged container allowed in sandbox"):
-        spec_of(container(security={"privileged": True}))
-
-
 def test_a_handler_may_keep_the_devices_from_the_privileged() -> None:
     kept = replace(HANDLER, has_host_devices_when_privileged=False)
     spec = spec_of(container(security={"privileged": True}), handler=kept, **PRIVILEGED)

@@ -210,7 +210,12 @@ async def test_a_container_from_its_making_to_its_removal(
     answer = await calls.container_status(asked)
     assert answer.status.state == pb.CONTAINER_RUNNING
     assert answer.status.user.linux.uid == 1000
-    assert json.loads(answer.info["info"]) == {
+    info = json.loads(answer.info["info"])
+    mounts = {mount["destination"]: mount for mount in info.pop("runtimeSpec")["mounts"]}
+    assert mounts["/etc/hostname"]["source"] == str(
+        bench.paths.sandbox_files(sandbox.id) / "hostname"
+    )
+    assert info == {
         "sandboxID": sandbox.id,
         "pid": FIRST_PID,
         "runtimeHandler": "runc",

@@ -148,15 +148,39 @@ async def test_failed_layer_measurement_omits_only_its_figure() -> None:
     assert second.HasField("writable_layer")
 
 
-async def test_a_layer_that_takes_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def hangs() -> tuple[int, int]:
-        await asyncio.Event().wait()
-        return 0, 0
+async def test_a_layer_that_takes_long_is_measured_once_and_counts_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who writes a million files must not stay unmeasured, nor be measured many times at once."""
+    may_end, calls = asyncio.Event(), []
+
+    async def takes_long() -> tuple[int, int]:
+        calls.append(1)
+        await may_end.wait()
+        return 7, 1
 
     monkeypatch.setattr("moorage.engine.stats.statistics._LAYER_DEADLINE_S", 0.05)
     statistics = Statistics(Cgroups(Layout.ABSENT), FakeClock())
-    stats = await statistics.container(container(writable_usage=hangs))
-    assert not stats.HasField("writable_layer")
+    subject = container(writable_usage=takes_long)
+    for _ in range(2):
+        stats = await statistics.container(subject)
+        assert not stats.HasField("writable_layer")
+    assert len(calls) == 1
+    may_end.set()
+    stats = await statistics.container(subject)
+    assert stats.writable_layer.used_bytes.value == 7
+    may_end.clear()
+    # The next one takes long again: meanwhile the last result counts.
+    stats = await statistics.container(subject)
+    assert stats.writable_layer.used_bytes.value == 7
+    assert len(calls) in (2, 3)
+
+
+async def test_measurements_of_containers_that_are_gone_are_dropped() -> None:
+    statistics = Statistics(Cgroups(Layout.ABSENT), FakeClock())
+    for number in range(400):
+        await statistics.container(container(f"c{number}"))
+    assert len(statistics._layers_known) <= 260
 
 
 async def test_nothing_to_measure_is_an_empty_answer() -> None:

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from moorage.node.garbage.containers import ContainerCollector, garbage_in
+from moorage.node.garbage.containers import (
+    ContainerCollector,
+    all_garbage_in,
+    garbage_in,
+    remove_message_file,
+)
 from moorage.node.options import ContainerGarbageOptions
-from moorage.node.runtime.views import PodView
+from moorage.node.paths import NodePaths
+from moorage.node.runtime.views import MountView, PodView
 from tests.clocks import START_S, FakeClock
 from tests.node.objects import UID, a_sandbox, a_view, engine_has, exited
 
@@ -89,7 +96,7 @@ class Node:
     forget_sandbox = forget_container
 
 
-async def test_only_pods_with_a_worker_are_looked_at() -> None:
+async def test_only_pods_with_a_worker_are_looked_at(tmp_path: Path) -> None:
     dead = a_sandbox("dead", is_ready=False, created_ns=0)
     view = a_view(a_sandbox(), dead, *runs(2))
     node: Any = Node(view, PodView("other", containers=tuple(runs(3))))
@@ -99,6 +106,7 @@ async def test_only_pods_with_a_worker_are_looked_at() -> None:
         engine=node,
         observer=node,
         logs=node,
+        paths=NodePaths(tmp_path, tmp_path),
         options=ContainerGarbageOptions(),
         clock=clock,
         workers=lambda: {UID},
@@ -112,3 +120,35 @@ async def test_only_pods_with_a_worker_are_looked_at() -> None:
         "sandbox dead",
         "forget dead",
     ]
+
+
+def test_the_message_file_of_a_dead_container_goes_and_nothing_else(tmp_path: Path) -> None:
+    paths = NodePaths(tmp_path, tmp_path)
+    directory = paths.pod(UID).container("app")
+    directory.mkdir(parents=True)
+    for name in ("old", "current"):
+        (directory / name).write_text("x")
+    volume = tmp_path / "volume"
+    volume.write_text("x")
+    container = exited(
+        "app",
+        mounts=(
+            MountView(str(directory / "old"), "/dev/termination-log"),
+            MountView(str(volume), "/data"),
+        ),
+    )
+    for _ in range(2):
+        remove_message_file(paths, container)
+    assert [path.name for path in directory.iterdir()] == ["current"]
+    assert volume.exists()
+
+
+def test_under_pressure_dead_containers_go_but_the_current_ones_of_live_pods() -> None:
+    live = a_view(*runs(3))
+    dead = PodView("ended", containers=tuple(runs(2, then=False)))
+    garbage = all_garbage_in([live, dead], {"ended"})
+    gone = [(pod.uid, container.id) for pod, container in garbage.containers]
+    assert sorted(gone) == [
+        (UID, "app-0"), (UID, "app-1"), (UID, "app-2"), ("ended", "app-0"), ("ended", "app-1"),
+    ]  # fmt: skip
+    assert garbage.sandboxes == ()

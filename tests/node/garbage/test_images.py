@@ -146,3 +146,13 @@ async def test_a_disk_with_room_keeps_everything(monkeypatch: pytest.MonkeyPatch
     clock.advance(10_000)
     await collector.collect()
     assert engine.removed == []
+
+
+async def test_under_pressure_every_unused_image_goes_that_is_old_enough() -> None:
+    engine, clock = FakeEngine(), FakeClock()
+    collector = ImageCollector(engine, OPTIONS, clock, _nothing)  # type: ignore[arg-type]
+    await collector.remove_unused()
+    assert engine.removed == []
+    clock.advance(121)
+    await collector.remove_unused()
+    assert engine.removed == ["free"]

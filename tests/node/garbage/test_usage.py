@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from moorage.api.pods import Pod
 from moorage.cri import CriError, pb
 from moorage.linux.trees import disk_use
+from moorage.node.garbage.storage import StorageMeter
 from moorage.node.garbage.usage import (
     StorageUsage,
     UsageWatch,
@@ -19,10 +21,18 @@ from moorage.node.garbage.usage import (
 from moorage.node.metrics import Metrics
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.labels import POD_UID
+from moorage.node.runtime.views import PodView
 from moorage.node.status.inputs import TerminationReason
-from tests.clocks import FakeClock
 from tests.nesting import nest
-from tests.node.objects import UID, Wire, a_pod, wire_container
+from tests.node.objects import (
+    UID,
+    Wire,
+    a_pod,
+    a_sandbox,
+    a_view,
+    engine_has,
+    wire_container,
+)
 
 MIB = 1024 * 1024
 VOLUMES: list[Wire] = [
@@ -74,6 +84,24 @@ def test_files_are_counted_once_whatever_their_names(tmp_path: Path) -> None:
             "ephemeralcontainerfs.limit",
             'Container b exceeded its local ephemeral storage limit "1Mi". ',
         ),
+        (
+            a_pod(limited("a", "1Mi")),
+            StorageUsage({}, {"a": MIB // 2}, files={"/etc/hosts": MIB}),
+            "ephemeralpodfs.limit",
+            "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. ",
+        ),
+        (
+            a_pod(),
+            StorageUsage(messages={"app": 10 * MIB + 1}),
+            "podfile.limit",
+            'Termination log of container app exceeds the limit "10Mi". ',
+        ),
+        (
+            a_pod(),
+            StorageUsage(files={"/etc/hostname": 1, "/etc/resolv.conf": 10 * MIB + 1}),
+            "podfile.limit",
+            'Usage of file "/etc/resolv.conf" of the pod exceeds the limit "10Mi". ',
+        ),
     ],
 )
 def test_a_pod_exceeds_the_limit_that_upstream_names_first(
@@ -90,6 +118,10 @@ def test_a_pod_exceeds_the_limit_that_upstream_names_first(
         (a_pod(volumes=VOLUMES), StorageUsage({"v": MIB, "w": 9 * MIB})),
         (a_pod(limited("a", "1Mi"), limited("b", "1Mi")), StorageUsage({}, {"a": MIB, "b": MIB})),
         (a_pod(), StorageUsage({}, {"main": 9 * MIB})),
+        (
+            a_pod(),
+            StorageUsage({}, {"app": 99 * MIB}, {"app": 10 * MIB}, {"/etc/hosts": 10 * MIB}),
+        ),
     ],
 )
 def test_a_pod_at_its_limit_does_not_exceed_it(pod: Pod, usage: StorageUsage) -> None:
@@ -107,15 +139,41 @@ class FakeWorker:
 
 
 class FakeEngine:
-    """Container statistics, or a failure to read them."""
+    """Container statistics, or a failure to read them, and the mounts of its own."""
 
-    def __init__(self, *stats: pb.ContainerStats, fails: bool = False) -> None:
-        self._stats, self._fails = stats, fails
+    def __init__(
+        self,
+        *stats: pb.ContainerStats,
+        fails: bool = False,
+        files: Mapping[str, Path] | None = None,
+    ) -> None:
+        self._stats, self._fails, self._files = stats, fails, files or {}
+        self.asked: list[str] = []
+
+    async def verbose_container_status(self, container_id: str) -> pb.ContainerStatusResponse:
+        if self._fails:
+            raise CriError("ContainerStatus", grpc.StatusCode.UNAVAILABLE, "gone")
+        self.asked.append(container_id)
+        mounts = [
+            {"destination": f"/etc/{name}", "source": str(path), "type": "bind", "options": ["rw"]}
+            for name, path in self._files.items()
+        ]
+        info = json.dumps({"runtimeSpec": {"mounts": mounts}})
+        return pb.ContainerStatusResponse(info={"info": info})
 
     async def container_stats(self) -> Sequence[pb.ContainerStats]:
         if self._fails:
             raise CriError("ListContainerStats", grpc.StatusCode.UNAVAILABLE, "gone")
         return self._stats
+
+
+class FakeObserver:
+    """What runs: one container of the pod."""
+
+    pods = (a_view(a_sandbox(), engine_has("a")),)
+
+    def view(self, uid: str) -> PodView:
+        return self.pods[0] if uid == UID else PodView(uid)
 
 
 def writable_layer(uid: str, container: str, used_bytes: int) -> pb.ContainerStats:
@@ -130,12 +188,17 @@ def watch_of(
     root: Path, *workers: FakeWorker, engine: FakeEngine | None = None
 ) -> tuple[UsageWatch, Metrics]:
     metrics = Metrics()
+    observer: Any = FakeObserver()
+    meter = StorageMeter(
+        engine or FakeEngine(),  # type: ignore[arg-type]
+        observer,
+        NodePaths(root, root / "logs"),
+    )
     watch = UsageWatch(
         lambda: workers,  # type: ignore[arg-type, return-value]
-        engine or FakeEngine(),  # type: ignore[arg-type]
-        NodePaths(root, root / "logs"),
+        meter,
+        observer,
         metrics,
-        FakeClock(),
     )
     return watch, metrics
 
@@ -213,3 +276,50 @@ async def test_unmeasurable_volume_does_not_prevent_the_others(tmp_path: Path) -
     watch, _ = watch_of(tmp_path, broken, worker)
     await watch.check()
     assert worker.terminations
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["termination log", "hosts", "resolv.conf", "hostname", "log of a debug container"],
+)
+async def test_every_file_that_a_container_may_write_counts(tmp_path: Path, place: str) -> None:
+    debugger: Wire = wire_container(name="debug")
+    pod = a_pod(limited("a", "64Ki"), ephemeralContainers=[debugger])
+    paths = NodePaths(tmp_path, tmp_path / "logs")
+    meta = pod.metadata
+    files = {
+        "termination log": paths.pod(UID).container("a") / "1234",
+        "hosts": paths.pod(UID).hosts_file,
+        "resolv.conf": tmp_path / "sandbox" / "resolv.conf",
+        "hostname": tmp_path / "sandbox" / "hostname",
+        "log of a debug container": paths.pod_logs(meta.namespace, meta.name, UID) / "debug/0.log",
+    }
+    for file in files.values():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("small")
+    engine = FakeEngine(files={name: files[name] for name in ("resolv.conf", "hostname")})
+    worker = FakeWorker(pod)
+    watch, metrics = watch_of(tmp_path, worker, engine=engine)
+    await watch.check()
+    assert worker.terminations == []
+    files[place].write_bytes(b"x" * 65536)
+    await watch.check()
+    assert [termination.reason for termination in worker.terminations] == ["Evicted"]
+    assert engine.asked == ["a-0"]
+    signals = ("ephemeralpodfs.limit", "ephemeralcontainerfs.limit")
+    assert sum(metrics.evictions.value(eviction_signal=signal) for signal in signals) == 1
+
+
+async def test_a_single_file_is_bounded_without_a_limit(tmp_path: Path) -> None:
+    worker = FakeWorker(a_pod(wire_container(name="a")))
+    file = NodePaths(tmp_path, tmp_path).pod(UID).container("a") / "1234"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"x" * (10 * MIB))
+    watch, metrics = watch_of(tmp_path, worker)
+    await watch.check()
+    assert worker.terminations == []
+    with file.open("ab") as more:
+        more.write(b"x" * 8192)
+    await watch.check()
+    assert metrics.evictions.value(eviction_signal="podfile.limit") == 1
+    assert "Termination log of container a" in worker.terminations[0].message

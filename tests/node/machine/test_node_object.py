@@ -15,9 +15,8 @@ from moorage.api.nodes import NodeRuntimeHandler, Taint
 from moorage.client.resources import NODES
 from moorage.client.rest import PatchType
 from moorage.cri import pb
-from moorage.node.machine import node_object
 from moorage.node.machine.node_object import NodeObject
-from moorage.node.machine.pressure import Supply
+from moorage.node.machine.pressure import NodePressure
 from moorage.node.options import NodeOptions
 from tests.clocks import FakeClock, settle
 from tests.controllers.memory import MemoryClient
@@ -69,11 +68,12 @@ class Case:
         health: Any = self.health
         recorder: Any = self.recorder
         engine: Any = self.images
+        self.pressure = NodePressure()
         self.options = NodeOptions(name="n1", root_dir=root, **options)
         self.object = NodeObject(
             client=client, engine=engine, health=health, recorder=recorder,
             clock=self.clock, options=self.options, facts=FACTS, addresses=("10.0.0.1",),
-            capacity={"cpu": "4"}, allocatable={"cpu": "3"},
+            capacity={"cpu": "4"}, allocatable={"cpu": "3"}, pressure=self.pressure,
         )  # fmt: skip
 
     async def later(self, seconds: float = 0) -> None:
@@ -252,23 +252,20 @@ async def test_resources_that_others_give_the_node_stay_and_are_allocatable(
 
 
 @pytest.mark.parametrize(
-    ("left", "reasons"),
+    ("conditions", "reasons"),
     [
+        ((), {"NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"}),
         (
-            Supply(memory_bytes=1 << 40, disk_share=1.0, inodes_share=1.0, pids_share=1.0),
-            {"NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"},
-        ),
-        (
-            Supply(memory_bytes=0, disk_share=0.0, inodes_share=0.0, pids_share=0.0),
+            ("MemoryPressure", "DiskPressure", "PIDPressure"),
             {"NodeHasInsufficientMemory", "NodeHasDiskPressure", "NodeHasInsufficientPID"},
         ),
     ],
 )
 async def test_shortages_are_reported_as_the_kubelet_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: Supply, reasons: set[str]
+    tmp_path: Path, conditions: tuple[str, ...], reasons: set[str]
 ) -> None:
-    monkeypatch.setattr(node_object, "read_supply", lambda _: left)
     case = Case(tmp_path)
+    case.pressure.update(conditions)
     async with keeping(case):
         recorded = {reason for _, _, _, reason, _ in case.recorder.events}
         assert recorded == {*reasons, "Starting", "NodeReady"}

@@ -22,7 +22,7 @@ from moorage.node.machine.node_status import (
     images_of,
     node_status,
 )
-from moorage.node.machine.pressure import Pressure
+from moorage.node.pressure.thresholds import EvictionOptions
 
 FACTS = MachineFacts(
     max_pids=32768,
@@ -57,7 +57,7 @@ def status(**fields: Any) -> NodeStatus:
         "handlers": [],
         "has_groups_policy": None,
         "images": [],
-        "pressure": Pressure(),
+        "pressure": (),
         "before": [],
         "stamp": NOW,
     }
@@ -106,7 +106,7 @@ def test_a_node_that_is_not_ready(problems: list[str], message: str) -> None:
 
 
 def test_pressure_conditions_have_the_kubelets_reasons() -> None:
-    by_type = conditions(status(pressure=Pressure(memory=True, disk=True, pids=True)))
+    by_type = conditions(status(pressure=("MemoryPressure", "DiskPressure", "PIDPressure")))
     assert {by_type[name].reason for name in by_type if name != "Ready"} == {
         "KubeletHasInsufficientMemory",
         "KubeletHasDiskPressure",
@@ -175,3 +175,9 @@ def test_the_patch_names_what_differs_and_always_the_heartbeats() -> None:
     assert changes["addresses"][-1] == {"$patch": "replace"}
     assert changes["runtimeHandlers"] is None
     assert set(status_changes(before, before)) == {"conditions"}
+
+
+def test_what_hard_thresholds_keep_free_is_not_allocatable() -> None:
+    capacity = {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "100Gi", "pods": "110"}
+    allocatable = allocatable_of(capacity, {"memory": "1Gi"}, EvictionOptions())
+    assert allocatable == {**capacity, "memory": "7068Mi", "ephemeral-storage": "90Gi"}

@@ -26,7 +26,7 @@ def test_a_pod_and_its_containers_are_pointed_at() -> None:
     events.container(pod, member, "Warning", "Because", "abc failed", container_id="abc")
     events.container(pod, member, "Warning", "Because", "abc failed")
     (whole, *rest), (part, *more), (_, *last) = recorder.recorded
-    assert rest == ["Normal", "Why", "what"]
+    assert rest == ["Normal", "Why", "what", None]
     assert more == ["Warning", "Because", f"{member.name} failed"]
     assert last == ["Warning", "Because", "abc failed"]
     for about in (whole, part):

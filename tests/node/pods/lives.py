@@ -25,6 +25,7 @@ from moorage.node.config.security import SecurityDefaults
 from moorage.node.images.pulling import ImagePuller
 from moorage.node.images.records import PullRecords
 from moorage.node.images.verification import Verification
+from moorage.node.machine.pressure import NodePressure
 from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
@@ -132,8 +133,8 @@ class FakeEvents:
     def __init__(self) -> None:
         self.recorded: list[str] = []
 
-    def pod(self, pod: Pod, type_: str, reason: str, message: str) -> None:
-        del pod, type_
+    def pod(self, pod: Pod, type_: str, reason: str, message: str, annotations: Any = None) -> None:
+        del pod, type_, annotations
         self.recorded.append(f"{reason}: {message}")
 
     def container(
@@ -354,6 +355,7 @@ class Life:
             metrics=metrics,
             logs=logs,
             writer=StatusWriter(api, clock),
+            pressure=NodePressure(),
             host_ips=("10.0.0.1",),
             allocatable=lambda: {"cpu": "4", "memory": "8Gi"},
         )

@@ -20,13 +20,18 @@ def asking(requests: Wire | None = None, **fields: Any) -> Pod:
 
 
 def refused(
-    pod: Pod, *others: Pod, node: Wire | None = None, groups: bool = True
+    pod: Pod,
+    *others: Pod,
+    node: Wire | None = None,
+    groups: bool = True,
+    pressure: tuple[str, ...] = (),
 ) -> tuple[str, str] | None:
     inputs = AdmissionInputs(
         node=a_node(**(node or {})),
         allocatable=ALLOCATABLE,
         has_groups_policy=groups,
         others=others,
+        pressure=pressure,
     )
     error = refusal(pod, inputs)
     return None if error is None else (error.reason, error.message)
@@ -236,3 +241,32 @@ def test_which_sysctls_a_pod_may_set() -> None:
         )
     } == admission._SAFE_NET  # fmt: skip
     assert {"kernel.shm_rmid_forced"} == admission._SAFE_IPC
+
+
+MEMORY = ("MemoryPressure",)
+BOTH = ("MemoryPressure", "DiskPressure")
+TOLERATING = [
+    {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}
+]
+
+
+@pytest.mark.parametrize(
+    ("pod", "pressure", "is_admitted"),
+    [
+        (a_pod(), (), True),
+        (a_pod(), MEMORY, False),
+        (a_pod(tolerations=TOLERATING), MEMORY, True),
+        (asking({"memory": "1Gi"}), MEMORY, True),
+        (asking({"memory": "1Gi"}), BOTH, False),
+        (a_pod(tolerations=TOLERATING), BOTH, False),
+        (asking({"memory": "1Gi"}), ("DiskPressure",), False),
+        (asking({"memory": "1Gi"}), ("PIDPressure",), False),
+        (a_pod(priority=2_000_000_000), BOTH, True),
+        (a_pod(meta={"annotations": {"kubernetes.io/config.source": "file"}}), BOTH, True),
+    ],
+)
+def test_a_node_under_pressure_takes_what_upstream_takes(
+    pod: Pod, pressure: tuple[str, ...], is_admitted: bool
+) -> None:
+    wanted = ("Evicted", f"The node had condition: [{' '.join(pressure)}]. ")
+    assert refused(pod, pressure=pressure) == (None if is_admitted else wanted)

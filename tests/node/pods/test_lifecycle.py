@@ -307,3 +307,16 @@ def test_a_pod_is_evicted_once() -> None:
 def test_what_a_stage_means(stage: Stage, is_live: bool, is_over: bool, is_final: bool) -> None:
     state = PodState(stage)
     assert (state.is_live, state.is_over, state.is_final) == (is_live, is_over, is_final)
+
+
+@pytest.mark.parametrize(
+    ("own_s", "evicted_within_s", "grace_s"),
+    [(30, 1, 2), (30, 20, 20), (30, 60, 30), (30, None, 30), (0, 20, 0)],
+)
+def test_eviction_shortens_the_grace_period_of_the_pod(
+    own_s: int, evicted_within_s: int | None, grace_s: int
+) -> None:
+    state = evict(PodState(Stage.SYNCING), EVICTED, evicted_within_s)
+    assert state is not None
+    inputs = Inputs(pod=a_pod(terminationGracePeriodSeconds=own_s), view=a_view(a_sandbox()))
+    assert StopPod(grace_s) in next_step(state, inputs).actions

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from moorage.api.pods import Pod
+from moorage.node.machine.pressure import NodePressure
 from moorage.node.pod_facts.resources import allocation_of
 from moorage.node.pods import pod_manager as pod_manager_module
 from moorage.node.pods.allocations import AllocationRecord
@@ -113,6 +114,7 @@ async def roster_of(
         classes=nothing,
         events=SimpleNamespace(pod=lambda *_: None),
         allocatable=lambda: {"cpu": "2", "pods": "110"},
+        pressure=NodePressure(),
         allocations=SimpleNamespace(read=(records or {}).get),
         clock=FakeClock(),
     )
@@ -398,3 +400,34 @@ async def test_a_pod_is_judged_by_the_node_as_it_is_now() -> None:
         node.node = None
         assert pod_manager._refusal(wanted) is not None
         assert pod_manager._refusal(pod("01-02")) is None
+
+
+def static(uid: str, name: str = "") -> Pod:
+    return pod(uid, name=name, meta={"annotations": {"kubernetes.io/config.source": "file"}})
+
+
+async def test_static_pods_run_while_their_files_are_there() -> None:
+    async with roster_of(pod("a")) as (pod_manager, _):
+        first, second = static("s1", "web"), static("s2", "web")
+        pod_manager.set_static({"s1": first})
+        assert sorted(pod_manager.uids) == ["a", "s1"]
+        # Its file has changed: the new one waits for the old one's end.
+        pod_manager.set_static({"s2": second})
+        assert sorted(pod_manager.uids) == ["a", "s1"]
+        await settle()
+        assert sorted(pod_manager.uids) == ["a", "s2"]
+        pod_manager.set_static({})
+        await settle()
+        assert sorted(pod_manager.uids) == ["a"]
+
+
+async def test_no_pod_of_the_api_passes_for_a_static_one() -> None:
+    async with roster_of(static("a")) as (pod_manager, informer):
+        informer.notify(None, static("b"))
+        informer.notify(static("b"), static("b"))
+        sources = {
+            worker.pod.metadata.annotations["kubernetes.io/config.source"] for worker in pod_manager
+        }
+        assert sources == {"api"}
+        pod_manager.set_static({})
+        assert sorted(pod_manager.uids) == ["a", "b"]

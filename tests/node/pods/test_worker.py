@@ -513,3 +513,11 @@ async def test_a_resize_that_waits_changes_nothing(tmp_path: Path) -> None:
         life.api.put(resized(life.api.pod, **SMALL))
         await life.until(lambda: conditions(life) == {})
         assert calls(life, "update") == []
+
+
+async def test_a_critical_pod_is_not_evicted(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod(priority=2_000_000_000))
+        await life.until(lambda: phase(life) == "Running")
+        assert not life.worker.evict(TerminationReason("Evicted", "too much"))
+        assert life.worker.is_live

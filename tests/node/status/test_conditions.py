@@ -7,7 +7,7 @@ import pytest
 
 from moorage.api.pods import ContainerStatus, Pod, PodCondition, PodStatus
 from moorage.node.status.conditions import conditions_of
-from moorage.node.status.inputs import Waiting
+from moorage.node.status.inputs import TerminationReason, Waiting
 from tests.node.objects import Wire, a_pod, a_view, status_inputs, wire_container
 
 NOW = "2026-01-01T00:00:00Z"
@@ -161,3 +161,14 @@ def test_the_time_changes_only_with_the_status(before: str, since: str) -> None:
     assert conditions(a_pod(), status("app"), before=earlier)["Ready"].last_transition_time == since
     stored = conditions(a_pod(status=wire), status("app"))
     assert stored["Ready"].last_transition_time == since
+
+
+def test_a_pod_that_ends_for_the_nodes_sake_says_so() -> None:
+    earlier = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
+    pod = a_pod(status={"conditions": earlier}, meta={"generation": 3})
+    for is_disruption, reason in ((False, "PreemptionByScheduler"), (True, "TerminationByKubelet")):
+        why = TerminationReason("Evicted", "low on memory", is_disruption=is_disruption)
+        by_type = conditions(pod, phase="Failed", termination=why)
+        assert by_type["DisruptionTarget"].reason == reason
+    assert by_type["DisruptionTarget"].message == "low on memory"
+    assert by_type["DisruptionTarget"].observed_generation == 3

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.api.pods import PodStatus
+from moorage.api.pods import PodCondition, PodStatus
 from moorage.node.status.patch import status_patch
 
 UID = "u1"
@@ -105,3 +105,13 @@ def test_applying_the_patch_gives_what_was_wanted(before: Any, after: Any) -> No
     assert status(**{key: value for key, value in merged.items() if value is not None}) == status(
         **after
     )
+
+
+def test_the_shared_condition_of_a_disruption_is_written_and_never_removed() -> None:
+    ours = PodCondition(type="DisruptionTarget", status="True", reason="TerminationByKubelet")
+    others = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    patch = status_patch("u", PodStatus(), PodStatus(conditions=(ours,)))
+    assert patch is not None
+    assert [item["reason"] for item in patch["status"]["conditions"]] == ["TerminationByKubelet"]
+    assert status_patch("u", PodStatus(conditions=(others,)), PodStatus()) is None
+    assert status_patch("u", PodStatus(), PodStatus(conditions=(others,))) is None

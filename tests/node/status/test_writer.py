@@ -154,3 +154,24 @@ READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 )
 def test_what_others_wait_for(before: Any, after: Any, wanted: bool) -> None:
     assert is_urgent(status(**before), status(**after)) is wanted
+
+
+async def test_the_status_of_a_static_pod_goes_to_its_mirror() -> None:
+    server = FakeServer(NotFoundError.of("pods", "web"))
+    annotations = {"kubernetes.io/config.source": "file"}
+    static = a_pod(meta={"annotations": annotations})
+    uid = static.metadata.uid
+    writer = StatusWriter(server, FakeClock())  # type: ignore[arg-type]
+    task = asyncio.ensure_future(writer.write(static))
+    writer.submit(static, status(phase="Running"))
+    await settle()
+    assert server.written == []
+    # The first mirror is gone at once; another is made.
+    for version in ("5", "7"):
+        meta = {"uid": f"mirror-{version}", "resourceVersion": version, "annotations": annotations}
+        writer.mirror_seen(uid, a_pod(meta=meta))
+        await settle()
+    assert server.written == [{"phase": "Running"}]
+    assert not task.done()
+    task.cancel()
+    await asyncio.wait((task,))

@@ -20,6 +20,11 @@ from moorage.cluster.settings import DEFAULT_NODE_PORT, host_ip, node_name
 from moorage.cluster.standalone import node as part
 from moorage.cluster.system_reserved import system_reserved
 from moorage.linux.host import read_host
+from moorage.node.configuration import (
+    ConfigurationError,
+    NodeConfiguration,
+    load_configuration,
+)
 from moorage.node.options import NodeOptions, OptionsError, ServerOptions
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -69,6 +74,12 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     help="The API server in the pods' environment, where nothing routes the service's address.",
 )
 @click.option(
+    "--kubelet-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A KubeletConfiguration with eviction thresholds and static pods.",
+)
+@click.option(
     "--restart-command",
     default="",
     metavar="COMMAND",
@@ -92,6 +103,7 @@ def command(
     cluster_dns: tuple[str, ...],
     cluster_domain: str,
     pod_api_server: str | None,
+    kubelet_config: Path | None,
     restart_command: str,
     log_level: str,
 ) -> None:
@@ -119,6 +131,7 @@ def command(
             port=port,
             api_server_names=frozenset(callers),
         )
+    configuration = _configuration(kubelet_config)
     options = NodeOptions(
         name=chosen,
         node_ip=node_ip,
@@ -134,6 +147,8 @@ def command(
         cluster_dns=cluster_dns,
         cluster_domain=cluster_domain,
         service_environment=_environment(pod_api_server),
+        eviction=configuration.eviction,
+        static_pod_path=configuration.static_pod_path,
         listeners=() if server is None else (Listener(f"agent of node {chosen}", node_ip, port),),
     )
     try:
@@ -145,6 +160,16 @@ def command(
         partial(part.run, config, cri, layout.root, options, host, restart_command=restart),
         log_level,
     )
+
+
+def _configuration(path: Path | None) -> NodeConfiguration:
+    """Return what a file sets. Raises UsageError."""
+    if path is None:
+        return NodeConfiguration()
+    try:
+        return load_configuration(path)
+    except ConfigurationError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _environment(api_server: str | None) -> dict[str, str]:

@@ -174,6 +174,13 @@ def _allowlist(policy: str | None, patterns: tuple[str, ...]) -> tuple[str, ...]
     "none.",
 )
 @click.option(
+    "--kubelet-config",
+    "kubelet_configuration",
+    metavar="FILE",
+    help="Run the node agent with eviction thresholds and static pods of this "
+    "KubeletConfiguration; '' for the defaults.",
+)
+@click.option(
     "--admission-control-config-file",
     "admission_configuration",
     metavar="FILE",
@@ -199,6 +206,7 @@ def command(
     allowlist: tuple[str, ...],
     audit_policy: str | None,
     admission_configuration: str | None,
+    kubelet_configuration: str | None,
     **settings: str | int | bool | None,
 ) -> None:
     """Start the cluster, or resume the one in the data directory with everything that is in it.
@@ -228,6 +236,7 @@ def command(
         image_allowlist=_allowlist(image_verification, allowlist),
         audit_policy=_absolute(audit_policy),
         admission_configuration=_absolute(admission_configuration),
+        kubelet_configuration=_absolute(kubelet_configuration),
         **settings,  # type: ignore[arg-type]
     )
     present, pid = cluster.find_settings(), cluster.pid

@@ -42,6 +42,7 @@ from moorage.linux.atomic_file import write_durably
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.host import Host, read_host
 from moorage.node.agent import COMPONENT, run_node
+from moorage.node.configuration import NodeConfiguration, load_configuration
 from moorage.node.images.verification import Verification
 from moorage.node.machine.machine import this_machine
 from moorage.node.options import NodeOptions, ServerOptions
@@ -175,7 +176,7 @@ def _record(path: Path, identity: str) -> None:
 def _options(
     layout: Layout, settings: Settings, credentials: Credentials, host: Host
 ) -> NodeOptions:
-    server = credentials.node_server
+    server, configuration = credentials.node_server, _configuration(settings)
     return NodeOptions(
         name=settings.node_name,
         cluster_id=settings.cluster_id,
@@ -206,7 +207,15 @@ def _options(
         },
         listeners=(*settings.listeners, *_engine_listeners(settings)),
         gates=settings.gates,
+        eviction=configuration.eviction,
+        static_pod_path=configuration.static_pod_path,
     )
+
+
+def _configuration(settings: Settings) -> NodeConfiguration:
+    """Return what the file of --kubelet-config sets. Raises ConfigurationError."""
+    path = settings.kubelet_configuration
+    return load_configuration(Path(path)) if path else NodeConfiguration()
 
 
 def _engine_listeners(settings: Settings) -> tuple[Listener, ...]:

@@ -15,11 +15,19 @@ from moorage.engine.inventory import Container, Sandbox, container_name, new_id
 
 
 async def create_container(
-    context: EngineContext, sandbox: Sandbox, config: pb.ContainerConfig
+    context: EngineContext,
+    sandbox: Sandbox,
+    config: pb.ContainerConfig,
+    sandbox_config: pb.PodSandboxConfig | None = None,
 ) -> Container:
-    """Create a container in a sandbox. Raises EngineError; leaves nothing behind then."""
+    """Create a container in a sandbox. Raises EngineError; leaves nothing behind then.
+
+    `sandbox_config` is the request's: the pod as it is now, where a debug container may be
+    privileged that was not there when the sandbox was made. None is the sandbox's own.
+    """
     if not config.metadata.name:
         raise InvalidError("container config must have metadata with a name")
+    _verify_privilege(config, sandbox, sandbox_config or sandbox.config)
     # A sandbox that is being stopped must not get another container meanwhile.
     async with sandbox.lock:
         container = await _create(context, sandbox, config)
@@ -41,3 +49,16 @@ async def _create(
             inventory.save_container(container, record)
             cleanup.pop_all()
     return container
+
+
+def _verify_privilege(
+    config: pb.ContainerConfig, sandbox: Sandbox, allowed: pb.PodSandboxConfig
+) -> None:
+    """Raise InvalidError for a privileged container in a pod without any. Source: containerd."""
+    if not config.linux.security_context.privileged:
+        return
+    if not allowed.linux.security_context.privileged:
+        raise InvalidError(
+            f"no privileged container allowed in sandbox {sandbox.id}: container "
+            f"{config.metadata.name!r} requests it; set privileged in the request's sandbox_config"
+        )

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
 from moorage.cri import pb
+from moorage.engine.containers.sandboxed_exec import SandboxedExec
 from moorage.engine.context import EngineContext
 from moorage.engine.errors import FailedError, InvalidError, TimeLimitError
 from moorage.engine.inventory import Container
@@ -114,12 +116,20 @@ async def start_exec(
         raise InvalidError("no command given")
     spec = msgspec.json.decode((context.paths.bundle(container.id) / "config.json").read_bytes())
     process = exec_process(command, spec["process"], has_terminal=has_terminal)
+    adapter, sandbox = context.adapter(container.sandbox), container.sandbox
+    count_kills = partial(context.cgroups.oom_kills, sandbox.cgroup.path)
+    kills = await count_kills() if adapter.needs_sandbox else None
     try:
-        return await context.adapter(container.sandbox).exec(
+        started = await adapter.exec(
             container.task(context.paths), process, has_stdin=has_stdin, has_terminal=has_terminal
         )
     except AdapterError as error:
         raise FailedError(f"failed to exec in container {container.id}: {error}") from error
+    if not adapter.needs_sandbox:
+        return started
+    return SandboxedExec(
+        started, container.config.metadata.name, count_kills, kills, has_terminal=has_terminal
+    )
 
 
 async def _run(

@@ -73,7 +73,6 @@ class SpecWriter:
         """
         config, sandbox, handler = request.config, request.sandbox, request.handler
         security = config.linux.security_context
-        _verify_privilege(config, sandbox)
         capabilities = container_capabilities(
             security, self._host, is_virtualised=handler.is_virtualised
         )
@@ -204,16 +203,6 @@ class SpecWriter:
                 # Without the profile the container would silently run unconfined.
                 raise ValueError(f"seccomp profile {chosen.path} has not been looked up")
             linux["seccomp"] = findings.seccomp
-
-
-def _verify_privilege(config: pb.ContainerConfig, sandbox: SandboxContext) -> None:
-    if not config.linux.security_context.privileged:
-        return
-    if not sandbox.config.linux.security_context.privileged:
-        raise InvalidError(
-            f"no privileged container allowed in sandbox {sandbox.id}: container "
-            f"{config.metadata.name!r} requests it; run the sandbox with privileged: true"
-        )
 
 
 def _sandbox_user(security: pb.LinuxSandboxSecurityContext) -> dict[str, Any]:

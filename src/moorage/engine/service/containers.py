@@ -30,7 +30,12 @@ class ContainerServicer:
     ) -> pb.CreateContainerResponse:
         sandbox = self._context.inventory.sandboxes.find(request.pod_sandbox_id)
         with self._context.idle_gate.starting():
-            container = await create_container(self._context, sandbox, request.config)
+            container = await create_container(
+                self._context,
+                sandbox,
+                request.config,
+                request.sandbox_config if request.HasField("sandbox_config") else None,
+            )
         return pb.CreateContainerResponse(container_id=container.id)
 
     async def start_container(self, request: pb.StartContainerRequest) -> pb.StartContainerResponse:
@@ -56,7 +61,7 @@ class ContainerServicer:
         self, request: pb.ContainerStatusRequest
     ) -> pb.ContainerStatusResponse:
         container = self._containers.find(request.container_id)
-        return container_status_response(self._context, container, is_verbose=request.verbose)
+        return await container_status_response(self._context, container, is_verbose=request.verbose)
 
     async def list_containers(self, request: pb.ListContainersRequest) -> pb.ListContainersResponse:
         return pb.ListContainersResponse(

@@ -1,18 +1,20 @@
 """Statistics and metrics of containers and sandboxes, for the CRI's responses.
 
 One thread reads a list in one go: about 0.25 ms a container on the hot path `containers`. Sizes of
-writable layers are requested before, some at a time, and left out after a deadline.
+writable layers are requested before, some at a time; after a deadline the last known one counts.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.cri import pb
+from moorage.engine.background import Background
 from moorage.engine.stats.messages import container_stats, sandbox_stats
 from moorage.engine.stats.metrics import (
     ALL_ROWS,
@@ -31,19 +33,33 @@ log = Log(__name__)
 
 _LAYERS_AT_ONCE = 4
 _LAYER_DEADLINE_S = 5.0
+_LAYERS_KEPT = 256
 
+Start = Callable[[Coroutine[Any, Any, None]], None]
 Layers = Mapping[str, LayerUsage]
 """Usage of writable layers by container."""
 Devices = Mapping[Path, tuple[NetworkDevice, ...]]
 """Devices of network namespaces."""
 
 
+class _Measurement:
+    """The measurement of one layer: its last result, None before or when it failed."""
+
+    def __init__(self) -> None:
+        self.usage: LayerUsage | None = None
+        self.ended = asyncio.Event()
+        self.ended.set()
+
+
 class Statistics:
     """Measures on one host and keeps the last readings for rates. Safe for concurrent use."""
 
-    def __init__(self, cgroups: Cgroups, clock: Clock) -> None:
+    def __init__(self, cgroups: Cgroups, clock: Clock, start: Start | None = None) -> None:
+        """`start` runs the measurements of layers, which may outlast a request."""
         self._sampler = Sampler(cgroups, clock)
         self._rates = CpuRates()
+        self._start = start or Background().start
+        self._layers_known: dict[str, _Measurement] = {}
         self._layers_at_once = asyncio.Semaphore(_LAYERS_AT_ONCE)
 
     async def container(self, subject: ContainerSubject) -> pb.ContainerStats:
@@ -76,19 +92,47 @@ class Statistics:
         return descriptors(ALL_ROWS)
 
     async def _layers(self, subjects: Sequence[ContainerSubject]) -> Layers:
+        self._forget_layers({subject.id for subject in subjects})
         async with asyncio.TaskGroup() as group:
             tasks = {subject.id: group.create_task(self._layer(subject)) for subject in subjects}
         usages = {id_: task.result() for id_, task in tasks.items()}
         return {id_: usage for id_, usage in usages.items() if usage is not None}
 
     async def _layer(self, subject: ContainerSubject) -> LayerUsage | None:
+        """Return a layer's usage: as measured now, or after a deadline by the last measurement.
+
+        One that takes longer goes on: a writer of a million files must not stay unmeasured.
+        """
+        known = self._layers_known.setdefault(subject.id, _Measurement())
+        if known.ended.is_set():
+            known.ended.clear()
+            self._start(self._measure(subject, known))
         try:
-            # Waiting for a slot counts too: one slow disk must not delay the whole list.
-            async with asyncio.timeout(_LAYER_DEADLINE_S), self._layers_at_once:
-                return await subject.writable_usage()
-        except (OSError, TimeoutError) as error:
+            async with asyncio.timeout(_LAYER_DEADLINE_S):
+                await known.ended.wait()
+        except TimeoutError:
+            log.debug("writable layer takes long to measure", container=subject.id)
+        return known.usage
+
+    async def _measure(self, subject: ContainerSubject, known: _Measurement) -> None:
+        try:
+            # Some at a time: one slow disk must not delay all others.
+            async with self._layers_at_once:
+                known.usage = await subject.writable_usage()
+        except OSError as error:
+            known.usage = None
             log.debug("writable layer not measured", container=subject.id, reason=error)
-            return None
+        finally:
+            known.ended.set()
+
+    def _forget_layers(self, present: Collection[str]) -> None:
+        """Drop measurements of other containers, once there are many."""
+        if len(self._layers_known) > 2 * len(present) + _LAYERS_KEPT:
+            self._layers_known = {
+                id_: known
+                for id_, known in self._layers_known.items()
+                if id_ in present or not known.ended.is_set()
+            }
 
     def _containers(
         self, subjects: Sequence[ContainerSubject], layers: Layers

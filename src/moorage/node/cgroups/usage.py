@@ -17,11 +17,15 @@ _MICRO = 1000
 
 @dataclass(frozen=True, slots=True)
 class CgroupUsage:
-    """CPU time in nanoseconds, and memory in bytes; `working_set_bytes` leaves out idle caches."""
+    """CPU time in nanoseconds, and memory in bytes.
+
+    `working_set_bytes` leaves out idle caches, `unreclaimable_bytes` all caches of files.
+    """
 
     cpu_ns: int
     memory_bytes: int
     working_set_bytes: int
+    unreclaimable_bytes: int = 0
 
 
 def cgroup_usage(cgroups: Cgroups, path: str) -> CgroupUsage | None:
@@ -46,7 +50,7 @@ def _v2(cgroups: Cgroups, path: str) -> CgroupUsage | None:
     return CgroupUsage(
         cpu_ns=_MICRO * _field(directory / "cpu.stat", "usage_usec"),
         memory_bytes=memory,
-        working_set_bytes=max(0, memory - _field(directory / "memory.stat", "inactive_file")),
+        **_caches(memory, directory / "memory.stat", "inactive_file", "active_file"),
     )
 
 
@@ -59,8 +63,31 @@ def _v1(cgroups: Cgroups, path: str) -> CgroupUsage | None:
     return CgroupUsage(
         cpu_ns=int((directory_in(accounting, path) / "cpuacct.usage").read_text()),
         memory_bytes=memory,
-        working_set_bytes=max(0, memory - _field(directory / "memory.stat", "total_inactive_file")),
+        **_caches(memory, directory / "memory.stat", "total_inactive_file", "total_active_file"),
     )
+
+
+def process_count(cgroups: Cgroups, path: str) -> int | None:
+    """Return the processes and threads in a cgroup; None if it does not exist. Blocks."""
+    mount = cgroups.mount_of("pids")
+    if mount is None:
+        return None
+    try:
+        return int((directory_in(mount, path) / "pids.current").read_text())
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except OSError as error:
+        if error.errno == errno.ENODEV:
+            return None
+        raise
+
+
+def _caches(memory: int, file: Path, inactive: str, active: str) -> dict[str, int]:
+    idle = _field(file, inactive)
+    return {
+        "working_set_bytes": max(0, memory - idle),
+        "unreclaimable_bytes": max(0, memory - idle - _field(file, active)),
+    }
 
 
 def _field(file: Path, name: str) -> int:

@@ -6,14 +6,17 @@ Source: kubelet `ContainerGCPolicy`, `kuberuntime_gc.go`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.node.failures import log_failure
 from moorage.node.log_rotation import LogKeeper
 from moorage.node.options import ContainerGarbageOptions
+from moorage.node.paths import NodePaths
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State
@@ -55,6 +58,20 @@ def garbage_in(pods: Sequence[PodView], options: ContainerGarbageOptions, now_s:
     return Garbage(tuple(containers), tuple(sandboxes))
 
 
+def all_garbage_in(pods: Sequence[PodView], ended: Collection[str]) -> Garbage:
+    """Return every dead container with a successor, or of a pod that has ended.
+
+    Source: kubelet `DeleteAllUnusedContainers`.
+    """
+    containers = [
+        (pod, container)
+        for pod in pods
+        for container in (pod.containers if pod.uid in ended else _superseded(pod))
+        if container.state is State.EXITED
+    ]
+    return Garbage(tuple(containers))
+
+
 def _superseded(pod: PodView) -> list[ContainerView]:
     """Return dead containers with a successor; the newest of each name is the pod's current one."""
     return [
@@ -91,16 +108,21 @@ class ContainerCollector:
         engine: Engine,
         observer: Observer,
         logs: LogKeeper,
+        paths: NodePaths,
         options: ContainerGarbageOptions,
         clock: Clock,
         workers: Callable[[], Collection[str]],
+        ended: Callable[[], Collection[str]] = tuple,
     ) -> None:
+        """`ended` returns the UIDs of the pods of which nothing will run again."""
         self._engine = engine
         self._observer = observer
         self._logs = logs
+        self._paths = paths
         self._options = options
         self._clock = clock
         self._workers = workers
+        self._ended = ended
 
     async def run(self) -> None:
         while True:
@@ -109,12 +131,22 @@ class ContainerCollector:
 
     async def collect(self) -> None:
         """Remove the current garbage; failures are logged."""
+        await self._remove(garbage_in(self._pods(), self._options, self._clock.now().timestamp()))
+
+    async def collect_all(self) -> None:
+        """Remove every dead container, to free disk: those kept for logs, and of ended pods."""
+        ended = set(self._ended())
+        await self._remove(all_garbage_in(self._pods(), ended))
+
+    def _pods(self) -> list[PodView]:
         owned = set(self._workers())
-        pods = [pod for pod in self._observer.pods if pod.uid in owned]
-        garbage = garbage_in(pods, self._options, self._clock.now().timestamp())
+        return [pod for pod in self._observer.pods if pod.uid in owned]
+
+    async def _remove(self, garbage: Garbage) -> None:
         for pod, container in garbage.containers:
             with log_failure("removing a dead container", container=container.id):
                 await self._logs.remove_container(pod, container)
+                await asyncio.to_thread(remove_message_file, self._paths, container)
                 await self._engine.remove_container(container.id)
                 self._observer.forget_container(container.id)
         for sandbox in garbage.sandboxes:
@@ -122,3 +154,15 @@ class ContainerCollector:
                 await self._engine.stop_sandbox(sandbox.id)
                 await self._engine.remove_sandbox(sandbox.id)
                 self._observer.forget_sandbox(sandbox.id)
+
+
+def remove_message_file(paths: NodePaths, container: ContainerView) -> None:
+    """Remove a dead container's termination message file; the pod has one for each restart.
+
+    Blocks. Raises OSError.
+    """
+    directory = paths.pod(container.uid).container(container.name)
+    for mount in container.mounts:
+        file = Path(mount.host_path)
+        if file.parent == directory:
+            file.unlink(missing_ok=True)

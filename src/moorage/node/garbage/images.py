@@ -11,6 +11,7 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 import msgspec
 
@@ -24,6 +25,8 @@ Tidy = Callable[[Collection[str], datetime], Awaitable[None]]
 """Called with the IDs of the images on the node and the time of that listing."""
 
 log = Log(__name__)
+
+_EVERYTHING_BYTES = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,25 @@ class ImageCollector:
         wanted = bytes_to_free(await self._disk(), self._options)
         if wanted <= 0:
             return
+        freed = await self._free(images, used, wanted, now_s)
+        if freed < wanted:
+            log.warning("image disk stays full", wanted_bytes=wanted, freed_bytes=freed)
+
+    async def remove_unused(self) -> None:
+        """Remove every image that is not used and old enough. Raises CriError, OSError.
+
+        Source: kubelet `DeleteUnusedImages`.
+        """
+        now_s = self._clock.monotonic()
+        images = await self._engine.images()
+        used = await self._used(images)
+        self._note(images, used, now_s)
+        await self._free(images, used, _EVERYTHING_BYTES, now_s)
+
+    async def _free(
+        self, images: Sequence[pb.Image], used: Collection[str], wanted: int, now_s: float
+    ) -> int:
+        """Remove images until so many bytes are freed; return how many were."""
         candidates = [
             Candidate(image.id, image.size, self._used_s.get(image.id, 0.0), self._seen_s[image.id])
             for image in images
@@ -116,8 +138,7 @@ class ImageCollector:
         log.info("images removed", wanted_bytes=wanted, freed_bytes=freed, count=len(going))
         for image in going:
             await self._engine.remove_image(image.id)
-        if freed < wanted:
-            log.warning("image disk stays full", wanted_bytes=wanted, freed_bytes=freed)
+        return freed
 
     def _note(self, images: Sequence[pb.Image], used: Collection[str], now_s: float) -> None:
         present = {image.id for image in images}
@@ -138,11 +159,20 @@ class ImageCollector:
             or any(_is_same_name(tag, sandbox) for tag in image.repo_tags)
         }
 
-    async def _disk(self) -> DiskUse:
+    async def place(self) -> Path | None:
+        """Return a directory on the images' file system, None if the engine reports none.
+
+        Raises CriError.
+        """
         reply = await self._engine.image_filesystems()
         if not reply.image_filesystems:
+            return None
+        return Path(reply.image_filesystems[0].fs_id.mountpoint)
+
+    async def _disk(self) -> DiskUse:
+        path = await self.place()
+        if path is None:
             return DiskUse(0, 0)
-        path = reply.image_filesystems[0].fs_id.mountpoint
         status = await asyncio.to_thread(os.statvfs, path)
         return DiskUse(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
 

@@ -20,7 +20,7 @@ from moorage.api.node_labels import ARCH, HOSTNAME, OS
 from moorage.api.nodes import ContainerImage, Node, NodeCondition, NodeStatus
 from moorage.api.references import ObjectReference
 from moorage.client.backoff import Backoff
-from moorage.client.recorder import NORMAL, EventRecorder
+from moorage.client.recorder import NORMAL, WARNING, EventRecorder
 from moorage.client.resources import NODES
 from moorage.client.rest import Client, PatchType, UnreachableError
 from moorage.cri import CriError
@@ -33,7 +33,7 @@ from moorage.node.machine.node_status import (
     images_of,
     node_status,
 )
-from moorage.node.machine.pressure import Pressure, pressure_of, read_supply
+from moorage.node.machine.pressure import NodePressure
 from moorage.node.notifier import Notifier
 from moorage.node.options import NodeOptions
 from moorage.node.runtime.engine import Engine
@@ -60,6 +60,7 @@ class NodeObject:
         addresses: tuple[str, ...],
         capacity: Mapping[str, str],
         allocatable: Mapping[str, str],
+        pressure: NodePressure,
     ) -> None:
         self._client = client
         self._engine = engine
@@ -73,11 +74,12 @@ class NodeObject:
         self._allocatable = allocatable
         self._stored: Node | None = None
         self._images: list[ContainerImage] = []
-        self._pressure = Pressure()
+        self._pressure = pressure
         self._wake = Notifier(clock)
         self._written_s = float("-inf")
         self._registered = asyncio.Event()
         health.add_listener(self._wake.call)
+        pressure.add_listener(self._wake.call)
 
     @property
     def node(self) -> Node | None:
@@ -126,8 +128,6 @@ class NodeObject:
         self._written_s = now_s
 
     async def _read_status(self) -> None:
-        supply = await asyncio.to_thread(read_supply, self._options.root_dir)
-        self._pressure = pressure_of(supply)
         if self._health.runtime_problem is None:
             try:
                 self._images = images_of(await self._engine.images())
@@ -154,7 +154,7 @@ class NodeObject:
                 handlers=health.handlers,
                 has_groups_policy=health.has_groups_policy,
                 images=self._images,
-                pressure=self._pressure,
+                pressure=self._pressure.conditions,
                 before=before.conditions,
                 stamp=format_time(self._clock.now()),
             )
@@ -220,11 +220,15 @@ class NodeObject:
                 message=condition.message,
             )
 
-    def _event(self, reason: str, message: str) -> None:
+    def report_threshold(self, resource: str) -> None:
+        """Record that an eviction threshold of a resource is met."""
+        self._event("EvictionThresholdMet", f"Attempting to reclaim {resource}", WARNING)
+
+    def _event(self, reason: str, message: str, type_: str = NORMAL) -> None:
         # As the kubelet, use the node's name as the events' uid: `kubectl describe` selects by it.
         name = self._options.name
         about = ObjectReference(kind="Node", api_version="v1", name=name, uid=name)
-        self._recorder.record(about, NORMAL, reason, message)
+        self._recorder.record(about, type_, reason, message)
 
 
 def status_changes(before: NodeStatus, after: NodeStatus) -> dict[str, Any]:

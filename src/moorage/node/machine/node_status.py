@@ -7,7 +7,7 @@ changes only with its status; the caller sets heartbeats. Source: core/v1 NodeSt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from moorage import __version__
@@ -29,7 +29,7 @@ from moorage.api.release import KUBERNETES
 from moorage.api.resource_names import is_extended
 from moorage.cri import pb
 from moorage.node.machine.facts import MachineFacts
-from moorage.node.machine.pressure import Pressure
+from moorage.node.pressure.thresholds import EvictionOptions, hard_reservation
 
 """API level of this agent; clients compare it with the server's."""
 
@@ -39,7 +39,10 @@ _MAX_NAMES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatusInputs:
-    """Inputs of the status at one moment. `stamp` is the current time, RFC 3339."""
+    """Inputs of the status at one moment. `stamp` is the current time, RFC 3339.
+
+    `pressure` are the types of the pressure conditions that hold.
+    """
 
     facts: MachineFacts
     capacity: Mapping[str, str]
@@ -53,7 +56,7 @@ class NodeStatusInputs:
     handlers: Sequence[NodeRuntimeHandler]
     has_groups_policy: bool | None
     images: Sequence[ContainerImage]
-    pressure: Pressure
+    pressure: Collection[str]
     before: Sequence[NodeCondition]
     stamp: str
 
@@ -69,12 +72,26 @@ def capacity_of(facts: MachineFacts, max_pods: int) -> dict[str, str]:
     return capacity | {name: _binary(size) for name, size in facts.huge_pages.items()}
 
 
-def allocatable_of(capacity: Mapping[str, str], reserved: Mapping[str, str]) -> dict[str, str]:
-    """Return capacity less the reserved resources; memory also less the huge pages."""
+def allocatable_of(
+    capacity: Mapping[str, str],
+    reserved: Mapping[str, str],
+    eviction: EvictionOptions | None = None,
+) -> dict[str, str]:
+    """Return capacity less the reserved resources; memory also less the huge pages.
+
+    With `eviction` also less what hard thresholds keep free: what pods may request, where the limit
+    of all pods together is without it. Source: kubelet `GetNodeAllocatableReservation`.
+    """
+    kept: Mapping[str, int] = {}
+    if eviction is not None:
+        kept = hard_reservation(
+            eviction, {name: quantity.parse(text).value for name, text in capacity.items()}
+        )
     labels: dict[str, str] = {}
     pages = [quantity.parse(text) for name, text in capacity.items() if name.startswith("huge")]
     for name, text in capacity.items():
         amount = quantity.parse(text) - quantity.parse(reserved.get(name, "0"))
+        amount = amount - Quantity(kept.get(name, 0) * quantity.NANO)
         if name == "memory":
             for size in pages:
                 amount = amount - size
@@ -165,9 +182,8 @@ PRESSURE_EVENTS = {
 
 def _conditions(inputs: NodeStatusInputs) -> Iterable[NodeCondition]:
     earlier = {condition.type: condition for condition in inputs.before}
-    pressure = inputs.pressure
-    states = (pressure.memory, pressure.disk, pressure.pids)
-    for (type_, bad, good), is_bad in zip(_PRESSURES, states, strict=True):
+    for type_, bad, good in _PRESSURES:
+        is_bad = type_ in inputs.pressure
         reason, message = bad if is_bad else good
         yield _condition(inputs, earlier, type_, is_bad, reason, message)
     if inputs.problems:

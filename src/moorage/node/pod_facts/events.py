@@ -6,6 +6,8 @@ A thin layer over the recorder that sets the field path of a pod's container. So
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from moorage.api.pods import Pod
@@ -20,9 +22,16 @@ class PodEvents:
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
 
-    def pod(self, pod: Pod, type_: str, reason: str, message: str) -> None:
-        """Record an event about the whole pod."""
-        self._recorder.record(reference(PODS, pod), type_, reason, message)
+    def pod(
+        self,
+        pod: Pod,
+        type_: str,
+        reason: str,
+        message: str,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Record an event about the whole pod, with annotations of its own if any are given."""
+        self._recorder.record(reference(PODS, pod), type_, reason, message, annotations)
 
     def container(
         self,

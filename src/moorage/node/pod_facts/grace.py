@@ -7,6 +7,9 @@ from moorage.api.pods import Pod
 MINIMUM_GRACE_S = 2
 """Grace period of a container or pod that is stopped at once, in seconds."""
 
+EVICTION_GRACE_S = 1
+"""Grace period of a pod that is evicted at once. Source: kubelet `eviction_manager.go`."""
+
 _DEFAULT_GRACE_S = 30
 
 

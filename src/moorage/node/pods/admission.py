@@ -13,18 +13,23 @@ from dataclasses import dataclass
 from moorage.api import quantity
 from moorage.api.host_ports import HostPort, Listener, collide, complaint, host_port_of
 from moorage.api.node_affinity import matches_node
-from moorage.api.nodes import Node
+from moorage.api.nodes import Node, Taint
 from moorage.api.pods import Pod
+from moorage.api.qos import BEST_EFFORT
 from moorage.api.quantity import Quantity, add_resources, to_texts
 from moorage.api.resource_names import is_extended
-from moorage.api.tolerations import NO_EXECUTE, first_untolerated
+from moorage.api.tolerations import NO_EXECUTE, NO_SCHEDULE, first_untolerated
 from moorage.node.config.sandbox import dotted
-from moorage.node.pod_facts.sources import is_static
+from moorage.node.pod_facts.qos import pod_qos_class
+from moorage.node.pod_facts.sources import is_critical, is_static
+from moorage.node.pressure.messages import condition_message
+from moorage.node.pressure.signals import MEMORY_PRESSURE
 from moorage.node.status.inputs import TerminationReason
 from moorage.runtimeclass import pod_requests
 from moorage.runtimeclass.overhead import pod_requests_without_overhead
 
 _ZERO = Quantity(0)
+_MEMORY_TAINT = Taint(key="node.kubernetes.io/memory-pressure", effect=NO_SCHEDULE)
 _ORDER = ("cpu", "memory", "ephemeral-storage")
 _SAFE_NET = frozenset(
     {
@@ -48,7 +53,8 @@ _SAFE_IPC = frozenset({"kernel.shm_rmid_forced"})
 class AdmissionInputs:
     """Admission's view of the node: its object with the current status, and the pods it runs.
 
-    `listeners` are the host ports that the cluster itself uses.
+    `listeners` are the host ports that the cluster itself uses, `pressure` the pressure conditions
+    that hold.
     """
 
     node: Node
@@ -56,11 +62,12 @@ class AdmissionInputs:
     has_groups_policy: bool
     others: Sequence[Pod]
     listeners: Sequence[Listener] = ()
+    pressure: Sequence[str] = ()
 
 
 def refusal(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
     """Return why the node refuses this pod; None if it is admitted."""
-    checks = (_os, _groups_policy, _sysctls, _fit, _affinity, _ports, _taints)
+    checks = (_pressure, _os, _groups_policy, _sysctls, _fit, _affinity, _ports, _taints)
     return _first(checks, pod, inputs)
 
 
@@ -76,6 +83,22 @@ def _first(
 ) -> TerminationReason | None:
     reasons = (check(pod, inputs) for check in checks)
     return next((reason for reason in reasons if reason is not None), None)
+
+
+def _pressure(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
+    """Refuse pods under pressure; under memory pressure alone those of the class BestEffort.
+
+    Source: kubelet `eviction_manager.go` `Admit`.
+    """
+    conditions = tuple(inputs.pressure)
+    if not conditions or is_critical(pod):
+        return None
+    if conditions == (MEMORY_PRESSURE,) and (
+        pod_qos_class(pod) != BEST_EFFORT
+        or first_untolerated((_MEMORY_TAINT,), pod.spec.tolerations, {NO_SCHEDULE}) is None
+    ):
+        return None
+    return TerminationReason("Evicted", condition_message(conditions))
 
 
 def _os(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:

@@ -11,6 +11,7 @@ from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.images.pulling import ImagePuller
 from moorage.node.log_rotation import LogKeeper
 from moorage.node.machine.engine_health import EngineHealth
+from moorage.node.machine.pressure import NodePressure
 from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
@@ -53,3 +54,4 @@ class NodeContext:
     writer: StatusWriter
     host_ips: tuple[str, ...]
     allocatable: Callable[[], Mapping[str, str]]
+    pressure: NodePressure

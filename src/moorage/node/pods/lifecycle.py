@@ -79,12 +79,14 @@ _AFTER = {
 class PodState:
     """State of one pod.
 
-    `termination` is why the whole pod fails. `stop_grace_s` is the grace period of the latest stop.
-    The last two record which events about the pod's class have been recorded.
+    `termination` is why the whole pod fails; `eviction_grace_s` shortens its grace period.
+    `stop_grace_s` is the grace period of the latest stop. The last two record which events about
+    the pod's class have been recorded.
     """
 
     stage: Stage = Stage.PREPARING
     termination: TerminationReason | None = None
+    eviction_grace_s: int | None = None
     stop_grace_s: int = 0
     has_reported_class_gone: bool = False
     reported_replacing_handler: str | None = None
@@ -214,11 +216,17 @@ def initial_state(*, is_refused: bool = False) -> PodState:
     return PodState(Stage.REFUSED if is_refused else Stage.PREPARING)
 
 
-def evict(state: PodState, termination: TerminationReason) -> PodState | None:
-    """Return the state of an evicted pod; None when it is terminating already."""
+def evict(
+    state: PodState, termination: TerminationReason, grace_s: int | None = None
+) -> PodState | None:
+    """Return the state of an evicted pod; None when it is terminating already.
+
+    `grace_s` is the longest grace period; None keeps the pod's own. Source: kubelet
+    `calculateEffectiveGracePeriod`.
+    """
     if not state.is_live or state.termination is not None:
         return None
-    return replace(state, termination=termination)
+    return replace(state, termination=termination, eviction_grace_s=grace_s)
 
 
 def next_step(state: PodState, inputs: Inputs) -> Step:
@@ -297,6 +305,8 @@ def _stop(state: PodState, inputs: Inputs) -> Step:
     if others:
         return Step(state, (Cancel(others),))
     grace_s = MINIMUM_GRACE_S if inputs.is_removed else grace_period_s(inputs.pod)
+    if state.eviction_grace_s is not None:
+        grace_s = min(grace_s, max(state.eviction_grace_s, MINIMUM_GRACE_S))
     if STOP not in inputs.running:
         return Step(replace(state, stop_grace_s=grace_s), (StopPod(grace_s),))
     if grace_s < state.stop_grace_s:

@@ -8,7 +8,7 @@ of the engine's view, of classes, of handlers. Source: kubelet `syncLoopIteratio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from moorage.api.logs import Log
 from moorage.api.nodes import Node
@@ -19,7 +19,7 @@ from moorage.client.recorder import WARNING
 from moorage.node.machine.node_object import NodeObject
 from moorage.node.pod_facts.phases import TERMINAL
 from moorage.node.pod_facts.references import format_pod
-from moorage.node.pod_facts.sources import is_mirror
+from moorage.node.pod_facts.sources import from_api, is_mirror, is_static
 from moorage.node.pods.admission import AdmissionInputs, refusal, shortage
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.worker import PodWorker
@@ -40,6 +40,7 @@ class PodManager:
         self._workers: dict[str, PodWorker] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._listeners: list[Callable[[], None]] = []
+        self._static: dict[str, Pod] = {}
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Register a function to call after a worker was added or removed. It must not block."""
@@ -63,6 +64,31 @@ class PodManager:
             workers, key=lambda worker: worker.pod.metadata.creation_timestamp or "", default=None
         )
 
+    @property
+    def static_pods(self) -> Collection[Pod]:
+        """Return the static pods that are to run."""
+        return self._static.values()
+
+    def set_static(self, pods: Mapping[str, Pod]) -> None:
+        """Set the static pods by UID: others are stopped, new ones start.
+
+        One that has another's name starts when that one is gone. Source: kubelet `allowPodStart`.
+        """
+        self._static = dict(pods)
+        self._settle_static()
+
+    def _settle_static(self) -> None:
+        if self._tasks is None:
+            return
+        static = [worker for worker in self._workers.values() if is_static(worker.pod)]
+        names = {(worker.pod.metadata.namespace, worker.pod.metadata.name) for worker in static}
+        for worker in static:
+            if worker.uid not in self._static:
+                worker.remove()
+        for pod in self._static.values():
+            if (pod.metadata.namespace, pod.metadata.name) not in names:
+                self._add(pod)
+
     async def run(self) -> None:
         """Run a worker for every existing and new pod. The informer must be synced."""
         context = self._context
@@ -71,11 +97,12 @@ class PodManager:
             context.observer.add_listener(self._on_view)
             context.health.add_listener(self._on_engine)
             context.classes.on_change(self._on_class)
+            self._settle_static()
             # Oldest first: admission gives precedence to older pods.
             for pod in sorted(
                 self._pods, key=lambda other: other.metadata.creation_timestamp or ""
             ):
-                self._add(pod)
+                self._add(from_api(pod))
             self._pods.add_handler(self._on_pod)
             self._settle_resizes()
             await asyncio.get_running_loop().create_future()
@@ -87,6 +114,7 @@ class PodManager:
                 worker.remove()
         if after is None:
             return
+        after = from_api(after)
         worker = self._workers.get(after.metadata.uid)
         if worker is not None:
             worker.update(after)
@@ -118,6 +146,7 @@ class PodManager:
 
     async def _work(self, worker: PodWorker) -> None:
         pauses = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        has_ended = False
         try:
             while True:
                 try:
@@ -130,10 +159,13 @@ class PodManager:
                     )
                     await self._context.clock.sleep(pauses.next_s())
                 else:
+                    has_ended = True
                     return
         finally:
             del self._workers[worker.uid]
             self._announce()
+            if has_ended:
+                self._settle_static()
             self._settle()
 
     def _announce(self) -> None:
@@ -193,6 +225,7 @@ class PodManager:
             has_groups_policy=bool(self._context.health.has_groups_policy),
             others=[worker.pod for worker in others if worker.uid != uid],
             listeners=self._context.options.listeners,
+            pressure=self._context.pressure.conditions,
         )
 
     def _on_view(self, uid: str) -> None:

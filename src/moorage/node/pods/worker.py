@@ -8,7 +8,7 @@ kubelet pod workers (sync, terminating, terminated).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from moorage.api.clock import parse_time
@@ -19,9 +19,11 @@ from moorage.client.recorder import WARNING
 from moorage.node.notifier import Notifier
 from moorage.node.pod_facts.containers import member
 from moorage.node.pod_facts.errors import SyncError, TeardownError
+from moorage.node.pod_facts.grace import EVICTION_GRACE_S
 from moorage.node.pod_facts.phases import PENDING, RUNNING, TERMINAL
 from moorage.node.pod_facts.qos import pod_qos_class
 from moorage.node.pod_facts.references import format_pod
+from moorage.node.pod_facts.sources import is_critical
 from moorage.node.pods.actions import PodActions
 from moorage.node.pods.allocations import AllocationRecord
 from moorage.node.pods.backoff import RestartBackoff
@@ -104,6 +106,7 @@ class PodWorker:
         self._refusal = refusal
         self._on_over: Callable[[], None] = lambda: None
         self._has_room = True
+        self._over = asyncio.Event()
         self._state = initial_state(is_refused=refusal is not None)
         self._is_removed = False
         self._succeeded: set[str] = set()
@@ -195,6 +198,15 @@ class PodWorker:
         phases = (self._pod.status.phase, self._status.phase)
         return self.is_active and not self._is_removed and TERMINAL.isdisjoint(phases)
 
+    @property
+    def is_live(self) -> bool:
+        """Return whether the pod was admitted and its termination has not begun."""
+        return self._state.is_live and self._state.termination is None
+
+    async def wait_over(self) -> None:
+        """Block until the pod uses none of the node's resources."""
+        await self._over.wait()
+
     def update(self, pod: Pod) -> None:
         """Store the changed pod object, and wake the worker."""
         before = self._pod
@@ -212,13 +224,26 @@ class PodWorker:
         self._is_removed = True
         self._wake.call()
 
-    def evict(self, termination: TerminationReason) -> bool:
-        """Evict the pod; return False when it is terminating already."""
-        state = evict(self._state, termination)
+    def evict(
+        self,
+        termination: TerminationReason,
+        *,
+        grace_s: int = EVICTION_GRACE_S,
+        annotations: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Evict the pod; return False when it is terminating already, or critical.
+
+        `grace_s` shortens its grace period; `annotations` are those of the event.
+        """
+        if is_critical(self._pod):
+            return False
+        state = evict(self._state, termination, grace_s)
         if state is None:
             return False
         self._state = state
-        self._context.events.pod(self._pod, WARNING, termination.reason, termination.message)
+        self._context.events.pod(
+            self._pod, WARNING, termination.reason, termination.message, annotations
+        )
         self._wake.call()
         return True
 
@@ -260,6 +285,8 @@ class PodWorker:
         self._state = step.state
         if was_active and not self.is_active:
             self._on_over()
+        if not self.is_active:
+            self._over.set()
         self._succeeded.clear()
         if step.state.stage is Stage.DISCARDED:
             return False

@@ -201,6 +201,13 @@ class Engine:
             raise _malformed("ContainerStatus", "id or created_at is not set")
         return reply.status
 
+    async def verbose_container_status(self, container_id: str) -> pb.ContainerStatusResponse:
+        """Return a container's status with the engine's details, whose format is its own."""
+        return await self.cri.call(
+            self.cri.runtime.ContainerStatus,
+            pb.ContainerStatusRequest(container_id=container_id, verbose=True),
+        )
+
     async def reopen_log(self, container_id: str) -> None:
         """Have the engine reopen a container's log file."""
         await self.cri.call(

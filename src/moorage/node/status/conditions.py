@@ -23,12 +23,14 @@ CONTAINERS_READY = "ContainersReady"
 INITIALIZED = "Initialized"
 SCHEDULED = "PodScheduled"
 READY_TO_START = "PodReadyToStartContainers"
+DISRUPTION_TARGET = "DisruptionTarget"
 
 OWNED = frozenset({
     READY, CONTAINERS_READY, INITIALIZED, SCHEDULED, READY_TO_START, PENDING, IN_PROGRESS,
     START_PHASES,
 })  # fmt: skip
 
+_BY_NODE = "TerminationByKubelet"
 _COMPLETED = "PodCompleted"
 _FAILED = "PodFailed"
 
@@ -37,7 +39,8 @@ def conditions_of(
     inputs: StatusInputs, statuses: Sequence[ContainerStatus], phase: str
 ) -> tuple[PodCondition, ...]:
     """Return all conditions of the pod. `statuses` are those of init and main containers."""
-    kept = [condition for condition in inputs.pod.status.conditions if condition.type not in OWNED]
+    owned = OWNED | {condition.type for condition in _disruption(inputs)}
+    kept = [condition for condition in inputs.pod.status.conditions if condition.type not in owned]
     containers_ready = _containers_ready(inputs.pod.spec, statuses, phase)
     conditions = (
         _ready_to_start(inputs),
@@ -45,9 +48,35 @@ def conditions_of(
         _ready(inputs, kept, containers_ready),
         containers_ready,
         PodCondition(type=SCHEDULED, status="True"),
+        *_disruption(inputs),
     )
     resize = () if phase in TERMINAL else inputs.resize.present
     return (*kept, *(_dated(condition, inputs) for condition in conditions), *resize)
+
+
+def is_own(condition: PodCondition) -> bool:
+    """Return whether this agent writes the condition.
+
+    DisruptionTarget is shared with controllers: only one with the agent's reason is its own.
+    Source: kubelet `PodConditionSharedByKubelet`.
+    """
+    is_shared = condition.type == DISRUPTION_TARGET and condition.reason == _BY_NODE
+    return is_shared or condition.type in OWNED
+
+
+def _disruption(inputs: StatusInputs) -> tuple[PodCondition, ...]:
+    """Return the condition of a pod that ends for the node's sake. Source: KEP-3329."""
+    termination = inputs.termination
+    if termination is None or not termination.is_disruption:
+        return ()
+    return (
+        PodCondition(
+            type=DISRUPTION_TARGET,
+            status="True",
+            reason=_BY_NODE,
+            message=termination.message,
+        ),
+    )
 
 
 def _dated(condition: PodCondition, inputs: StatusInputs) -> PodCondition:

@@ -27,10 +27,14 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class TerminationReason:
-    """Why the whole pod has failed: refused, evicted or past its deadline."""
+    """Why the whole pod has failed: refused, evicted or past its deadline.
+
+    `is_disruption` adds the condition DisruptionTarget: the cause is the node's, not the pod's.
+    """
 
     reason: str
     message: str
+    is_disruption: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.pods import PodCondition, PodStatus
-from moorage.node.status.conditions import OWNED
+from moorage.node.status.conditions import OWNED, is_own
 
 _MERGED_LISTS = frozenset({"podIPs", "hostIPs"})
 _NOT_OURS = frozenset(
@@ -63,7 +63,7 @@ def _condition_changes(
 ) -> list[dict[str, Any]]:
     """Return changed conditions that the agent owns, and deletions of removed ones."""
     old = {condition.type: condition for condition in before}
-    new = {condition.type: condition for condition in after if condition.type in OWNED}
+    new = {condition.type: condition for condition in after if is_own(condition)}
     changed = [
         _condition(old.get(condition.type), condition)
         for condition in new.values()

@@ -18,6 +18,7 @@ from moorage.api.pods import Pod, PodStatus
 from moorage.client.backoff import Backoff
 from moorage.client.resources import PODS
 from moorage.client.rest import Client, PatchType, UnreachableError
+from moorage.node.pod_facts.sources import is_static
 from moorage.node.status.patch import status_patch
 
 log = Log(__name__)
@@ -28,10 +29,14 @@ _DEBOUNCE_S = 0.25
 
 @dataclass(slots=True)
 class _Outbox:
-    """Write state of one pod: the API's status, and the status to report."""
+    """Write state of one pod: the API's status, and the status to report.
+
+    `pod` is the object that is written to; a static pod has none before its mirror is seen.
+    """
 
     pod: Pod
     stored: PodStatus
+    has_object: bool = True
     wanted: PodStatus | None = None
     is_urgent: bool = False
     is_gone: bool = False
@@ -69,6 +74,19 @@ class StatusWriter:
         outbox.pod = pod
         outbox.stored = pod.status
         if outbox.wanted is not None:
+            outbox.changed.set()
+
+    def mirror_seen(self, uid: str, mirror: Pod) -> None:
+        """Store the newest mirror of a static pod: its status is written to it."""
+        outbox = self._outboxes.get(uid)
+        if outbox is None:
+            return
+        is_same = outbox.has_object and outbox.pod.metadata.uid == mirror.metadata.uid
+        if is_same and _version(mirror) <= _version(outbox.pod):
+            return
+        outbox.pod, outbox.stored, outbox.has_object = mirror, mirror.status, True
+        if outbox.wanted is not None:
+            outbox.is_urgent = outbox.is_urgent or not is_same
             outbox.changed.set()
 
     async def wait_written(self, uid: str) -> bool:
@@ -133,6 +151,8 @@ class StatusWriter:
     async def _write_once(self, outbox: _Outbox) -> None:
         wanted = outbox.wanted
         outbox.is_urgent = False
+        if not outbox.has_object:
+            return
         meta = outbox.pod.metadata
         patch = None if wanted is None else status_patch(meta.uid, outbox.stored, wanted)
         if patch is not None:
@@ -153,12 +173,17 @@ class StatusWriter:
     def _outbox(self, pod: Pod) -> _Outbox:
         outbox = self._outboxes.get(pod.metadata.uid)
         if outbox is None:
-            outbox = self._outboxes[pod.metadata.uid] = _Outbox(pod, pod.status)
+            outbox = _Outbox(pod, pod.status, has_object=not is_static(pod))
+            self._outboxes[pod.metadata.uid] = outbox
             outbox.settled.set()
         return outbox
 
     @staticmethod
     def _lost(outbox: _Outbox) -> None:
+        if is_static(outbox.pod):
+            # Another mirror is made.
+            outbox.has_object = False
+            return
         outbox.is_gone = True
         outbox.settled.set()
 

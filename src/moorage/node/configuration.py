@@ -1,0 +1,120 @@
+"""Node configuration file: the fields of a KubeletConfiguration that this agent has, as options.
+
+Other fields are refused by name, so that no setting looks active that is not. Source:
+kubelet.config.k8s.io/v1beta1 KubeletConfiguration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from moorage.api.durations import parse_duration
+from moorage.api.yaml_values import YamlError, parse_document
+from moorage.node.pressure.thresholds import DEFAULT_HARD, EvictionOptions, thresholds_of
+
+API_VERSION = "kubelet.config.k8s.io/v1beta1"
+KIND = "KubeletConfiguration"
+_LARGEST_BYTES = 1024 * 1024
+
+
+class ConfigurationError(ValueError):
+    """A configuration file cannot be used; the text names the file, the field and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfiguration:
+    """What a file sets."""
+
+    eviction: EvictionOptions = field(default_factory=EvictionOptions)
+    static_pod_path: Path | None = None
+
+
+def load_configuration(path: Path) -> NodeConfiguration:
+    """Read a file. Raises ConfigurationError."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LARGEST_BYTES + 1)
+        if len(text) > _LARGEST_BYTES:
+            raise ConfigurationError("it is larger than 1 MiB")
+        return parse_configuration(parse_document(text).value)
+    except OSError as error:
+        raise ConfigurationError(f"node configuration {path}: {error.strerror}") from error
+    except (YamlError, ValueError) as error:
+        raise ConfigurationError(f"node configuration {path}: {error}") from error
+
+
+def parse_configuration(document: Any) -> NodeConfiguration:
+    """Return what a KubeletConfiguration sets. Raises ValueError."""
+    if not isinstance(document, dict):
+        raise ConfigurationError(f"it is no {KIND}")
+    header = {"apiVersion": API_VERSION, "kind": KIND}
+    for name, wanted in header.items():
+        if document.get(name) != wanted:
+            raise ConfigurationError(f"{name} must be {wanted}, not {document.get(name)!r}")
+    values: dict[str, Any] = {}
+    for name, value in document.items():
+        if name in header or value is None:
+            continue
+        setting = _FIELDS.get(name)
+        if setting is None:
+            raise ConfigurationError(
+                f"field {name} is not one of this node agent's: {', '.join(_FIELDS)}"
+            )
+        option, parse = setting
+        try:
+            values[option] = parse(value)
+        except ValueError as error:
+            raise ConfigurationError(f"field {name}: {error}") from error
+    static_pod_path = values.pop("static_pod_path", None)
+    is_merged = values.pop("is_merged", False)
+    if is_merged:
+        values["hard"] = {**DEFAULT_HARD, **values.get("hard", {})}
+    eviction = EvictionOptions(**values)
+    thresholds_of(eviction)
+    return NodeConfiguration(eviction, static_pod_path)
+
+
+def _texts(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise ValueError("it must be an object whose values are strings")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if not isinstance(value, str):
+        raise ValueError('it must be a duration, such as "5m0s"')
+    return parse_duration(value).total_seconds()
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError("it must be a number of seconds that is not negative")
+    return value
+
+
+def _path(value: Any) -> Path | None:
+    if not isinstance(value, str) or (value and not value.startswith("/")):
+        raise ValueError("it must be an absolute path")
+    return Path(value) if value else None
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("it must be true or false")
+    return value
+
+
+_FIELDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "evictionHard": ("hard", _texts),
+    "evictionSoft": ("soft", _texts),
+    "evictionSoftGracePeriod": ("soft_grace", _texts),
+    "evictionMinimumReclaim": ("minimum_reclaim", _texts),
+    "evictionPressureTransitionPeriod": ("transition_s", _seconds),
+    "evictionMaxPodGracePeriod": ("max_pod_grace_s", _whole),
+    "mergeDefaultEvictionSettings": ("is_merged", _flag),
+    "staticPodPath": ("static_pod_path", _path),
+}
+"""Field → the option it sets, and how its value is read."""

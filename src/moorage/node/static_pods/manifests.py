@@ -1,0 +1,153 @@
+"""Manifests of static pods: the files of a directory, as pods of this node.
+
+A pod's UID is a hash of its manifest, node and file: a changed file is another pod. A file that is
+no pod is left out and reported; the others are not affected. Source: kubelet `config/file.go`,
+`config/common.go`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from moorage.api.names import dns_label_errors, dns_subdomain_errors
+from moorage.api.pod_references import (
+    config_map_names,
+    projects_account_token,
+    secret_names,
+    uses_claim,
+)
+from moorage.api.pods import Pod
+from moorage.api.yaml_values import parse_document
+from moorage.linux.regular_file import NotRegularError, read_regular_file
+from moorage.node.pod_facts.sources import CONFIG_HASH, CONFIG_SOURCE, FILE_SOURCE
+
+_LARGEST_BYTES = 10 * 1024 * 1024
+_DEFAULT_NAMESPACE = "default"
+_TOLERATION = {"operator": "Exists", "effect": "NoExecute"}
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """The pods of a directory by UID, and what is wrong with files that are none."""
+
+    pods: dict[str, Pod]
+    problems: tuple[str, ...] = ()
+
+
+def read_manifests(directory: Path, node_name: str) -> Manifests:
+    """Read a directory's files, but not those whose names begin with a dot. Blocks.
+
+    A directory that does not exist has none. Raises OSError.
+    """
+    pods: dict[str, Pod] = {}
+    names: set[tuple[str, str]] = set()
+    problems: list[str] = []
+    try:
+        files = sorted(directory.iterdir())
+    except FileNotFoundError:
+        return Manifests({})
+    for file in files:
+        if file.name.startswith(".") or file.is_dir():
+            continue
+        try:
+            pod = parse_manifest(_content(file), file, node_name)
+            name = (pod.metadata.namespace, pod.metadata.name)
+            if name in names:
+                raise ValueError(f"another file has a pod named {name[0]}/{name[1]}")
+        except (OSError, ValueError) as error:
+            problems.append(f"static pod {file}: {error}")
+            continue
+        names.add(name)
+        pods[pod.metadata.uid] = pod
+    return Manifests(pods, tuple(problems))
+
+
+def parse_manifest(content: bytes, file: Path, node_name: str) -> Pod:
+    """Return the pod of a manifest, YAML or JSON. Raises ValueError."""
+    document = parse_document(content).value
+    if not isinstance(document, dict) or (document.get("apiVersion"), document.get("kind")) != (
+        "v1",
+        "Pod",
+    ):
+        raise ValueError("it is no Pod of apiVersion v1")
+    # Types first: what follows relies on them.
+    pod = msgspec.convert(document, Pod)
+    name = pod.metadata.name
+    if not name:
+        raise ValueError("invalid pod: name is needed for the pod")
+    namespace = pod.metadata.namespace or _DEFAULT_NAMESPACE
+    full_name = f"{name}-{node_name.lower()}"
+    uid = pod.metadata.uid or _hash(document, file, node_name)
+    errors = [*dns_subdomain_errors(full_name), *dns_label_errors(namespace)]
+    what = _referenced(pod)
+    if what:
+        raise ValueError(f"static pods may not reference {what}")
+    document["metadata"] = {
+        **document["metadata"],
+        "name": full_name,
+        "namespace": namespace,
+        "uid": uid,
+        "annotations": {
+            **(document["metadata"].get("annotations") or {}),
+            CONFIG_HASH: uid,
+            CONFIG_SOURCE: FILE_SOURCE,
+        },
+    }
+    document["status"] = {"phase": "Pending"}
+    spec = document.setdefault("spec", {})
+    spec["nodeName"] = node_name
+    if _TOLERATION not in (spec.get("tolerations") or []):
+        spec["tolerations"] = [*(spec.get("tolerations") or []), _TOLERATION]
+    errors += _complete(document)
+    if errors:
+        raise ValueError(f"invalid pod: {'; '.join(errors)}")
+    return msgspec.convert(document, Pod)
+
+
+def _complete(document: dict[str, Any]) -> list[str]:
+    """Default the pod as the API server does; return what it would refuse."""
+    # Imported here: few nodes have static pods, and the rules of kinds are large.
+    from moorage.registry.kinds.pod.defaults import default_pod
+    from moorage.registry.kinds.pod.validation import validate_pod
+
+    default_pod(document)
+    return [str(error) for error in validate_pod(document)]
+
+
+def _referenced(pod: Pod) -> str:
+    """Return what of the API the pod refers to, "" for nothing."""
+    references: Iterable[tuple[str, bool]] = (
+        ("serviceaccounts", bool(pod.spec.service_account_name)),
+        ("secrets", bool(secret_names(pod))),
+        ("configmaps", bool(config_map_names(pod))),
+        ("serviceaccounttokens", projects_account_token(pod)),
+        ("persistentvolumeclaims", uses_claim(pod)),
+        ("resourceclaims", bool(pod.spec.resource_claims)),
+    )
+    return next((what for what, is_referenced in references if is_referenced), "")
+
+
+def _hash(document: dict[str, Any], file: Path, node_name: str) -> str:
+    text = msgspec.json.encode(document, order="sorted")
+    seal = hashlib.sha256(text)
+    seal.update(f"host:{node_name}file:{file}".encode())
+    return seal.hexdigest()[:32]
+
+
+def _content(file: Path) -> bytes:
+    try:
+        content = read_regular_file(file, _LARGEST_BYTES + 1)
+    except NotRegularError as error:
+        raise ValueError(error.problem) from error
+    except OSError as error:
+        raise OSError(error.errno, os.strerror(error.errno or 0)) from error
+    if len(content) > _LARGEST_BYTES:
+        raise ValueError("it is larger than 10 MiB")
+    return content

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.node.configuration import (
+    ConfigurationError,
+    NodeConfiguration,
+    load_configuration,
+    parse_configuration,
+)
+from moorage.node.pressure.thresholds import DEFAULT_HARD, EvictionOptions
+
+HEADER = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        ({}, {}),
+        ({"evictionHard": None}, {}),
+        ({"evictionHard": {}}, {"hard": {}}),
+        ({"evictionHard": {"pid.available": "5%"}}, {"hard": {"pid.available": "5%"}}),
+        (
+            {"evictionHard": {"pid.available": "5%"}, "mergeDefaultEvictionSettings": True},
+            {"hard": {**DEFAULT_HARD, "pid.available": "5%"}},
+        ),
+        (
+            {
+                "evictionSoft": {"memory.available": "1Gi"},
+                "evictionSoftGracePeriod": {"memory.available": "1m"},
+                "evictionMinimumReclaim": {"memory.available": "100Mi"},
+                "evictionPressureTransitionPeriod": "30s",
+                "evictionMaxPodGracePeriod": 60,
+            },
+            {
+                "soft": {"memory.available": "1Gi"},
+                "soft_grace": {"memory.available": "1m"},
+                "minimum_reclaim": {"memory.available": "100Mi"},
+                "transition_s": 30.0,
+                "max_pod_grace_s": 60,
+            },
+        ),
+    ],
+)
+def test_the_fields_of_a_kubelet_configuration_are_read(fields: Any, options: Any) -> None:
+    wanted = NodeConfiguration(EvictionOptions(**options))
+    assert parse_configuration({**HEADER, **fields}) == wanted
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (None, "it is no KubeletConfiguration"),
+        ({"kind": "KubeletConfiguration"}, "apiVersion must be kubelet.config.k8s.io/v1beta1"),
+        ({**HEADER, "kind": "Pod"}, "kind must be KubeletConfiguration, not 'Pod'"),
+        ({**HEADER, "maxPods": 5}, "field maxPods is not one of this node agent's: evictionHard"),
+        ({**HEADER, "evictionHard": []}, "field evictionHard: it must be an object"),
+        ({**HEADER, "evictionHard": {"a": 5}}, "field evictionHard: it must be an object"),
+        ({**HEADER, "evictionHard": {"a": "5"}}, "unsupported eviction signal a"),
+        ({**HEADER, "evictionMaxPodGracePeriod": -1}, "field evictionMaxPodGracePeriod: it must"),
+        ({**HEADER, "evictionMaxPodGracePeriod": True}, "field evictionMaxPodGracePeriod: it"),
+        ({**HEADER, "evictionPressureTransitionPeriod": 5}, "it must be a duration"),
+        ({**HEADER, "evictionPressureTransitionPeriod": "x"}, "'x' is not a duration"),
+        ({**HEADER, "mergeDefaultEvictionSettings": "yes"}, "it must be true or false"),
+    ],
+)
+def test_what_cannot_be_used_is_named(document: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        parse_configuration(document)
+    assert message in str(caught.value)
+
+
+def test_a_file_is_named_in_every_complaint(tmp_path: Path) -> None:
+    file = tmp_path / "kubelet.yaml"
+    for text, message in (
+        (None, "No such file or directory"),
+        ("a: [", "node configuration"),
+        ("kind: Pod", "apiVersion must be"),
+        (" " * (1024 * 1024 + 1), "larger than 1 MiB"),
+    ):
+        if text is not None:
+            file.write_text(text)
+        with pytest.raises(ConfigurationError, match=f"node configuration {file}: ") as caught:
+            load_configuration(file)
+        assert message in str(caught.value)
+    file.write_text("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")
+    assert load_configuration(file) == NodeConfiguration()
