@@ -257,9 +257,7 @@ class ImageStore:
         """Unmount a root filesystem; what the container wrote stays. Raises FailedError."""
         await self._rootfs.unmount(container_id, target)
 
-    async def hand_over_rootfs(
-        self, container_id: str, target: Path
-    ) -> tuple[MountSource, ...]:
+    async def hand_over_rootfs(self, container_id: str, target: Path) -> tuple[MountSource, ...]:
         """Unmount a root filesystem for a runtime that mounts it; return what that mounts.
 
         Empty where it stays mounted. Raises NotFoundError, FailedError.

@@ -30,4 +30,4 @@ async def dial_pod_port(context: EngineContext, sandbox_id: str, port: int) -> C
 def listens_elsewhere(definition: HandlerDefinition) -> bool:
     """Return whether servers of a handler's pods listen in a guest, not in the pod's namespace."""
     options = definition.options
-    return isinstance(options, ShimOptions) and options.needs_sandbox and options.runtime is None
+    return isinstance(options, ShimOptions) and options.is_virtual_machine

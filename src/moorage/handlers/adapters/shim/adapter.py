@@ -148,7 +148,13 @@ class ShimAdapter:
     async def start(self, task: Task) -> None:
         live = await self._known(task)
         request = pb.StartRequest(id=task.id)
-        await self._shims.call(live.record.address, "Start", request, pb.StartResponse)
+        await self._shims.call(
+            live.record.address,
+            "Start",
+            request,
+            pb.StartResponse,
+            deadline_s=self._options.handler.start_deadline_s,
+        )
 
     async def wait(self, task: Task) -> Exit:
         """Block until the task has ended and its log is complete; records and returns its exit."""
@@ -208,7 +214,13 @@ class ShimAdapter:
                     is_last = all(
                         other.record.address != record.address for other in self._live.values()
                     )
-                    await shut_down(task, record, self._shims, is_last=is_last)
+                    await shut_down(
+                        task,
+                        record,
+                        self._shims,
+                        is_last=is_last,
+                        deadline_s=self._options.handler.stop_deadline_s,
+                    )
         finally:
             if live is not None:
                 live.output.close()
@@ -306,11 +318,11 @@ class ShimAdapter:
         Shims of virtual machines keep directories and cgroups of a machine that did not start until
         their program is run with `delete`. Source: containerd, "Runtime v2", `delete`.
         """
-        is_begun = await asyncio.to_thread(directory.path.exists)
+        has_shim = await asyncio.to_thread(directory.record) is not None
         try:
             await self.delete(task)
         finally:
-            if is_begun:
+            if has_shim:
                 try:
                     await self._program.delete(task.id, task.bundle)
                 except AdapterError as error:
@@ -368,7 +380,15 @@ class ShimAdapter:
             **_pipe_fields(pipes),
             options=options,
         )
-        return (await self._shims.call(address, "Create", request, pb.CreateResponse)).pid
+        return (
+            await self._shims.call(
+                address,
+                "Create",
+                request,
+                pb.CreateResponse,
+                deadline_s=self._options.handler.start_deadline_s,
+            )
+        ).pid
 
     async def _known(self, task: Task) -> _RunningTask:
         """Return the open task, opening it from its record if needed. Raises TaskNotFoundError."""

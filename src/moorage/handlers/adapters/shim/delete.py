@@ -13,7 +13,7 @@ from moorage.handlers.adapters.shim.record import Record
 from moorage.handlers.adapters.shim.service import ShimConnections, ShimLostError
 
 _END_DEADLINE_S = 10.0
-_SHUTDOWN_DEADLINE_S = 5.0
+SHUTDOWN_DEADLINE_S = 5.0
 _GONE_S = 1.0
 _GONE = ("no such file", "not found", "does not exist", "no such process")
 
@@ -49,16 +49,23 @@ async def end_task(
         return
 
 
-async def shut_down(task: Task, record: Record, shims: ShimConnections, *, is_last: bool) -> None:
+async def shut_down(
+    task: Task,
+    record: Record,
+    shims: ShimConnections,
+    *,
+    is_last: bool,
+    deadline_s: float = SHUTDOWN_DEADLINE_S,
+) -> None:
     """Shut down a task's shim if it has no other task.
 
     With `is_last` the shim is expected to exit; blocks until it has or `_GONE_S` has passed: a shim
     started before that would be given the address of the one that is about to exit.
     """
-    # A shim that exits need not reply.
-    with contextlib.suppress(ShimLostError):
+    # A shim that exits need not reply, and one that does not answer is ended below.
+    with contextlib.suppress(AdapterError if is_last and task.is_sandbox else ShimLostError):
         request = pb.ShutdownRequest(id=task.id)
-        await shims.order(record.address, "Shutdown", request, deadline_s=_SHUTDOWN_DEADLINE_S)
+        await shims.order(record.address, "Shutdown", request, deadline_s=deadline_s)
         if is_last:
             await shims.gone(record.address, _GONE_S)
     if is_last and task.is_sandbox:
