@@ -155,14 +155,18 @@ class ImageStore:
         self,
         reference: str,
         credentials: Credentials | None = None,
+        platform: str = "",
     ) -> Image:
         """Pull an image with all its layers. Returns it as the registry serves it now.
 
-        Concurrent calls with the same name and credentials share one pull. Raises InvalidError,
+        `platform` is `OS/ARCHITECTURE`, empty for the host's. Concurrent calls with the same
+        arguments share one pull. Raises InvalidError,
         NotFoundError, FailedError, ExhaustedError.
         """
         parsed = _reference(reference)
-        image = await self._importer.pull(parsed, credentials)
+        image = await self._importer.pull(
+            parsed, credentials, Platform.parse(platform) if platform else None
+        )
         log.info("image pulled", image=parsed.full, id=image.id)
         return image
 
