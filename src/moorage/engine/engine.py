@@ -190,6 +190,7 @@ def _context(
         cgroups=ContainerCgroups(host.cgroups),
         events=Events(),
         handlers=lambda: handlers.catalogue,
+        wait_answered=handlers.wait_answered,
         start=background.start,
     )
 

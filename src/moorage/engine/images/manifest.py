@@ -36,7 +36,7 @@ _ARCHITECTURES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "loongarch64": ("loong64", ("",)),
 }
 
-# A system → the names that images give it: the WebAssembly System Interface had no versions at first.
+# A system → the names that images give it: WASI had no versions at first.
 _SYSTEMS: Mapping[str, tuple[str, ...]] = {
     "wasi": ("wasip1", "wasi", "wasip2"),
     "wasip1": ("wasip1", "wasi"),
