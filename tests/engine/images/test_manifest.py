@@ -177,3 +177,11 @@ def test_layers_outside_the_registry_are_refused(word: str) -> None:
     layer = {"digest": A, "size": 1, "mediaType": f"application/x.{word}.tar"}
     with pytest.raises(MalformedImageError, match=f"{A} is not in the registry"):
         read_manifest(manifest(layer))
+
+
+def test_an_artifact_of_webassembly_is_refused_with_what_to_build_instead() -> None:
+    config = {"digest": A, "size": 1, "mediaType": "application/vnd.wasm.config.v0+json"}
+    layer = {"digest": B, "size": 1, "mediaType": "application/wasm"}
+    manifest = {"schemaVersion": 2, "config": config, "layers": [layer]}
+    with pytest.raises(MalformedImageError, match=r"layers of application/wasm, .*wasip1/wasm"):
+        read_manifest(json.dumps(manifest).encode())

@@ -44,6 +44,7 @@ _SYSTEMS: Mapping[str, tuple[str, ...]] = {
 
 # End of a layer's media type → its compression.
 _COMPRESSIONS = (("tar", ""), ("gzip", "gzip"), ("zstd", "zstd"))
+_WASM = ("application/wasm", "application/vnd.wasm.")
 _FOREIGN = ("nondistributable", "foreign")
 
 
@@ -135,6 +136,11 @@ def read_manifest(content: bytes) -> Manifest | Index:
         raise MalformedImageError(f"its manifest cannot be read: {error}") from error
     _check((manifest.config, *manifest.layers))
     for layer in manifest.layers:
+        if layer.media_type.startswith(_WASM):
+            raise MalformedImageError(
+                f"it is an artifact with layers of {layer.media_type}, which are not unpacked; "
+                "build an image for the platform wasip1/wasm that has the module as a file"
+            )
         if any(word in layer.media_type for word in _FOREIGN):
             raise MalformedImageError(f"its layer {layer.digest} is not in the registry")
     return manifest
