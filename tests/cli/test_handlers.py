@@ -74,7 +74,7 @@ async def test_an_engine_of_its_own_says_what_its_files_define(
         "defect": gvisor.defect, "defect_remedy": gvisor.defect_remedy,
     }  # fmt: skip
     assert "statx" in gvisor.defect
-    assert "install runsc" in gvisor.defect_remedy
+    assert "moor runtime add" in gvisor.defect_remedy
     assert crun == Handler(
         handler="crun", runtime="crun", path="/x/crun", version="release-20221219.0", reason="no",
         remedy="do",

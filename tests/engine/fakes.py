@@ -100,6 +100,7 @@ class FakeAdapter:
 
     def __init__(self) -> None:
         self.needs_sandbox = False
+        self.mounts_rootfs = False
         self.is_obeying = True
         self.is_immortal = False
         self.is_closed = False

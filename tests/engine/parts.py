@@ -252,7 +252,12 @@ def _context(
         events=Events(),
         handlers=lambda: catalogue[0],
         start=background.start,
+        wait_answered=_answered,
     )
+
+
+async def _answered(_handler: str) -> None:
+    """The fake catalogue has asked every program."""
 
 
 def _directory(path: Path) -> Path:

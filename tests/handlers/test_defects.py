@@ -26,4 +26,4 @@ def test_versions_of_gvisor(version: str, date: int | None, defect: str) -> None
     result = gvisor_defect(version)
     assert result.meaning.partition(" ")[0] == defect
     assert bool(result.remedy) == bool(defect)
-    assert not defect or 'adapter = "runsc"' in result.remedy
+    assert not defect or "moor runtime add gvisor-new" in result.remedy

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -222,7 +223,8 @@ def test_every_value_reaches_the_definition_and_none_is_another_keys() -> None:
                  "no_new_keyring": False}),
         ("shim", {"config_path": None, "options_type_url": None, "runtime_binary": None,
                   "root": None, "no_pivot_root": False, "no_new_keyring": False,
-                  "needs_sandbox": True, "runtime_type": "io.containerd.x.v1"}),
+                  "needs_sandbox": True, "start_timeout_s": None,
+                  "runtime_type": "io.containerd.x.v1"}),
     ],
 )  # fmt: skip
 def test_options_that_are_left_out(adapter: str, options: dict[str, object]) -> None:
@@ -246,3 +248,19 @@ def test_only_runcs_shim_has_a_runtime_behind_it(
     type_: str, binary: str | None, runtime: str | None
 ) -> None:
     assert ShimOptions(runtime_type=type_, runtime_binary=binary).runtime == runtime
+
+
+@pytest.mark.parametrize(
+    ("fields", "start_s", "stop_s"),
+    [
+        ({"runtime_type": "io.containerd.runc.v2"}, 30, 5),
+        ({"runtime_type": "io.containerd.kata.v2"}, 150, 30),
+        ({"runtime_type": "io.containerd.kata.v2", "start_timeout_s": 400}, 400, 30),
+        ({"runtime_type": "io.containerd.wasmtime.v1", "needs_sandbox": False}, 30, 5),
+    ],
+)
+def test_deadlines_are_those_of_the_kind_of_runtime(
+    fields: dict[str, Any], start_s: float, stop_s: float
+) -> None:
+    options = ShimOptions(**fields)
+    assert (options.start_deadline_s, options.stop_deadline_s) == (start_s, stop_s)

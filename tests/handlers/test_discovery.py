@@ -87,7 +87,7 @@ async def test_missing_program_is_reported(directory: Path) -> None:
 
 def test_the_search_path_has_the_systems_directories_once() -> None:
     assert search_path({"PATH": "/opt/bin:/usr/bin"}) == (
-        "/opt/bin:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin"
+        "/opt/bin:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin:/opt/kata/bin"
     )
     assert search_path({}).startswith("/usr/local/sbin:")
 

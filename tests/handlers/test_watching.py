@@ -448,6 +448,23 @@ async def test_a_program_that_is_slow_is_offered_once_it_has_answered(watched: W
         assert offered(result, "runc").is_available
 
 
+async def test_who_needs_a_handler_can_wait_for_its_programs_first_answer(watched: Watched) -> None:
+    gate = watched.bin / "gate"
+    os.mkfifo(gate)
+    async with watched.open() as handlers:
+        program(watched.bin, "slow", f"cat {gate} > /dev/null; echo slow version 1.0")
+        definition(watched.second, "slow", "slow")
+        await watched.until(lambda catalogue: "slow" in catalogue.handlers)
+        waiting = asyncio.create_task(handlers.wait_answered("slow"))
+        # Others are not held up, whether they are there or not.
+        for name in ("absent", ""):
+            await handlers.wait_answered(name)
+        assert not waiting.done()
+        await asyncio.to_thread(gate.write_text, "")
+        await waiting
+        assert "not completed yet" not in offered(handlers.catalogue, "slow").verdict.reason
+
+
 async def test_a_handler_stays_available_while_its_new_program_is_asked(watched: Watched) -> None:
     definition(watched.second, "busy", "runc")
     definition(watched.second, "upgraded", "crun")

@@ -145,6 +145,17 @@ def test_a_handler_whose_probe_failed_is_broken_with_its_reason() -> None:
     assert view.classes[0].broken == ("n1",)
 
 
+def test_what_ordinary_programs_cannot_do_under_a_handler_is_a_warning() -> None:
+    refused = {"name": "syscall-statx", "state": "Unsupported", "message": "statx: EINVAL"}
+    fine = {"name": "syscall-statx", "state": "Supported"}
+    profiles = [profile("n1", "gvisor", features=[refused]), profile("n1", "crun", features=[fine])]
+    view = overview([], [node("n1", "gvisor", "crun")], profiles, {})
+    assert [(warning.handler, warning.node) for warning in view.warnings] == [("gvisor", "n1")]
+    assert view.warnings[0].sentence.startswith("statx: EINVAL, so `ls` and `stat` of Debian 12")
+    page = Templates().render("overview.html", view=view, root="", missing=()).decode()
+    assert "classes of handler <code>gvisor</code>: statx: EINVAL, so `ls`" in page
+
+
 def test_nodes_with_the_same_findings_share_a_column() -> None:
     def found(state: str) -> list[dict[str, str]]:
         return [{"name": "syscall-statx", "state": state}, {"name": "terminal", "state": "Unknown"}]

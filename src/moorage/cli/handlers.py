@@ -7,6 +7,7 @@ Without a cluster they are those found on the host.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
 from moorage.cli.errors import CliError
 from moorage.cluster.engine.paths import engine_paths
 from moorage.cluster.layout import Layout
-from moorage.cluster.probed_defects import probed_defect
+from moorage.cluster.probed_defects import defect_warnings, probed_defect
 from moorage.cluster.settings import load
 from moorage.cluster.supervisor import running_pid
 from moorage.cri import CriClient, CriError, HandlersUnknownError, engine_pb, handlers_of
@@ -117,6 +118,21 @@ def _in_force(handler: engine_pb.Handler) -> Handler:
         default=handler.is_default,
         file=handler.file,
     )
+
+
+def host_warnings(layout: Layout, handlers: Iterable[Handler]) -> tuple[str, ...]:
+    """Return what is known to fail under the host's handlers, with remedies, before a start.
+
+    Reads the handler files that will be in force. Blocks for some file reads.
+    """
+    # Imported here: few commands need the engine's places.
+    from moorage.engine.paths import EnginePaths
+    from moorage.engine.requirements import HANDLER_DIRECTORY
+    from moorage.handlers.directory import read_directories
+
+    own = EnginePaths(layout.engine, layout.engine).handlers
+    reading = read_directories((HANDLER_DIRECTORY, own), {}, time.time())
+    return defect_warnings(handlers, reading.definitions)
 
 
 def _undefined(handler: Handler) -> Handler:

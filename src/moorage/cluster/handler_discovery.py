@@ -183,7 +183,7 @@ def known_handlers(handlers: engine_pb.Handlers) -> tuple[KnownHandler, ...]:
 
 def _known(handler: engine_pb.Handler) -> KnownHandler:
     program = Path(handler.program)
-    defined, behind = _definition(handler.file)
+    defined, behind, start_deadline_s = _definition(handler.file)
     return KnownHandler(
         name=handler.name,
         definition=defined,
@@ -191,21 +191,23 @@ def _known(handler: engine_pb.Handler) -> KnownHandler:
         program=RuntimeProgram(name=program.name, version=handler.version, path=handler.program),
         file=handler.file,
         is_default=handler.is_default,
+        start_deadline_s=start_deadline_s,
     )
 
 
-def _definition(file: str) -> tuple[str, Path | None]:
-    """Return what a file defines, and the runtime behind its shim if that is a path."""
+def _definition(file: str) -> tuple[str, Path | None, float]:
+    """Return what a file defines, the runtime behind its shim if that is a path, its deadline."""
     try:
         content = Path(file).read_bytes()
         definition = parse_definition(Path(file), content)
     except (OSError, DefinitionError) as error:
         # The engine has an earlier version in force, which is probed as it is.
         log.debug("definition of a handler cannot be read", file=file, reason=error)
-        return file, None
+        return file, None, 0.0
     options = definition.options
     runtime = options.runtime if isinstance(options, ShimOptions) else None
     behind = Path(runtime) if runtime and runtime.startswith("/") else None
     # Without name and path: two names for the same are probed once.
     nameless = msgspec.structs.replace(definition, name="", path=Path(), is_default=False)
-    return repr(nameless), behind
+    deadline_s = options.start_deadline_s if isinstance(options, ShimOptions) else 0.0
+    return repr(nameless), behind, deadline_s

@@ -6,20 +6,16 @@ kernel or platform.
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from moorage.api.runtime_profiles import UNSUPPORTED
 from moorage.cluster.layout import PROBE_RESULTS
+from moorage.handlers import Handler, HandlerDefinition, search_path
 from moorage.handlers.defects import GVISOR_REMEDY, Defect
 from moorage.probing.cache import ProbeCache, ProbedHandler
+from moorage.runtimeclass.feature_findings import lacks
 
-# Features whose lack stops programs that ask for nothing special → what stops.
-_MEANINGS = {
-    "syscall-statx": "`ls` and `stat` of Debian 12 and other images with coreutils 9 fail "
-    '("Invalid argument"); busybox images work',
-    "blocking-reads": "a server that reads before its client has sent may fail",
-    "exec": "`kubectl exec` and exec probes fail",
-}
 _REMEDY = "use another runtime, or another version of this one, and another class until then"
 _GVISOR = "runsc"
 
@@ -39,12 +35,42 @@ def probed_defect(program: str) -> Defect | None:
 
 def defect_of(probed: ProbedHandler) -> Defect:
     """Return what the findings of a handler mean for ordinary programs; empty without a defect."""
-    lacking = [
-        f"{feature.message}, so {_MEANINGS[feature.name]}"
-        for feature in probed.features
-        if feature.state == UNSUPPORTED and feature.name in _MEANINGS
-    ]
+    lacking = lacks(probed.features)
     if not lacking:
         return Defect()
     remedy = GVISOR_REMEDY if Path(probed.program).name == _GVISOR else _REMEDY
-    return Defect(f"probes found: {'; '.join(sorted(lacking))}", remedy)
+    return Defect(f"probes found: {'; '.join(lacking)}", remedy)
+
+
+def defect_warnings(
+    handlers: Iterable[Handler], definitions: Mapping[str, HandlerDefinition] | None = None
+) -> tuple[str, ...]:
+    """Return a sentence, with the remedy, for each program of available handlers with a defect.
+
+    What probes found of a program takes the place of the defect of its version. A handler whose
+    definition names another program is left out. Blocks for some file reads.
+    """
+    names: dict[str, list[str]] = {}
+    by_program: dict[str, Handler] = {}
+    for handler in handlers:
+        definition = (definitions or {}).get(handler.handler)
+        if handler.available and (definition is None or _runs(definition, handler.path)):
+            program = handler.path or handler.handler
+            names.setdefault(program, []).append(handler.handler)
+            by_program[program] = handler
+    warnings = []
+    for program, handler in by_program.items():
+        probed = probed_defect(handler.path) if handler.path else None
+        defect = Defect(handler.defect, handler.defect_remedy) if probed is None else probed
+        if defect.meaning:
+            version = f"{handler.path} {handler.version}".strip()
+            warnings.append(
+                f"classes of handler {', '.join(names[program])} ({version}): "
+                f"{defect.meaning}; {defect.remedy}"
+            )
+    return tuple(warnings)
+
+
+def _runs(definition: HandlerDefinition, path: str) -> bool:
+    program = shutil.which(definition.binary, path=search_path())
+    return program is not None and Path(program) == Path(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,8 @@ from moorage.handlers.catalogue import Catalogue
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineContext:
     """The parts of an engine. `handlers` returns the current catalogue; `start` runs a coroutine
-    in the background until the engine stops.
+    in the background until the engine stops; `wait_answered` waits for the first answer of a
+    handler's program.
     """
 
     options: EngineOptions
@@ -45,6 +46,7 @@ class EngineContext:
     events: Events
     handlers: Callable[[], Catalogue]
     start: Callable[[Coroutine[Any, Any, None]], None]
+    wait_answered: Callable[[str], Awaitable[None]]
 
     @property
     def paths(self) -> EnginePaths:

@@ -47,6 +47,7 @@ from moorage.engine.service.status import StatusServicer
 from moorage.engine.service.streams import EngineTarget, StreamServicer
 from moorage.engine.stats import Statistics
 from moorage.engine.streams import StreamServer
+from moorage.handlers.catalogue import Catalogue as HandlerCatalogue
 from moorage.handlers.watching import HandlerDirectory
 from moorage.linux.host import Host, read_host
 from moorage.linux.private import PASSABLE, PRIVATE_FILE
@@ -91,7 +92,11 @@ class Engine:
                 StreamServicer(context, streams),
                 StatisticsServicer(context, Statistics(cgroups, context.clock, context.start)),
                 ExtensionServicer(self.images, self.handlers),
-                ImageServicer(self.images, lambda: context.handlers().handlers),
+                ImageServicer(
+                    self.images,
+                    lambda: context.handlers().handlers,
+                    lambda name: _platform(context.handlers(), name),
+                ),
             )
             limiter = LogRateLimiter(context.inventory, context.paths, cgroups, context.clock)
             context.start(limiter.run())
@@ -185,6 +190,7 @@ def _context(
         cgroups=ContainerCgroups(host.cgroups),
         events=Events(),
         handlers=lambda: handlers.catalogue,
+        wait_answered=handlers.wait_answered,
         start=background.start,
     )
 
@@ -224,3 +230,9 @@ def _locked(options: EngineOptions) -> Iterator[None]:
                 f"another engine is running on {options.paths.run}; stop it first"
             ) from None
         yield
+
+
+def _platform(catalogue: HandlerCatalogue, handler: str) -> str:
+    """Return the platform of a handler's images, empty for the host's."""
+    offered = catalogue.handlers.get(handler)
+    return (offered.definition.platform or "") if offered is not None else ""

@@ -41,9 +41,9 @@ _GVISOR_DEFECTS = (
 )
 
 GVISOR_REMEDY = (
-    f"install runsc {_GVISOR_DEFECTS[-1].fixed_in} or later ({_GVISOR_SITE}) as "
-    "/usr/local/bin/runsc, and write two lines into /etc/moorage/handlers.d/gvisor.toml: "
-    'adapter = "runsc" and binary = "/usr/local/bin/runsc"'
+    f"get runsc {_GVISOR_DEFECTS[-1].fixed_in} or later (with Go: `CGO_ENABLED=0 go install "
+    f"gvisor.dev/gvisor/runsc@latest`; without: {_GVISOR_SITE}), then `moor runtime add gvisor-new "
+    "--binary PATH`, and use the class gvisor-new"
 )
 """What helps against the defects of older versions."""
 

@@ -54,11 +54,21 @@ _KATA_SOURCE = "https://github.com/kata-containers/kata-containers/releases"
 _RUNWASI_SOURCE = "https://github.com/containerd/runwasi/releases"
 
 
+_KATA_RUST_SHIM = "/opt/kata/runtime-rs/bin/containerd-shim-kata-v2"
+_KATA_RUST = "-runtime-rs"
+
+
 def _kata(hypervisor: str) -> Runtime:
+    """Return Kata with one hypervisor; names that end in `-runtime-rs` are of the Rust shim.
+
+    kata-deploy writes a directory of configuration for each shim: `runtimes/SHIM`.
+    """
     file_name = f"configuration-{hypervisor}.toml"
+    is_rust = hypervisor.endswith(_KATA_RUST)
+    below = (Path(f"runtimes/{hypervisor}"), Path("runtime-rs" if is_rust else "."))
     return Runtime(
         name=f"kata-{hypervisor}",
-        program="containerd-shim-kata-v2",
+        program=_KATA_RUST_SHIM if is_rust else "containerd-shim-kata-v2",
         handlers=(f"kata-{hypervisor}",),
         shim_type="io.containerd.kata.v2",
         is_shim=True,
@@ -67,7 +77,11 @@ def _kata(hypervisor: str) -> Runtime:
         # Kata's configuration decides which of these it accepts; `config_path` would replace that
         # file.
         annotations=("io.katacontainers.config.*",),
-        configurations=tuple(directory / file_name for directory in _KATA_DIRECTORIES),
+        # The administrator's own file is first.
+        configurations=(
+            _KATA_DIRECTORIES[0] / file_name,
+            *(directory / place / file_name for directory in _KATA_DIRECTORIES for place in below),
+        ),
     )
 
 
@@ -135,6 +149,7 @@ KNOWN_RUNTIMES: tuple[Runtime, ...] = (
     _kata("qemu"),
     _kata("clh"),
     _kata("fc"),
+    *(_kata(f"{hypervisor}{_KATA_RUST}") for hypervisor in ("qemu", "clh", "dragonball")),
     _wasm("wasmtime", "wasmtime-v1"),
     _wasm("wasmedge", "wasmedge-v1"),
     _wasm("wasmer", "wasmer-v1"),

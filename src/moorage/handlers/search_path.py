@@ -12,6 +12,8 @@ SYSTEM_DIRECTORIES = (
     "/usr/bin",
     "/sbin",
     "/bin",
+    # Where Kata's releases and kata-deploy put its shim.
+    "/opt/kata/bin",
 )
 
 

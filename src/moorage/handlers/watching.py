@@ -10,6 +10,7 @@ later gets a handler file.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -35,6 +36,8 @@ _QUIET_S = 0.01
 _PATIENCE_S = 0.05
 _ANSWER_S = 0.08
 _SETTLE_S = 0.2
+# A program has two queries.
+_ANSWERED_WITHIN_S = 2 * QUERY_DEADLINE_S + 1
 
 _LOG = Log("moorage.handlers")
 
@@ -91,6 +94,27 @@ class HandlerDirectory:
         """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    async def wait_answered(self, name: str, within_s: float = _ANSWERED_WITHIN_S) -> None:
+        """Return once the program of a handler has answered its first query, or after `within_s`.
+
+        Returns at once for a handler that is available, or is unavailable for another reason.
+        """
+        answered = asyncio.Event()
+
+        def look(_old: Catalogue, new: Catalogue) -> None:
+            handler = new.find(name)
+            if handler is None or handler.verdict is not PENDING:
+                answered.set()
+
+        look(self._catalogue, self._catalogue)
+        remove = self.add_listener(look)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await answered.wait()
+        finally:
+            remove()
 
     async def refresh(self) -> Catalogue:
         """Read all files and query all programs again, including those that have not changed."""

@@ -33,6 +33,15 @@ class Mount:
     options: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class MountSource:
+    """What mount(2) mounts: the kind of file system, its source, its options."""
+
+    kind: str
+    source: str
+    options: tuple[str, ...] = ()
+
+
 def parse_mounts(mountinfo: str) -> tuple[Mount, ...]:
     """Return the mounts in the text of a mountinfo file, in the kernel's order: parents first."""
     # A name may contain what `splitlines` splits at; the kernel escapes newlines only.

@@ -225,9 +225,7 @@ class HandlerDiscovery:
 
         async def probe(states: list[HandlerState]) -> None:
             async with slots:
-                result = await run_plain(
-                    self._carrier, states[0].handler.name, self._host, deadline_s=self._deadline_s
-                )
+                result = await self._plain(states[0])
             await self._note_plain([state.handler.name for state in states], result)
 
         tasks = [asyncio.ensure_future(probe(states)) for states in due.values()]
@@ -309,8 +307,12 @@ class HandlerDiscovery:
         is_incomplete = state.is_working and bool(state.probed and state.probed.passing)
         return state.lacks_features or (is_incomplete and state.fingerprint not in self._tried)
 
+    async def _plain(self, state: HandlerState) -> ProbeResult:
+        deadline_s = max(self._deadline_s, state.handler.start_deadline_s)
+        return await run_plain(self._carrier, state.handler.name, self._host, deadline_s=deadline_s)
+
     async def _suite(self, name: str, probes: Collection[str]) -> Evidence:
-        plain = await run_plain(self._carrier, name, self._host, deadline_s=self._deadline_s)
+        plain = await self._plain(self._states[name])
         return await run_suite(self._carrier, name, self._host, plain, probes)
 
     def _probed(

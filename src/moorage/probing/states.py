@@ -23,7 +23,8 @@ class KnownHandler(msgspec.Struct, frozen=True, kw_only=True):
     """A handler that an engine lists.
 
     `definition` is what defines it, without its name; `programs` are the files that it runs.
-    `is_default` is of the handler that pods without a class get. `file` is its file, for people.
+    `start_deadline_s` is how long its first container may take, 0 for the usual time. `is_default`
+    is of the handler that pods without a class get. `file` is its file, for people.
     """
 
     name: str
@@ -32,6 +33,7 @@ class KnownHandler(msgspec.Struct, frozen=True, kw_only=True):
     program: RuntimeProgram = RuntimeProgram()
     file: str = ""
     is_default: bool = False
+    start_deadline_s: float = 0.0
 
 
 class HandlerState(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from moorage.api.conditions import is_true
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED, MANAGED_LABEL
 from moorage.api.runtime_profiles import WORKING, ProfileFeature, RuntimeProfile
-from moorage.runtimeclass.feature_findings import alike
+from moorage.runtimeclass.feature_findings import alike, lacks
 from moorage.runtimeclass.features import FEATURES, Feature, FeatureArea
 from moorage.runtimeclass.temporary_classes import is_temporary
 from moorage.ui.objects import NodeRow, PodRow, shortened
@@ -55,6 +55,14 @@ class HandlerCell(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
+class HandlerWarning(msgspec.Struct, frozen=True):
+    """What ordinary programs cannot do under a handler, as probes on a node found."""
+
+    handler: str
+    node: str
+    sentence: str
+
+
 class FeatureRow(msgspec.Struct, frozen=True):
     """A feature, and what the probes of each column found."""
 
@@ -76,7 +84,8 @@ class FeatureSection(msgspec.Struct, frozen=True):
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """The first page. `columns` are the profiles that the features are of, one per column.
 
-    Each table is bounded. What it leaves out is in `left_out`, by what it is: `classes`, `nodes`,
+    `warnings` are what ordinary programs cannot do under a handler. Each table is bounded. What it
+    leaves out is in `left_out`, by what it is: `classes`, `nodes`,
     `handlers`, `columns`.
     """
 
@@ -84,6 +93,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     handlers: tuple[str, ...]
     nodes: tuple[tuple[str, tuple[HandlerCell, ...]], ...]
     columns: tuple[RuntimeProfile, ...]
+    warnings: tuple[HandlerWarning, ...]
     sections: tuple[FeatureSection, ...]
     left_out: Mapping[str, int]
 
@@ -140,6 +150,11 @@ def overview(
             for node in nodes[:MOST_NODES]
         ),
         columns=columns,
+        warnings=tuple(
+            HandlerWarning(column.spec.handler, column.spec.node_name, sentence)
+            for column in columns
+            for sentence in lacks(column.status.features)
+        ),
         sections=_sections(columns),
         left_out={
             "classes": max(0, len(rows) - MOST_CLASSES),

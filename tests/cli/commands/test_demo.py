@@ -185,6 +185,22 @@ def test_the_whole_path_ends_with_a_table_and_why_some_do_not_run(stage: Stage) 
     ]  # fmt: skip
 
 
+def test_it_says_what_fails_under_the_runtimes_that_it_showed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gvisor = Handler(
+        handler="runsc", runtime="runsc", available=True, version="2022", defect="`ls` fails",
+        defect_remedy="get a newer one",
+    )  # fmt: skip
+
+    async def prepare(*_: object, **options: object) -> tuple[Handler, ...]:
+        return (*await stage.prepare(*_, **options), gvisor)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(machine, "require_machine", prepare)
+    warnings = [line for line in moor("demo").out.splitlines() if "warning" in line]
+    assert warnings == ["warning: classes of handler runsc (2022): `ls` fails; get a newer one"]
+
+
 def test_a_document_is_all_that_is_printed(stage: Stage) -> None:
     answer = moor("demo", "--install", "-o", "json")
     document = json.loads(answer.out)

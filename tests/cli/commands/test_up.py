@@ -44,6 +44,7 @@ class Start:
         self.failure: Exception | None = None
         self.start_failure: Exception | None = None
         self.claimed = 0
+        self.handlers: tuple[Handler, ...] = ()
 
     async def look(
         self, _layout: Layout, *, is_installing: bool, report: Callable[[str], None] | None
@@ -51,7 +52,7 @@ class Start:
         if is_installing and report is not None:
             report("installing conmon")
         self.steps.append(("look", is_installing))
-        return self.host, ()
+        return self.host, self.handlers
 
     def open_cluster(
         self, layout: Layout, choices: Choices, reservations: Reservations
@@ -93,6 +94,28 @@ def with_keys(layout: Layout) -> Layout:
         path.parent.mkdir(exist_ok=True)
         path.write_text(path.name)
     return layout
+
+
+def test_what_fails_under_a_runtime_is_said_in_one_line_unless_a_file_names_another(
+    start: Start, tmp_path: Path
+) -> None:
+    def handler(name: str) -> Handler:
+        return Handler(
+            handler=name, runtime="runsc", path="/opt/runsc", version="2022", available=True,
+            defect="`ls` fails", defect_remedy="get a newer one",
+        )  # fmt: skip
+
+    start.handlers = (handler("gvisor-a"), handler("gvisor-b"), handler("gvisor-c"))
+    layout = with_keys(Layout(tmp_path))
+    layout.root.chmod(0o700)
+    own = layout.engine / "handlers.d"
+    own.mkdir(parents=True)
+    (own / "gvisor-c.toml").write_text('adapter = "runsc"\nbinary = "/bin/true"\n')
+    answer = moor("up", "--data-dir", str(tmp_path))
+    assert answer.err == (
+        "moor: warning: classes of handler gvisor-a, gvisor-b (/opt/runsc 2022): `ls` fails; "
+        "get a newer one\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,45 @@ def test_the_same_pod_with_a_network_reaches_the_api(
     assert answer.endswith("status 0"), answer
 
 
+@pytest.fixture
+def added(whole_cluster: RunningCluster, name: str) -> Iterator[str]:
+    """The name of a handler that `moor runtime add` made of a newer gVisor, and of its class."""
+    program = newer_runsc()
+    if program is None:
+        pytest.skip("no newer runsc: set MOORAGE_RUNSC, or run `make peers`")
+    whole_cluster.moor("runtime", "add", name, "--binary", str(program))
+    yield name
+    whole_cluster.kubectl("delete", "pod", name, "--ignore-not-found", "--now")
+    whole_cluster.moor("runtime", "remove", name, "--force")
+
+
+def test_ls_of_debian_12_works_under_a_gvisor_that_was_added(
+    whole_cluster: RunningCluster, added: str
+) -> None:
+    """The remedy that `moor up` and `moor runtimes` print, to the letter."""
+    until(lambda: added in _handlers(whole_cluster), "the handler")
+    _start_with_debian(whole_cluster, added)
+    assert _debian(whole_cluster, added, "ls -ld /tmp").startswith("drwx")
+
+
+def _start_with_debian(cluster: RunningCluster, name: str) -> None:
+    """Run a pod that has the host's /usr, as programs of Debian are in no image of ours."""
+    mount = {"name": "usr", "mountPath": "/host", "readOnly": True}
+    volume = {"name": "usr", "hostPath": {"path": "/usr"}}
+    cluster.apply(
+        runtime_class(name, name),
+        pod(name, runtime_class=name, container={"volumeMounts": [mount]}, volumes=[volume]),
+    )
+    cluster.wait_ready(name)
+
+
+def _debian(cluster: RunningCluster, name: str, command: str) -> str:
+    """Run a program of the host's /usr/bin in the pod, with the host's libraries."""
+    loader = "$(ls /host/lib/*/ld-linux-*.so.* /host/lib64/ld-linux-*.so.* 2>/dev/null | head -1)"
+    libraries = "$(ls -d /host/lib/*-linux-gnu)"
+    return _sh(cluster, name, f"{loader} --library-path {libraries} /host/bin/{command}")
+
+
 def test_a_newer_gvisor_takes_no_automount_from_statx(
     whole_cluster: RunningCluster, name: str
 ) -> None:
@@ -110,23 +149,9 @@ def test_a_newer_gvisor_takes_no_automount_from_statx(
     if program is None:
         pytest.skip("no newer runsc: set MOORAGE_RUNSC, or run `make peers`")
     definition = _definition("newer-gvisor.md").replace("/usr/local/bin/runsc", str(program))
-    stat = Path("/usr/bin/stat")
-    mount = {"name": "usr", "mountPath": "/host", "readOnly": True}
     _file(whole_cluster, name).write_text(definition)
     until(lambda: name in _handlers(whole_cluster), "the handler")
-    whole_cluster.apply(
-        runtime_class(name, name),
-        pod(
-            name,
-            runtime_class=name,
-            container={"volumeMounts": [mount]},
-            volumes=[{"name": "usr", "hostPath": {"path": "/usr"}}],
-        ),
-    )
-    whole_cluster.wait_ready(name)
-    loader = "$(ls /host/lib/*/ld-linux-*.so.* /host/lib64/ld-linux-*.so.* 2>/dev/null | head -1)"
-    libraries = "$(ls -d /host/lib/*-linux-gnu)"
-    script = f"{loader} --library-path {libraries} /host/bin/{stat.name} -c %F /tmp"
-    assert _sh(whole_cluster, name, script) == "directory"
+    _start_with_debian(whole_cluster, name)
+    assert _debian(whole_cluster, name, "stat -c %F /tmp") == "directory"
     listed = whole_cluster.moor("runtimes", "-o", "json").stdout
     assert os.fspath(program) in listed

@@ -41,6 +41,27 @@ def test_the_entry_for_this_machine_is_picked(
     assert pick(listed(*platforms), ARM).digest == wanted
 
 
+@pytest.mark.parametrize(
+    ("spelled", "system", "is_match"),
+    [
+        ("wasi/wasm", "wasip1", True),
+        ("wasi/wasm", "wasi", True),
+        ("wasip1/wasm", "wasip1", True),
+        ("wasip2/wasm", "wasip1", False),
+        ("linux/wasm", "wasip1", False),
+    ],
+)
+def test_the_system_interface_of_webassembly_has_several_names(
+    spelled: str, system: str, is_match: bool
+) -> None:
+    index = listed(("linux", "amd64", ""), (system, "wasm", ""))
+    if is_match:
+        assert pick(index, Platform.parse(spelled)).digest == B
+        return
+    with pytest.raises(MalformedImageError, match=f"manifest: {spelled} not in linux/amd64, "):
+        pick(index, Platform.parse(spelled))
+
+
 def test_index_without_this_platform_is_rejected() -> None:
     with pytest.raises(MalformedImageError, match="linux/arm64 not in linux/amd64, windows/arm64"):
         pick(listed(("linux", "amd64", ""), ("windows", "arm64", "")), ARM)
@@ -156,3 +177,11 @@ def test_layers_outside_the_registry_are_refused(word: str) -> None:
     layer = {"digest": A, "size": 1, "mediaType": f"application/x.{word}.tar"}
     with pytest.raises(MalformedImageError, match=f"{A} is not in the registry"):
         read_manifest(manifest(layer))
+
+
+def test_an_artifact_of_webassembly_is_refused_with_what_to_build_instead() -> None:
+    config = {"digest": A, "size": 1, "mediaType": "application/vnd.wasm.config.v0+json"}
+    layer = {"digest": B, "size": 1, "mediaType": "application/wasm"}
+    manifest = {"schemaVersion": 2, "config": config, "layers": [layer]}
+    with pytest.raises(MalformedImageError, match=r"layers of application/wasm, .*wasip1/wasm"):
+        read_manifest(json.dumps(manifest).encode())

@@ -114,7 +114,8 @@ async def test_the_list_of_platforms_names_the_image(
     images: ImageStore, registry: Registry, place: Path
 ) -> None:
     entries = []
-    for number, architecture in enumerate(("fictional", HERE)):
+    platforms = (("linux", "fictional"), ("linux", HERE), ("wasip1", "wasm"))
+    for number, (system, architecture) in enumerate(platforms):
         content = layer(Entry(architecture))
         archive = oci_archive(place / "a.tar", ["localhost/a"], [content])
         name = registry.push(archive, f"multi:{number}", "--format", "oci")
@@ -124,7 +125,7 @@ async def test_the_list_of_platforms_names_the_image(
                 "mediaType": "application/vnd.oci.image.manifest.v1+json",
                 "digest": digest(raw),
                 "size": len(raw),
-                "platform": {"os": "linux", "architecture": architecture},
+                "platform": {"os": system, "architecture": architecture},
             }
         )
     index = json.dumps(
@@ -145,6 +146,13 @@ async def test_the_list_of_platforms_names_the_image(
     image = await images.pull(f"{registry.address}/multi:all")
     assert image.digests == (f"{registry.address}/multi@{digest(index.encode())}",)
     assert image.layers == (digest(layer(Entry(HERE))),)
+    wasm = await images.pull(f"{registry.address}/multi:all", platform="wasi/wasm")
+    assert wasm.layers == (digest(layer(Entry("wasm"))),)
+    offered = f"linux/{HERE}, linux/fictional, wasip1/wasm"
+    with pytest.raises(FailedError) as raised:
+        await images.pull(f"{registry.address}/multi:all", platform="linux/absent")
+    assert f"{registry.address}/multi:all" in str(raised.value)
+    assert f"linux/absent not in {offered}; build the image" in str(raised.value)
 
 
 async def test_concurrent_requests_share_one_pull(

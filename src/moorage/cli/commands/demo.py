@@ -22,6 +22,7 @@ from moorage.cluster import Choices, Cluster
 from moorage.cluster.demo import Demo, DemoRow, find_examples
 from moorage.cluster.demo_runtimes import RuntimesShown, read_features, show_runtimes
 from moorage.cluster.manifests import Manifest, read_manifests
+from moorage.cluster.probed_defects import defect_warnings
 from moorage.cluster.runtime_features import columns, rows, short
 from moorage.handlers import Handler
 
@@ -138,6 +139,8 @@ def _print(shown: _Shown, handlers: tuple[Handler, ...], output: str) -> None:
     )
     click.echo()
     _print_features(shown.profiles)
+    for warning in defect_warnings(handlers):
+        click.echo(f"warning: {warning}\n")
     by_name = {handler.handler: handler for handler in handlers}
     for refused in sorted({(row.handler, row.reason) for row in shown.rows if row.reason}):
         handler = by_name.get(refused[0])

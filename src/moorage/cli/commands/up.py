@@ -14,6 +14,7 @@ from moorage.api.image_verification import (
     POLICIES,
 )
 from moorage.cli.errors import CliError
+from moorage.cli.handlers import host_warnings
 from moorage.cli.interruption import interruptible
 from moorage.cli.options import (
     LOG_LEVELS,
@@ -244,8 +245,11 @@ def command(
         _report_running(cluster, present, pid, is_merging=merge)
         return
     checking = cluster.check_host(is_installing=install, report=partial(click.echo, err=True))
-    if warning := asyncio.run(checking).warning:
-        click.echo(f"moor: {warning}", err=True)
+    check = asyncio.run(checking)
+    if check.warning:
+        click.echo(f"moor: {check.warning}", err=True)
+    for warning in host_warnings(cluster.layout, check.handlers):
+        click.echo(f"moor: warning: {warning}", err=True)
     created = cluster.create()
     if merge:
         kubeconfig.merge(USER_KUBECONFIG, cluster.access)

@@ -6,8 +6,11 @@ exist. Source: CRI `StartContainer`; exit code 128 and reason StartError as cont
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from moorage.api.logs import Log
 from moorage.cri import pb
+from moorage.engine.containers.bundle import ROOTFS
 from moorage.engine.containers.exit import note_pod_kills, record_exit, watch_exit
 from moorage.engine.containers.task import delete_task
 from moorage.engine.context import EngineContext
@@ -36,7 +39,8 @@ async def start_container(context: EngineContext, container: Container) -> None:
         context.inventory.update_container(container, stage=Stage.STARTING)
         try:
             await note_pod_kills(context, container.sandbox)
-            pid = await _start_task(adapter, container, container.task(context.paths))
+            task = await _with_rootfs(context, adapter, container)
+            pid = await _start_task(adapter, container, task)
         except BaseException as error:
             await _record_failed_start(context, container, error)
             raise
@@ -45,6 +49,16 @@ async def start_container(context: EngineContext, container: Container) -> None:
         )
     context.start(watch_exit(context, container))
     context.publish_container_event(container, pb.CONTAINER_STARTED_EVENT)
+
+
+async def _with_rootfs(context: EngineContext, adapter: Adapter, container: Container) -> Task:
+    """Return the container's task; its root filesystem is mounted, or in it. Raises FailedError."""
+    task = container.task(context.paths)
+    # Owners of a user namespace are in the mount that the engine made.
+    if not adapter.mounts_rootfs or task.has_user_namespace:
+        return task
+    sources = await context.images.hand_over_rootfs(container.id, task.bundle / ROOTFS)
+    return replace(task, rootfs=sources)
 
 
 async def _start_task(adapter: Adapter, container: Container, task: Task) -> int:

@@ -71,10 +71,16 @@ class ImageImporter:
             left.unlink()
         self._skopeo.configure()
 
-    async def pull(self, reference: Reference, credentials: Credentials | None) -> Image:
-        """Return the image as the registry serves it now. Raises EngineError."""
+    async def pull(
+        self,
+        reference: Reference,
+        credentials: Credentials | None,
+        platform: Platform | None = None,
+    ) -> Image:
+        """Return the image as the registry serves it now, for a platform. Raises EngineError."""
         return await self._single_flight.join(
-            (reference.full, credentials), lambda: self._pull(reference, credentials)
+            (reference.full, credentials, platform),
+            lambda: self._pull(reference, credentials, platform),
         )
 
     async def load(self, archive: Path) -> tuple[Loaded, ...]:
@@ -96,19 +102,22 @@ class ImageImporter:
             raise failure(f"failed to load images from {archive}", error) from error
         return tuple(loaded)
 
-    async def _pull(self, reference: Reference, credentials: Credentials | None) -> Image:
+    async def _pull(
+        self, reference: Reference, credentials: Credentials | None, platform: Platform | None
+    ) -> Image:
         name = secrets.token_hex(8)
         try:
             with credentials_file(self._run, name, reference, credentials) as auth:
                 digest, content = await self._puller.digest(reference, auth)
                 tags = () if reference.digest else (reference.full,)
                 digests = (f"{reference.repository}@{digest}",)
-                present = self._present(digests[0])
+                # The digest of an index does not say which of its platforms is present.
+                present = self._present(digests[0]) if platform is None else None
                 if present is not None:
                     if set(tags) <= set(present.tags):
                         return present
                     return await self._catalogue.rename(present, tags, digests)
-                offer = await self._puller.offer(reference, auth, digest, content)
+                offer = await self._puller.offer(reference, auth, digest, content, platform)
                 async with self._tidied(), self._scratch() as directory:
                     layers = self._catalogue.layers
                     # A present layer is not fetched, so it must not be collected.

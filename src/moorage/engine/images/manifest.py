@@ -7,6 +7,7 @@ schema 2, and its manifest list.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import platform as machine
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,17 +36,34 @@ _ARCHITECTURES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "loongarch64": ("loong64", ("",)),
 }
 
+# A system → the names that images give it: WASI had no versions at first.
+_SYSTEMS: Mapping[str, tuple[str, ...]] = {
+    "wasi": ("wasip1", "wasi", "wasip2"),
+    "wasip1": ("wasip1", "wasi"),
+}
+
 # End of a layer's media type → its compression.
 _COMPRESSIONS = (("tar", ""), ("gzip", "gzip"), ("zstd", "zstd"))
+_WASM = ("application/wasm", "application/vnd.wasm.")
 _FOREIGN = ("nondistributable", "foreign")
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """The platform of this host; variants are in order of preference."""
+    """A platform of images; systems and variants are in order of preference."""
 
     architecture: str
     variants: tuple[str, ...] = ("",)
+    systems: tuple[str, ...] = ("linux",)
+
+    @classmethod
+    def parse(cls, text: str) -> Platform:
+        """Parse `OS/ARCHITECTURE[/VARIANT]`, as in a handler file."""
+        system, architecture, *variant = text.split("/")
+        return cls(architecture, tuple(variant) or ("",), _SYSTEMS.get(system, (system,)))
+
+    def __str__(self) -> str:
+        return f"{self.systems[0]}/{self.architecture}"
 
     @classmethod
     def of_this_machine(cls) -> Platform:
@@ -118,6 +136,11 @@ def read_manifest(content: bytes) -> Manifest | Index:
         raise MalformedImageError(f"its manifest cannot be read: {error}") from error
     _check((manifest.config, *manifest.layers))
     for layer in manifest.layers:
+        if layer.media_type.startswith(_WASM):
+            raise MalformedImageError(
+                f"it is an artifact with layers of {layer.media_type}, which are not unpacked; "
+                "build an image for the platform wasip1/wasm that has the module as a file"
+            )
         if any(word in layer.media_type for word in _FOREIGN):
             raise MalformedImageError(f"its layer {layer.digest} is not in the registry")
     return manifest
@@ -125,11 +148,11 @@ def read_manifest(content: bytes) -> Manifest | Index:
 
 def pick(index: Index, platform: Platform) -> Descriptor:
     """Return the entry of an index for this platform. Raises MalformedImageError without one."""
-    for variant in platform.variants:
+    for system, variant in itertools.product(platform.systems, platform.variants):
         for entry in index.manifests:
             about = entry.platform
             if about is not None and (about.os, about.architecture, about.variant) == (
-                "linux", platform.architecture, variant,
+                system, platform.architecture, variant,
             ):  # fmt: skip
                 return entry
     offered = ", ".join(
@@ -140,8 +163,7 @@ def pick(index: Index, platform: Platform) -> Descriptor:
             }
         )
     )
-    required = f"linux/{platform.architecture}"
-    raise MalformedImageError(f"no match for platform in manifest: {required} not in {offered}")
+    raise MalformedImageError(f"no match for platform in manifest: {platform} not in {offered}")
 
 
 def _platforms(entries: Sequence[Descriptor]) -> list[_PlatformObject]:

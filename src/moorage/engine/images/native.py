@@ -20,6 +20,7 @@ from moorage.engine.images.layers import read_record, tree_of
 from moorage.linux.bind import bind
 from moorage.linux.descent import Descent
 from moorage.linux.idmap import IdMappings
+from moorage.linux.mounts import MountSource
 from moorage.linux.trees import Step, Visit, remove_entry, remove_tree, walk
 
 _ROOT = "root"
@@ -41,6 +42,10 @@ class Native:
     def mount_read_only(self, home: Path, layers: Sequence[Path], target: Path) -> None:
         self._copy(home, layers, None)
         bind(home / _ROOT, target, is_read_only=True)
+
+    def sources(self, home: Path, layers: Sequence[Path]) -> tuple[MountSource, ...]:
+        del layers
+        return (MountSource("bind", str(self.writable(home)), ("rbind", "rw")),)
 
     def writable(self, home: Path) -> Path:
         return home / _ROOT

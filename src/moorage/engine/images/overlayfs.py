@@ -16,7 +16,7 @@ from pathlib import Path
 
 from moorage.engine.images.layers import tree_of
 from moorage.linux.idmap import IdMappings, mount_idmapped, user_namespace
-from moorage.linux.mounts import mount, unmount
+from moorage.linux.mounts import MountSource, mount, unmount
 from moorage.linux.trees import make_directories
 
 _OPTIONS_LIMIT_BYTES = os.sysconf("SC_PAGE_SIZE") - 1
@@ -49,6 +49,13 @@ class Overlayfs:
         empty.mkdir(exist_ok=True)
         # Without an upper directory the kernel requires two lower ones.
         _mount(target, [*_lowers(home, layers), empty], ())
+
+    def sources(self, home: Path, layers: Sequence[Path]) -> tuple[MountSource, ...]:
+        paths = [str(path) for path in (*_lowers(home, layers), home / _UPPER, home / _WORK)]
+        text = options(paths[:-2], paths[-2:])
+        if not _fits(text, paths):
+            return ()
+        return (MountSource("overlay", "overlay", tuple(text.split(","))),)
 
     def writable(self, home: Path) -> Path:
         return home / _UPPER
@@ -87,7 +94,7 @@ def _make_alike(upper: Path, top: Path, mappings: IdMappings | None) -> None:
 def _mount(target: Path, lowers: Sequence[Path], writable: Sequence[Path]) -> None:
     paths = [str(path) for path in (*lowers, *writable)]
     text = options(paths[: len(lowers)], paths[len(lowers) :])
-    if len(os.fsencode(text)) <= _OPTIONS_LIMIT_BYTES and not any(map(_SPECIAL.search, paths)):
+    if _fits(text, paths):
         mount("overlay", target, "overlay", text)
         return
     with ExitStack() as stack:
@@ -97,6 +104,11 @@ def _mount(target: Path, lowers: Sequence[Path], writable: Sequence[Path]) -> No
             stack.callback(os.close, descriptor)
             named.append(f"/proc/self/fd/{descriptor}")
         mount("overlay", target, "overlay", options(named[: len(lowers)], named[len(lowers) :]))
+
+
+def _fits(text: str, paths: Sequence[str]) -> bool:
+    """Return whether mount(2) takes these options with these directories by name."""
+    return len(os.fsencode(text)) <= _OPTIONS_LIMIT_BYTES and not any(map(_SPECIAL.search, paths))
 
 
 @contextmanager

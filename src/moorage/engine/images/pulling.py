@@ -71,6 +71,9 @@ class Offer:
         ]
 
 
+_NO_PLATFORM = "no match for platform"
+
+
 class Puller:
     """Pulls from registries with skopeo."""
 
@@ -85,14 +88,22 @@ class Puller:
         return _checked(reference, reference, content), content
 
     async def offer(
-        self, reference: Reference, auth: Path | None, digest: str, content: bytes
+        self,
+        reference: Reference,
+        auth: Path | None,
+        digest: str,
+        content: bytes,
+        platform: Platform | None = None,
     ) -> Offer:
-        """Resolve a manifest to an image for this platform. Raises EngineError."""
+        """Resolve a manifest to an image for a platform, the host's without one.
+
+        Raises EngineError.
+        """
         try:
             manifest = read_manifest(content)
             exact = _at(reference, digest)
             if isinstance(manifest, Index):
-                exact = _at(reference, pick(manifest, self._platform).digest)
+                exact = _at(reference, pick(manifest, platform or self._platform).digest)
                 content = await self._skopeo.manifest(exact, auth, reference.full)
                 _checked(reference, exact, content)
                 manifest = read_manifest(content)
@@ -108,7 +119,13 @@ class Puller:
                     f"{len(manifest.layers)}"
                 )
         except MalformedImageError as error:
-            raise _failure(reference, str(error)) from error
+            remedy = ""
+            if str(error).startswith(_NO_PLATFORM):
+                remedy = (
+                    "; build the image for that platform, or run the pod under a handler whose "
+                    "file has `platform` set to one of these"
+                )
+            raise _failure(reference, f"{error}{remedy}") from error
         return Offer(reference, exact, digest, manifest, configuration, layers)
 
     async def fetch(

@@ -26,6 +26,7 @@ from moorage.engine.images.threads import in_thread
 from moorage.engine.leftovers import remove_leftover
 from moorage.linux.bind import is_mount_point, unmount_all
 from moorage.linux.idmap import IdMappings, IdmapUnsupportedError
+from moorage.linux.mounts import MountSource
 from moorage.linux.private import make_private
 from moorage.linux.trees import disk_use, remove_tree
 
@@ -113,6 +114,19 @@ class RootFilesystems:
             raise failure(
                 f"container {container_id}: root filesystem at {target}", error
             ) from error
+
+    async def hand_over(self, container_id: str, target: Path) -> tuple[MountSource, ...]:
+        """Unmount a root filesystem and return what to mount in its place.
+
+        It stays mounted, and the result is empty, where no mount source says the same. Raises
+        NotFoundError, FailedError.
+        """
+        record = self._record(container_id)
+        layers = self._layers.stack(record.layers)
+        sources = self._snapshotter(record).sources(self._directory / container_id, layers)
+        if sources:
+            await self.unmount(container_id, target)
+        return sources
 
     async def remove(self, container_id: str) -> None:
         """Remove a container's root filesystem and what it wrote; absent is no error.

@@ -21,10 +21,17 @@ _IMAGES_A_MESSAGE = 200
 class ImageServicer:
     """The image service over a store.
 
-    `handler_names` is called for each request that names a handler, since handlers may change.
+    `handler_names` is called for each request that names a handler, since handlers may change;
+    `platform_of` returns the platform of a handler's images, empty for the host's.
     """
 
-    def __init__(self, images: ImageStore, handler_names: Callable[[], Collection[str]]) -> None:
+    def __init__(
+        self,
+        images: ImageStore,
+        handler_names: Callable[[], Collection[str]],
+        platform_of: Callable[[str], str] = lambda _handler: "",
+    ) -> None:
+        self._platform_of = platform_of
         self._images = images
         self._handler_names = handler_names
 
@@ -61,7 +68,9 @@ class ImageServicer:
         except InvalidReferenceError as error:
             raise InvalidError(str(error)) from error
         credentials = Credentials.of(request.auth, reference)
-        image = await self._images.pull(name, credentials)
+        image = await self._images.pull(
+            name, credentials, self._platform_of(request.image.runtime_handler)
+        )
         return pb.PullImageResponse(image_ref=image.id)
 
     async def remove_image(self, request: pb.RemoveImageRequest) -> pb.RemoveImageResponse:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from moorage.linux.idmap import IdMappings
+from moorage.linux.mounts import MountSource
 
 
 class Snapshotter(Protocol):
@@ -27,6 +28,12 @@ class Snapshotter(Protocol):
 
     def mount_read_only(self, home: Path, layers: Sequence[Path], target: Path) -> None:
         """Mount the layers read-only at `target`. Blocks. Raises OSError."""
+
+    def sources(self, home: Path, layers: Sequence[Path]) -> tuple[MountSource, ...]:
+        """Return what `mount` mounts without mappings, for a runtime that mounts it itself.
+
+        Empty where it cannot be said in words that mount(2) takes in any directory.
+        """
 
     def writable(self, home: Path) -> Path:
         """Return the directory that holds what a writable mount's container wrote."""

@@ -40,6 +40,7 @@ from moorage.engine.images.threads import in_thread
 from moorage.engine.images.usage import FilesystemUsage, StoreUsage
 from moorage.engine.images.volumes import ImageVolumes
 from moorage.linux.idmap import IdMappings
+from moorage.linux.mounts import MountSource
 from moorage.linux.overlay import supports_overlay
 from moorage.linux.private import make_private
 
@@ -154,14 +155,18 @@ class ImageStore:
         self,
         reference: str,
         credentials: Credentials | None = None,
+        platform: str = "",
     ) -> Image:
         """Pull an image with all its layers. Returns it as the registry serves it now.
 
-        Concurrent calls with the same name and credentials share one pull. Raises InvalidError,
+        `platform` is `OS/ARCHITECTURE`, empty for the host's. Concurrent calls with the same
+        arguments share one pull. Raises InvalidError,
         NotFoundError, FailedError, ExhaustedError.
         """
         parsed = _reference(reference)
-        image = await self._importer.pull(parsed, credentials)
+        image = await self._importer.pull(
+            parsed, credentials, Platform.parse(platform) if platform else None
+        )
         log.info("image pulled", image=parsed.full, id=image.id)
         return image
 
@@ -255,6 +260,13 @@ class ImageStore:
     async def unmount_rootfs(self, container_id: str, target: Path) -> None:
         """Unmount a root filesystem; what the container wrote stays. Raises FailedError."""
         await self._rootfs.unmount(container_id, target)
+
+    async def hand_over_rootfs(self, container_id: str, target: Path) -> tuple[MountSource, ...]:
+        """Unmount a root filesystem for a runtime that mounts it; return what that mounts.
+
+        Empty where it stays mounted. Raises NotFoundError, FailedError.
+        """
+        return await self._rootfs.hand_over(container_id, target)
 
     async def remove_rootfs(self, container_id: str) -> None:
         """Remove what the container wrote; it must be unmounted. Raises FailedError."""

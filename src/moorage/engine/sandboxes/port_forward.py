@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from moorage.engine.context import EngineContext
 from moorage.engine.streams.pod_port import dial_port
+from moorage.handlers import HandlerDefinition, ShimOptions
 from moorage.linux import pinned
 from moorage.streaming.connection import Connection
 
@@ -17,5 +18,16 @@ async def dial_pod_port(context: EngineContext, sandbox_id: str, port: int) -> C
     Raises NotFoundError, PreconditionError, OSError when nothing listens there.
     """
     sandbox = context.inventory.find_ready(sandbox_id)
-    directory = context.paths.namespaces / sandbox.id
-    return await dial_port(None if sandbox.is_on_host_network else directory / pinned.NET, port)
+    if sandbox.is_on_host_network:
+        return await dial_port(None, port)
+    network = sandbox.record.cni_result
+    if network is not None and listens_elsewhere(sandbox.record.definition):
+        # Through the pod's interface: within its namespace the address is not the guest's.
+        return await dial_port(None, port, hosts=network.addresses)
+    return await dial_port(context.paths.namespaces / sandbox.id / pinned.NET, port)
+
+
+def listens_elsewhere(definition: HandlerDefinition) -> bool:
+    """Return whether servers of a handler's pods listen in a guest, not in the pod's namespace."""
+    options = definition.options
+    return isinstance(options, ShimOptions) and options.is_virtual_machine

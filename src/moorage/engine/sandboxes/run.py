@@ -42,6 +42,8 @@ async def run_pod_sandbox(
     PreconditionError when the name is taken, EngineError; leaves nothing behind then.
     """
     _validate(config)
+    # A busy host takes seconds to start a program, and a refusal would delay the pod for longer.
+    await context.wait_answered(handler_name)
     handler = _find_handler(context, handler_name)
     program = _trusted_program(handler)
     definition = with_cgroup_driver(handler.definition, context.options.cgroup_driver)

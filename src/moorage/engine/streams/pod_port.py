@@ -6,22 +6,31 @@ Source: CRI `PortForward`; the order is containerd's and CRI-O's.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from moorage.linux.namespaces import connected_socket
 from moorage.streaming.connection import Connection
 
-_HOSTS = ("127.0.0.1", "::1")
+LOOPBACK = ("127.0.0.1", "::1")
 
 
-async def dial_port(namespace: Path | None, port: int, within_s: float = 30.0) -> Connection:
-    """Connect to a port on the loopback of a network namespace; None is the host's.
+async def dial_port(
+    namespace: Path | None,
+    port: int,
+    within_s: float = 30.0,
+    *,
+    hosts: Sequence[str] = LOOPBACK,
+) -> Connection:
+    """Connect to a port in a network namespace, by the first of `hosts` that answers.
 
-    Raises the OSError of the IPv4 attempt when both fail, and TimeoutError after `within_s`.
+    None is the host's namespace.
+
+    Raises the OSError of the IPv4 attempt when all fail, and TimeoutError after `within_s`.
     """
     async with asyncio.timeout(within_s):
         failures: list[OSError] = []
-        for host in _HOSTS:
+        for host in hosts:
             try:
                 opened = await connected_socket(namespace, host, port)
             except OSError as error:

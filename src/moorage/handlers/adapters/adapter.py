@@ -16,6 +16,8 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
+from moorage.linux.mounts import MountSource
+
 STDOUT = 1
 STDERR = 2
 
@@ -55,6 +57,8 @@ class Task:
     in the CRI format; None discards output. With `has_stdin` the process gets an input that
     `attach` writes to; with `is_stdin_once` that input ends when the first attached client
     disconnects. `has_user_namespace` is set where root in the task is another user outside.
+    `rootfs` is what an adapter that mounts root filesystems mounts at `BUNDLE/rootfs` when it
+    creates the task; empty where the root filesystem is there.
     """
 
     id: str
@@ -65,6 +69,7 @@ class Task:
     has_stdin: bool = False
     is_stdin_once: bool = False
     has_user_namespace: bool = False
+    rootfs: tuple[MountSource, ...] = ()
 
     @property
     def is_sandbox(self) -> bool:
@@ -121,6 +126,10 @@ class Adapter(Protocol):
 
     needs_sandbox: bool
     """Whether a pod needs a sandbox task, created before its containers' tasks."""
+
+    mounts_rootfs: bool
+    """Whether `create` mounts `Task.rootfs`: a runtime in a mount namespace of its own, as a shim
+    may be, does not see what is mounted outside after it was started."""
 
     async def create(self, task: Task) -> int:
         """Create the task without starting its process; return the process ID on the host.

@@ -35,6 +35,8 @@ _UNKNOWN = 255
 class MonitoredAdapter:
     """The methods of `Adapter` that conmon and the runtimes' common commands implement."""
 
+    mounts_rootfs = False
+
     terminal_options: ClassVar[tuple[str, ...]] = ("--tty",)
     """Options of the runtime's `exec` for a terminal, besides its console socket."""
 

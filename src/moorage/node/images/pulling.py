@@ -33,6 +33,7 @@ from moorage.node.images.verification import Access, PullSecret, Verification
 from moorage.node.pod_facts.containers import Member
 from moorage.node.pod_facts.errors import SyncError
 from moorage.node.pod_facts.events import PodEvents
+from moorage.node.pod_facts.labels import RUNTIME_HANDLER
 from moorage.node.runtime.engine import Engine
 
 log = Log(__name__)
@@ -305,7 +306,11 @@ class ImagePuller:
         Returns the engine's reference and the accepted credential, None without one.
         """
         spec = pb.ImageSpec(
-            image=name, user_specified_image=name, annotations=pod.metadata.annotations
+            image=name,
+            user_specified_image=name,
+            annotations=pod.metadata.annotations,
+            # The images of some handlers are for a platform of their own.
+            runtime_handler=sandbox.annotations.get(RUNTIME_HANDLER, ""),
         )
         candidates: list[Credential | None] = [*self._credentials(pod, name, secrets)]
         failure: CriError | None = None

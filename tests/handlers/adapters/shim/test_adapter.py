@@ -536,6 +536,23 @@ async def test_a_runtime_that_is_not_found_is_refused_before_a_shim_starts(
     assert not TaskDirectory(task.bundle).path.exists()
 
 
+async def test_what_a_failed_create_left_is_removed_by_the_shims_delete(
+    shims: Shims, tmp_path: Path
+) -> None:
+    """The real shim, whose command lines are recorded: it does not know the task by then."""
+    real = shutil.which(SHIM, path=search_path())
+    shim = program(tmp_path, SHIM, f'echo "$*" >> {tmp_path}/lines; exec {real} "$@"')
+    task = shims.task("true")
+    config = task.bundle / "config.json"
+    config.write_text("{}")
+    async with open_adapter(shims.root, shims.runtime, shim) as adapter:
+        with pytest.raises(AdapterError):
+            await adapter.create(task)
+    last = (tmp_path / "lines").read_text().splitlines()[-1]
+    assert last.endswith(" delete")
+    assert f"-id {task.id} " in last
+
+
 async def test_a_runtime_installed_later_is_found(shims: Shims) -> None:
     task = shims.task("sleep", "1000")
     # Not in tmp_path, which is removed before the shim deletes the task.

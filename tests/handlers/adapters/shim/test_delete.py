@@ -69,7 +69,9 @@ class Case:
     def _response(self, frame: Frame, method: str) -> bytes:
         reply = self.replies[method]
         if isinstance(reply, int):
-            answer = pb.Response(status=pb.CallStatus(code=reply, message=f"{method} refused"))
+            reply = reply, f"{method} refused"
+        if isinstance(reply, tuple):
+            answer = pb.Response(status=pb.CallStatus(code=reply[0], message=reply[1]))
         else:
             answer = pb.Response(payload=reply.SerializeToString())
         return Frame(frame.stream, RESPONSE, answer.SerializeToString()).encode()
@@ -150,6 +152,31 @@ async def test_a_sandbox_takes_a_shim_that_refuses_along_and_a_container_does_no
                 await end(case)
             assert shim.returncode is None
             assert not case.was_deleted_by_program
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            shim.kill()
+        await shim.wait()
+
+
+@pytest.mark.parametrize("method", ["State", "Kill", "Delete"])
+async def test_a_task_whose_files_are_gone_is_gone(case: Case, method: str) -> None:
+    """What Kata's shim answers after its hypervisor was killed."""
+    case.replies[method] = REFUSED, "open /run/vc/sbs/t1: no such file or directory"
+    await end(case)
+    assert case.asked[-1] == method
+    assert case.was_deleted_by_program
+
+
+async def test_the_shim_of_a_sandbox_that_stays_after_its_last_task_is_ended(case: Case) -> None:
+    shim = await asyncio.create_subprocess_exec("sleep", "1000")
+    try:
+        ticks = began(shim.pid)
+        assert ticks is not None
+        record = Record(case.record.address, Identity(shim.pid, ticks))
+        case.replies["Shutdown"] = REFUSED
+        sandbox = case.task(is_sandbox=True)
+        await shut_down(sandbox, record, case.connections, is_last=True)
+        assert await asyncio.wait_for(shim.wait(), 5) in (-9, 255)
     finally:
         with contextlib.suppress(ProcessLookupError):
             shim.kill()

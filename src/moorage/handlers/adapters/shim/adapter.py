@@ -22,6 +22,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from moorage.api.logs import Log
 from moorage.handlers.adapters.adapter import (
     AdapterError,
     ExecProcess,
@@ -56,6 +57,8 @@ from moorage.handlers.definition import CgroupDriver, HandlerDefinition, ShimOpt
 from moorage.handlers.search_path import search_path
 from moorage.linux.trees import remove_tree
 
+log = Log(__name__)
+
 _LAST_OUTPUT_S = 2.0
 _UNKNOWN_EXIT = 255
 
@@ -77,6 +80,8 @@ class ShimAdapter:
 
     `close`, or leaving an `async with`, releases the shims and tasks, which keep running.
     """
+
+    mounts_rootfs = True
 
     def __init__(self, program: ShimProgram, options: TaskOptions) -> None:
         self.needs_sandbox = options.handler.needs_sandbox
@@ -133,7 +138,7 @@ class ShimAdapter:
             return await self._create(task, directory)
         except BaseException as error:
             shim_error = await asyncio.to_thread(directory.complaint)
-            await self.delete(task)
+            await self._roll_back(task, directory)
             if isinstance(error, ShimLostError) and shim_error:
                 raise AdapterError(f"{error}; the shim's last log line: {shim_error}") from error
             if isinstance(error, OSError):
@@ -143,7 +148,13 @@ class ShimAdapter:
     async def start(self, task: Task) -> None:
         live = await self._known(task)
         request = pb.StartRequest(id=task.id)
-        await self._shims.call(live.record.address, "Start", request, pb.StartResponse)
+        await self._shims.call(
+            live.record.address,
+            "Start",
+            request,
+            pb.StartResponse,
+            deadline_s=self._options.handler.start_deadline_s,
+        )
 
     async def wait(self, task: Task) -> Exit:
         """Block until the task has ended and its log is complete; records and returns its exit."""
@@ -203,7 +214,13 @@ class ShimAdapter:
                     is_last = all(
                         other.record.address != record.address for other in self._live.values()
                     )
-                    await shut_down(task, record, self._shims, is_last=is_last)
+                    await shut_down(
+                        task,
+                        record,
+                        self._shims,
+                        is_last=is_last,
+                        deadline_s=self._options.handler.stop_deadline_s,
+                    )
         finally:
             if live is not None:
                 live.output.close()
@@ -295,6 +312,22 @@ class ShimAdapter:
         reply = await self._shims.call(live.record.address, "Pids", request, pb.PidsResponse)
         return tuple(process.pid for process in reply.processes)
 
+    async def _roll_back(self, task: Task, directory: TaskDirectory) -> None:
+        """Delete a task whose creation failed, and what the shim does not know that it made.
+
+        Shims of virtual machines keep directories and cgroups of a machine that did not start until
+        their program is run with `delete`. Source: containerd, "Runtime v2", `delete`.
+        """
+        has_shim = await asyncio.to_thread(directory.record) is not None
+        try:
+            await self.delete(task)
+        finally:
+            if has_shim:
+                try:
+                    await self._program.delete(task.id, task.bundle)
+                except AdapterError as error:
+                    log.warning("shim left something behind", task=task.id, reason=error)
+
     async def _create(self, task: Task, directory: TaskDirectory) -> int:
         async with self._opening:
             await self._listen()
@@ -339,11 +372,23 @@ class ShimAdapter:
         request = pb.CreateRequest(
             id=task.id,
             bundle=str(task.bundle),
+            rootfs=[
+                pb.Mount(type=source.kind, source=source.source, options=source.options)
+                for source in task.rootfs
+            ],
             terminal=task.has_terminal,
             **_pipe_fields(pipes),
             options=options,
         )
-        return (await self._shims.call(address, "Create", request, pb.CreateResponse)).pid
+        return (
+            await self._shims.call(
+                address,
+                "Create",
+                request,
+                pb.CreateResponse,
+                deadline_s=self._options.handler.start_deadline_s,
+            )
+        ).pid
 
     async def _known(self, task: Task) -> _RunningTask:
         """Return the open task, opening it from its record if needed. Raises TaskNotFoundError."""

@@ -13,14 +13,17 @@ from moorage.handlers.adapters.shim.record import Record
 from moorage.handlers.adapters.shim.service import ShimConnections, ShimLostError
 
 _END_DEADLINE_S = 10.0
-_SHUTDOWN_DEADLINE_S = 5.0
+SHUTDOWN_DEADLINE_S = 5.0
 _GONE_S = 1.0
+_GONE = ("no such file", "not found", "does not exist", "no such process")
 
 
 async def end_task(
     task: Task, record: Record, shims: ShimConnections, program: ShimProgram
 ) -> None:
     """Kill a task and delete it, by its shim or, if that has ended, by the shim's program.
+
+    A task of which the shim says that it, or its files, are gone counts as deleted.
 
     Raises AdapterError when the shim is running but does not delete the task.
     """
@@ -33,7 +36,11 @@ async def end_task(
     except ShimLostError:
         await program.delete(task.id, task.bundle)
         return
-    except AdapterError:
+    except AdapterError as error:
+        if any(word in str(error).lower() for word in _GONE):
+            # A virtual machine has ended on its own, and its shim knows only by its missing files.
+            await program.delete(task.id, task.bundle)
+            return
         # The sandbox's shim may be killed with it; a container's shim also serves its neighbours.
         if not task.is_sandbox or record.shim is None:
             raise
@@ -42,18 +49,28 @@ async def end_task(
         return
 
 
-async def shut_down(task: Task, record: Record, shims: ShimConnections, *, is_last: bool) -> None:
+async def shut_down(
+    task: Task,
+    record: Record,
+    shims: ShimConnections,
+    *,
+    is_last: bool,
+    deadline_s: float = SHUTDOWN_DEADLINE_S,
+) -> None:
     """Shut down a task's shim if it has no other task.
 
     With `is_last` the shim is expected to exit; blocks until it has or `_GONE_S` has passed: a shim
     started before that would be given the address of the one that is about to exit.
     """
-    # A shim that exits need not reply.
-    with contextlib.suppress(ShimLostError):
+    # A shim that exits need not reply, and one that does not answer is ended below.
+    with contextlib.suppress(AdapterError if is_last and task.is_sandbox else ShimLostError):
         request = pb.ShutdownRequest(id=task.id)
-        await shims.order(record.address, "Shutdown", request, deadline_s=_SHUTDOWN_DEADLINE_S)
+        await shims.order(record.address, "Shutdown", request, deadline_s=deadline_s)
         if is_last:
             await shims.gone(record.address, _GONE_S)
+    if is_last and task.is_sandbox:
+        # Nothing is left that it could serve: some stay when their virtual machine has failed.
+        await end_process(record.shim)
 
 
 async def _kill(task: Task, record: Record, shims: ShimConnections) -> None:
