@@ -98,9 +98,12 @@ $(VENV)-docs/.installed: requirements/docs.lock
 # Clusters and engines mostly wait, and the type checker has one thread, so that two cores are enough
 # for six jobs beside each other. A test that failed beside the others gets one more chance, alone:
 # docs/decisions/076.
-test: packages ## lint and every test
-	@$(MAKE) --no-print-directory --keep-going --jobs=6 --output-sync=target test-lint $(RUNS:%=test-%) \
-	  || $(MAKE) --no-print-directory retest-lint $(RUNS:%=retest-%)
+test: packages ## lint and every test; the tests that needed a second chance are listed at the end
+	@rm -f $(RUNS:%=$(VENV)/%.again)
+	@status=0; \
+	$(MAKE) --no-print-directory --keep-going --jobs=6 --output-sync=target test-lint $(RUNS:%=test-%) \
+	  || $(MAKE) --no-print-directory retest-lint $(RUNS:%=retest-%) || status=$$?; \
+	$(BIN)/python -m tools.second_chances $(RUNS:%=$(VENV)/%.again); exit $$status
 
 # Of tests/runs.py: a run imports no other modules.
 test-shared retest-shared: MARK := shared
@@ -124,6 +127,7 @@ $(RUNS:%=test-%): test-%:
 
 $(RUNS:%=retest-%): retest-%:
 	@[ ! -e $(VENV)/$*.failed ] || { echo 'tests that failed run again, alone:'; \
+	  cp $(VENV)/$*.cache/v/cache/lastfailed $(VENV)/$*.again || true; \
 	  $(ONE_RUN) --verbose --last-failed --last-failed-no-failures none --maxfail 3; }
 
 packages: venv ## the system packages that pods and tests need; only as root, only on Debian and its like

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,8 @@ echo "pytest $*" >> "$LOG"
 marks="$STATE/$2"
 [ -s "$marks" ] || exit 0
 sed -i 1d "$marks"
+cache="${4#cache_dir=}/v/cache"
+mkdir -p "$cache" && echo "{\\"tests/test_a.py::test_of_$2\\": true}" > "$cache/lastfailed"
 exit 1
 """
 
@@ -110,6 +113,12 @@ exit 1
 # A linter fails with the mark $STATE/lint, each time.
 _LINTER = """#!/bin/sh
 echo "$(basename "$0") $*" >> "$LOG"
+[ ! -e "$STATE/lint" ]
+"""
+# The interpreter that has the tools of this repository.
+_INTERPRETER = f"""#!/bin/sh
+echo "$(basename "$0") $*" >> "$LOG"
+[ "$2" != tools.second_chances ] || PYTHONPATH={REPOSITORY} exec {sys.executable} "$@"
 [ ! -e "$STATE/lint" ]
 """
 
@@ -134,7 +143,8 @@ def test_what_failed_runs_once_more(
     programs = machine / ".venv" / "bin"
     programs.mkdir(parents=True)
     for name in ("pytest", "ruff", "python", "mypy", "lint-imports"):
-        (programs / name).write_text(_PYTEST if name == "pytest" else _LINTER)
+        stand_ins = {"pytest": _PYTEST, "python": _INTERPRETER}
+        (programs / name).write_text(stand_ins.get(name, _LINTER))
         (programs / name).chmod(0o755)
     for built in (".installed", ".built"):
         (machine / ".venv" / built).touch()
@@ -148,10 +158,17 @@ def test_what_failed_runs_once_more(
     runs = [call.split(" -o ")[0] for call in calls if call.startswith("pytest")]
     assert sorted(runs[: len(RUNS)]) == sorted(f"pytest -m {mark}" for mark in RUNS)
     assert runs[len(RUNS) :] == [f"pytest -m {mark}" for mark in again]
+    # The list comes last.
+    *calls, last = calls
+    assert last.startswith("python -m tools.second_chances ")
     assert [call for call in calls if "--last-failed" in call] == calls[len(calls) - len(again) :]
     # Lint finds the same each time.
     assert sum(call.startswith("ruff format") for call in calls) == 1
     assert done.stdout.count("run again, alone") == len(again)
+    listed = [f"  tests/test_a.py::test_of_{mark}" for mark in sorted(again)]
+    lines = done.stdout.splitlines()
+    at = lines.index(f"second chances: {len(again)}")
+    assert lines[at + 1 : at + 1 + len(listed)] == listed
 
 
 def test_the_image_is_built_again_only_when_what_it_is_made_of_changed(machine: Path) -> None:

@@ -106,12 +106,15 @@ class Session:
         self._known: frozenset[str] = frozenset()
 
     def record(self, package: str, *, output: Path) -> dict[str, TestCalls]:
-        """Run the fast tests of a package without a fault; return what each calls.
+        """Run the fast tests of a package without a fault; return what each calls, of those it has.
 
         Raises:
             RuntimeError: the tests could not be run at all.
         """
-        rows = self._copy / f"calls-{package}.json"
+        rows = self._copy / f"calls-{package.replace('/', '-')}.json"
+
+        if not (self._copy / "tests" / package).is_dir():
+            return {}
 
         def run() -> int:
             recorder = CallRecorder(self._copy / "src")
