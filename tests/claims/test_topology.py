@@ -9,6 +9,7 @@ import pytest
 
 from moorage.api.persistent_volumes import TopologySelectorTerm
 from moorage.claims import is_reachable, matches_topologies, zone_conflicts
+from moorage.claims.topology import only_hosts
 from tests.claims.objects import HOSTNAME, a_volume
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
@@ -55,3 +56,34 @@ def test_allowed_topologies(terms: list[Any], labels: dict[str, str], holds: boo
 )
 def test_zones(of_volume: dict[str, str], of_node: dict[str, str], conflicts: bool) -> None:
     assert zone_conflicts(a_volume(labels=of_volume), of_node) is conflicts
+
+
+def _affinity(*terms: Any) -> Any:
+    return {"required": {"nodeSelectorTerms": list(terms)}}
+
+
+def _host(*values: str, key: str = HOSTNAME, operator: str = "In") -> dict[str, Any]:
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+@pytest.mark.parametrize(
+    ("affinity", "hosts"),
+    [
+        (None, None),
+        ({}, None),
+        (_affinity(), None),
+        (_affinity(_host("n1")), ("n1",)),
+        (_affinity(_host("n2", "n1", "n2")), ("n2", "n1")),
+        (_affinity(_host("n1"), _host("n2")), None),
+        (_affinity(_host("n1", operator="NotIn")), None),
+        (_affinity(_host("a", key=ZONE)), None),
+        (_affinity({"matchExpressions": _host("n1")["matchExpressions"] * 2}), None),
+        (_affinity({"matchFields": _host("n1")["matchExpressions"]}), None),
+        (_affinity({**_host("n1"), "matchFields": _host("n1")["matchExpressions"]}), None),
+    ],
+)
+def test_a_volume_that_names_hosts_alone_is_found_by_them(
+    affinity: Any, hosts: tuple[str, ...] | None
+) -> None:
+    volume = a_volume(**({} if affinity is None else {"nodeAffinity": affinity}))
+    assert only_hosts(volume) == hosts

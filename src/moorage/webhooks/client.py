@@ -169,6 +169,9 @@ class WebhookClient:
         context = self._contexts.pop(bundle, None)
         if context is None:
             pem = base64.b64decode(bundle).decode("ascii", "replace") if bundle else None
+            if pem is not None and not pem.strip():
+                # Without text OpenSSL's Python binding would trust the system's authorities.
+                raise ValueError("unable to load root certificates: no certificate is in it")
             try:
                 context = ssl.create_default_context(cadata=pem)
             except ssl.SSLError as error:
