@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 import msgspec
+import pytest
 
 from moorage.api.runtime_rollouts import MOST_MOVED
 from moorage.runtimeclass.rollouts import Mark, Obstacle, PodFacts, Unmovable
+from moorage.runtimeclass.rollouts.record import record_of
 from tests.runtimeclass.rollouts.cluster import START, Cluster
 
 
@@ -382,3 +384,54 @@ def test_a_refusal_of_any_length_fits_the_status() -> None:
     cluster.step()
     assert cluster.reason == "Refused"
     assert len(msgspec.json.encode(cluster.rollout.status)) < 10_000
+
+
+def test_marks_and_records_have_whole_seconds() -> None:
+    cluster = Cluster(1, canary=0, wave_size=1)
+    (move,) = cluster.step(seconds=1.25).moves
+    assert move.mark is not None
+    assert move.mark.moved_at == START + timedelta(seconds=1)
+    assert record_of(cluster.rollout.status.moves).keys() == {"uid-w0"}
+
+
+@pytest.mark.parametrize("is_paused", [True, False])
+def test_what_moves_is_looked_at_in_time_while_the_rollout_is_held_too(*, is_paused: bool) -> None:
+    cluster = Cluster(2, canary=0, wave_size=1)
+    cluster.step()
+    if is_paused:
+        cluster.spec(paused=True)
+    else:
+        cluster.obstacle = Obstacle("NoNode", "no node has the handler")
+    step = cluster.step()
+    assert cluster.phase == ("Paused" if is_paused else "Blocked")
+    assert step.due is not None
+    assert step.due > cluster.now
+
+
+def test_a_rollback_counts_what_is_back_and_what_is_not() -> None:
+    cluster = Cluster(4, canary=0, wave_size=4)
+    cluster.step()
+    cluster.settle()
+    # Someone gives one of them a third class meanwhile, and one cannot be changed.
+    cluster.change("w3", class_name="third")
+    cluster.change("w2", refusal="no")
+    cluster.spec(rollback=True)
+    step = cluster.step(cut=1)
+    assert sorted(move.workload.name for move in step.moves) == ["w0", "w1", "w2"]
+    counts = cluster.rollout.status.counts
+    assert (counts.total, counts.moved, counts.failed, counts.pending) == (3, 2, 1, 0)
+    recorded = record_of(cluster.rollout.status.moves).keys()
+    assert recorded == {"uid-w0", "uid-w1", "uid-w2"}
+    cluster.step(cut=0)
+    counts = cluster.rollout.status.counts
+    assert (counts.total, counts.moved, counts.failed, counts.pending) == (3, 1, 1, 1)
+
+
+def test_a_workload_that_was_never_moved_stays_out_of_a_rollback() -> None:
+    cluster = Cluster(2, canary=0, wave_size=1)
+    cluster.step()
+    cluster.add("own", "new")
+    cluster.spec(rollback=True)
+    assert [move.workload.name for move in cluster.step().moves] == ["w0"]
+    assert cluster.workloads["own"].class_name == "new"
+    assert cluster.rollout.status.counts.total == 2
