@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -191,6 +192,7 @@ async def test_a_certificate_for_another_name_is_refused(hook: Hook, client: Web
     [
         ("bm90IGEgY2VydGlmaWNhdGU=", "unable to load root certificates: "),
         ("!", "unable to load root certificates: no certificate is in it"),
+        ("w6k=", "unable to load root certificates: "),
         ("IAo=", "unable to load root certificates: no certificate is in it"),
         ("_w==", "Invalid base64-encoded string"),
     ],
@@ -202,6 +204,12 @@ async def test_a_bundle_that_is_none_is_named(
     beginning = f'Post "https://127.0.0.1:{hook.port}/validate?timeout=10s": '
     assert text.startswith(f"{beginning}{why}")
     assert hook.asked == []
+
+
+async def test_a_bundle_may_have_notes_in_any_language(hook: Hook, client: WebhookClient) -> None:
+    pem = hook.authority.pair.certificate.read_bytes()
+    bundle = base64.b64encode("# Wurzel für Tests\n".encode() + pem).decode()
+    assert await client.post(hook.by_url(caBundle=bundle), b"{}", 5) == b"answered"
 
 
 async def test_bundles_are_kept_in_the_order_of_their_use(
@@ -237,6 +245,8 @@ async def test_bundles_are_kept_in_the_order_of_their_use(
         (429, b"", "the server has received too many requests and has asked us to try again later"),
         (503, b"", "the server is currently unable to handle the request"),
         (500, b" broken\n", 'an error on the server ("broken") has prevented the request from '
+         "succeeding"),
+        (500, b"\xff!", 'an error on the server ("\ufffd!") has prevented the request from '
          "succeeding"),
         (502, b"", 'an error on the server ("unknown") has prevented the request from succeeding'),
         (599, b"x" * 500, f'an error on the server ("{"x" * 256}") has prevented the request from '
@@ -299,6 +309,24 @@ async def test_a_webhook_that_hangs_is_left(hook: Hook, client: WebhookClient) -
     assert text == (
         f'Post "https://127.0.0.1:{hook.port}/validate?timeout=0.2s": context deadline exceeded'
     )
+
+
+async def test_a_url_without_a_host_is_named(client: WebhookClient) -> None:
+    text = await failure(client, {"url": "https:///x"})
+    assert text.startswith('Post "https:///x?timeout=10s": ')
+
+
+async def test_an_answer_that_is_packed_all_the_same_is_not_unpacked(
+    hook: Hook, client: WebhookClient
+) -> None:
+    packed = gzip.compress(b"x" * 100_000)
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        del request
+        return web.Response(body=packed, headers={"Content-Encoding": "gzip"})
+
+    hook.answer = answer
+    assert await client.post(hook.by_url(), b"{}", 5) == packed
 
 
 # Sizes.

@@ -168,7 +168,7 @@ class WebhookClient:
         """
         context = self._contexts.pop(bundle, None)
         if context is None:
-            pem = base64.b64decode(bundle).decode("ascii", "replace") if bundle else None
+            pem = base64.b64decode(bundle).decode("ascii", "backslashreplace") if bundle else None
             if pem is not None and not pem.strip():
                 # Without text OpenSSL's Python binding would trust the system's authorities.
                 raise ValueError("unable to load root certificates: no certificate is in it")
