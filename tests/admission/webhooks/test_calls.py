@@ -7,6 +7,7 @@ import base64
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,11 +15,12 @@ import pytest
 from moorage.admission.patched import Patching
 from moorage.admission.webhooks import Dispatch, MutatingWebhooks, ValidatingWebhooks
 from moorage.admission.webhooks import dispatch as dispatch_module
-from moorage.admission.webhooks.sources import Webhook
+from moorage.admission.webhooks.sources import CachedWebhooks, Webhook
 from moorage.api.errors import InternalError, ServerTimeoutError, StatusError
 from moorage.cel.evaluator import Evaluator
 from moorage.cluster.certificates import Authority
 from moorage.registry.codec import Codec
+from moorage.registry.kinds.mutatingwebhookconfiguration import MUTATING_WEBHOOK_CONFIGURATION
 from moorage.registry.request import Attributes, Reinvocation
 from moorage.registry.schema import load_schema
 from moorage.registry.worker import Worker
@@ -173,7 +175,7 @@ async def test_a_denial_is_the_answer(hooks: WebhookServer, dispatch: Dispatch, 
     assert attributes.request.warnings == ["w"]
 
 
-_FAILURES = {
+_FAILURES: dict[str, tuple[Json, Any, str]] = {
     "no review": (
         {},
         lambda _: b"no review",
@@ -377,7 +379,9 @@ async def test_a_patch_that_cannot_be_applied_refuses_the_write(
     hooks: WebhookServer, dispatch: Dispatch
 ) -> None:
     hooks.answers["a"] = lambda _: patched({"op": "remove", "path": "/metadata/none/x"})
-    with pytest.raises(InternalError):
+    with pytest.raises(
+        InternalError, match="Internal error occurred: the server rejected our request due to"
+    ):
         await run(
             mutating(hooks, dispatch, {"path": "a", "failurePolicy": "Ignore"}),
             write(obj=labelled()),
@@ -424,3 +428,34 @@ def test_a_webhook_is_named_by_its_configuration_generation_and_place() -> None:
         {"y": 2},
     )
     assert list(Webhook.of({"metadata": {"name": "c", "uid": "u"}})) == []
+
+
+class FakeCache:
+    """Stored configurations; `scans` counts how often they were read."""
+
+    def __init__(self, *configurations: Json) -> None:
+        self.configurations = configurations
+        self.scans: list[str] = []
+
+    def scan(self, table: str) -> list[Any]:
+        self.scans.append(table)
+        return [SimpleNamespace(obj=one) for one in self.configurations]
+
+
+def test_configurations_are_read_again_only_when_one_has_changed() -> None:
+    rules = [{"name": "a", "rules": [RULE]}, {"name": "without"}]
+    cache: Any = FakeCache({"metadata": {"name": "c", "uid": "u"}, "webhooks": rules})
+    found = CachedWebhooks(cache, MUTATING_WEBHOOK_CONFIGURATION)
+    assert [webhook.name for webhook in found.webhooks()] == ["a"]
+    found.webhooks()
+    assert len(cache.scans) == 1
+    (table,) = cache.scans
+    others: Any = [SimpleNamespace(key="/pods/default/p")]
+    found.changed(others)
+    found.webhooks()
+    assert len(cache.scans) == 1
+    ours: Any = [*others, SimpleNamespace(key=f"{table}c")]
+    found.changed(ours)
+    cache.configurations = ()
+    assert found.webhooks() == ()
+    assert len(cache.scans) == 2
