@@ -230,6 +230,21 @@ async def test_a_resize_waits_for_a_pod_that_has_ended() -> None:
         assert promised(pod_manager)["b"] == "2"
 
 
+async def test_a_resize_does_not_take_the_room_of_a_pod_that_waits() -> None:
+    a, c = pod("a", cpu="1"), pod("c", cpu="500m")
+    async with roster_of(a, c) as (pod_manager, informer):
+        ending = worker_of(pod_manager, "a")
+        ending.is_shown = False
+        informer.notify(None, pod("b", cpu="1500m"))
+        informer.notify(c, resized(c, "1"))
+        assert waiting(pod_manager) == {"b"}
+        assert promised(pod_manager)["c"] == "500m"
+        ending.is_active = False
+        ending.end()
+        assert waiting(pod_manager) == set()
+        assert promised(pod_manager)["c"] == "500m"
+
+
 def resized(before: Pod, cpu: str) -> Pod:
     (container,) = before.spec.containers
     resources = msgspec.structs.replace(container.resources, requests={"cpu": cpu})

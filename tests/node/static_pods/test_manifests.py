@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +70,8 @@ MAP = {"name": "v", "configMap": {"name": "m"}}
         (b"", "it is no Pod"),
         (manifest(name=""), "name is needed for the pod"),
         (manifest(name="No"), "invalid pod: "),
-        (manifest(hostNetwork="yes"), "Expected `bool"),
+        (manifest(hostNetwork="yes"), "cannot unmarshal string into Go struct field"),
+        (manifest(overhead={"cpu": ""}), "quantities must match"),
         (manifest(containers=[]), "invalid pod: spec.containers: Required value"),
         (manifest(volumes=[SECRET]), "static pods may not reference secrets"),
         (manifest(volumes=[MAP]), "static pods may not reference configmaps"),
@@ -80,6 +83,53 @@ def test_what_is_no_static_pod_is_refused(content: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         parse_manifest(content, FILE, "n1")
     assert message in str(caught.value)
+
+
+def _with(document: Any, value: Any) -> Iterator[Any]:
+    """Yield copies of a document in which one value each is another."""
+    yield value
+    if isinstance(document, dict):
+        for key, inner in document.items():
+            yield from ({**document, key: changed} for changed in _with(inner, value))
+    elif isinstance(document, list):
+        for index, inner in enumerate(document):
+            for changed in _with(inner, value):
+                yield [*document[:index], changed, *document[index + 1 :]]
+
+
+WHOLE = {
+    "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}, "runAsUser": 1},
+    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}}},
+    "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "a", "labelSelector": {
+        "matchLabels": {"a": "b"}}, "whenUnsatisfiable": "DoNotSchedule"}],
+    "overhead": {"cpu": "1"},
+    "volumes": [{"name": "v", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/"}},
+        {"name": "d", "downwardAPI": {"items": [{"path": "p", "fieldRef": {
+            "fieldPath": "metadata.name"}}]}},
+        {"name": "p", "projected": {"sources": [{"downwardAPI": {}}]}}],
+    "containers": [{"name": "app", "image": "app:1",
+        "env": [{"name": "a", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "lifecycle": {"preStop": {"sleep": {"seconds": 1}}},
+        "livenessProbe": {"httpGet": {"path": "/", "port": 80}},
+        "readinessProbe": {"exec": {"command": ["a"]}},
+        "startupProbe": {"tcpSocket": {"port": 80}}}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [None, 1, "", "a", [], {}, [None], {"a": None}, True, 1.5])
+def test_no_value_of_any_type_ends_the_agent(value: Any) -> None:
+    assert parse_manifest(manifest(**WHOLE), FILE, "n1").spec.volumes[1].host_path is not None
+    for document in _with(json.loads(manifest(**WHOLE)), value):
+        with suppress(ValueError):
+            parse_manifest(json.dumps(document).encode(), FILE, "n1")
+
+
+def test_a_null_is_an_absent_value() -> None:
+    pod = parse_manifest(manifest(securityContext=None, affinity=None), FILE, "n1")
+    assert pod.spec.affinity is None
+    pod = parse_manifest(manifest(volumes=[{"name": "v", "emptyDir": None}]), FILE, "n1")
+    assert pod.spec.volumes[0].empty_dir is not None
 
 
 def test_a_bad_file_does_not_affect_the_others(tmp_path: Path) -> None:

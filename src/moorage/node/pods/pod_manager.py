@@ -186,10 +186,14 @@ class PodManager:
         self._settle_resizes()
 
     def _settle_resizes(self) -> None:
-        """Promise the pods that ask for other resources what fits now, the most urgent first."""
+        """Promise the pods that ask for other resources what fits now, the most urgent first.
+
+        Counts pods that still end, and admitted ones that wait for their room.
+        """
         waiting = [worker for worker in self._workers.values() if worker.wants_resize]
         for worker in sorted(waiting, key=lambda worker: worker.resizer.urgency):
-            why = refusal(worker.resizer.asked, self._inputs(worker.uid, self._present()))
+            others = (other for other in self._workers.values() if other.is_active)
+            why = refusal(worker.resizer.asked, self._inputs(worker.uid, others))
             if why is None:
                 worker.grant_resize()
                 self._announce()

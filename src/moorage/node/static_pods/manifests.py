@@ -11,8 +11,9 @@ import hashlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -27,6 +28,10 @@ from moorage.api.pods import Pod
 from moorage.api.yaml_values import parse_document
 from moorage.linux.regular_file import NotRegularError, read_regular_file
 from moorage.node.pod_facts.sources import CONFIG_HASH, CONFIG_SOURCE, FILE_SOURCE
+
+# The rules of kinds are imported in functions: they are large, and few nodes have static pods.
+if TYPE_CHECKING:
+    from moorage.registry.codec import Codec
 
 _LARGEST_BYTES = 10 * 1024 * 1024
 _DEFAULT_NAMESPACE = "default"
@@ -77,43 +82,57 @@ def parse_manifest(content: bytes, file: Path, node_name: str) -> Pod:
         "Pod",
     ):
         raise ValueError("it is no Pod of apiVersion v1")
-    # Types first: what follows relies on them.
-    pod = msgspec.convert(document, Pod)
-    name = pod.metadata.name
-    if not name:
+    obj = _typed(document)
+    meta = obj["metadata"]
+    if not meta.get("name"):
         raise ValueError("invalid pod: name is needed for the pod")
-    namespace = pod.metadata.namespace or _DEFAULT_NAMESPACE
-    full_name = f"{name}-{node_name.lower()}"
-    uid = pod.metadata.uid or _hash(document, file, node_name)
-    errors = [*dns_subdomain_errors(full_name), *dns_label_errors(namespace)]
-    what = _referenced(pod)
+    what = _referenced(msgspec.convert(obj, Pod))
     if what:
         raise ValueError(f"static pods may not reference {what}")
-    document["metadata"] = {
-        **document["metadata"],
-        "name": full_name,
-        "namespace": namespace,
-        "uid": uid,
-        "annotations": {
-            **(document["metadata"].get("annotations") or {}),
-            CONFIG_HASH: uid,
-            CONFIG_SOURCE: FILE_SOURCE,
-        },
+    uid = meta.get("uid") or _hash(document, file, node_name)
+    meta["name"] = f"{meta['name']}-{node_name.lower()}"
+    meta["namespace"] = meta.get("namespace") or _DEFAULT_NAMESPACE
+    meta["uid"] = uid
+    meta["annotations"] = {
+        **meta.get("annotations", {}),
+        CONFIG_HASH: uid,
+        CONFIG_SOURCE: FILE_SOURCE,
     }
-    document["status"] = {"phase": "Pending"}
-    spec = document.setdefault("spec", {})
+    obj["status"] = {"phase": "Pending"}
+    spec = obj["spec"]
     spec["nodeName"] = node_name
-    if _TOLERATION not in (spec.get("tolerations") or []):
-        spec["tolerations"] = [*(spec.get("tolerations") or []), _TOLERATION]
-    errors += _complete(document)
+    if _TOLERATION not in spec.get("tolerations", ()):
+        spec["tolerations"] = [*spec.get("tolerations", ()), _TOLERATION]
+    errors = [
+        *dns_subdomain_errors(meta["name"]),
+        *dns_label_errors(meta["namespace"]),
+        *_complete(obj),
+    ]
     if errors:
         raise ValueError(f"invalid pod: {'; '.join(errors)}")
-    return msgspec.convert(document, Pod)
+    return msgspec.convert(obj, Pod)
+
+
+def _typed(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document as the API server decodes one: no nulls, no fields that pods lack.
+
+    What follows relies on the types. Raises DecodeError.
+    """
+    from moorage.registry.kinds.pod import POD
+
+    return _codec().fit_type(POD.served[0].type, document).obj
+
+
+@cache
+def _codec() -> Codec:
+    from moorage.registry.codec import Codec
+    from moorage.registry.schema import load_schema
+
+    return Codec(load_schema())
 
 
 def _complete(document: dict[str, Any]) -> list[str]:
     """Default the pod as the API server does; return what it would refuse."""
-    # Imported here: few nodes have static pods, and the rules of kinds are large.
     from moorage.registry.kinds.pod.defaults import default_pod
     from moorage.registry.kinds.pod.validation import validate_pod
 

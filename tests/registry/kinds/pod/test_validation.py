@@ -211,3 +211,43 @@ def test_debugging_containers_are_added_and_stay(
 def test_a_pods_status(status: dict[str, Any], says: str | None) -> None:
     new = changed("Pod", {"status": status})
     assert update_complaint("Pod", new, changed("Pod"), "status") == says
+
+
+MIRROR = "kubernetes.io/config.mirror"
+APPARMOR = "container.apparmor.security.beta.kubernetes.io/app"
+
+
+@pytest.mark.parametrize("part", ["", "status"])
+@pytest.mark.parametrize(
+    ("key", "before", "after", "says"),
+    [
+        (MIRROR, None, "x", "may not add mirror pod annotation"),
+        (MIRROR, "x", "y", "may not remove or update mirror pod annotation"),
+        (MIRROR, "x", None, "may not remove or update mirror pod annotation"),
+        (APPARMOR, None, "unconfined", "may not add AppArmor annotations"),
+        (APPARMOR, "unconfined", None, "may not remove or update AppArmor annotations"),
+        (MIRROR, "x", "x", None),
+        ("a", "x", "y", None),
+    ],
+)
+def test_annotations_that_never_change(
+    part: str, key: str, before: str | None, after: str | None, says: str | None
+) -> None:
+    old, new = (
+        changed(
+            "Pod", {"spec.nodeName": "n", "metadata.annotations": {key: value} if value else {}}
+        )
+        for value in (before, after)
+    )
+    expected = says and f"metadata.annotations[{key}]: Forbidden: {says}"
+    assert update_complaint("Pod", new, old, part) == expected
+
+
+def test_a_mirror_is_bound_to_a_node() -> None:
+    sets = {"metadata.annotations": {MIRROR: "x"}}
+    says = complaint("Pod", changed("Pod", sets)) or ""
+    assert says.partition(" is invalid: ")[2] == (
+        f'metadata.annotations[{MIRROR}]: Invalid value: "x": must set spec.nodeName if mirror '
+        "pod annotation is set"
+    )
+    assert complaint("Pod", changed("Pod", {**sets, "spec.nodeName": "n"})) is None

@@ -12,6 +12,7 @@ import msgspec
 
 from moorage.api import names
 from moorage.api.errors import FieldError
+from moorage.api.pods import MIRROR_ANNOTATION
 from moorage.registry.kind import Obj
 from moorage.registry.kinds.pod.gated import gated_errors, with_placing_of
 from moorage.registry.validation.addresses import ip_errors
@@ -24,18 +25,22 @@ _UPDATE_MESSAGE = (
     "to 1 if it was previously negative)"
 )
 
+_APPARMOR_PREFIX = "container.apparmor.security.beta.kubernetes.io/"
+
 
 def validate_pod(pod: Obj) -> list[FieldError]:
-    """Return the errors of a new pod, except those of its metadata."""
-    errors = pod_spec_errors(pod["spec"], "spec", pod["metadata"].get("name", ""))
+    """Return the errors of a new pod, except those of its metadata that all kinds have."""
+    errors = _mirror_errors(pod)
+    errors += pod_spec_errors(pod["spec"], "spec", pod["metadata"].get("name", ""))
     if pod["spec"].get("ephemeralContainers"):
         errors.append(FieldError.forbidden("spec.ephemeralContainers", "cannot be set on create"))
     return errors
 
 
 def validate_pod_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update: images, deadlines, gates and tolerations."""
-    errors = pod_spec_errors(new["spec"], "spec", new["metadata"].get("name", ""))
+    """Return the errors of an update: images, deadlines, gates, tolerations and annotations."""
+    errors = _annotation_change_errors(new, old)
+    errors += pod_spec_errors(new["spec"], "spec", new["metadata"].get("name", ""))
     errors += _deadline_errors(new["spec"], old["spec"])
     errors += _added_toleration_errors(new["spec"], old["spec"])
     if old["spec"].get("schedulingGates"):
@@ -53,6 +58,37 @@ def validate_pod_update(new: Obj, old: Obj) -> list[FieldError]:
             )
         )
     return errors
+
+
+def _annotation_change_errors(new: Obj, old: Obj) -> list[FieldError]:
+    """Refuse that a pod begins or ceases to be a mirror: its node never evicts one.
+
+    Source: core validation `ValidatePodSpecificAnnotationUpdates`.
+    """
+    before, after = (pod["metadata"].get("annotations", {}) for pod in (old, new))
+    errors: list[FieldError] = []
+    for key in sorted(before.keys() | after.keys()):
+        what = _fixed(key)
+        if what and before.get(key) != after.get(key):
+            act = "remove or update" if key in before else "add"
+            path = f"metadata.annotations[{key}]"
+            errors.append(FieldError.forbidden(path, f"may not {act} {what}"))
+    return errors + _mirror_errors(new)
+
+
+def _fixed(annotation: str) -> str:
+    """Return what an annotation is that never changes, "" for any other."""
+    if annotation == MIRROR_ANNOTATION:
+        return "mirror pod annotation"
+    return "AppArmor annotations" if annotation.startswith(_APPARMOR_PREFIX) else ""
+
+
+def _mirror_errors(pod: Obj) -> list[FieldError]:
+    value = pod["metadata"].get("annotations", {}).get(MIRROR_ANNOTATION)
+    if value is None or pod["spec"].get("nodeName"):
+        return []
+    why = "must set spec.nodeName if mirror pod annotation is set"
+    return [FieldError.invalid(f"metadata.annotations[{MIRROR_ANNOTATION}]", value, why)]
 
 
 def _with_allowed_changes(new: Obj, old: Obj) -> Obj:
@@ -132,9 +168,8 @@ def _difference(allowed: Obj, new: Obj, changed: list[str]) -> str:
 
 def validate_pod_status(new: Obj, old: Obj) -> list[FieldError]:
     """Return the errors of a status: a nomination stays, statuses name containers once."""
-    del old
     status = new.get("status", {})
-    errors: list[FieldError] = []
+    errors = _annotation_change_errors(new, old)
     nominated = status.get("nominatedNodeName", "")
     if nominated:
         errors += [
