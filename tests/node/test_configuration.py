@@ -12,6 +12,7 @@ from moorage.node.configuration import (
     parse_configuration,
 )
 from moorage.node.pressure.thresholds import DEFAULT_HARD, EvictionOptions
+from moorage.node.shutdown_periods import ShutdownPeriod
 
 HEADER = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 
@@ -51,6 +52,31 @@ def test_the_fields_of_a_kubelet_configuration_are_read(fields: Any, options: An
 
 
 @pytest.mark.parametrize(
+    ("fields", "periods"),
+    [
+        ({"shutdownGracePeriod": "0s", "shutdownGracePeriodCriticalPods": "0s"}, []),
+        ({"shutdownGracePeriod": "1m0s"}, [(0, 60), (2_000_000_000, 0)]),
+        (
+            {"shutdownGracePeriod": "30s", "shutdownGracePeriodCriticalPods": "10s"},
+            [(0, 20), (2_000_000_000, 10)],
+        ),
+        (
+            {
+                "shutdownGracePeriodByPodPriority": [
+                    {"priority": 5, "shutdownGracePeriodSeconds": 3},
+                    {"shutdownGracePeriodSeconds": 9},
+                ]
+            },
+            [(0, 9), (5, 3)],
+        ),
+    ],
+)
+def test_the_grace_periods_of_a_shutdown_are_read(fields: Any, periods: Any) -> None:
+    wanted = tuple(ShutdownPeriod(*period) for period in periods)
+    assert parse_configuration({**HEADER, **fields}).shutdown_periods == wanted
+
+
+@pytest.mark.parametrize(
     ("document", "message"),
     [
         (None, "it is no KubeletConfiguration"),
@@ -64,6 +90,19 @@ def test_the_fields_of_a_kubelet_configuration_are_read(fields: Any, options: An
         ({**HEADER, "evictionMaxPodGracePeriod": True}, "field evictionMaxPodGracePeriod: it"),
         ({**HEADER, "evictionPressureTransitionPeriod": 5}, "it must be a duration"),
         ({**HEADER, "evictionPressureTransitionPeriod": "x"}, "'x' is not a duration"),
+        ({**HEADER, "shutdownGracePeriod": 5}, "field shutdownGracePeriod: it must be a duration"),
+        ({**HEADER, "shutdownGracePeriodCriticalPods": "5s"}, "5s must be <= shutdownGracePeriod"),
+        ({**HEADER, "shutdownGracePeriodByPodPriority": {}}, "it must be a list"),
+        ({**HEADER, "shutdownGracePeriodByPodPriority": ["x"]}, "each element has the fields prio"),
+        ({**HEADER, "shutdownGracePeriodByPodPriority": [{"x": 1}]}, "each element has the fields"),
+        (
+            {**HEADER, "shutdownGracePeriodByPodPriority": [{"priority": "x"}]},
+            "priority must be a number",
+        ),
+        (
+            {**HEADER, "shutdownGracePeriodByPodPriority": [{"shutdownGracePeriodSeconds": -1}]},
+            "it must be a number of seconds",
+        ),
         ({**HEADER, "mergeDefaultEvictionSettings": "yes"}, "it must be true or false"),
     ],
 )

@@ -47,6 +47,7 @@ from moorage.node.machine.node_status import (
     capacity_of,
 )
 from moorage.node.machine.pressure import Gauges, NodePressure
+from moorage.node.machine.shutdown import NodeShutdown
 from moorage.node.metrics import Metrics
 from moorage.node.objects import ObjectCache
 from moorage.node.options import RUNTIME_CLASS, NodeOptions
@@ -67,6 +68,8 @@ from moorage.node.probes.http import HttpClient
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.server.endpoint import serve
+from moorage.node.shutdown.keeper import ShutdownKeeper
+from moorage.node.shutdown.logind import Logind
 from moorage.node.static_pods.keeper import StaticPodKeeper
 from moorage.node.status.writer import StatusWriter
 from moorage.node.volumes.persistent import PersistentMounts
@@ -117,6 +120,7 @@ Keeper = (
     | OrphanCollector
     | ImageCollector
     | PressureKeeper
+    | ShutdownKeeper
     | VolumeReclaimer
 )
 """A part that keeps the node in order beside the pod workers."""
@@ -146,6 +150,7 @@ class _Agent:
         self._pods_limits = allocatable_of(self._capacity, options.reserved)
         self._allocatable = allocatable_of(self._capacity, options.reserved, options.eviction)
         self._pressure = NodePressure()
+        self._shutdown = NodeShutdown()
         self._metrics = Metrics()
         cri.on_call = self._metrics.count_call
         self._engine = Engine(cri)
@@ -179,6 +184,7 @@ class _Agent:
             capacity=self._capacity,
             allocatable=self._allocatable,
             pressure=self._pressure,
+            shutdown=self._shutdown,
         )
         self._lease = NodeLease(
             client, self._node, clock, name=options.name, duration_s=options.lease_duration_s
@@ -300,7 +306,23 @@ class _Agent:
                 node_name=options.name,
             ),
             self._pressure_keeper,
+            *self._shutdown_keepers(),
         )
+
+    def _shutdown_keepers(self) -> tuple[ShutdownKeeper, ...]:
+        if not self._options.shutdown_periods:
+            return ()
+        keeper = ShutdownKeeper(
+            periods=self._options.shutdown_periods,
+            logind=Logind(self._clock),
+            shutdown=self._shutdown,
+            workers=lambda: self._pod_manager,
+            report=self._node.report_shutdown,
+            metrics=self._metrics,
+            record=self._context.paths.shutdown_record,
+            clock=self._clock,
+        )
+        return (keeper,)
 
     def _static_pod_keeper(self) -> StaticPodKeeper | None:
         directory = self._options.static_pod_path
@@ -444,4 +466,5 @@ class _Agent:
             host_ips=self._host_ips,
             allocatable=lambda: self._allocatable,
             pressure=self._pressure,
+            shutdown=self._shutdown,
         )

@@ -14,6 +14,7 @@ from typing import Any
 from moorage.api.durations import parse_duration
 from moorage.api.yaml_values import YamlError, parse_document
 from moorage.node.pressure.thresholds import DEFAULT_HARD, EvictionOptions, thresholds_of
+from moorage.node.shutdown_periods import ShutdownPeriod, periods_of
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 KIND = "KubeletConfiguration"
@@ -30,6 +31,7 @@ class NodeConfiguration:
 
     eviction: EvictionOptions = field(default_factory=EvictionOptions)
     static_pod_path: Path | None = None
+    shutdown_periods: tuple[ShutdownPeriod, ...] = ()
 
 
 def load_configuration(path: Path) -> NodeConfiguration:
@@ -69,12 +71,17 @@ def parse_configuration(document: Any) -> NodeConfiguration:
         except ValueError as error:
             raise ConfigurationError(f"field {name}: {error}") from error
     static_pod_path = values.pop("static_pod_path", None)
+    periods = periods_of(
+        values.pop("shutdown_s", 0.0),
+        values.pop("shutdown_critical_s", 0.0),
+        values.pop("shutdown_by_priority", ()),
+    )
     is_merged = values.pop("is_merged", False)
     if is_merged:
         values["hard"] = {**DEFAULT_HARD, **values.get("hard", {})}
     eviction = EvictionOptions(**values)
     thresholds_of(eviction)
-    return NodeConfiguration(eviction, static_pod_path)
+    return NodeConfiguration(eviction, static_pod_path, periods)
 
 
 def _texts(value: Any) -> Mapping[str, str]:
@@ -101,6 +108,23 @@ def _path(value: Any) -> Path | None:
     return Path(value) if value else None
 
 
+def _periods(value: Any) -> tuple[ShutdownPeriod, ...]:
+    names = {"priority", "shutdownGracePeriodSeconds"}
+    if not isinstance(value, list):
+        raise ValueError("it must be a list")
+    periods = []
+    for element in value:
+        if not isinstance(element, dict) or not names.issuperset(element):
+            raise ValueError(f"each element has the fields {' and '.join(sorted(names))}")
+        priority = element.get("priority", 0)
+        if not isinstance(priority, int) or isinstance(priority, bool):
+            raise ValueError("priority must be a number")
+        periods.append(
+            ShutdownPeriod(priority, _whole(element.get("shutdownGracePeriodSeconds", 0)))
+        )
+    return tuple(periods)
+
+
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError("it must be true or false")
@@ -116,5 +140,8 @@ _FIELDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "evictionMaxPodGracePeriod": ("max_pod_grace_s", _whole),
     "mergeDefaultEvictionSettings": ("is_merged", _flag),
     "staticPodPath": ("static_pod_path", _path),
+    "shutdownGracePeriod": ("shutdown_s", _seconds),
+    "shutdownGracePeriodCriticalPods": ("shutdown_critical_s", _seconds),
+    "shutdownGracePeriodByPodPriority": ("shutdown_by_priority", _periods),
 }
 """Field → the option it sets, and how its value is read."""

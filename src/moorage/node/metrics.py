@@ -67,6 +67,14 @@ class Metrics:
             "kubelet_evictions", "Cumulative number of pod evictions by signal",
             ["eviction_signal"],
         )  # fmt: skip
+        self.shutdown_start = Gauge(
+            "kubelet_graceful_shutdown_start_time_seconds",
+            "Last graceful shutdown start time since unix epoch in seconds",
+        )
+        self.shutdown_end = Gauge(
+            "kubelet_graceful_shutdown_end_time_seconds",
+            "Last graceful shutdown end time since unix epoch in seconds",
+        )
         self.runtime_operations = Counter(
             "kubelet_runtime_operations_total",
             "Cumulative number of runtime operations by operation type.",

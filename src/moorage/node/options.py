@@ -17,6 +17,7 @@ from moorage.linux.id_register import REGISTER
 from moorage.node.images.verification import AllowlistError, Verification
 from moorage.node.pod_facts.labels import owner_of
 from moorage.node.pressure.thresholds import EvictionOptions, ThresholdError, thresholds_of
+from moorage.node.shutdown_periods import ShutdownPeriod
 
 RUNTIME_CLASS = "RuntimeClass"
 GATES = {RUNTIME_CLASS: True}
@@ -91,6 +92,8 @@ class NodeOptions:
     gets them. `id_register` is the host's register of user ID ranges. `oom_score_floor` is the
     lowest oom_score_adj that the engine may set: -1000 with CAP_SYS_RESOURCE, the engine's own
     score without. `static_pod_path` is the directory of static pods' manifests.
+    `shutdown_periods` are the pods' grace periods when the host shuts down; without any, a shutdown
+    is not delayed.
     """
 
     name: str
@@ -130,6 +133,7 @@ class NodeOptions:
     log_rotation: LogRotationOptions = LogRotationOptions()
     eviction: EvictionOptions = field(default_factory=EvictionOptions)
     static_pod_path: Path | None = None
+    shutdown_periods: tuple[ShutdownPeriod, ...] = ()
 
     @property
     def owner(self) -> str:

@@ -28,6 +28,11 @@ class NodePaths:
         return self.root / "image_manager"
 
     @property
+    def shutdown_record(self) -> Path:
+        """File with the times of the last shutdown, of the kubelet's name."""
+        return self.root / "graceful_node_shutdown_state"
+
+    @property
     def local_volumes(self) -> Path:
         """Directory of the volumes that Moorage provisioned on this node; it outlives all pods."""
         return self.root / "local-volumes"

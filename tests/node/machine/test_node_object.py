@@ -17,6 +17,7 @@ from moorage.client.rest import PatchType
 from moorage.cri import pb
 from moorage.node.machine.node_object import NodeObject
 from moorage.node.machine.pressure import NodePressure
+from moorage.node.machine.shutdown import NodeShutdown
 from moorage.node.options import NodeOptions
 from tests.clocks import FakeClock, settle
 from tests.controllers.memory import MemoryClient
@@ -68,12 +69,13 @@ class Case:
         health: Any = self.health
         recorder: Any = self.recorder
         engine: Any = self.images
-        self.pressure = NodePressure()
+        self.pressure, self.shutdown = NodePressure(), NodeShutdown()
         self.options = NodeOptions(name="n1", root_dir=root, **options)
         self.object = NodeObject(
             client=client, engine=engine, health=health, recorder=recorder,
             clock=self.clock, options=self.options, facts=FACTS, addresses=("10.0.0.1",),
             capacity={"cpu": "4"}, allocatable={"cpu": "3"}, pressure=self.pressure,
+            shutdown=self.shutdown,
         )  # fmt: skip
 
     async def later(self, seconds: float = 0) -> None:
@@ -272,3 +274,25 @@ async def test_shortages_are_reported_as_the_kubelet_does(
         messages = {reason: message for _, _, _, reason, message in case.recorder.events}
         for reason in reasons:
             assert messages[reason] == f"Node n1 status is now: {reason}"
+
+
+async def test_a_node_that_shuts_down_is_not_ready(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+
+    def ready() -> tuple[Any, ...]:
+        (found,) = [one for one in case.node["status"]["conditions"] if one["type"] == "Ready"]
+        return tuple(found[name] for name in ("status", "reason", "message"))
+
+    async with keeping(case):
+        case.shutdown.update(True)
+        case.object.report_shutdown()
+        await case.later()
+        assert ready() == ("False", "KubeletNotReady", "node is shutting down")
+        case.shutdown.update(False)
+        case.object.report_shutdown()
+        await case.later()
+        assert ready() == ("True", "KubeletReady", "kubelet is posting ready status")
+    assert [event[2:] for event in case.recorder.events if event[3] == "Shutdown"] == [
+        ("Normal", "Shutdown", "Shutdown manager detected shutdown event"),
+        ("Normal", "Shutdown", "Shutdown manager detected shutdown cancellation"),
+    ]

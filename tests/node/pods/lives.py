@@ -26,6 +26,7 @@ from moorage.node.images.pulling import ImagePuller
 from moorage.node.images.records import PullRecords
 from moorage.node.images.verification import Verification
 from moorage.node.machine.pressure import NodePressure
+from moorage.node.machine.shutdown import NodeShutdown
 from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
@@ -356,6 +357,7 @@ class Life:
             logs=logs,
             writer=StatusWriter(api, clock),
             pressure=NodePressure(),
+            shutdown=NodeShutdown(),
             host_ips=("10.0.0.1",),
             allocatable=lambda: {"cpu": "4", "memory": "8Gi"},
         )

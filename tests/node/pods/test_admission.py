@@ -25,6 +25,7 @@ def refused(
     node: Wire | None = None,
     groups: bool = True,
     pressure: tuple[str, ...] = (),
+    is_shutting_down: bool = False,
 ) -> tuple[str, str] | None:
     inputs = AdmissionInputs(
         node=a_node(**(node or {})),
@@ -32,6 +33,7 @@ def refused(
         has_groups_policy=groups,
         others=others,
         pressure=pressure,
+        is_shutting_down=is_shutting_down,
     )
     error = refusal(pod, inputs)
     return None if error is None else (error.reason, error.message)
@@ -39,6 +41,12 @@ def refused(
 
 def test_an_ordinary_pod_is_run() -> None:
     assert refused(asking({"cpu": "1", "memory": "1Gi"}), asking({"cpu": "1"})) is None
+
+
+@pytest.mark.parametrize("priority", [0, 2_000_001_000])
+def test_a_node_that_shuts_down_takes_no_pod(priority: int) -> None:
+    wanted = ("NodeShutdown", "Pod was rejected as the node is shutting down.")
+    assert refused(asking({"cpu": "1"}, priority=priority), is_shutting_down=True) == wanted
 
 
 SHORT = "Node didn't have enough resource: "

@@ -11,6 +11,7 @@ import pytest
 
 from moorage.api.pods import Pod
 from moorage.node.machine.pressure import NodePressure
+from moorage.node.machine.shutdown import NodeShutdown
 from moorage.node.pod_facts.resources import allocation_of
 from moorage.node.pods import pod_manager as pod_manager_module
 from moorage.node.pods.allocations import AllocationRecord
@@ -115,6 +116,7 @@ async def roster_of(
         events=SimpleNamespace(pod=lambda *_: None),
         allocatable=lambda: {"cpu": "2", "pods": "110"},
         pressure=NodePressure(),
+        shutdown=NodeShutdown(),
         allocations=SimpleNamespace(read=(records or {}).get),
         clock=FakeClock(),
     )

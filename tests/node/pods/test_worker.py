@@ -521,3 +521,19 @@ async def test_a_critical_pod_is_not_evicted(tmp_path: Path) -> None:
         await life.until(lambda: phase(life) == "Running")
         assert not life.worker.evict(TerminationReason("Evicted", "too much"))
         assert life.worker.is_live
+
+
+async def test_a_pod_ends_with_the_host_a_critical_one_too(tmp_path: Path) -> None:
+    why = TerminationReason("Terminated", "The host goes.", is_disruption=True)
+    async with living(tmp_path) as life:
+        life.begin(a_pod(priority=2_000_000_000))
+        await life.until(lambda: phase(life) == "Running")
+        assert life.worker.terminate(why, grace_s=5)
+        assert not life.worker.terminate(why, grace_s=5)
+        await life.until(lambda: phase(life) == "Failed")
+        assert life.api.pod is not None
+        status = life.api.pod.status
+        assert (status.reason, status.message) == ("Terminated", "The host goes.")
+        (disruption,) = [one for one in status.conditions if one.type == "DisruptionTarget"]
+        assert (disruption.status, disruption.reason) == ("True", "TerminationByKubelet")
+        assert not any("Terminated" in message for message in life.events.recorded)

@@ -77,7 +77,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     "--kubelet-config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="A KubeletConfiguration with eviction thresholds and static pods.",
+    help="A KubeletConfiguration: eviction, static pods, graceful node shutdown.",
 )
 @click.option(
     "--restart-command",
@@ -149,6 +149,7 @@ def command(
         service_environment=_environment(pod_api_server),
         eviction=configuration.eviction,
         static_pod_path=configuration.static_pod_path,
+        shutdown_periods=configuration.shutdown_periods,
         listeners=() if server is None else (Listener(f"agent of node {chosen}", node_ip, port),),
     )
     try:

@@ -178,8 +178,8 @@ def _allowlist(policy: str | None, patterns: tuple[str, ...]) -> tuple[str, ...]
     "--kubelet-config",
     "kubelet_configuration",
     metavar="FILE",
-    help="Run the node agent with eviction thresholds and static pods of this "
-    "KubeletConfiguration; '' for the defaults.",
+    help="A KubeletConfiguration for the node agent: eviction, static pods, graceful shutdown; '' "
+    "for the defaults.",
 )
 @click.option(
     "--admission-control-config-file",

@@ -209,6 +209,7 @@ def _options(
         gates=settings.gates,
         eviction=configuration.eviction,
         static_pod_path=configuration.static_pod_path,
+        shutdown_periods=configuration.shutdown_periods,
     )
 
 

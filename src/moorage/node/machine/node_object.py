@@ -34,6 +34,7 @@ from moorage.node.machine.node_status import (
     node_status,
 )
 from moorage.node.machine.pressure import NodePressure
+from moorage.node.machine.shutdown import NodeShutdown
 from moorage.node.notifier import Notifier
 from moorage.node.options import NodeOptions
 from moorage.node.runtime.engine import Engine
@@ -61,6 +62,7 @@ class NodeObject:
         capacity: Mapping[str, str],
         allocatable: Mapping[str, str],
         pressure: NodePressure,
+        shutdown: NodeShutdown,
     ) -> None:
         self._client = client
         self._engine = engine
@@ -75,11 +77,13 @@ class NodeObject:
         self._stored: Node | None = None
         self._images: list[ContainerImage] = []
         self._pressure = pressure
+        self._shutdown = shutdown
         self._wake = Notifier(clock)
         self._written_s = float("-inf")
         self._registered = asyncio.Event()
         health.add_listener(self._wake.call)
         pressure.add_listener(self._wake.call)
+        shutdown.add_listener(self._wake.call)
 
     @property
     def node(self) -> Node | None:
@@ -138,7 +142,9 @@ class NodeObject:
         others = extended_resources(before.capacity)
         health, server = self._health, self._options.server
         problems = [
-            problem for problem in (health.runtime_problem, health.network_problem) if problem
+            problem
+            for problem in (health.runtime_problem, health.network_problem, self._shutdown.problem)
+            if problem
         ]
         return node_status(
             NodeStatusInputs(
@@ -223,6 +229,11 @@ class NodeObject:
     def report_threshold(self, resource: str) -> None:
         """Record that an eviction threshold of a resource is met."""
         self._event("EvictionThresholdMet", f"Attempting to reclaim {resource}", WARNING)
+
+    def report_shutdown(self) -> None:
+        """Record that a shutdown of the host has begun, or was cancelled."""
+        what = "shutdown event" if self._shutdown.is_begun else "shutdown cancellation"
+        self._event("Shutdown", f"Shutdown manager detected {what}")
 
     def _event(self, reason: str, message: str, type_: str = NORMAL) -> None:
         # As the kubelet, use the node's name as the events' uid: `kubectl describe` selects by it.

@@ -54,7 +54,7 @@ class AdmissionInputs:
     """Admission's view of the node: its object with the current status, and the pods it runs.
 
     `listeners` are the host ports that the cluster itself uses, `pressure` the pressure conditions
-    that hold.
+    that hold. `is_shutting_down` is of the host.
     """
 
     node: Node
@@ -63,12 +63,12 @@ class AdmissionInputs:
     others: Sequence[Pod]
     listeners: Sequence[Listener] = ()
     pressure: Sequence[str] = ()
+    is_shutting_down: bool = False
 
 
 def refusal(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
     """Return why the node refuses this pod; None if it is admitted."""
-    checks = (_pressure, _os, _groups_policy, _sysctls, _fit, _affinity, _ports, _taints)
-    return _first(checks, pod, inputs)
+    return _first(_CHECKS, pod, inputs)
 
 
 def shortage(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
@@ -221,6 +221,28 @@ def _taints(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
     if first_untolerated(taints, pod.spec.tolerations, {NO_EXECUTE}) is None:
         return None
     return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+
+
+def _shutdown(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
+    """Refuse every pod, static ones too. Source: kubelet `nodeshutdown_manager_linux.go`."""
+    del pod
+    if not inputs.is_shutting_down:
+        return None
+    return TerminationReason("NodeShutdown", "Pod was rejected as the node is shutting down.")
+
+
+_CHECKS = (
+    _pressure,
+    _os,
+    _groups_policy,
+    _sysctls,
+    _fit,
+    _affinity,
+    _ports,
+    _taints,
+    _shutdown,
+)
+"""In the kubelet's order: the first refusal is reported."""
 
 
 def _predicate(name: str, why: str) -> TerminationReason:

@@ -12,6 +12,7 @@ from moorage.node.images.pulling import ImagePuller
 from moorage.node.log_rotation import LogKeeper
 from moorage.node.machine.engine_health import EngineHealth
 from moorage.node.machine.pressure import NodePressure
+from moorage.node.machine.shutdown import NodeShutdown
 from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
@@ -55,3 +56,4 @@ class NodeContext:
     host_ips: tuple[str, ...]
     allocatable: Callable[[], Mapping[str, str]]
     pressure: NodePressure
+    shutdown: NodeShutdown

@@ -230,6 +230,7 @@ class PodManager:
             others=[worker.pod for worker in others if worker.uid != uid],
             listeners=self._context.options.listeners,
             pressure=self._context.pressure.conditions,
+            is_shutting_down=self._context.shutdown.is_begun,
         )
 
     def _on_view(self, uid: str) -> None:

@@ -235,15 +235,22 @@ class PodWorker:
 
         `grace_s` shortens its grace period; `annotations` are those of the event.
         """
-        if is_critical(self._pod):
+        if is_critical(self._pod) or not self.terminate(termination, grace_s=grace_s):
             return False
+        self._context.events.pod(
+            self._pod, WARNING, termination.reason, termination.message, annotations
+        )
+        return True
+
+    def terminate(self, termination: TerminationReason, *, grace_s: int) -> bool:
+        """End the pod, a critical one too; return False when it is terminating already.
+
+        `grace_s` shortens its grace period.
+        """
         state = evict(self._state, termination, grace_s)
         if state is None:
             return False
         self._state = state
-        self._context.events.pod(
-            self._pod, WARNING, termination.reason, termination.message, annotations
-        )
         self._wake.call()
         return True
 

@@ -11,6 +11,7 @@ beside the bundle. Source: containerd, "Runtime v2"; its task service.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import signal
 from collections.abc import Mapping
@@ -200,7 +201,11 @@ class ShimAdapter:
             return
         except TaskNotFoundError:
             # Shims return the same error for a process that has ended, which is no error here.
-            await self._state(task, live)
+            with contextlib.suppress(ShimLostError):
+                await self._state(task, live)
+        except AdapterError:
+            if await self.is_alive(task):
+                raise
 
     async def delete(self, task: Task) -> None:
         """Kill and delete the task, shut down its shim if it was the last, and remove its files."""

@@ -10,12 +10,11 @@ from moorage.handlers.adapters.generated import shim_pb2 as pb
 from moorage.handlers.adapters.shim.keeper import end_process
 from moorage.handlers.adapters.shim.program import ShimProgram
 from moorage.handlers.adapters.shim.record import Record
-from moorage.handlers.adapters.shim.service import ShimConnections, ShimLostError
+from moorage.handlers.adapters.shim.service import ShimConnections, ShimLostError, says_gone
 
 _END_DEADLINE_S = 10.0
 SHUTDOWN_DEADLINE_S = 5.0
 _GONE_S = 1.0
-_GONE = ("no such file", "not found", "does not exist", "no such process")
 
 
 async def end_task(
@@ -37,8 +36,8 @@ async def end_task(
         await program.delete(task.id, task.bundle)
         return
     except AdapterError as error:
-        if any(word in str(error).lower() for word in _GONE):
-            # A virtual machine has ended on its own, and its shim knows only by its missing files.
+        if says_gone(str(error)):
+            # Of a Kill: its runtime may be what is missing, so that it is no TaskGoneError.
             await program.delete(task.id, task.bundle)
             return
         # The sandbox's shim may be killed with it; a container's shim also serves its neighbours.

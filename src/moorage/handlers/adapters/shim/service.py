@@ -21,6 +21,8 @@ from moorage.handlers.adapters.ttrpc import (
 
 CALL_DEADLINE_S = 30.0
 CONNECT_DEADLINE_S = 5.0
+_ABOUT_A_TASK = frozenset({"State", "Wait", "Delete", "Pids", "Stats"})
+_GONE = ("no such file", "not found", "does not exist", "no such process")
 _SUBJECTS = {NOT_FOUND: TaskNotFoundError, UNIMPLEMENTED: UnsupportedError}
 
 _Reply = TypeVar("_Reply", bound=Message)
@@ -28,6 +30,13 @@ _Reply = TypeVar("_Reply", bound=Message)
 
 class ShimLostError(AdapterError):
     """No shim answers at the address: it has exited, or was killed."""
+
+
+class TaskGoneError(ShimLostError):
+    """A shim answers that what it ran is gone: it can do no more for the task than a lost one.
+
+    A virtual machine has ended on its own, and its shim knows only by its missing files.
+    """
 
 
 class ShimConnections:
@@ -49,8 +58,8 @@ class ShimConnections:
         """Call a method of the shim at an address and return its reply.
 
         Raises TaskNotFoundError and UnsupportedError when the shim returns those codes,
-        ShimLostError when no shim answers, and AdapterError for other errors and when the deadline
-        passes.
+        ShimLostError when no shim answers, TaskGoneError when one answers that what it ran is gone,
+        and AdapterError for other errors and when the deadline passes.
         """
         try:
             client = await self._client(address.path)
@@ -58,7 +67,11 @@ class ShimConnections:
         except ConnectionLostError as error:
             raise ShimLostError(f"the shim does not answer: {error}") from error
         except TtrpcError as error:
-            raise _SUBJECTS.get(error.code, AdapterError)(" ".join(str(error).split())) from error
+            text = " ".join(str(error).split())
+            kind = _SUBJECTS.get(error.code, AdapterError)
+            if kind is AdapterError and method in _ABOUT_A_TASK and says_gone(text):
+                kind = TaskGoneError
+            raise kind(text) from error
         except TimeoutError:
             raise AdapterError(f"the shim's {method} took longer than {deadline_s:g} s") from None
 
@@ -96,3 +109,8 @@ class ShimConnections:
             if path not in self._clients:
                 self._clients[path] = await TtrpcClient.connect(path, deadline_s=CONNECT_DEADLINE_S)
             return self._clients[path]
+
+
+def says_gone(text: str) -> bool:
+    """Return whether a shim's error says that a task's process or files do not exist."""
+    return any(word in text.lower() for word in _GONE)

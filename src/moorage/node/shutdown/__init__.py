@@ -1,0 +1,1 @@
+"""Graceful node shutdown: logind announces it, and the pods end before the host does."""
