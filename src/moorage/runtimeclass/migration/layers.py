@@ -158,7 +158,7 @@ def _containerd_group(layers: Sequence[Layer], by_path: Mapping[str, Layer]) -> 
         merged = _merged(merged, above)
     root = layers[0]
     handlers, name = containerd_handlers(merged), containerd_default(merged)
-    replaced = next((above for above in reversed(settings) if above), {})
+    replaced: dict[str, Any] = next((above for above in reversed(settings) if above), {})
     if (
         0 < config_version(root.document) < _MERGING_SINCE
         and (other := containerd_default(replaced)) != name
