@@ -77,3 +77,30 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(
 ) -> None:
     refused = control_plane.moor(*arguments, status=2)
     assert "directory /no/such/place does not exist" in refused.stderr
+
+
+@pytest.mark.parametrize(("namespaces", "suffix"), [(("a",), "-in-a"), (("a", "b"), "")])
+def test_a_rollout_is_for_the_namespaces_that_are_named(
+    control_plane: RunningCluster, known: str, namespaces: tuple[str, ...], suffix: str
+) -> None:
+    control_plane.apply(runtime_class("refusals-next", "refusals-next"))
+    options = [part for namespace in namespaces for part in ("-n", namespace)]
+    change = ("rollout", "start", "--from", known, "--to", "refusals-next", "--paused")
+    both = control_plane.moor(*change, *options, "--namespace-selector", "x=y", status=2)
+    assert "not both" in both.stderr
+    name = f"{known}-to-refusals-next{suffix}"
+    assert f"rollout {name} started" in control_plane.moor(*change, *options).stdout
+    try:
+        spec = control_plane.get("runtimerollouts", name)["spec"]
+        assert spec["namespaceSelector"] == {
+            "matchExpressions": [
+                {
+                    "key": "kubernetes.io/metadata.name",
+                    "operator": "In",
+                    "values": list(namespaces),
+                }
+            ]
+        }
+    finally:
+        control_plane.moor("rollout", "delete", name)
+        control_plane.kubectl("delete", "runtimeclass", "refusals-next")

@@ -25,6 +25,7 @@ from moorage.client.resources import (
     STATEFUL_SETS,
     Resource,
 )
+from moorage.client.rest import PatchType
 from moorage.custom_resources import install_definitions
 from tests.controllers.cluster import Cluster, running_cluster
 from tests.controllers.simulated_nodes import SimulatedNodes
@@ -227,3 +228,53 @@ _BAD: tuple[tuple[dict[str, Any], str], ...] = (
     ({"onFailure": "Ignore"}, "Unsupported value"),
     ({"gates": {"maxFailurePercent": 101}}, "less than or equal to 100"),
 )
+
+
+async def _apply(cluster: Cluster, name: str, class_name: str, *, is_cron_job: bool = False) -> Any:
+    """Apply a workload as Helm 4 does it: by the server, without force."""
+    body = cron_job(name) if is_cron_job else workload(name, replicas=1)
+    spec = body["spec"]["jobTemplate"]["spec"] if is_cron_job else body["spec"]
+    spec["template"]["spec"]["runtimeClassName"] = class_name
+    resource: Resource[Any] = CRON_JOBS if is_cron_job else DEPLOYMENTS
+    identity = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return await cluster.client.patch(
+        resource, name, identity | body, "default", kind=PatchType.APPLY, field_manager="helm"
+    )
+
+
+@pytest.mark.parametrize("is_cron_job", [False, True])
+async def test_a_chart_is_upgraded_after_a_rollout(tmp_path: Path, is_cron_job: bool) -> None:
+    async with cluster_with_nodes(tmp_path) as (cluster, _):
+        await cluster.client.create(
+            RUNTIME_CLASSES, {"metadata": {"name": "third"}, "handler": "runc"}
+        )
+        await _apply(cluster, "web", "gvisor", is_cron_job=is_cron_job)
+        await create_rollout(cluster)
+        await rollout_when(cluster, lambda one: one.status.phase == "Completed")
+        assert await classes_of(cluster) == ["gvisor-2026"]
+        # The chart has the new class, and later another one.
+        for name in ("gvisor-2026", "third"):
+            await _apply(cluster, "web", name, is_cron_job=is_cron_job)
+            assert await classes_of(cluster) == [name]
+
+
+async def test_a_chart_with_the_former_class_goes_back_without_a_conflict(
+    tmp_path: Path,
+) -> None:
+    async with cluster_with_nodes(tmp_path) as (cluster, _):
+        await _apply(cluster, "web", "gvisor")
+        await create_rollout(cluster)
+        await rollout_when(cluster, lambda one: one.status.phase == "Completed")
+        await _apply(cluster, "web", "gvisor")
+        assert await classes_of(cluster) == ["gvisor"]
+
+
+async def test_a_rollback_leaves_the_class_to_the_chart_too(tmp_path: Path) -> None:
+    async with cluster_with_nodes(tmp_path) as (cluster, _):
+        await _apply(cluster, "web", "gvisor")
+        await create_rollout(cluster)
+        await rollout_when(cluster, lambda one: one.status.phase == "Completed")
+        await cluster.client.patch(RUNTIME_ROLLOUTS, "r", {"spec": {"rollback": True}})
+        await rollout_when(cluster, lambda one: one.status.phase == "RolledBack")
+        await _apply(cluster, "web", "gvisor-2026")
+        assert await classes_of(cluster) == ["gvisor-2026"]

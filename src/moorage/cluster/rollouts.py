@@ -5,7 +5,7 @@ Through the API alone, so the cluster may be any Kubernetes whose controllers ar
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from datetime import datetime
 
@@ -29,9 +29,10 @@ class RolloutError(ClusterError):
     """A rollout cannot be started or found."""
 
 
-def default_name(from_: str, to: str) -> str:
-    """Return the name of a rollout that is given none."""
-    return f"{from_}-to-{to}"
+def default_name(from_: str, to: str, namespaces: Sequence[str] = ()) -> str:
+    """Return the name of a rollout that is given none, with its namespace if it is of one."""
+    in_ = f"-in-{namespaces[0]}" if len(namespaces) == 1 else ""
+    return f"{from_}-to-{to}{in_}"
 
 
 def label_selector(selector: Selector) -> Raw:

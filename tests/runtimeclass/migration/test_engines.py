@@ -97,9 +97,13 @@ def _classes(plan: Plan) -> dict[str, tuple[str, str]]:
         ),
     ],
 )
-@pytest.mark.parametrize("cri", [_CRI, _CRI_2, "plugins.cri.containerd"])
-def test_a_handler_of_containerd(cri: str, table: str, handler: dict[str, Any]) -> None:
-    plan = _plan("config.toml", f"version = 2\n[{cri}.runtimes.h]\n{table}\n")
+@pytest.mark.parametrize(
+    ("version", "cri"), [(2, _CRI), (3, _CRI_2), (4, _CRI_2), (1, "plugins.cri.containerd")]
+)
+def test_a_handler_of_containerd(
+    version: int, cri: str, table: str, handler: dict[str, Any]
+) -> None:
+    plan = _plan("config.toml", f"version = {version}\n[{cri}.runtimes.h]\n{table}\n")
     assert _handlers(plan) == {"h": handler}
     assert not plan.changed
 

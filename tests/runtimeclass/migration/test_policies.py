@@ -205,6 +205,39 @@ def test_a_rule_of_kyverno(rule: dict[str, Any], spec: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "spec"),
+    [
+        ("'none'", ["a", "b"], {"allowedClasses": ["a", "b"]}),
+        ("'none'", ["a", "none"], {"allowedClasses": ["a", "none", "legacy"]}),
+        ("''", ["a", ""], {"allowedClasses": ["a", "legacy"]}),
+    ],
+)
+def test_a_denial_says_what_a_pod_without_a_class_counts_as(
+    key: str, value: list[str], spec: dict[str, Any]
+) -> None:
+    rule = _deny("AnyNotIn", value, f"request.object.spec.runtimeClassName || {key}")
+    assert _migrated(_kyverno(rule)) == ({"/p": spec}, [])
+
+
+def test_a_mutation_of_pods_without_a_class_is_a_default() -> None:
+    rule = {
+        "name": "r",
+        "match": {"resources": {"kinds": ["Pod"]}},
+        "preconditions": {
+            "all": [
+                {
+                    "key": "{{ request.object.spec.runtimeClassName || '' }}",
+                    "operator": "Equals",
+                    "value": "",
+                }
+            ]
+        },
+        "mutate": {"patchStrategicMerge": {"spec": {"runtimeClassName": "a"}}},
+    }
+    assert _migrated(_kyverno(rule)) == ({"/p": {"defaultClassName": "a"}}, [])
+
+
+@pytest.mark.parametrize(
     ("rule", "reason"),
     [
         (_pattern("?*"), "it asks for any class"),
@@ -214,7 +247,7 @@ def test_a_rule_of_kyverno(rule: dict[str, Any], spec: dict[str, Any]) -> None:
         (_deny("In", ["runc"]), "it forbids certain classes"),
         (_deny("NotIn", "{{ allowed }}"), "no constants"),
         (
-            _deny("NotIn", ["a"], "request.object.spec.runtimeClassName || 'x'"),
+            _deny("NotIn", ["a"], "request.object.spec.runtimeClassName || x"),
             "another expression",
         ),
         (_mutation("runtimeClassName", "{{ class }}"), "no constant"),

@@ -21,6 +21,7 @@ from moorage.cli.rollouts import LiveView, document_of, lines_of, row_of
 from moorage.client.rest import Client
 from moorage.cluster import rollouts
 
+_NAME_LABEL = "kubernetes.io/metadata.name"
 _COLUMNS = ("name", "from", "to", "phase", "wave", "moved", "failed", "created")
 _name = click.argument("name", required=False)
 _watch = click.option("--watch", "-w", "is_watching", is_flag=True, help="Follow it to its end.")
@@ -35,6 +36,9 @@ def command() -> None:
 @click.option("--from", "from_", required=True, metavar="CLASS", help="Class of the workloads.")
 @click.option("--to", required=True, metavar="CLASS", help="Class that they get.")
 @click.option("--name", help="Name of the rollout; FROM-to-TO by default.")
+@click.option(
+    "--namespace", "-n", "namespaces", multiple=True, help="Namespace of the workloads; repeatable."
+)
 @click.option("--namespace-selector", metavar="SELECTOR", help="Labels of the namespaces.")
 @click.option("--selector", "-l", metavar="SELECTOR", help="Labels of the workloads.")
 @click.option("--canary", metavar="COUNT", help="Workloads of the first wave: 1, or 5%. [1]")
@@ -59,16 +63,23 @@ def start(
     from_: str,
     to: str,
     name: str | None,
+    namespaces: tuple[str, ...],
+    namespace_selector: str | None,
     is_watching: bool,
     target: Target,
     output: str,
     **options: Any,
 ) -> None:
     """Start a rollout: a canary first, then waves, each when all before it is ready."""
-    spec = {"from": from_, "to": to, **_spec(**options)}
+    if namespaces and namespace_selector is not None:
+        raise click.UsageError("give --namespace or --namespace-selector, not both")
+    if namespaces:
+        namespace_selector = f"{_NAME_LABEL} in ({','.join(namespaces)})"
+    spec = {"from": from_, "to": to, **_spec(namespace_selector=namespace_selector, **options)}
 
     async def begin(client: Client) -> None:
-        made = await rollouts.start(client, name or rollouts.default_name(from_, to), spec)
+        chosen = name or rollouts.default_name(from_, to, namespaces)
+        made = await rollouts.start(client, chosen, spec)
         await _report(client, made, "started", output, is_watching=is_watching)
 
     _run(begin, target)

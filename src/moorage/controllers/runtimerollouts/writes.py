@@ -8,7 +8,11 @@ so that no step counts a workload as not moved yet.
 from __future__ import annotations
 
 import asyncio
+import logging
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from moorage.api.clock import Clock, format_time
 from moorage.api.errors import ConflictError, NotFoundError, StatusError, TooManyRequestsError
@@ -20,8 +24,10 @@ from moorage.api.runtime_rollouts import (
     ROLLOUT_UID_ANNOTATION,
     WAVE_ANNOTATION,
 )
+from moorage.client.resources import Resource
 from moorage.client.rest import Client, PatchType, UnreachableError
 from moorage.controllers.patches import locked
+from moorage.controllers.runtimerollouts.field_owners import handed_back
 from moorage.controllers.runtimerollouts.observation import WORKLOADS, AnyWorkload
 from moorage.runtimeclass.rollouts import Mark, Move
 
@@ -30,6 +36,9 @@ AGAIN_S = 60.0
 """Time after which a refused move is tried again, if the rollout still wants it."""
 
 _REFUSED = range(400, 500)
+_TRIES = 5
+
+_log = logging.getLogger(__name__)
 
 
 def template_patch(kind: str, class_name: str, mark: Mark | None) -> Raw:
@@ -104,8 +113,8 @@ class WorkloadWrites:
         patch = template_patch(move.workload.kind, move.class_name, move.mark)
         patch["metadata"] |= locked(meta)
         try:
-            written: Any = await self._client.patch(
-                WORKLOADS[move.workload.kind],
+            written: Raw = await self._client.patch(
+                _raw(move.workload.kind),
                 meta.name,
                 patch,
                 meta.namespace,
@@ -122,5 +131,51 @@ class WorkloadWrites:
             self._refused[meta.uid] = (self._clock.monotonic() + AGAIN_S, str(error))
             return True
         self._refused.pop(meta.uid, None)
-        self._written[meta.uid] = (meta.resource_version, written)
+        typed = msgspec.convert(written, WORKLOADS[move.workload.kind].type)
+        self._written[meta.uid] = (meta.resource_version, typed)
+        await self._hand_back(move.workload.kind, written)
         return False
+
+    async def _hand_back(self, kind: str, present: Raw) -> None:
+        """Give a moved template's class back to its manager; what fails is logged.
+
+        The move itself is done, whatever becomes of this. Raises UnreachableError.
+        """
+        for _ in range(_TRIES):
+            meta = present["metadata"]
+            entries = handed_back(meta.get("managedFields", []), kind, FIELD_MANAGER)
+            if entries is None:
+                return
+            lock = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+            try:
+                await self._patch_metadata(kind, meta, lock | {"managedFields": entries})
+                return
+            except ConflictError:
+                # Its controller writes the status meanwhile; a patch of nothing reads the object.
+                pass
+            except NotFoundError:
+                return
+            except StatusError as error:
+                place = f"{kind} {meta['namespace']}/{meta['name']}"
+                _log.warning("class of %s stays owned by %s: %s", place, FIELD_MANAGER, error)
+                return
+            try:
+                present = await self._patch_metadata(kind, meta, {"uid": meta["uid"]})
+            except (ConflictError, NotFoundError):
+                return
+
+    async def _patch_metadata(self, kind: str, meta: Raw, changes: Raw) -> Raw:
+        stored: Raw = await self._client.patch(
+            _raw(kind),
+            meta["name"],
+            {"metadata": changes},
+            meta["namespace"],
+            kind=PatchType.MERGE,
+            field_manager=FIELD_MANAGER,
+        )
+        return stored
+
+
+def _raw(kind: str) -> Resource[Any]:
+    """Return a kind's resource whose objects are dicts, which have `managedFields`."""
+    return replace(WORKLOADS[kind], type=dict)

@@ -8,11 +8,12 @@ specification, `services.NAME.runtime` and `isolation`.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from moorage.runtimeclass.migration.changes import Insert, below
-from moorage.runtimeclass.migration.findings import Outcome, Severity, refused
-from moorage.runtimeclass.migration.handler_files import table
+from moorage.runtimeclass.migration.findings import Outcome, Severity, note, refused
+from moorage.runtimeclass.migration.handler_files import table, text
 from moorage.runtimeclass.migration.pod_templates import template_path
 
 SERVICE_LABEL = "io.kompose.service"
@@ -28,7 +29,7 @@ def is_compose(document: dict[str, Any]) -> bool:
 
 
 def service_runtimes(
-    document: dict[str, Any],
+    services: Mapping[str, Any],
 ) -> tuple[dict[str, str], list[tuple[Severity, str]]]:
     """Return the runtime of each service that names one, and the findings.
 
@@ -37,11 +38,14 @@ def service_runtimes(
     """
     runtimes: dict[str, str] = {}
     notes: list[tuple[Severity, str]] = []
-    for name, entry in table(document.get("services")).items():
+    for name, entry in services.items():
         service = table(entry)
         runtime = service.get("runtime")
         if runtime is None and service.get("isolation") == _HYPERV:
             runtime = _HYPERV
+        if drivers := _device_drivers(service):
+            sentence = f"service {name}: its devices of {', '.join(drivers)} choose no class"
+            notes.append(note(sentence))
         if runtime is None:
             continue
         if not isinstance(runtime, str) or not runtime:
@@ -56,6 +60,13 @@ def service_runtimes(
         else:
             runtimes[name] = runtime
     return runtimes, notes
+
+
+def _device_drivers(service: dict[str, Any]) -> list[str]:
+    resources = table(table(service.get("deploy")).get("resources"))
+    devices = table(resources.get("reservations")).get("devices")
+    drivers = (text(table(one).get("driver")) for one in devices or () if isinstance(devices, list))
+    return sorted({driver for driver in drivers if driver})
 
 
 def service_of(document: dict[str, Any]) -> str:
@@ -77,10 +88,10 @@ def migrate_service(document: dict[str, Any], class_name: str) -> Outcome:
     if present == class_name:
         return Outcome()
     if "runtimeClassName" in spec:
-        text = (
+        sentence = (
             f"its service has class {class_name!r}, but runtimeClassName is {str(present)[:80]!r}"
         )
-        return Outcome(notes=[refused(f"{text}; keep one")])
+        return Outcome(notes=[refused(f"{sentence}; keep one")])
     operations = [Insert(("spec",), "runtimeClassName", class_name)]
     return Outcome(below(path, operations))
 

@@ -1,7 +1,8 @@
 """containerd's configuration: the handlers of the CRI plugin's `runtimes` tables.
 
 Source: containerd's docs/cri/config.md for configuration versions 1 to 4. The tables
-`untrusted_workload_runtime` and `default_runtime` are those of containerd 1.1.
+`untrusted_workload_runtime` and `default_runtime` are those of containerd 1.1. Each version knows
+its own name of the plugin; containerd ignores a table of another one.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from moorage.runtimeclass.migration.handler_files import (
     table,
     text,
     texts,
+    toml_key,
 )
 from moorage.runtimeclass.migration.toml_edits import Keys
 
 _PLUGINS = ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
+# A file without a version may be a part of a file that states it.
+_READ_BY = {1: _PLUGINS[:2], 2: _PLUGINS[:0:-1], 3: _PLUGINS[2:], 4: _PLUGINS[2:]}
+_IMPORTS = "imports"
 _KNOWN = frozenset(
     {
         "runtime_type", "runtime_path", "options", "pod_annotations", "container_annotations",
@@ -36,24 +41,57 @@ _USUAL: dict[str, Any] = {
 _FORMER_TABLES = {"untrusted_workload_runtime": "untrusted"}
 
 
+def is_containerd(document: dict[str, Any]) -> bool:
+    """Return whether a TOML document is a configuration of containerd, or imports some."""
+    if isinstance(document.get(_IMPORTS), list) and ("version" in document or "root" in document):
+        return True
+    return bool(_plugins_with_handlers(document))
+
+
 def containerd_table(document: dict[str, Any]) -> Keys | None:
-    """Return the path of the CRI plugin's containerd table, None if a document has none."""
-    for plugin in _PLUGINS:
-        settings = table(table(document.get("plugins")).get(plugin))
-        if isinstance(settings.get("containerd"), dict):
-            return ("plugins", plugin, "containerd")
-    return None
+    """Return the path of the table that containerd reads handlers from, None without one."""
+    known = _READ_BY.get(config_version(document), _PLUGINS)
+    present = _plugins_with_handlers(document)
+    return next((("plugins", name, "containerd") for name in known if name in present), None)
 
 
-def containerd_handlers(document: dict[str, Any]) -> list[FormerHandler]:
-    """Return the handlers of a containerd configuration, in its order."""
-    path = containerd_table(document)
-    if path is None:
-        return []
+def ignored_tables(document: dict[str, Any]) -> list[str]:
+    """Return the tables with handlers that containerd ignores, for the version of the file."""
+    read = containerd_table(document)
+    return [
+        f"plugins.{toml_key(name)}.containerd"
+        for name in _plugins_with_handlers(document)
+        if read is None or name != read[1]
+    ]
+
+
+def config_version(document: dict[str, Any]) -> int:
+    """Return the configuration version that a document states, 0 if it states none."""
+    version = document.get("version")
+    return version if isinstance(version, int) and not isinstance(version, bool) else 0
+
+
+def imports_of(document: dict[str, Any]) -> tuple[str, ...]:
+    """Return the paths and patterns that a document imports, in their order."""
+    return texts(document.get(_IMPORTS))
+
+
+def containerd_settings(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the table that containerd reads handlers from, an empty one without it."""
     settings: Any = document
-    for step in path:
+    for step in containerd_table(document) or ():
         settings = settings[step]
-    default = text(settings.get("default_runtime_name"))
+    return settings if settings is not document else {}
+
+
+def containerd_default(settings: dict[str, Any]) -> str:
+    """Return the name of the default handler in the CRI plugin's containerd table."""
+    return text(settings.get("default_runtime_name"))
+
+
+def containerd_handlers(settings: dict[str, Any]) -> list[FormerHandler]:
+    """Return the handlers of the CRI plugin's containerd table, in its order."""
+    default = containerd_default(settings)
     entries = dict(table(settings.get("runtimes")))
     for key, name in _FORMER_TABLES.items():
         if isinstance(settings.get(key), dict):
@@ -64,6 +102,13 @@ def containerd_handlers(document: dict[str, Any]) -> list[FormerHandler]:
     return [handler for handler in handlers if handler is not None]
 
 
+def _plugins_with_handlers(document: dict[str, Any]) -> list[str]:
+    plugins = table(document.get("plugins"))
+    return [
+        name for name in _PLUGINS if isinstance(table(plugins.get(name)).get("containerd"), dict)
+    ]
+
+
 def renamed_tables(document: dict[str, Any]) -> dict[Keys, str]:
     """Return the tables of containerd 1.1 that have another name since, each with that name's path.
 
@@ -72,9 +117,7 @@ def renamed_tables(document: dict[str, Any]) -> dict[Keys, str]:
     path = containerd_table(document)
     if path is None:
         return {}
-    settings: Any = document
-    for step in path:
-        settings = settings[step]
+    settings = containerd_settings(document)
     runtimes = table(settings.get("runtimes"))
     return {
         (*path, key): name

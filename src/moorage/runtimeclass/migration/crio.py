@@ -19,11 +19,12 @@ from moorage.runtimeclass.migration.handler_files import (
 _KNOWN = frozenset(
     {
         "runtime_path", "runtime_type", "runtime_root", "runtime_config_path",
-        "privileged_without_host_devices",
+        "privileged_without_host_devices", "inherit_default_runtime",
     }
 )  # fmt: skip
 _MONITORS = frozenset({"monitor_path", "monitor_cgroup", "monitor_exec_cgroup", "monitor_env"})
 _UNTRUSTED = "untrusted"
+_INHERITED = ("runtime_path", "runtime_type", "runtime_root", "runtime_config_path")
 
 
 def is_crio(document: dict[str, Any]) -> bool:
@@ -38,13 +39,42 @@ def crio_handlers(document: dict[str, Any]) -> list[FormerHandler]:
     """Return the handlers of a crio.conf or a drop-in, in its order."""
     runtime = table(table(document.get("crio")).get("runtime"))
     default = text(runtime.get("default_runtime"))
+    entries = table(runtime.get("runtimes"))
     handlers = [
-        _handler(name, table(entry), is_default=name == default)
-        for name, entry in table(runtime.get("runtimes")).items()
+        _handler(name, _inherited(table(entry), entries, default), is_default=name == default)
+        for name, entry in entries.items()
     ]
     if untrusted := text(runtime.get("runtime_untrusted_workload")):
         handlers.append(command_line(_UNTRUSTED, untrusted))
     return [handler for handler in handlers if handler is not None]
+
+
+def heirs_without_default(document: dict[str, Any]) -> list[str]:
+    """Return the handlers that inherit from a default runtime which the document does not name."""
+    runtime = table(table(document.get("crio")).get("runtime"))
+    if text(runtime.get("default_runtime")):
+        return []
+    return [
+        name for name, entry in table(runtime.get("runtimes")).items() if _is_heir(table(entry))
+    ]
+
+
+def _is_heir(settings: dict[str, Any]) -> bool:
+    return settings.get("inherit_default_runtime") is True
+
+
+def _inherited(settings: dict[str, Any], entries: dict[str, Any], default: str) -> dict[str, Any]:
+    """Return the settings of a handler, with those of the default runtime where it asks so.
+
+    All four are replaced, also by an empty value; a default without a path is looked up by its
+    name.
+    """
+    if not _is_heir(settings) or not default:
+        return settings
+    heir = {key: value for key, value in settings.items() if key not in _INHERITED}
+    source = table(entries.get(default))
+    heir |= {key: source[key] for key in _INHERITED if key in source}
+    return heir | {"runtime_path": text(source.get("runtime_path")) or default}
 
 
 def _handler(name: str, settings: dict[str, Any], *, is_default: bool) -> FormerHandler | None:

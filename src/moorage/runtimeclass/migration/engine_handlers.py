@@ -1,4 +1,4 @@
-"""Engine configurations of all kinds: their handlers, and the edits that rename them in place.
+"""Engine configurations of all kinds: the edits that rename handlers in place.
 
 containerd and CRI-O are asked by the handler of a class, so that a renamed handler is renamed in
 their tables too. Docker's and Podman's names are used by their own commands and stay.
@@ -11,23 +11,15 @@ from typing import Any
 
 import msgspec
 
-from moorage.runtimeclass.migration.containerd import (
-    containerd_handlers,
-    containerd_table,
-    renamed_tables,
-)
-from moorage.runtimeclass.migration.crio import crio_handlers
-from moorage.runtimeclass.migration.docker import docker_handlers
+from moorage.runtimeclass.migration.containerd import containerd_table, renamed_tables
 from moorage.runtimeclass.migration.formats import Format
-from moorage.runtimeclass.migration.handler_files import FormerHandler
-from moorage.runtimeclass.migration.podman import podman_handlers
 from moorage.runtimeclass.migration.toml_edits import Keys, TomlEdits
 
 _CRIO_TABLE: Keys = ("crio", "runtime")
 
 
 class EngineConfiguration(msgspec.Struct, frozen=True):
-    """Handlers of a configuration.
+    """A file of a configuration.
 
     `runtimes` is the path of the table whose keys are their names, `default` that of the key whose
     text names the default one; both are empty where names stay. `former` are tables that moved,
@@ -35,7 +27,6 @@ class EngineConfiguration(msgspec.Struct, frozen=True):
     """
 
     document: dict[str, Any]
-    handlers: Sequence[FormerHandler]
     runtimes: Keys = ()
     default: Keys = ()
     former: Mapping[Keys, str] = {}
@@ -58,24 +49,22 @@ class EngineConfiguration(msgspec.Struct, frozen=True):
 
 
 def engine_of(format_: Format, documents: Sequence[Any]) -> EngineConfiguration | None:
-    """Return the handlers of an engine's configuration; None for other formats."""
-    if format_ is Format.DOCKER:
-        return EngineConfiguration(documents[0], docker_handlers(documents[0]))
-    if format_ is Format.PODMAN:
-        return EngineConfiguration(documents[0], podman_handlers(documents[0]))
+    """Return what can be renamed in an engine's file; None for other formats."""
+    if format_ in (Format.DOCKER, Format.PODMAN):
+        return EngineConfiguration(documents[0])
     if format_ is Format.CRIO:
         return EngineConfiguration(
             documents[0],
-            crio_handlers(documents[0]),
             (*_CRIO_TABLE, "runtimes"),
             (*_CRIO_TABLE, "default_runtime"),
         )
     if format_ is not Format.CONTAINERD:
         return None
-    path = containerd_table(documents[0]) or ()
+    path = containerd_table(documents[0])
+    if path is None:
+        return EngineConfiguration(documents[0])
     return EngineConfiguration(
         documents[0],
-        containerd_handlers(documents[0]),
         (*path, "runtimes"),
         (*path, "default_runtime_name"),
         renamed_tables(documents[0]),

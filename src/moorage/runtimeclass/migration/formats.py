@@ -1,7 +1,8 @@
 """Formats of what is migrated: which program a text is for, and its documents.
 
 A text is parsed under the bounds of `moorage.api.yaml_values` or of `toml_text`. Helm templates are
-no YAML until they are rendered, and are left alone.
+no YAML until they are rendered, and are left alone. Of a Go template of a TOML file, as k3s and
+RKE2 have them for containerd, what is static is read.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ import msgspec
 
 from moorage.api.yaml_values import YamlError, parse_documents
 from moorage.runtimeclass.migration.compose import is_compose
-from moorage.runtimeclass.migration.containerd import containerd_table
+from moorage.runtimeclass.migration.containerd import is_containerd
 from moorage.runtimeclass.migration.crio import is_crio
 from moorage.runtimeclass.migration.docker import is_docker
+from moorage.runtimeclass.migration.go_templates import static_text
 from moorage.runtimeclass.migration.podman import is_podman
 from moorage.runtimeclass.migration.toml_text import TomlError, TomlTooLargeError, parse_toml
 
 MAX_BYTES = 8 * 1024 * 1024
 """Limit on the size of a YAML or JSON text. One of this size has more values than are allowed."""
 
-_TOML_SUFFIXES = (".toml", ".conf")
+_TOML_SUFFIXES = (".toml", ".conf", ".toml.tmpl")
 _YAML_SUFFIXES = (".yaml", ".yml", ".json")
 SUFFIXES = (*_TOML_SUFFIXES, *_YAML_SUFFIXES)
 """How names of files end that are looked at in a directory."""
@@ -47,6 +49,13 @@ class Format(enum.StrEnum):
     OTHER = "other"
 
 
+_TOML_FORMATS = (
+    (Format.CONTAINERD, is_containerd),
+    (Format.CRIO, is_crio),
+    (Format.PODMAN, is_podman),
+)
+
+
 class UnreadableError(ValueError):
     """A text that cannot be read; the message says where and why."""
 
@@ -56,10 +65,15 @@ class SkippedError(ValueError):
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """The documents of a text. All formats but manifests have one."""
+    """The documents of a text. All formats but manifests have one.
+
+    `unread` says for a template what was left out.
+    """
 
     format: Format
     documents: list[Any]
+    unread: tuple[str, ...] = ()
+    is_template: bool = False
 
 
 def parse(name: str, text: str) -> Parsed:
@@ -70,25 +84,36 @@ def parse(name: str, text: str) -> Parsed:
         return _toml(text)
     if not name.endswith(_YAML_SUFFIXES) and not text.lstrip().startswith("{"):
         try:
-            return _toml(text)
+            parsed = _toml(text)
         except (UnreadableError, SkippedError):
             # Without a name that says so, what is no TOML is YAML.
             pass
+        else:
+            if parsed.format is not Format.OTHER or not _ANY_TEMPLATE.search(text):
+                return parsed
     return _yaml(text)
 
 
 def _toml(text: str) -> Parsed:
+    unread: tuple[str, ...] = ()
+    is_template = False
     try:
-        document = parse_toml(text)
+        try:
+            document = parse_toml(text)
+        except TomlTooLargeError:
+            raise
+        except TomlError:
+            if not _ANY_TEMPLATE.search(text):
+                raise
+            static, unread = static_text(text)
+            document, is_template = parse_toml(static), True
     except TomlTooLargeError as error:
         raise SkippedError(str(error)) from error
     except TomlError as error:
         raise UnreadableError(str(error)) from error
-    if containerd_table(document) is not None:
-        return Parsed(Format.CONTAINERD, [document])
-    for format_, is_it in ((Format.CRIO, is_crio), (Format.PODMAN, is_podman)):
+    for format_, is_it in _TOML_FORMATS:
         if is_it(document):
-            return Parsed(format_, [document])
+            return Parsed(format_, [document], unread, is_template)
     return Parsed(Format.OTHER, [])
 
 

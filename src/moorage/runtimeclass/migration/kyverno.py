@@ -25,9 +25,11 @@ from moorage.runtimeclass.migration.policies import (
 
 FIELD = "runtimeClassName"
 _ANCHORED = re.compile(r"(?P<anchor>[+=X]?)\((?P<name>[^()]+)\)")
-_DENIED = re.compile(
-    r"\{\{\s*request\.object\.spec\.runtimeClassName\s*(?:\|\|\s*(?:''|\"\"|`\"\"`)\s*)?\}\}"
+_CLASS_OF_POD = re.compile(
+    r"\{\{\s*request\.object\.spec\.runtimeClassName\s*"
+    r"(?:\|\|\s*(?:'(?P<raw>[\w.-]*)'|`?\"(?P<literal>[\w.-]*)\"`?)\s*)?\}\}"
 )
+_EQUAL = frozenset({"Equals", "Equal", "AnyIn", "AllIn", "In"})
 _POD_KINDS = frozenset({"Pod", "v1/Pod", "*/Pod", "*/v1/Pod"})
 _ONLY_THESE = frozenset({"NotIn", "AnyNotIn", "AllNotIn", "NotEquals", "NotEqual"})
 _OPERATION = "request.operation"
@@ -51,7 +53,7 @@ def migrate_policy(document: dict[str, Any], known_classes: Sequence[str]) -> Ou
 
     `known_classes` are the names that patterns with wildcards are matched against.
     """
-    if not _mentions(document.get("spec")):
+    if not mentions(document.get("spec")):
         return Outcome()
     kind = text(document.get("kind"))
     if kind not in ("Policy", "ClusterPolicy"):
@@ -63,12 +65,12 @@ def migrate_policy(document: dict[str, Any], known_classes: Sequence[str]) -> Ou
     notes: list[tuple[Severity, str]] = []
     rules = spec.get("rules")
     for rule in rules if isinstance(rules, list) else ():
-        if not isinstance(rule, dict) or not _mentions(rule):
+        if not isinstance(rule, dict) or not mentions(rule):
             continue
         rule_name = text(rule.get("name"))
         try:
-            effect, remark = _effect(rule, spec, known_classes)
             scopes = list(_scopes(rule, namespace))
+            effect, remark = _effect(rule, spec, known_classes)
         except _InexpressibleError as error:
             notes.append(refused(f"rule {rule_name!r}: {error}"))
             continue
@@ -82,7 +84,8 @@ def migrate_policy(document: dict[str, Any], known_classes: Sequence[str]) -> Ou
     return Outcome(objects=joined_objects(name, entries, origin), notes=notes)
 
 
-def _mentions(value: Any) -> bool:
+def mentions(value: Any) -> bool:
+    """Return whether a value has the name of the field with the class anywhere."""
     return FIELD in json.dumps(value, default=str)
 
 
@@ -93,11 +96,13 @@ def _effect(
     rule: dict[str, Any], spec: dict[str, Any], known_classes: Sequence[str]
 ) -> tuple[PolicyRules, str]:
     """Return the rules of a Kyverno rule and a remark. Raises _InexpressibleError."""
-    _check_preconditions(rule)
-    if _mentions(rule.get("mutate")):
-        return _mutation(table(rule.get("mutate")))
+    is_for_classless = _is_for_classless(rule)
+    if mentions(rule.get("mutate")):
+        return _mutation(table(rule.get("mutate")), is_for_classless=is_for_classless)
+    if is_for_classless:
+        raise _InexpressibleError("its preconditions have no counterpart")
     validate = table(rule.get("validate"))
-    if not _mentions(validate):
+    if not mentions(validate):
         raise _InexpressibleError("only its match or context mentions the class")
     action = (
         text(validate.get("failureAction")) or text(spec.get("validationFailureAction")) or "Audit"
@@ -113,13 +118,34 @@ def _effect(
     return rules, remark
 
 
-def _check_preconditions(rule: dict[str, Any]) -> None:
+def _is_for_classless(rule: dict[str, Any]) -> bool:
+    """Return whether a rule is for pods without a class alone. Raises _InexpressibleError."""
     conditions = rule.get("preconditions")
     if conditions is None:
-        return
-    for condition in _conditions(conditions):
-        if _OPERATION not in text(condition.get("key")):
-            raise _InexpressibleError("its preconditions have no counterpart")
+        return False
+    others = [
+        condition
+        for condition in _conditions(conditions)
+        if _OPERATION not in text(condition.get("key"))
+    ]
+    if not others:
+        return False
+    condition = others[0]
+    match = _CLASS_OF_POD.fullmatch(text(condition.get("key")).strip())
+    value = condition.get("value")
+    if (
+        len(list(_conditions(conditions))) > 1
+        or match is None
+        or text(condition.get("operator")) not in _EQUAL
+        or value not in (_absent(match), [_absent(match)])
+    ):
+        raise _InexpressibleError("its preconditions have no counterpart")
+    return True
+
+
+def _absent(match: re.Match[str]) -> str:
+    """Return what an expression of the pod's class gives for a pod without one."""
+    return match["raw"] or match["literal"] or ""
 
 
 def _conditions(value: Any) -> Iterator[dict[str, Any]]:
@@ -130,14 +156,14 @@ def _conditions(value: Any) -> Iterator[dict[str, Any]]:
             yield from (table(item) for item in entries if isinstance(entries, list))
 
 
-def _mutation(mutate: dict[str, Any]) -> tuple[PolicyRules, str]:
+def _mutation(mutate: dict[str, Any], *, is_for_classless: bool) -> tuple[PolicyRules, str]:
     if "targets" in mutate or "foreach" in mutate:
         raise _InexpressibleError("it changes other objects, or lists in the pod")
     value, is_addition, has_more = _merged(mutate)
     if not value or "{{" in value:
         raise _InexpressibleError("the class it sets is no constant")
     remark = "it changes other fields too: keep it for these. " if has_more else ""
-    if is_addition:
+    if is_addition or is_for_classless:
         return PolicyRules(default=value), remark
     return PolicyRules(default=value, is_enforced=True, allowed=(value,)), (
         f"{remark}it overwrote the class of pods that name another; these are refused now"
@@ -228,7 +254,8 @@ def _denied(deny: dict[str, Any]) -> tuple[list[str], bool]:
     if len(conditions) != 1:
         raise _InexpressibleError("it denies by several conditions")
     (condition,) = conditions
-    if not _DENIED.fullmatch(text(condition.get("key")).strip()):
+    match = _CLASS_OF_POD.fullmatch(text(condition.get("key")).strip())
+    if match is None:
         raise _InexpressibleError("it denies by another expression than the pod's class")
     if text(condition.get("operator")) not in _ONLY_THESE:
         raise _InexpressibleError("it forbids certain classes; list the allowed ones instead")
@@ -238,7 +265,7 @@ def _denied(deny: dict[str, Any]) -> tuple[list[str], bool]:
     names = list(texts(stated))
     if not names or any("{{" in name for name in names):
         raise _InexpressibleError("the classes it allows are no constants")
-    return [part for name in names for part in _split(name)], "" in stated
+    return [part for name in names for part in _split(name)], _absent(match) in stated
 
 
 # Where a rule applies.

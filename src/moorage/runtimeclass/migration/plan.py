@@ -19,6 +19,7 @@ from moorage.runtimeclass.migration import (
     pod_security_policies,
 )
 from moorage.runtimeclass.migration.changes import Operation, Path, applied, below
+from moorage.runtimeclass.migration.compose_layers import compose_projects
 from moorage.runtimeclass.migration.engine_handlers import EngineConfiguration, engine_of
 from moorage.runtimeclass.migration.findings import Finding, Outcome, Severity
 from moorage.runtimeclass.migration.formats import (
@@ -30,6 +31,7 @@ from moorage.runtimeclass.migration.formats import (
 )
 from moorage.runtimeclass.migration.handler_files import class_object, handler_file, table, text
 from moorage.runtimeclass.migration.isolation_families import isolation_of
+from moorage.runtimeclass.migration.layers import EngineGroup, Layer, engine_groups
 from moorage.runtimeclass.migration.outputs import (
     CLASSES,
     HANDLERS,
@@ -48,17 +50,22 @@ from moorage.runtimeclass.migration.toml_edits import edited_toml
 from moorage.runtimeclass.migration.yaml_edits import CannotEditError, edited
 
 _SHOWN = 80
+_CEL = "its CEL is not read, and no RuntimePolicy is made of it: it stays in force as it is"
 
 MOST_RUNTIMES = 1000
 """Limit on the runtimes of one engine: each becomes a file and a class."""
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A text to migrate. `name` is that of its file; `is_named` says that the user named it."""
+    """A text to migrate. `name` is that of its file; `is_named` says that the user named it.
+
+    `path` is the file's absolute path, by which other files refer to it.
+    """
 
     name: str
     text: str
     is_named: bool = True
+    path: str = ""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -139,12 +146,16 @@ class _Planner:
             for read in texts
             if (engine := engine_of(read.parsed.format, read.parsed.documents)) is not None
         }
-        self._gather(texts, engines)
+        groups = list(engine_groups([_layer(read) for read in texts]))
+        self._gather(texts, groups)
         for read in texts:
             if read.parsed.format is Format.MANIFESTS:
                 self._migrate_manifests(read)
-            elif read.source.name in engines:
-                self._migrate_engine(read.source, engines[read.source.name])
+        for group in groups:
+            self._migrate_engine(group)
+        for read in texts:
+            if read.source.name in engines:
+                self._rename_in_place(read, engines[read.source.name])
         self._add_services()
         self._add_classes_of_annotations()
         self._outputs.add_renames(self._renames.changed)
@@ -161,23 +172,37 @@ class _Planner:
         except SkippedError as error:
             self._find(Severity.SKIPPED, source.name, str(error))
             return None
+        for sentence in parsed.unread:
+            self._find(Severity.SKIPPED, source.name, sentence)
         if parsed.format is Format.OTHER:
             if source.is_named and source.text.strip():
                 self._find(Severity.SKIPPED, source.name, "it has nothing that moor migrate knows")
             return None
         return _Read(source, parsed)
 
-    def _gather(self, texts: Sequence[_Read], engines: Mapping[str, EngineConfiguration]) -> None:
+    def _gather(self, texts: Sequence[_Read], groups: Sequence[EngineGroup]) -> None:
         handlers = list(self._handlers.values())
-        for engine in engines.values():
-            handlers += [handler.name for handler in engine.handlers]
-        for read in texts:
-            if read.parsed.format is Format.COMPOSE:
-                runtimes, notes = compose.service_runtimes(read.parsed.documents[0])
-                for severity, sentence in notes:
-                    self._find(severity, read.source.name, sentence)
-                self._services |= runtimes
-                handlers += runtimes.values()
+        for group in groups:
+            handlers += [handler.name for handler in group.handlers]
+        files = {_path_of(read): read for read in texts if read.parsed.format is Format.COMPOSE}
+        documents = {path: read.parsed.documents[0] for path, read in files.items()}
+        origins: dict[str, str] = {}
+        for project in compose_projects(documents):
+            name = files[project.name].source.name
+            runtimes, notes = compose.service_runtimes(project.services)
+            for severity, sentence in (*project.notes, *notes):
+                self._find(severity, name, sentence)
+            for service, runtime in runtimes.items():
+                if self._services.setdefault(service, runtime) != runtime:
+                    self._find(
+                        Severity.REFUSED,
+                        name,
+                        f"service {service}: its runtime is {runtime!r}, and "
+                        f"{self._services[service]!r} in {origins[service]}; migrate one project "
+                        "after the other, each with its own --out",
+                    )
+                origins.setdefault(service, name)
+            handlers += runtimes.values()
         chosen = self._outputs.renames() | dict(self._options.renames)
         self._renames = rename_table(handlers, chosen)
         self._bindings = pod_security_policies.bindings_in(self._objects)
@@ -221,6 +246,8 @@ class _Planner:
             return valid_only(kyverno.migrate_policy(item, self._known_classes))
         if gatekeeper.is_policy(item):
             return valid_only(gatekeeper.migrate_policy(item, self._templates, self._known_classes))
+        if _is_admission_policy(item):
+            return Outcome(notes=[(Severity.SKIPPED, _CEL)] if kyverno.mentions(item) else [])
         if text(item.get("kind")) == "CustomResourceDefinition":
             return alpha_classes.migrate_definition(item)
         return self._migrate_workload(item)
@@ -246,41 +273,49 @@ class _Planner:
 
     # Engines and Compose files.
 
-    def _migrate_engine(self, source: Source, engine: EngineConfiguration) -> None:
-        origin = source.name.rpartition("/")[2]
-        if len(engine.handlers) > MOST_RUNTIMES:
-            self._find(Severity.REFUSED, source.name, f"it has more than {MOST_RUNTIMES} runtimes")
+    def _migrate_engine(self, group: EngineGroup) -> None:
+        self._findings |= dict.fromkeys(group.findings)
+        if len(group.handlers) > MOST_RUNTIMES:
+            self._find(Severity.REFUSED, group.name, f"it has more than {MOST_RUNTIMES} runtimes")
             return
-        for handler in engine.handlers:
+        for handler in group.handlers:
+            origins = group.origins.get(handler.name) or (group.name.rpartition("/")[2],)
             try:
                 name = self._renames.new_name(handler.name)
             except RenameError as error:
-                self._find(Severity.REFUSED, source.name, str(error))
+                self._find(Severity.REFUSED, group.name, str(error))
                 continue
             if handler.is_default and self._default not in ("", name):
                 handler = msgspec.structs.replace(handler, is_default=False)
-                self._note(source, f"handler {name}: the default stays {self._default}")
+                self._note(group.name, f"handler {name}: the default stays {self._default}")
             elif handler.is_default:
                 self._default = name
-            if not self._outputs.add_handler(name, handler_file(handler, origin)):
-                self._note(source, f"handler {name}: {HANDLERS}/{name}.toml is there and stays")
+            if not self._outputs.add_handler(name, handler_file(handler, ", ".join(origins))):
+                self._note(group.name, f"handler {name}: {HANDLERS}/{name}.toml is there and stays")
             if name not in map(self._new_handler, self._handlers.values()):
                 self._add_class(name, name, handler.isolation)
             if handler.left_out:
                 left_out = ", ".join(handler.left_out)
                 self._note(
-                    source, f"handler {name}: a handler file has no counterpart for {left_out}"
+                    group.name,
+                    f"handler {name}: a handler file has no counterpart for {left_out}",
                 )
+
+    def _rename_in_place(self, read: _Read, engine: EngineConfiguration) -> None:
         edits = engine.edits(self._renames.changed)
         if not edits:
+            return
+        source = read.source
+        if read.parsed.is_template:
+            self._find(Severity.REFUSED, source.name, "it is a template; rename by hand in it")
             return
         try:
             self._changed[source.name] = edited_toml(source.text, edits)
         except CannotEditError as error:
             self._find(Severity.REFUSED, source.name, str(error))
 
-    def _note(self, source: Source, sentence: str) -> None:
-        self._find(Severity.NOTE, source.name, sentence)
+    def _note(self, place: str, sentence: str) -> None:
+        self._find(Severity.NOTE, place, sentence)
 
     def _class_of(self, runtime: str) -> str:
         """Return the class for a handler by its former name. Raises RenameError."""
@@ -333,6 +368,14 @@ class _Planner:
         self._findings[Finding(severity, place, sentence)] = None
 
 
+def _path_of(read: _Read) -> str:
+    return read.source.path or read.source.name
+
+
+def _layer(read: _Read) -> Layer:
+    return Layer(read.source.name, _path_of(read), read.parsed)
+
+
 def _objects(documents: Sequence[Any]) -> Iterator[tuple[int, Path, dict[str, Any]]]:
     """Yield the objects of documents, those of lists one by one, with where they are."""
     for index, document in enumerate(documents):
@@ -347,6 +390,11 @@ def _objects(documents: Sequence[Any]) -> Iterator[tuple[int, Path, dict[str, An
             )
         else:
             yield index, (), document
+
+
+def _is_admission_policy(item: dict[str, Any]) -> bool:
+    group = text(item.get("apiVersion")).partition("/")[0]
+    return group == "admissionregistration.k8s.io" and text(item.get("kind")).endswith("Policy")
 
 
 def _name_of(item: dict[str, Any]) -> str:
