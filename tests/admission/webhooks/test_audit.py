@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,14 +16,13 @@ from moorage.admission.webhooks import (
 )
 from moorage.admission.webhooks.sources import Webhook
 from moorage.cel.evaluator import Evaluator
-from moorage.cluster.certificates import Authority
 from moorage.registry.codec import Codec
 from moorage.registry.schema import load_schema
 from moorage.registry.worker import Worker
 from moorage.webhooks import WebhookClient
 from tests.admission.policies.test_audit import deny_all
 from tests.admission.writes import pod, write
-from tests.apiserver.webhook_server import WebhookServer, patched, webhooks
+from tests.apiserver.webhook_server import WebhookServer, patched
 
 RULE = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["*"], "resources": ["pods"]}
 
@@ -39,12 +36,6 @@ class Source:
 
     def webhooks(self) -> tuple[Webhook, ...]:
         return self._webhooks
-
-
-@pytest.fixture
-async def hooks(tmp_path: Path) -> AsyncIterator[WebhookServer]:
-    async with webhooks(Authority(tmp_path, datetime.now(UTC))) as served:
-        yield served
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +16,6 @@ from moorage.admission.webhooks import dispatch as dispatch_module
 from moorage.admission.webhooks.sources import CachedWebhooks, Webhook
 from moorage.api.errors import InternalError, ServerTimeoutError, StatusError
 from moorage.cel.evaluator import Evaluator
-from moorage.cluster.certificates import Authority
 from moorage.registry.codec import Codec
 from moorage.registry.kinds.mutatingwebhookconfiguration import MUTATING_WEBHOOK_CONFIGURATION
 from moorage.registry.request import Attributes, Reinvocation
@@ -28,17 +25,11 @@ from moorage.webhooks import WebhookClient
 from tests.admission.policies.test_audit import deny_all
 from tests.admission.webhooks.test_audit import RULE, Source
 from tests.admission.writes import pod, write
-from tests.apiserver.webhook_server import WebhookServer, patched, webhooks
+from tests.apiserver.webhook_server import WebhookServer, patched
 from tests.ports import free_port
 
 Json = dict[str, Any]
 _LABELS = {"default": {"tier": "front"}}
-
-
-@pytest.fixture
-async def hooks(tmp_path: Path) -> AsyncIterator[WebhookServer]:
-    async with webhooks(Authority(tmp_path, datetime.now(UTC))) as served:
-        yield served
 
 
 @pytest.fixture
