@@ -51,3 +51,22 @@ def test_completion_is_a_script_of_that_shell(shell: str) -> None:
     assert f"{shell}_complete" in output
     assert "moor" in output.split()
     assert moor("completion", "csh").status == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "suggestion"),
+    [
+        (("statsu",), "Did you mean 'status'?"),
+        (("-n", "web", "explian", "pod/a"), "Did you mean 'explain'?"),
+        (("rollout", "strat"), "Did you mean 'start'?"),
+        (("image", "lsit"), "Did you mean 'list'?"),
+        (("runtimes", "featurs"), "Did you mean 'features'?"),
+    ],
+)
+def test_a_mistyped_verb_is_answered_with_the_one_that_is_meant(
+    words: tuple[str, ...], suggestion: str
+) -> None:
+    answer = moor(*words)
+    assert answer.status == 2
+    assert suggestion in answer.err
+    assert "Did you mean" not in moor("xyzzy").err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import sqlite3
 import tarfile
 import tracemalloc
@@ -22,7 +23,7 @@ from moorage.cluster.choices import Choices
 from moorage.cluster.creation import open_cluster
 from moorage.cluster.layout import Layout
 from moorage.cluster.restore import restore
-from moorage.cluster.settings import Settings, SettingsError
+from moorage.cluster.settings import Settings, SettingsError, load
 from moorage.cluster.supervisor import AlreadyRunningError
 from moorage.storage import SqliteStore
 from tests.cli.moor import locked
@@ -275,3 +276,28 @@ def test_a_name_of_any_length_is_refused_unread(tmp_path: Path, type_: bytes) ->
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_a_pipe_is_refused_and_not_waited_for(layout: Layout, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(BackupError, match="it is not a regular file"):
+        restore(layout, pipe, replaces=False, now=datetime.now(UTC))
+
+
+def test_a_manifest_of_any_depth_is_refused(tmp_path: Path) -> None:
+    archive = tmp_path / "deep.tar.gz"
+    content = b'{"format": ' + b"[" * 50_000
+    with tarfile.open(archive, "w:gz") as tar:
+        info = tarfile.TarInfo("manifest.json")
+        info.size = len(content)
+        tar.addfile(info, io.BytesIO(content))
+    with pytest.raises(BackupError, match="is damaged"):
+        unpack(archive, tmp_path)
+
+
+def test_settings_of_any_depth_are_damaged(tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    file.write_bytes(b'{"x": ' + b"[" * 50_000)
+    with pytest.raises(SettingsError, match="is damaged"):
+        load(file)

@@ -141,6 +141,28 @@ def test_what_stops_a_workload_comes_from_conditions_and_from_refused_pods() -> 
     assert answer.events == ("Warning FailedCreate (2 s ago): exceeded quota",)
 
 
+@pytest.mark.parametrize(("wanted", "present"), [(0, 0), (2, 2)])
+def test_what_a_replica_set_failed_at_is_past_when_it_has_all_its_pods(
+    wanted: int, present: int
+) -> None:
+    failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "q"}
+    undone = msgspec.convert(
+        {
+            "metadata": {"uid": "old"},
+            "spec": {"replicas": wanted},
+            "status": {"replicas": present, "conditions": [failure]},
+        },
+        WORKLOADS["rs"].type,
+    )
+    event = msgspec.convert(
+        {"reason": "FailedCreate", "message": "exceeded quota", "type": "Warning",
+         "involvedObject": {"uid": "old"}, "lastTimestamp": "2025-12-31T23:59:58Z"}, Event,
+    )  # fmt: skip
+    answer = explain("deployment", a_workload("deployment"), [], [event], [undone])
+    assert answer.obstacles == ()
+    assert answer.events == ("Warning FailedCreate (2 s ago): exceeded quota",)
+
+
 def test_class_and_its_choice_come_from_the_template_or_from_the_pods() -> None:
     template = {"spec": {"runtimeClassName": "gvisor"}}
     answer = explain("deployment", a_workload("deployment", {"template": template}))

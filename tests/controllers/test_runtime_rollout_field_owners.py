@@ -12,7 +12,7 @@ _OWN = "rollouts"
 
 
 def _entry(manager: str, *fields: str, operation: str = "Apply", **more: Any) -> dict[str, Any]:
-    spec = {f"f:{field}": {} for field in fields}
+    spec: dict[str, Any] = {f"f:{field}": {} for field in fields}
     return {
         "manager": manager,
         "operation": operation,

@@ -6,6 +6,13 @@ overwrite or fake what stands around them, and marks that turn the direction of 
 
 from __future__ import annotations
 
+import re
+
+# What stands between the scheme and a host's name, and all behind a path: a signature or a token.
+_USER_INFO = re.compile(r"(?<=://)[^/?#\s]*@")
+_QUERY = re.compile(r"(://[^\s?#]*)[?#]\S*")
+_MASK = "***"
+
 
 def printable(text: str, keep: str = "") -> str:
     """Return a text with escapes, such as `\\\\x1b`, for all that is no printable character.
@@ -18,3 +25,8 @@ def printable(text: str, keep: str = "") -> str:
         character if character.isprintable() or character in keep else repr(character)[1:-1]
         for character in text
     )
+
+
+def without_secrets(text: str) -> str:
+    """Return a text in whose URLs the user, the password, the query and the fragment are masked."""
+    return _QUERY.sub(rf"\1?{_MASK}", _USER_INFO.sub(f"{_MASK}@", text))

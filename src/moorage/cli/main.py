@@ -11,6 +11,7 @@ from moorage import __version__
 from moorage.api.printable import printable
 from moorage.cli.errors import exit_status_of, is_expected, sentence_of
 from moorage.cli.leading_options import behind_command
+from moorage.cli.verbs import VerbGroup
 from moorage.cluster.importing import import_program
 
 # name → (module, one line of help); the order is that of the help.
@@ -49,7 +50,7 @@ _COMMANDS = {
 }
 
 
-class _Commands(click.Group):
+class _Commands(VerbGroup):
     """A group whose commands are imported one at a time: `moor status` needs no API server."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

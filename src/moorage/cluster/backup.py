@@ -9,6 +9,7 @@ of volumes are not in it.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
@@ -27,6 +28,7 @@ from moorage import __version__
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings
+from moorage.linux.regular_file import open_regular_file
 from moorage.storage import Recorded, StoreBrokenError, copy_database
 
 FORMAT = 1
@@ -129,7 +131,17 @@ def unpack(archive: Path, directory: Path) -> Manifest:
     Raises BackupError for a file that is not a backup, is cut off or changed; OSError.
     """
     try:
-        with tarfile.open(archive, "r:gz", tarinfo=_PlainFile) as tar:
+        # A pipe would block its opener.
+        descriptor = open_regular_file(Path(os.path.realpath(archive)), os.O_RDONLY)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise BackupError(f"{archive} is not a backup: it is not a regular file") from error
+        raise
+    try:
+        with (
+            open(descriptor, "rb") as file,
+            tarfile.open(fileobj=file, mode="r:gz", tarinfo=_PlainFile) as tar,
+        ):
             members = iter(tar)
             manifest = _manifest(archive, tar, next(members, None))
             found = {_extract(archive, tar, info, manifest, directory) for info in members}
@@ -179,7 +191,8 @@ def _manifest(archive: Path, tar: tarfile.TarFile, info: tarfile.TarInfo | None)
     content = tar.extractfile(info)
     try:
         manifest = msgspec.json.decode(content.read() if content else b"", type=Manifest)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
+        # msgspec raises RecursionError for a value that is nested too deeply.
         raise BackupError(f"{archive}: {MANIFEST} is damaged: {error}") from error
     if manifest.format != FORMAT:
         raise BackupError(

@@ -256,7 +256,13 @@ _FAILURES = frozenset({"ReplicaFailure", "Failed", "FailureTarget"})
 def _obstacles(
     kind: str, workload: Any, owners: Sequence[Any], events: Iterable[Event]
 ) -> Iterator[str]:
-    """Yield why the workload does not create pods, or has given up."""
+    """Yield why the workload does not create pods, or has given up.
+
+    What a ReplicaSet failed at counts no more when it has all pods that it wants, such as none
+    after an undo.
+    """
+    owners = [owner for owner in owners if not _has_all(owner)]
+    failing = {owner.metadata.uid for owner in (workload, *owners)}
     for owner in (workload, *owners):
         for condition in _conditions(owner):
             type_, reason = condition.get("type", ""), condition.get("reason", "")
@@ -266,9 +272,20 @@ def _obstacles(
                 yield f"{type_} ({reason}): {condition.get('message', '')}"
     if kind == "DaemonSet" and not workload.status.desired_number_scheduled:
         yield "no node matches the template's nodeSelector, affinity, class and tolerations"
-    failures = [event for event in events if event.reason == "FailedCreate"]
+    failures = [
+        event
+        for event in events
+        if event.reason == "FailedCreate" and event.involved_object.uid in failing
+    ]
     if failures:
         yield f"FailedCreate: {failures[-1].message}"
+
+
+def _has_all(owner: Any) -> bool:
+    if not isinstance(owner, ReplicaSet):
+        return False
+    wanted = owner.spec.replicas
+    return owner.status.replicas >= (1 if wanted is None else wanted)
 
 
 def _conditions(owner: Any) -> Iterator[dict[str, Any]]:

@@ -157,7 +157,8 @@ def load(path: Path) -> Settings | None:
             ipaddress.IPv4Network(network)
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
+        # msgspec raises RecursionError for a value that is nested too deeply.
         raise SettingsError(
             f"{path} is damaged ({error}); restore it, or start in another directory with "
             "--data-dir"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import secrets
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
@@ -19,6 +20,7 @@ import msgspec
 
 from moorage.api.clock import Clock, format_time, parse_time
 from moorage.api.counted import counted
+from moorage.api.durations import format_duration
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.events import Event
 from moorage.api.meta import Raw
@@ -161,18 +163,33 @@ class Measurement:
         each_s = options.start_timeout_s + options.settle_s + options.window_s + 2 * _ANSWER_S
         return int(each_s * (options.pods // options.parallel + 1)) + 60
 
+    @property
+    def _least_s(self) -> float:
+        """Seconds that all pods take if each starts at once."""
+        options = self._options
+        rounds = -(-options.pods // options.parallel)
+        return (options.settle_s + options.window_s) * rounds
+
     async def _measure_all(self) -> list[ProbePod]:
         slots = asyncio.Semaphore(self._options.parallel)
         await self._pods.wait_synced()
         await self._events.wait_synced()
 
+        began, done = self._clock.monotonic(), 0
+        self._progress(
+            f"{counted(self._options.pods, 'pod')} to measure, at least {_shown(self._least_s)}"
+        )
+
         async def one(number: int, shape: Shape, activity: Activity) -> ProbePod:
+            nonlocal done
             async with slots:
                 pod = await self._measure(number, shape, activity)
+            done += 1
             outcome = pod.error or "measured"
             self._progress(
                 f"pod {number + 1}/{self._options.pods} ({activity.value}, "
                 f"{counted(shape.containers, 'container')}): {outcome}"
+                f"{time_left(self._clock.monotonic() - began, done, self._options.pods)}"
             )
             return pod
 
@@ -430,3 +447,12 @@ async def _following(*informers: Informer[Pod] | Informer[Event]) -> AsyncIterat
                 task.cancel()
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
+
+
+def time_left(elapsed_s: float, done: int, total: int) -> str:
+    """Return a phrase for the time left at the pace so far, empty at the end."""
+    return f"; about {_shown(elapsed_s / done * (total - done))} left" if done < total else ""
+
+
+def _shown(seconds: float) -> str:
+    return format_duration(math.ceil(seconds))

@@ -53,6 +53,19 @@ def test_list_has_a_row_for_each_name(layout: Layout) -> None:
     }  # fmt: skip
 
 
+def test_the_cluster_that_kubeconfig_names_is_listed_or_said_to_be_elsewhere(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOORAGE_DATA_DIR", "")
+    monkeypatch.setenv("KUBECONFIG", str(layout.kubeconfig))
+    layout.kubeconfig.touch()
+    assert moor("image", "list").out.startswith("IMAGE ")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "other"))
+    answer = moor("image", "list", "--data-dir", layout.root)
+    assert answer.err == ""
+    assert "KUBECONFIG names another cluster" in moor("image", "list").err
+
+
 def test_remove_says_every_name_that_went(layout: Layout, engine: FakeEngine) -> None:
     answer = moor("image", "remove", "b:2", "sha256:ee", "--data-dir", layout.root)
     assert answer == Answer(0, "removed b:1, b:2\nremoved sha256:ee\n", "")

@@ -89,7 +89,7 @@ async def test_a_file_with_its_digest_is_kept_and_not_fetched_again(
 @pytest.mark.parametrize(
     ("path", "digest", "most", "problem"),
     [
-        ("/file.tar.gz", "0" * 64, 10**6, f"has the SHA-256 digest {DIGEST}, not 000"),
+        ("/file.tar.gz", "0" * 64, 10**6, "does not have the SHA-256 digest 000"),
         ("/file.tar.gz", DIGEST, 8999, "has more than 8999 bytes"),
         ("/none", DIGEST, 10**6, "answered 404 Not Found"),
         ("/cut", DIGEST, 10**6, "cannot be fetched"),
@@ -137,3 +137,19 @@ def test_a_name_is_never_a_way_out(url: str, name: str) -> None:
 async def test_an_address_that_is_none_cannot_be_fetched(url: str, tmp_path: Path) -> None:
     with pytest.raises(RuntimeInstallationError, match="cannot be fetched"):
         await download(url, DIGEST, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "digest"), [("/file.tar.gz", "0" * 64), ("/none", DIGEST), ("/cut", DIGEST)]
+)
+async def test_no_message_has_a_secret_of_an_address(
+    address: str, tmp_path: Path, path: str, digest: str
+) -> None:
+    host = address.partition("://")[2]
+    url = f"http://robot:hunter2@{host}{path}?X-Amz-Signature=abcdef#key"
+    with pytest.raises(RuntimeInstallationError) as failure:
+        await download(url, digest, tmp_path)
+    assert str(failure.value).startswith(f"http://***@{host}{path}?***")
+    for secret in ("hunter2", "robot", "abcdef", "key", DIGEST if digest != DIGEST else "hunter2"):
+        assert secret not in str(failure.value)
+    assert failure.value.__cause__ is None

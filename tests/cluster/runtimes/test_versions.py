@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
 import pytest
 
 from moorage.cluster.runtimes import Request, Source, plan_installation
-from moorage.cluster.runtimes.versions import Versions, remove_version, store_version
+from moorage.cluster.runtimes.errors import RuntimeInstallationError
+from moorage.cluster.runtimes.versions import Versions, measure, remove_version, store_version
 
 
 def _version(store: Path, name: str) -> None:
@@ -96,3 +98,17 @@ def test_a_version_is_on_disk_before_it_has_its_name(
     request = Request(handler="h", source=Source.BINARY, origin=str(tmp_path / "a"))
     store_version(request, plan_installation(request, "ab" * 32, tmp_path / "store", tmp_path))
     assert synced == [("a", False), ("content", False), ("h", True)]
+
+
+@pytest.mark.parametrize(("mode", "problem"), [(0o600, "executable"), (0o755, "does not have")])
+def test_no_message_has_the_digest_of_a_file_of_the_host(
+    tmp_path: Path, mode: int, problem: str
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("root:hash\n")
+    secret.chmod(mode)
+    request = Request(handler="h", source=Source.BINARY, origin=str(secret), digest="0" * 64)
+    with pytest.raises(RuntimeInstallationError, match=problem) as failure:
+        measure(request)
+    digest = hashlib.sha256(secret.read_bytes()).hexdigest()
+    assert digest[:12] not in str(failure.value)

@@ -60,7 +60,7 @@ def test_a_runtime_is_added_upgraded_and_removed_under_a_running_pod(
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
     source = ("--archive", str(archive), "--program", "crun-2/bin/crun", "--version", "2")
     wrong = whole_cluster.moor("runtime", "upgrade", name, *source, "--sha256", "ab" * 32, status=1)
-    assert f"has the SHA-256 digest {digest}" in wrong.stderr
+    assert "does not have the SHA-256 digest" in wrong.stderr
     whole_cluster.moor("runtime", "upgrade", name, *source, "--sha256", digest)
     assert "/2/crun-2/bin/crun" in _file(whole_cluster, name).read_text()
     versions = whole_cluster.data_dir / "runtimes" / name

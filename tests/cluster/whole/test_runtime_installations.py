@@ -124,7 +124,7 @@ def test_a_runtime_comes_from_an_address_changes_and_goes_with_its_object(
     wrong = {"url": url, "sha256": "ab" * 32, "program": "bin/crun", "version": "2"}
     cluster.apply(_installation(name, wrong))
     failed = _wait_phase(cluster, name, "Failed", 2)
-    assert f"{url} has the SHA-256 digest " in failed["message"]
+    assert f"{url} does not have the SHA-256 digest " in failed["message"]
     until(lambda: _condition(cluster, name, "Degraded").get("status") == "True", "Degraded")
     assert cluster.kubectl("exec", name, "--", "echo", "alive").stdout == "alive\n"
     right = failed["message"].split("digest ")[1].split(",")[0]

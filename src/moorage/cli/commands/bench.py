@@ -16,6 +16,7 @@ from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
 from moorage.cli.options import OutputFile, Seconds
 from moorage.cli.output import dim, output_option, show, show_document
+from moorage.cli.verbs import VerbGroup
 from moorage.client.config import ClientConfig
 from moorage.client.rest import Client
 from moorage.cluster.class_bench import (
@@ -33,7 +34,7 @@ from moorage.cluster.side_by_side import class_names
 _UNITS = {metric.name: metric.unit for metric in METRICS}
 
 
-@click.group("bench")
+@click.group("bench", cls=VerbGroup)
 def command() -> None:
     """Measure what each class costs."""
 

@@ -23,7 +23,7 @@ from moorage.cluster.demo import Demo, DemoRow, find_examples
 from moorage.cluster.demo_runtimes import RuntimesShown, read_features, show_runtimes
 from moorage.cluster.manifests import Manifest, read_manifests
 from moorage.cluster.probed_defects import defect_warnings
-from moorage.cluster.runtime_features import columns, rows, short
+from moorage.cluster.runtime_features import columns, rows
 from moorage.handlers import Handler
 
 _COLUMNS = ("pod", "status", "class", "handler", "node", "ip", "kernel", "inside", "start")
@@ -138,7 +138,6 @@ def _print(shown: _Shown, handlers: tuple[Handler, ...], output: str) -> None:
         output,
     )
     click.echo()
-    _print_features(shown.profiles)
     for warning in defect_warnings(handlers):
         click.echo(f"warning: {warning}\n")
     by_name = {handler.handler: handler for handler in handlers}
@@ -147,15 +146,25 @@ def _print(shown: _Shown, handlers: tuple[Handler, ...], output: str) -> None:
         click.echo(f"{refused[0]}: {refused[1]}")
         if handler is not None and not handler.available:
             click.echo(f"  {handler.reason} → {handler.remedy}")
+    _print_next(shown.profiles)
 
 
-def _print_features(profiles: tuple[RuntimeProfile, ...]) -> None:
-    """Print the features that not every handler has."""
-    found = columns(profiles)
-    if not found:
-        click.echo("no handler has been probed in this time: see `moor runtimes features`\n")
-        return
-    titles = tuple(column.title for column in found)
-    matrix = [row for row in rows(found) if {row[title] for title in titles} != {SUPPORTED}]
-    show([short(row) for row in matrix], ("feature", *titles), "table")
-    click.echo(f"{len(matrix)} of {len(rows(found))} features; `moor runtimes features` has all\n")
+def _print_next(profiles: tuple[RuntimeProfile, ...]) -> None:
+    """Print what was found in one line, and what to do next."""
+    click.echo()
+    matrix = rows(columns(profiles))
+    if matrix:
+        titles = [column.title for column in columns(profiles)]
+        differing = sum({row[title] for title in titles} != {SUPPORTED} for row in matrix)
+        click.echo(f"{differing} of {len(matrix)} features are not in every runtime above.")
+    click.echo("Next, on a cluster that stays:")
+    for line, what in _NEXT:
+        click.echo(f"  {line:<47}{dim(what)}")
+
+
+_NEXT = (
+    ("moor up", "start it, with a class for each runtime of this machine"),
+    ("moor run moorage.local/busybox:1 -- uname -r", "run a command in each class, side by side"),
+    ("moor runtimes features", "all features of each runtime"),
+    ("moor explain pod/NAME", "why a pod is as it is"),
+)

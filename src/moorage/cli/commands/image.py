@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from moorage.cli.completion import complete_images
+from moorage.cli.connection import target_of
 from moorage.cli.engines import endpoint_of, own_endpoint_of
 from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cli.output import output_option, show
+from moorage.cli.verbs import VerbGroup
+from moorage.cluster import Cluster
 from moorage.cluster.engine.paths import engine_paths
 from moorage.cluster.images.listing import ListedImage, list_images, remove_image
 from moorage.cluster.images.loading import load_archive
@@ -33,7 +37,7 @@ _TICK_S = 1.0
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
-@click.group("image")
+@click.group("image", cls=VerbGroup)
 def command() -> None:
     """List, load, import, save and remove images of the cluster's engine."""
 
@@ -42,8 +46,11 @@ def command() -> None:
 @data_dir_option
 @output_option
 def list_(data_dir: Path, *, output: str) -> None:
-    """List the engine's images with their names and sizes."""
-    cluster = cluster_of(data_dir)
+    """List the images of this machine's engine with their names and sizes.
+
+    Images of a cluster elsewhere are on its nodes, and not listed.
+    """
+    cluster = _chosen(data_dir)
     images = asyncio.run(list_images(endpoint_of(cluster, cluster.running_settings())))
     show([row for image in images for row in _rows(image, output)], _COLUMNS, output)
 
@@ -53,7 +60,7 @@ def list_(data_dir: Path, *, output: str) -> None:
 @data_dir_option
 def remove(images: tuple[str, ...], data_dir: Path) -> None:
     """Remove images, by name or id, under all their names. Containers that use them go on."""
-    cluster = cluster_of(data_dir)
+    cluster = _chosen(data_dir)
     endpoint = endpoint_of(cluster, cluster.running_settings())
     for image in images:
         names = asyncio.run(remove_image(endpoint, image))
@@ -68,7 +75,7 @@ def load(archives: tuple[Path, ...], data_dir: Path) -> None:
 
     Prints the names of those that were loaded.
     """
-    cluster = cluster_of(data_dir)
+    cluster = _chosen(data_dir)
     endpoint = own_endpoint_of(cluster, cluster.running_settings())
     for archive in archives:
         with _progress(f"loading {archive}", archive.stat().st_size):
@@ -93,7 +100,7 @@ def import_(archive: Path, name: str, data_dir: Path) -> None:
         raise click.UsageError(str(error)) from error
     if reference.digest:
         raise click.UsageError(f"{name}: an import takes a name with a tag, not a digest")
-    cluster = cluster_of(data_dir)
+    cluster = _chosen(data_dir)
     endpoint, layout = own_endpoint_of(cluster, cluster.running_settings()), cluster.layout
     machine = MachinePlatform.of_this_machine()
     platform = Platform(machine.architecture, machine.variants[0])
@@ -123,7 +130,7 @@ def save(images: tuple[str, ...], archive: Path, data_dir: Path, *, force: bool)
     The images made of this machine's programs (moorage.local/…) need no running cluster and keep
     their ids, as with --cri. Others come from the cluster's own engine.
     """
-    cluster = cluster_of(data_dir)
+    cluster = _chosen(data_dir)
     settings = cluster.find_settings()
     has_engine = (
         settings is not None and settings.has_node and not settings.cri and cluster.pid is not None
@@ -192,3 +199,22 @@ def _progress(what: str, size_bytes: int) -> Iterator[None]:
         done.set()
         ticking.join()
         click.echo(f"\r{sentence} {time.monotonic() - began:.1f} s", err=True)
+
+
+def _chosen(data_dir: Path) -> Cluster:
+    """Return the cluster of this machine that KUBECONFIG or the data directory names.
+
+    Where KUBECONFIG names a cluster elsewhere, says that the images are not that one's.
+    """
+    source = click.get_current_context().get_parameter_source("data_dir")
+    is_given = source is not None and source is not ParameterSource.DEFAULT
+    target = target_of(None, None, data_dir, is_directory_given=is_given)
+    if target.cluster is not None:
+        return target.cluster
+    cluster = cluster_of(data_dir)
+    click.echo(
+        f"moor: KUBECONFIG names another cluster, whose images are on its nodes; this is the "
+        f"engine of the cluster in {cluster.layout.root}",
+        err=True,
+    )
+    return cluster

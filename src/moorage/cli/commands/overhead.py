@@ -15,6 +15,7 @@ from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
 from moorage.cli.options import OutputFile, Seconds, size_bytes
 from moorage.cli.output import dim, output_option, show_document
+from moorage.cli.verbs import VerbGroup
 from moorage.client.rest import UnreachableError
 from moorage.overhead import Measurement, MeasurementError, MeasureOptions, Report
 from moorage.overhead.applying import Applied, apply_report
@@ -33,7 +34,7 @@ def _time_option(
     )
 
 
-@click.group("overhead")
+@click.group("overhead", cls=VerbGroup)
 def command() -> None:
     """Measure what sandboxes cost, as `overhead.podFixed` declares it."""
 

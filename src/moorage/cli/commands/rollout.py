@@ -18,6 +18,7 @@ from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.output import output_option, show, show_document
 from moorage.cli.rollouts import LiveView, document_of, lines_of, row_of
+from moorage.cli.verbs import VerbGroup
 from moorage.client.rest import Client
 from moorage.cluster import rollouts
 
@@ -27,7 +28,7 @@ _name = click.argument("name", required=False)
 _watch = click.option("--watch", "-w", "is_watching", is_flag=True, help="Follow it to its end.")
 
 
-@click.group("rollout")
+@click.group("rollout", cls=VerbGroup)
 def command() -> None:
     """Move workloads from one RuntimeClass to another, by waves."""
 

@@ -14,6 +14,7 @@ import msgspec
 from moorage.cli.errors import CliError
 from moorage.cli.options import cluster_of, data_dir_option, pairs, socket_path
 from moorage.cli.output import output_option, show_document
+from moorage.cli.verbs import VerbGroup
 from moorage.cluster.host import gather
 from moorage.cluster.packages import install_package
 from moorage.cluster.runtimes import Installer, Request, Source
@@ -26,7 +27,7 @@ _name = click.argument("name")
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True)
 
 
-@click.group("runtime")
+@click.group("runtime", cls=VerbGroup)
 def command() -> None:
     """Add, upgrade and remove runtimes of this machine's engine; pods that run go on.
 

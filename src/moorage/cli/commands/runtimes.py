@@ -18,6 +18,7 @@ from moorage.cli.errors import CliError
 from moorage.cli.handlers import HandlersInUse, handlers_in_use
 from moorage.cli.outcome import outcome_table
 from moorage.cli.output import output_option, show, show_document, table
+from moorage.cli.verbs import VerbGroup
 from moorage.cluster.layout import Layout
 from moorage.cluster.machine import inspect_machine
 from moorage.cluster.runtime_features import FeatureColumn, columns, probed_here, rows, short
@@ -35,7 +36,7 @@ _NOT_SERVED = (
 _COLUMNS = ("handler", "runtime", "version", "default", "available", "features")
 
 
-@click.group("runtimes", invoke_without_command=True)
+@click.group("runtimes", cls=VerbGroup, invoke_without_command=True)
 @click.option("--all", "shows_all", is_flag=True, help="Include runtimes that are not installed.")
 @connection_options
 @output_option

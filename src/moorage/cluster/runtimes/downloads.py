@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 import aiohttp
 
+from moorage.api.printable import without_secrets
 from moorage.cluster.runtimes.errors import RuntimeInstallationError
 
 MOST_BYTES = 2 * 2**30
@@ -42,7 +43,9 @@ async def download(url: str, sha256: str, directory: Path, *, most_bytes: int = 
         with os.fdopen(descriptor, "wb") as file:
             digest = await _fetch(url, file.fileno(), most_bytes)
         if digest != sha256:
-            raise RuntimeInstallationError(f"{url} has the SHA-256 digest {digest}, not {sha256}")
+            raise RuntimeInstallationError(
+                f"{without_secrets(url)} does not have the SHA-256 digest {sha256}"
+            )
         os.rename(scratch, target)
     except BaseException:
         await asyncio.to_thread(Path(scratch).unlink, missing_ok=True)
@@ -63,6 +66,7 @@ def name_of(url: str) -> str:
 
 async def _fetch(url: str, descriptor: int, most_bytes: int) -> str:
     """Write what an address answers; return its digest."""
+    shown = without_secrets(url)
     digest, left_bytes = hashlib.sha256(), most_bytes
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S, connect=_CONNECT_S, sock_read=_QUIET_S)
     # Of its own: aiohttp's has no authorities in the programs of ours (`cluster/importing.py`).
@@ -76,11 +80,11 @@ async def _fetch(url: str, descriptor: int, most_bytes: int) -> str:
             session.get(url, max_redirects=_MOST_REDIRECTS) as reply,
         ):
             if reply.status != 200:
-                raise RuntimeInstallationError(f"{url} answered {reply.status} {reply.reason}")
+                raise RuntimeInstallationError(f"{shown} answered {reply.status} {reply.reason}")
             async for chunk in reply.content.iter_chunked(_CHUNK_BYTES):
                 left_bytes -= len(chunk)
                 if left_bytes < 0:
-                    raise RuntimeInstallationError(f"{url} has more than {most_bytes} bytes")
+                    raise RuntimeInstallationError(f"{shown} has more than {most_bytes} bytes")
                 digest.update(chunk)
                 await asyncio.to_thread(_write, descriptor, chunk)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
@@ -88,8 +92,8 @@ async def _fetch(url: str, descriptor: int, most_bytes: int) -> str:
         # What aiohttp says of a connection has its own notes beside the reason.
         reason = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
         raise RuntimeInstallationError(
-            f"{url} cannot be fetched: {reason or 'no answer'}"
-        ) from error
+            f"{shown} cannot be fetched: {without_secrets(str(reason)) or 'no answer'}"
+        ) from None
     return digest.hexdigest()
 
 

@@ -26,7 +26,11 @@ _SCRATCH = ".new-"
 
 
 def measure(request: Request) -> str:
-    """Return the digest of binary or archive, checked and from a trusted file. Blocks."""
+    """Return the digest of binary or archive, checked and from a trusted file. Blocks.
+
+    A path may be any file of the host, and who names it need not be able to read it: no message
+    has its digest, and a binary must be a program before it is read.
+    """
     if request.source is Source.PACKAGE:
         return ""
     path = Path(request.origin)
@@ -35,10 +39,13 @@ def measure(request: Request) -> str:
     problem = distrust(path)
     if problem is not None:
         raise RuntimeInstallationError(f"{request.source} is not trusted: {problem}")
+    if request.source is Source.BINARY:
+        check_program(path)
     digest = digest_of(path)
     if request.digest and digest != request.digest:
         raise RuntimeInstallationError(
-            f"{path} has the SHA-256 digest {digest}, not {request.digest}"
+            f"{path} does not have the SHA-256 digest {request.digest}; `sha256sum {path}` prints "
+            "its own"
         )
     return digest
 

@@ -1,7 +1,7 @@
 """Owners of a template's class: a move leaves the field to the manager that writes the template.
 
-A server-side apply of another manager conflicts with whoever changed a field last. If a rollout
-stayed the owner of `runtimeClassName`, each later change of it by Helm 4, a GitOps tool or
+A server-side apply of another manager conflicts with the last manager that changed a field. If a
+rollout stayed the owner of `runtimeClassName`, each later change of it by Helm 4, a GitOps tool or
 `kubectl apply --server-side` would be refused. So the field goes back to the managers that own the
 template's containers; the annotations of the rollout stay its own. Source: "Server-Side Apply",
 `metadata.managedFields`, which a client may write.

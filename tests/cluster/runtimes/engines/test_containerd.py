@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from moorage.cluster.runtimes import RuntimeInstallationError
 from moorage.cluster.runtimes.engines import ContainerdConfiguration, EngineFile, applied
 from moorage.handlers import HandlerDefinition, parse_definition
-from moorage.runtimeclass.migration.containerd import containerd_handlers
+from moorage.runtimeclass.migration.containerd import containerd_handlers, containerd_settings
 from tests.peers import peer
 
 MAIN = Path("/etc/containerd/config.toml")
@@ -258,7 +258,9 @@ def test_the_reader_of_migration_reads_what_is_written() -> None:
     added = _after(_configuration("1.6.20", main=DEBIAN), _definition(no_pivot_root=True), _shim())
     found = {
         handler.name: handler
-        for handler in containerd_handlers(tomllib.loads(_contents(added)[MAIN].decode()))
+        for handler in containerd_handlers(
+            containerd_settings(tomllib.loads(_contents(added)[MAIN].decode()))
+        )
     }
     assert found["crun"].binary == "/opt/crun"
     assert found["crun"].options == {"no_pivot_root": True}
