@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,8 @@ def test_the_grace_periods_of_a_shutdown_are_read(fields: Any, periods: Any) -> 
         ({**HEADER, "evictionHard": {"a": "5"}}, "unsupported eviction signal a"),
         ({**HEADER, "evictionMaxPodGracePeriod": -1}, "field evictionMaxPodGracePeriod: it must"),
         ({**HEADER, "evictionMaxPodGracePeriod": True}, "field evictionMaxPodGracePeriod: it"),
+        ({**HEADER, "evictionMaxPodGracePeriod": 2**31}, "from 0 to 2147483647"),
+        ({**HEADER, "staticPodPath": "/a\0b"}, "it must be an absolute path"),
         ({**HEADER, "evictionPressureTransitionPeriod": 5}, "it must be a duration"),
         ({**HEADER, "evictionPressureTransitionPeriod": "x"}, "'x' is not a duration"),
         ({**HEADER, "shutdownGracePeriod": 5}, "field shutdownGracePeriod: it must be a duration"),
@@ -127,3 +130,10 @@ def test_a_file_is_named_in_every_complaint(tmp_path: Path) -> None:
         assert message in str(caught.value)
     file.write_text("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")
     assert load_configuration(file) == NodeConfiguration()
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "kubelet.yaml"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigurationError, match="it is not a regular file"):
+        load_configuration(pipe)

@@ -13,12 +13,14 @@ from typing import Any
 
 from moorage.api.durations import parse_duration
 from moorage.api.yaml_values import YamlError, parse_document
+from moorage.linux.regular_file import NotRegularError, read_regular_file
 from moorage.node.pressure.thresholds import DEFAULT_HARD, EvictionOptions, thresholds_of
 from moorage.node.shutdown_periods import ShutdownPeriod, periods_of
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 KIND = "KubeletConfiguration"
 _LARGEST_BYTES = 1024 * 1024
+_MOST_INT32 = 2**31 - 1
 
 
 class ConfigurationError(ValueError):
@@ -37,11 +39,12 @@ class NodeConfiguration:
 def load_configuration(path: Path) -> NodeConfiguration:
     """Read a file. Raises ConfigurationError."""
     try:
-        with path.open("rb") as file:
-            text = file.read(_LARGEST_BYTES + 1)
+        text = read_regular_file(path, _LARGEST_BYTES + 1)
         if len(text) > _LARGEST_BYTES:
             raise ConfigurationError("it is larger than 1 MiB")
         return parse_configuration(parse_document(text).value)
+    except NotRegularError as error:
+        raise ConfigurationError(f"node configuration {path}: {error.problem}") from error
     except OSError as error:
         raise ConfigurationError(f"node configuration {path}: {error.strerror}") from error
     except (YamlError, ValueError) as error:
@@ -97,13 +100,13 @@ def _seconds(value: Any) -> float:
 
 
 def _whole(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError("it must be a number of seconds that is not negative")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST_INT32:
+        raise ValueError(f"it must be a number of seconds from 0 to {_MOST_INT32}")
     return value
 
 
 def _path(value: Any) -> Path | None:
-    if not isinstance(value, str) or (value and not value.startswith("/")):
+    if not isinstance(value, str) or (value and not value.startswith("/")) or "\0" in value:
         raise ValueError("it must be an absolute path")
     return Path(value) if value else None
 

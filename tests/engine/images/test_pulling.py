@@ -148,6 +148,9 @@ async def test_the_list_of_platforms_names_the_image(
     assert image.layers == (digest(layer(Entry(HERE))),)
     wasm = await images.pull(f"{registry.address}/multi:all", platform="wasi/wasm")
     assert wasm.layers == (digest(layer(Entry("wasm"))),)
+    # The index has one digest: what one handler pulled is not the image of another.
+    await images.remove(image.id)
+    assert (await images.pull(f"{registry.address}/multi:all")).layers == image.layers
     offered = f"linux/{HERE}, linux/fictional, wasip1/wasm"
     with pytest.raises(FailedError) as raised:
         await images.pull(f"{registry.address}/multi:all", platform="linux/absent")

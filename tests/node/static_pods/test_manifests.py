@@ -97,7 +97,7 @@ def _with(document: Any, value: Any) -> Iterator[Any]:
                 yield [*document[:index], changed, *document[index + 1 :]]
 
 
-WHOLE = {
+WHOLE: dict[str, Any] = {
     "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}, "runAsUser": 1},
     "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}}},

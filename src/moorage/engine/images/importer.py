@@ -118,6 +118,9 @@ class ImageImporter:
                         return present
                     return await self._catalogue.rename(present, tags, digests)
                 offer = await self._puller.offer(reference, auth, digest, content, platform)
+                if platform is not None:
+                    # The index's digest stands for the image of this host's platform.
+                    digests = (f"{reference.repository}@{offer.exact.digest}",)
                 async with self._tidied(), self._scratch() as directory:
                     layers = self._catalogue.layers
                     # A present layer is not fetched, so it must not be collected.

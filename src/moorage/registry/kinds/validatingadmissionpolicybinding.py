@@ -16,6 +16,7 @@ from moorage.registry.validation.admission_policies import (
     warn_about_name,
 )
 from moorage.registry.validation.admission_rules import static_name_errors
+from moorage.registry.validation.repeated import repeated
 
 _TYPES = "io.k8s.api.admissionregistration.v1"
 _ACTIONS = ("Audit", "Deny", "Warn")
@@ -35,10 +36,11 @@ def validate_binding_update(new: Obj, old: Obj) -> list[FieldError]:
 def _spec_errors(spec: Obj) -> Iterator[FieldError]:
     yield from binding_errors(spec)
     path, actions = "spec.validationActions", spec.get("validationActions", [])
+    repeats = repeated(actions)
     for index, action in enumerate(actions):
         if action not in _ACTIONS:
             yield FieldError.not_supported(f"{path}[{index}]", action, _ACTIONS)
-        if action in actions[:index]:
+        if index in repeats:
             yield FieldError.duplicate(f"{path}[{index}]", action)
     if "Deny" in actions and "Warn" in actions:
         yield FieldError.invalid(

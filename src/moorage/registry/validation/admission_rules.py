@@ -11,6 +11,7 @@ from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
 from moorage.registry.validation.expressions import expression_errors
+from moorage.registry.validation.repeated import repeated
 from moorage.registry.validation.scheduling import label_selector_errors
 
 FAILURE_POLICIES = ("Fail", "Ignore")
@@ -153,10 +154,11 @@ def match_errors(match: Obj, path: str) -> Iterator[FieldError]:
 
 
 def _resource_name_errors(resource_names: list[str], path: str) -> Iterator[FieldError]:
+    repeats = repeated(resource_names)
     for index, name in enumerate(resource_names):
         for detail in names.path_segment_errors(name):
             yield FieldError.invalid(f"{path}[{index}]", name, detail)
-        if name in resource_names[:index]:
+        if index in repeats:
             yield FieldError.duplicate(f"{path}[{index}]", name)
 
 

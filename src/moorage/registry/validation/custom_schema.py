@@ -18,6 +18,7 @@ from moorage.registry.custom.structure import compile_structure
 from moorage.registry.kind import Obj
 from moorage.registry.validation.expressions import expression_errors
 from moorage.registry.validation.field_paths import FieldPathError, resolve_field_path
+from moorage.registry.validation.repeated import repeated
 from moorage.registry.validation.structural_schema import (
     Schema,
     children,
@@ -278,6 +279,7 @@ def _list_map_errors(schema: Schema, path: str, keys: list[str]) -> Iterator[Fie
         )
         return
     properties = items.get("properties", {})
+    repeats = repeated(keys)
     for index, key in enumerate(keys):
         if key not in properties:
             yield FieldError.invalid(at, keys, "entries must all be names of item properties")
@@ -287,7 +289,7 @@ def _list_map_errors(schema: Schema, path: str, keys: list[str]) -> Iterator[Fie
                 "object",
                 "must be a scalar type if parent array's x-kubernetes-list-type is map",
             )
-        if key in keys[:index]:
+        if index in repeats:
             yield FieldError.invalid(at, keys, "must not contain duplicate entries")
 
 

@@ -23,6 +23,7 @@ from moorage.registry.validation.admission_rules import (
     static_name_errors,
     static_name_warnings,
 )
+from moorage.registry.validation.repeated import repeated
 from moorage.registry.validation.scheduling import label_selector_errors
 from moorage.registry.validation.webhook_client import client_errors
 
@@ -171,8 +172,9 @@ def _review_version_errors(
     if not versions:
         yield FieldError.required(path, f"must specify one of {', '.join(_REVIEW_VERSIONS)}")
         return
+    repeats = repeated(versions)
     for index, version in enumerate(versions):
-        if version in versions[:index]:
+        if index in repeats:
             yield FieldError.invalid(f"{path}[{index}]", version, "duplicate version")
             continue
         for detail in names.dns_1035_label_errors(version):

@@ -251,3 +251,12 @@ def test_a_mirror_is_bound_to_a_node() -> None:
         "pod annotation is set"
     )
     assert complaint("Pod", changed("Pod", {**sets, "spec.nodeName": "n"})) is None
+
+
+def test_many_tolerations_may_be_added_to_and_reordered() -> None:
+    tolerations = [{"key": f"k{index}", "operator": "Exists"} for index in range(20_000)]
+    old = changed("Pod", {"spec.tolerations": tolerations})
+    more = [{"key": "more", "operator": "Exists"}, *reversed(tolerations)]
+    assert update_complaint("Pod", changed("Pod", {"spec.tolerations": more}), old) is None
+    fewer = changed("Pod", {"spec.tolerations": tolerations[:-1]})
+    assert "existing toleration can not" in (update_complaint("Pod", fewer, old) or "")

@@ -16,6 +16,7 @@ from moorage.registry.kinds.customresourcedefinition.versions import (
     shared_fields,
     version_errors,
 )
+from moorage.registry.validation.repeated import repeated
 from moorage.registry.validation.webhook_client import ca_bundle_errors, client_errors
 
 _SCOPES = ("Cluster", "Namespaced")
@@ -185,8 +186,9 @@ def _review_version_errors(versions: list[str], path: str) -> Iterator[FieldErro
     if not versions:
         yield FieldError.required(path)
         return
+    repeats = repeated(versions)
     for index, version in enumerate(versions):
-        if version in versions[:index]:
+        if index in repeats:
             yield FieldError.invalid(f"{path}[{index}]", version, "duplicate version")
             continue
         for detail in names.dns_1035_label_errors(version):

@@ -6,6 +6,7 @@ Source: core validation `ValidatePodCreate`, `ValidatePodUpdate`, Kubernetes 1.3
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from moorage.registry.kind import Obj
 from moorage.registry.kinds.pod.gated import gated_errors, with_placing_of
 from moorage.registry.validation.addresses import ip_errors
 from moorage.registry.validation.pod_spec import pod_spec_errors
+from moorage.registry.validation.repeated import repeated
 
 _UPDATE_MESSAGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
@@ -121,8 +123,13 @@ def _take(target: Obj, source: Obj, field: str) -> None:
         target.pop(field, None)
 
 
-def _is_subset(part: list[Any], whole: list[Any]) -> bool:
-    return all(item in whole for item in part)
+def _is_subset(part: Iterable[Any], whole: Iterable[Any]) -> bool:
+    """Return whether each value is among others; both lists may be as long as a body."""
+    return _texts(part) <= _texts(whole)
+
+
+def _texts(values: Iterable[Any]) -> set[bytes]:
+    return {msgspec.json.encode(value, order="sorted") for value in values}
 
 
 def _deadline_errors(new: Obj, old: Obj) -> list[FieldError]:
@@ -139,10 +146,8 @@ def _deadline_errors(new: Obj, old: Obj) -> list[FieldError]:
 
 
 def _added_toleration_errors(new: Obj, old: Obj) -> list[FieldError]:
-    before, after = old.get("tolerations", []), new.get("tolerations", [])
-    without_seconds = [_without_seconds(toleration) for toleration in after]
-    kept = all(_without_seconds(toleration) in without_seconds for toleration in before)
-    if kept:
+    before, after = (map(_without_seconds, spec.get("tolerations", ())) for spec in (old, new))
+    if _is_subset(before, after):
         return []
     return [
         FieldError.forbidden(
@@ -177,9 +182,10 @@ def validate_pod_status(new: Obj, old: Obj) -> list[FieldError]:
             for detail in names.dns_subdomain_errors(nominated)
         ]
     addresses = [pod_ip.get("ip", "") for pod_ip in status.get("podIPs", ())]
+    repeats = repeated(addresses)
     for index, address in enumerate(addresses):
         errors += ip_errors(address, f"status.podIPs[{index}]")
-        if address in addresses[:index]:
+        if index in repeats:
             errors.append(FieldError.duplicate(f"status.podIPs[{index}]", address))
     return errors
 
