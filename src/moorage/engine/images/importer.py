@@ -111,8 +111,8 @@ class ImageImporter:
                 digest, content = await self._puller.digest(reference, auth)
                 tags = () if reference.digest else (reference.full,)
                 digests = (f"{reference.repository}@{digest}",)
-                # The digest of an index does not say which of its platforms is present.
-                present = self._present(digests[0]) if platform is None else None
+                # The digest of an index is that of all its platforms.
+                present = self._present(digests[0], str(platform or self._platform))
                 if present is not None:
                     if set(tags) <= set(present.tags):
                         return present
@@ -124,14 +124,18 @@ class ImageImporter:
                     with self._catalogue.holding(offer.layers):
                         await self._puller.fetch(offer, auth, layers, directory)
                         return await self._catalogue.install(
-                            offer.configuration, offer.blobs(directory), tags, digests
+                            offer.configuration,
+                            offer.blobs(directory),
+                            tags,
+                            digests,
+                            offer.platform,
                         )
         except OSError as error:
             raise failure(f'failed to pull image "{reference.full}"', error) from error
 
-    def _present(self, digest: str) -> Image | None:
+    def _present(self, digest: str, platform: str) -> Image | None:
         try:
-            return self._catalogue.find(digest)
+            return self._catalogue.find(digest, platform)
         except NotFoundError:
             return None
 
