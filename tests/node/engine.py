@@ -209,7 +209,8 @@ class FakeEngine:
 
     # images
 
-    async def image(self, reference: str) -> pb.Image:
+    async def image(self, reference: str, handler: str = "") -> pb.Image:
+        del handler
         return pb.Image(id=f"sha256:{reference}", size=1)
 
     # inside

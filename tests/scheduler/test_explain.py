@@ -165,6 +165,32 @@ def test_a_pod_is_held_although_other_nodes_have_its_handler() -> None:
     assert "RuntimeHandler" in verdict(explanation.nodes, "b")
 
 
+def failing(node: Node, handler: str) -> Node:
+    raw = msgspec.to_builtins(node)
+    raw["status"]["conditions"] = [
+        {"type": f"{handler}.runtime.moorage.dev/Working", "status": "False",
+         "message": "no guest kernel; set its path"}
+    ]  # fmt: skip
+    return msgspec.convert(raw, Node)
+
+
+@pytest.mark.parametrize("pod", [held(), a_pod(runtimeClassName="kata")])
+def test_a_handler_whose_probe_fails_is_not_to_be_installed(pod: Pod) -> None:
+    nodes = [failing(a_node("a", handlers=("runc",)), "kata"), a_node("b", handlers=("runc",))]
+    explanation = explain(pod, nodes, [], [a_class("kata")])
+    first, second = (
+        next(one for one in node.objections if one.filter == "RuntimeHandler")
+        for node in explanation.nodes
+    )
+    assert first.detail == "its probe fails: no guest kernel; set its path"
+    assert "install" not in first.remedy
+    assert second.remedy.startswith("install and configure the runtime")
+    if explanation.blocked_by is not None:
+        assert 'node a has the handler "kata", and its probe fails: no guest kernel' in (
+            explanation.blocked_by.remedy
+        )
+
+
 @pytest.mark.parametrize(
     ("pod", "remedy"),
     [

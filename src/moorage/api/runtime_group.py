@@ -9,6 +9,9 @@ GROUP = "runtime.moorage.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
+HANDLER_CONDITION_SUFFIX = f".{GROUP}/Working"
+"""End of the type of a node's condition for one handler; what is before it is the handler."""
+
 MANAGED_LABEL = f"{GROUP}/managed"
 """Label of objects that our controllers created and may change; its value is `MANAGED`."""
 MANAGED = "true"
@@ -98,3 +101,8 @@ def feature_label(handler: str, feature: str) -> str:
 
 TRIAL_HANDLER = "moorage-trial"
 """Handler under which a new version is tried, for a minute; it is in no report."""
+
+
+def handler_condition(handler: str) -> str:
+    """Return the type of the node condition that says whether a handler works there."""
+    return f"{handler}{HANDLER_CONDITION_SUFFIX}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,6 +133,18 @@ def host_warnings(layout: Layout, handlers: Iterable[Handler]) -> tuple[str, ...
     own = EnginePaths(layout.engine, layout.engine).handlers
     reading = read_directories((HANDLER_DIRECTORY, own), {}, time.time())
     return defect_warnings(handlers, reading.definitions)
+
+
+def with_problems(handlers: Iterable[Handler], problems: Mapping[str, str]) -> tuple[Handler, ...]:
+    """Return the handlers; one whose probe fails is unavailable with the probe's reason."""
+    return tuple(
+        msgspec.structs.replace(
+            handler, available=False, reason=f"its probe fails: {problems[handler.handler]}"
+        )
+        if handler.available and handler.handler in problems
+        else handler
+        for handler in handlers
+    )
 
 
 def _undefined(handler: Handler) -> Handler:

@@ -183,11 +183,11 @@ def known_handlers(handlers: engine_pb.Handlers) -> tuple[KnownHandler, ...]:
 
 def _known(handler: engine_pb.Handler) -> KnownHandler:
     program = Path(handler.program)
-    defined, behind, start_deadline_s = _definition(handler.file)
+    defined, files, start_deadline_s = _definition(handler.file)
     return KnownHandler(
         name=handler.name,
         definition=defined,
-        programs=tuple(path for path in (program, behind) if path is not None),
+        programs=(program, *files),
         program=RuntimeProgram(name=program.name, version=handler.version, path=handler.program),
         file=handler.file,
         is_default=handler.is_default,
@@ -195,19 +195,25 @@ def _known(handler: engine_pb.Handler) -> KnownHandler:
     )
 
 
-def _definition(file: str) -> tuple[str, Path | None, float]:
-    """Return what a file defines, the runtime behind its shim if that is a path, its deadline."""
+def _definition(file: str) -> tuple[str, tuple[Path, ...], float]:
+    """Return what a file defines, its deadline, and the files that it runs and reads.
+
+    These are the runtime behind a shim, if that is a path, and the shim's configuration: a probe's
+    verdict depends on both.
+    """
     try:
         content = Path(file).read_bytes()
         definition = parse_definition(Path(file), content)
     except (OSError, DefinitionError) as error:
         # The engine has an earlier version in force, which is probed as it is.
         log.debug("definition of a handler cannot be read", file=file, reason=error)
-        return file, None, 0.0
+        return file, (), 0.0
     options = definition.options
     runtime = options.runtime if isinstance(options, ShimOptions) else None
-    behind = Path(runtime) if runtime and runtime.startswith("/") else None
+    files = [Path(runtime)] if runtime and runtime.startswith("/") else []
+    if isinstance(options, ShimOptions) and options.config_path is not None:
+        files.append(Path(options.config_path))
     # Without name and path: two names for the same are probed once.
     nameless = msgspec.structs.replace(definition, name="", path=Path(), is_default=False)
     deadline_s = options.start_deadline_s if isinstance(options, ShimOptions) else 0.0
-    return repr(nameless), behind, deadline_s
+    return repr(nameless), tuple(files), deadline_s

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from moorage.api.runtime_profiles import UNKNOWN, ProfileFeature, RuntimeProfile
+from moorage.api.runtime_profiles import UNKNOWN, WORKING, ProfileFeature, RuntimeProfile
 from moorage.cluster.layout import PROBE_RESULTS
 from moorage.probing.cache import ProbeCache, ProbedHandler
 from moorage.runtimeclass.feature_findings import STATE_WORDS, alike
@@ -17,7 +17,10 @@ from moorage.runtimeclass.features import FEATURES
 
 
 class FeatureColumn(msgspec.Struct, frozen=True):
-    """A column: its handler, the nodes that it holds for, and feature → what was found."""
+    """A column: its handler, the nodes that it holds for, and feature → what was found.
+
+    `problem` is why the handler's probe fails; empty for one that works or was not probed yet.
+    """
 
     title: str
     handler: str
@@ -25,6 +28,7 @@ class FeatureColumn(msgspec.Struct, frozen=True):
     isolation: str
     kernel: str
     features: dict[str, ProfileFeature]
+    problem: str = ""
 
 
 def columns(profiles: Iterable[RuntimeProfile]) -> tuple[FeatureColumn, ...]:
@@ -63,6 +67,13 @@ def probed_here(handlers: Iterable[str]) -> tuple[ProbedHandler, ...]:
     return tuple(newest[handler] for handler in sorted(newest))
 
 
+def problem_of(profile: RuntimeProfile) -> str:
+    """Return why a handler's probe fails on a node; empty where it does not."""
+    failed = (one.message for one in profile.status.conditions
+              if one.type == WORKING and one.status == "False")  # fmt: skip
+    return next(failed, "")
+
+
 def _column(handler: str, group: list[RuntimeProfile], *, is_alone: bool) -> FeatureColumn:
     nodes = tuple(sorted(profile.spec.node_name for profile in group))
     status = group[0].status
@@ -73,4 +84,5 @@ def _column(handler: str, group: list[RuntimeProfile], *, is_alone: bool) -> Fea
         isolation=status.isolation,
         kernel=status.kernel,
         features={feature.name: feature for feature in status.features},
+        problem=next(filter(None, map(problem_of, group)), ""),
     )

@@ -15,7 +15,13 @@ import msgspec
 
 from moorage.api.conditions import transitioned
 from moorage.api.nodes import NodeCondition
-from moorage.api.runtime_group import GROUP, feature_label, handler_label
+from moorage.api.runtime_group import (
+    GROUP,
+    HANDLER_CONDITION_SUFFIX,
+    feature_label,
+    handler_condition,
+    handler_label,
+)
 from moorage.api.runtime_profiles import (
     SUPPORTED,
     WORKING,
@@ -30,15 +36,9 @@ FAILED_REASON = "RuntimeHandlerFailed"
 WORKS_REASON = "RuntimeHandlerWorks"
 _PROBE_SUCCEEDED, _PROBE_FAILED = "ProbeSucceeded", "ProbeFailed"
 _TRUE = "true"
-_CONDITION_SUFFIX = f".{GROUP}/{WORKING}"
 _MESSAGE_LIMIT = 1024
 _NAME_LIMIT, _PATH_LIMIT, _DIGEST_LIMIT = 256, 4096, 128
 """Limits of the definition of RuntimeProfiles, by which one text too long would refuse all."""
-
-
-def condition_type(handler: str) -> str:
-    """Return the type of the node condition that says whether a handler works."""
-    return f"{handler}{_CONDITION_SUFFIX}"
 
 
 def labels_of(states: Mapping[str, HandlerState]) -> dict[str, str]:
@@ -98,7 +98,7 @@ def condition_changes(
     before = {condition.type: condition for condition in present}
     changes: list[dict[str, Any]] = []
     for name, state in states.items():
-        type_ = condition_type(name)
+        type_ = handler_condition(name)
         earlier = before.get(type_)
         if state.working is Working.PENDING or (state.is_working and earlier is None):
             continue
@@ -122,11 +122,11 @@ def condition_changes(
                 else stamp,
             }
         )
-    known = {condition_type(name) for name in states}
+    known = {handler_condition(name) for name in states}
     changes += [
         {"type": type_, "$patch": "delete"}
         for type_ in before
-        if type_.endswith(_CONDITION_SUFFIX) and type_ not in known
+        if type_.endswith(HANDLER_CONDITION_SUFFIX) and type_ not in known
     ]
     return changes
 
@@ -136,7 +136,7 @@ def own_conditions(present: Iterable[NodeCondition]) -> set[tuple[str, str, str,
     return {
         (condition.type, condition.status, condition.reason, condition.message)
         for condition in present
-        if condition.type.endswith(_CONDITION_SUFFIX)
+        if condition.type.endswith(HANDLER_CONDITION_SUFFIX)
     }
 
 

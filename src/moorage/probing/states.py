@@ -22,9 +22,10 @@ class Working(enum.Enum):
 class KnownHandler(msgspec.Struct, frozen=True, kw_only=True):
     """A handler that an engine lists.
 
-    `definition` is what defines it, without its name; `programs` are the files that it runs.
-    `start_deadline_s` is how long its first container may take, 0 for the usual time. `is_default`
-    is of the handler that pods without a class get. `file` is its file, for people.
+    `definition` is what defines it, without its name; `programs` are the files that it runs, and
+    its shim's configuration. `start_deadline_s` is how long its first container may take, 0 for the
+    usual time. `is_default` is of the handler that pods without a class get. `file` is its file,
+    for people.
     """
 
     name: str

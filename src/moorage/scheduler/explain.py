@@ -6,7 +6,7 @@ Pure, used by `moor explain`: applies the scheduler's own filters to the current
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
@@ -16,7 +16,7 @@ from moorage.runtimeclass import ClassMissing, resolve_handler
 from moorage.scheduler import filters, messages
 from moorage.scheduler.cluster_state import ClusterState, occupies_node
 from moorage.scheduler.filters import Rejection
-from moorage.scheduler.handler_gate import Wait, wait_of
+from moorage.scheduler.handler_gate import Wait, problems_of, wait_of
 from moorage.scheduler.inter_pod_affinity import InterPodAffinity
 from moorage.scheduler.nodes import NodeInfo
 from moorage.scheduler.query import PodQuery, QueryCache, make_query
@@ -85,8 +85,15 @@ def explain(
     checked = volumes if isinstance(volumes, VolumeCheck) else None
     cross = InterPodAffinity(pod, query, state)
     cross.refresh()
+    problems = problems_of(handler or "", nodes)
     verdicts = tuple(
-        NodeVerdict(name, _with_wait(name, tuple(_objections(query, node, cross, checked)), wait))
+        NodeVerdict(
+            name,
+            _with_problem(
+                _with_wait(name, tuple(_objections(query, node, cross, checked)), wait),
+                problems.get(name, ""),
+            ),
+        )
         for name, node in sorted(state.nodes.items())
     )
     blocked = _blocked_by(
@@ -153,6 +160,18 @@ def _with_wait(
         return objections
     lack = Objection(filters.RUNTIME_HANDLER, (_LACK,), "", _REMEDIES[filters.RUNTIME_HANDLER])
     return (lack, *objections)
+
+
+def _with_problem(objections: tuple[Objection, ...], problem: str) -> tuple[Objection, ...]:
+    """Return the objections; that to the handler with its probe's reason, where one failed."""
+    if not problem:
+        return objections
+    return tuple(
+        replace(objection, detail=f"its probe fails: {problem}", remedy=_FAILED_REMEDY)
+        if objection.filter == filters.RUNTIME_HANDLER
+        else objection
+        for objection in objections
+    )
 
 
 def _blocked_by(
@@ -239,6 +258,10 @@ def _ports_detail(query: PodQuery, node: NodeInfo) -> str:
     return f"taken: {', '.join(wanted)}"
 
 
+_FAILED_REMEDY = (
+    "the node has the handler, and its probe fails: correct what it reports; it is probed again by "
+    "itself"
+)
 _LACK = "the pod's handler was not found to work there"
 _NO_NODE_REMEDY = "stop the cluster, then `moor up` as root without --no-node"
 _CLAIM_REMEDY = (

@@ -6,13 +6,18 @@ the gate by itself. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
-from moorage.api.runtime_group import HANDLER_AVAILABLE, HANDLER_GATE, handler_label
+from moorage.api.runtime_group import (
+    HANDLER_AVAILABLE,
+    HANDLER_GATE,
+    handler_condition,
+    handler_label,
+)
 from moorage.runtimeclass.handler import is_implicit
 
 _NOT_NEEDED = (
@@ -53,7 +58,21 @@ def wait_of(pod: Pod, handler: str | None, nodes: Iterable[Node]) -> Wait | None
     )
     if names - lacking:
         return Wait(message, _elsewhere(handler), lacking)
+    failing = problems_of(handler, nodes)
+    if failing:
+        return Wait(message, _correct(handler, failing), lacking)
     return Wait(message, _install(handler, str(name)), lacking)
+
+
+def problems_of(handler: str, nodes: Iterable[Node]) -> dict[str, str]:
+    """Return what a handler's probe found wrong, by node; nodes where it works are left out."""
+    type_ = handler_condition(handler)
+    return {
+        node.metadata.name: condition.message
+        for node in nodes
+        for condition in node.status.conditions
+        if condition.type == type_ and condition.status == "False"
+    }
 
 
 def _said(pod: Pod) -> str:
@@ -70,6 +89,14 @@ def _install(handler: str, class_name: str) -> str:
         f'install the handler "{handler}" of RuntimeClass {class_name} on a node: '
         f"`moor runtime add {handler}` there, or a RuntimeInstallation for many nodes; or name "
         "another class: kubectl get runtimeclasses. The gate goes by itself"
+    )
+
+
+def _correct(handler: str, failing: Mapping[str, str]) -> str:
+    node, problem = min(failing.items())
+    return (
+        f'node {node} has the handler "{handler}", and its probe fails: {problem}. It is probed '
+        "again, and the gate goes, by itself"
     )
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from moorage.api.meta import Condition
 from moorage.api.runtime_profiles import (
+    WORKING,
     ProfileFeature,
     RuntimeProfile,
     RuntimeProfileSpec,
@@ -18,6 +20,7 @@ from moorage.cli.connection import Target
 from moorage.cluster.attach.outcome import NodeOutcome, Outcome
 from moorage.cluster.host import Inventory
 from moorage.cluster.layout import Layout
+from moorage.cluster.settings import load
 from moorage.cri import engine_pb
 from moorage.handlers import Handler
 from tests.cli.moor import FakeEngine, change, cluster, locked, moor, serving
@@ -102,6 +105,38 @@ def test_of_a_running_cluster_the_engines_with_their_files_and_complaints(
     assert looks == [layout.root]
 
 
+FAILS = RuntimeProfileStatus(
+    conditions=(Condition(type=WORKING, status="False", message="no kernel; set path"),)
+)
+
+
+def test_a_handler_whose_probe_fails_is_not_available(
+    looks: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(target: Target) -> tuple[RuntimeProfile, ...]:
+        del target
+        return tuple(
+            RuntimeProfile(spec=RuntimeProfileSpec(node_name=node, handler=handler), status=FAILS)
+            for node, handler in ((load(layout.settings).node_name, "kata"), ("other", "runc"))  # type: ignore[union-attr]
+        )
+
+    monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
+    monkeypatch.setattr(runtimes, "_profiles", read)
+    layout = cluster(tmp_path, cluster_id="c")
+    handlers = [
+        engine_pb.Handler(name=name, is_available=True, program=f"/{name}")
+        for name in ("runc", "kata")
+    ]
+    reported = engine_pb.Handlers(handlers=handlers)
+    with serving(FakeEngine(handlers=reported), tmp_path / "c/engine.sock"), locked(layout):
+        answer = moor("runtimes", "-o", "json", "--data-dir", layout.root)
+    by_name = {row["handler"]: row for row in json.loads(answer.out)}
+    assert (by_name["runc"]["available"], by_name["runc"]["reason"]) == (True, "")
+    assert by_name["kata"]["available"] is False
+    assert by_name["kata"]["reason"] == "its probe fails: no kernel; set path"
+    assert looks == [layout.root]
+
+
 def test_of_another_engine_those_that_it_lists_alone(looks: list[Path], tmp_path: Path) -> None:
     layout = cluster(tmp_path)
     with serving_apart(FakeCrio(Behaviour(handlers=["", "b"])), tmp_path) as endpoint:
@@ -175,11 +210,14 @@ def test_handlers_whose_features_are_not_probed_yet_are_named(
                 status=RuntimeProfileStatus(features=found),
             ),
             RuntimeProfile(spec=RuntimeProfileSpec(node_name="n1", handler="runc")),
+            RuntimeProfile(spec=RuntimeProfileSpec(node_name="n1", handler="kata"), status=FAILS),
         )
 
     monkeypatch.setattr(runtimes, "_profiles", read)
     answer = moor("runtimes", "features", "--data-dir", tmp_path)
-    assert answer.err == "not probed yet, which takes a minute: runc\n"
+    assert answer.err == (
+        "kata does not work: no kernel; set path\nnot probed yet, which takes a minute: runc\n"
+    )
     assert [line.split() for line in answer.out.splitlines() if line.startswith("exec ")] == [
-        ["exec", "yes", "unknown"]
+        ["exec", "yes", "unknown", "unknown"]
     ]

@@ -14,8 +14,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from moorage.cri import pb
 from moorage.engine.errors import FailedError, InvalidError, NotFoundError
 from moorage.engine.images.credentials import Credentials
+from moorage.engine.images.service import ImageServicer
 from moorage.engine.images.store import ImagePaths, ImageStore
 from tests.engine.images.builds import (
     HERE,
@@ -148,9 +150,21 @@ async def test_the_list_of_platforms_names_the_image(
     assert image.layers == (digest(layer(Entry(HERE))),)
     wasm = await images.pull(f"{registry.address}/multi:all", platform="wasi/wasm")
     assert wasm.layers == (digest(layer(Entry("wasm"))),)
-    # The index has one digest: what one handler pulled is not the image of another.
-    await images.remove(image.id)
+    # Both have the index's digest; each platform finds its own.
+    for text, layers in ((f"linux/{HERE}", image.layers), ("wasi/wasm", wasm.layers)):
+        assert images.find_for(image.digests[0], text).layers == layers
+        assert (await images.pull(image.digests[0], platform=text)).layers == layers
     assert (await images.pull(f"{registry.address}/multi:all")).layers == image.layers
+    with pytest.raises(NotFoundError):
+        images.find_for(f"{registry.address}/multi:all", "wasi/wasm")
+    assert images.find_for(wasm.id, "").layers == wasm.layers
+    calls = ImageServicer(images, lambda: ("w", "runc"), {"w": "wasi/wasm", "runc": ""}.__getitem__)
+    for handler, wanted in (("w", wasm), ("runc", image), ("", image)):
+        spec = pb.ImageSpec(image=image.digests[0], runtime_handler=handler)
+        status = await calls.image_status(pb.ImageStatusRequest(image=spec))
+        assert status.image.id == wanted.id
+    spec = pb.ImageSpec(image=f"{registry.address}/multi:all", runtime_handler="w")
+    assert not (await calls.image_status(pb.ImageStatusRequest(image=spec))).HasField("image")
     offered = f"linux/{HERE}, linux/fictional, wasip1/wasm"
     with pytest.raises(FailedError) as raised:
         await images.pull(f"{registry.address}/multi:all", platform="linux/absent")

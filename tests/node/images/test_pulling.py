@@ -18,6 +18,7 @@ from moorage.node.images.records import PullRecords
 from moorage.node.images.verification import Verification
 from moorage.node.pod_facts.containers import Kind, Member
 from moorage.node.pod_facts.errors import SyncError
+from moorage.node.pod_facts.labels import RUNTIME_HANDLER
 from tests.clocks import FakeClock
 from tests.node.objects import UID, a_container, a_pod
 
@@ -29,12 +30,14 @@ class FakeEngine:
         self.present: dict[str, pb.Image] = {}
         self.registry: dict[str, pb.Image] = {"app:1": pb.Image(id="sha256:app", size=7)}
         self.user = ""
+        self.asked_for: list[tuple[str, str]] = []
         self.failure: CriError | None = None
         self.pulls: list[tuple[str, str]] = []
         self.gate: asyncio.Event | None = None
         self.began = asyncio.Event()
 
-    async def image(self, reference: str) -> pb.Image | None:
+    async def image(self, reference: str, handler: str = "") -> pb.Image | None:
+        self.asked_for.append((reference, handler))
         return self.present.get(reference)
 
     async def pull_image(
@@ -107,6 +110,14 @@ class Case:
 @pytest.fixture
 def case(tmp_path: Path) -> Case:
     return Case(tmp_path)
+
+
+async def test_what_is_present_is_looked_up_for_the_pods_handler(case: Case) -> None:
+    """An index's digest names the images of all its platforms, and handlers may differ in it."""
+    member = Member(Kind.MAIN, a_container(image="app:1"))
+    sandbox = pb.PodSandboxConfig(annotations={RUNTIME_HANDLER: "wasmtime"})
+    await case.puller.ensure(a_pod(), member, (), sandbox)
+    assert case.engine.asked_for == [("app:1", "wasmtime")] * 2
 
 
 PRESENT = (

@@ -39,7 +39,8 @@ async def test_missing_image_volume_is_reported_and_nothing_starts(
 ) -> None:
     async with living(tmp_path) as life:
 
-        async def image(reference: str) -> Any:
+        async def image(reference: str, handler: str = "") -> Any:
+            del handler
             if reference.startswith("model"):
                 return None
             return await type(life.engine).image(life.engine, reference)

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 from click.core import ParameterSource
 
-from moorage.api.errors import NotFoundError
+from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.printable import printable
 from moorage.api.runtime_profiles import RuntimeProfile
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
-from moorage.cli.handlers import HandlersInUse, handlers_in_use
+from moorage.cli.handlers import HandlersInUse, handlers_in_use, with_problems
 from moorage.cli.outcome import outcome_table
 from moorage.cli.output import output_option, show, show_document, table
 from moorage.cli.verbs import VerbGroup
 from moorage.cluster.layout import Layout
 from moorage.cluster.machine import inspect_machine
-from moorage.cluster.runtime_features import FeatureColumn, columns, probed_here, rows, short
+from moorage.cluster.runtime_features import (
+    FeatureColumn,
+    columns,
+    probed_here,
+    problem_of,
+    rows,
+    short,
+)
 from moorage.cluster.settings import load
+from moorage.cluster.supervisor import running_pid
 from moorage.handlers import Handler
 from moorage.probing.cache import ProbedHandler
 
@@ -33,6 +42,7 @@ _NOT_SERVED = (
     "the API does not serve RuntimeProfiles (yet): on a Kubernetes of others, `moor attach` "
     "installs what reports them"
 )
+_API_DEADLINE_S = 5.0
 _COLUMNS = ("handler", "runtime", "version", "default", "available", "features")
 
 
@@ -57,7 +67,7 @@ def command(context: click.Context, target: Target, *, shows_all: bool, output: 
             raise click.UsageError("--all is for this machine: leave it out for another Kubernetes")
         _show_elsewhere(asyncio.run(_outcome(target)), output)
         return
-    in_use = asyncio.run(_ask(target.cluster.layout))
+    in_use = asyncio.run(_with_probes(target, target.cluster.layout))
     shown = [
         handler for handler in in_use.handlers if shows_all or handler.path or handler.available
     ]
@@ -116,7 +126,10 @@ def features(target: Target, *, shows_evidence: bool, output: str) -> None:
     if not found:
         click.echo("no handler has been probed yet: wait a moment", err=True)
         return
-    if waiting := [column.title for column in found if not column.features]:
+    for column in found:
+        if column.problem:
+            click.echo(f"{column.title} does not work: {printable(column.problem)}", err=True)
+    if waiting := [one.title for one in found if not (one.features or one.problem)]:
         click.echo(f"not probed yet, which takes a minute: {', '.join(waiting)}", err=True)
     matrix = rows(found)
     notes = [_findings(found, row["feature"]) for row in matrix] if shows_evidence else ()
@@ -131,7 +144,7 @@ def features(target: Target, *, shows_evidence: bool, output: str) -> None:
 
 
 async def _profiles(target: Target) -> tuple[RuntimeProfile, ...]:
-    # Imported here: `moor runtimes` alone asks the engine, not the API.
+    # Imported here: the list of a machine without a cluster needs no client.
     from moorage.client.resources import RUNTIME_PROFILES
 
     async with target.client("moor-runtimes") as client:
@@ -175,6 +188,28 @@ async def _ask(layout: Layout) -> HandlersInUse:
         return await handlers_in_use(layout, ())
     _, handlers = await inspect_machine(layout)
     return await handlers_in_use(layout, handlers)
+
+
+async def _with_probes(target: Target, layout: Layout) -> HandlersInUse:
+    """Return the handlers; one whose probe fails in the running cluster is not available."""
+    in_use, settings = await _ask(layout), load(layout.settings)
+    if settings is None or not settings.has_node or running_pid(layout) is None:
+        return in_use
+    # Imported here: the list of a machine without a cluster needs no client.
+    from moorage.client.config import ConfigError
+
+    try:
+        async with asyncio.timeout(_API_DEADLINE_S):
+            profiles = await _profiles(target)
+    except (CliError, StatusError, ConfigError, OSError):
+        # What the engine says is listed without the API, too.
+        return in_use
+    problems = {
+        profile.spec.handler: problem
+        for profile in profiles
+        if profile.spec.node_name == settings.node_name and (problem := problem_of(profile))
+    }
+    return replace(in_use, handlers=with_problems(in_use.handlers, problems))
 
 
 def _columns(in_use: HandlersInUse) -> tuple[str, ...]:

@@ -48,9 +48,12 @@ class Catalogue:
         self.layers.load()
         self._images = self._files.load(self.layers)
 
-    def find(self, reference: str) -> Image:
-        """Return the image of that id (or id prefix), tag or digest. Raises NotFoundError."""
-        return index.find(self._images, reference)
+    def find(self, reference: str, platform: str = "") -> Image:
+        """Return the image of that id (or id prefix), tag or digest. Raises NotFoundError.
+
+        With a platform, a name does not find an image that was chosen for another.
+        """
+        return index.find(self._images, reference, platform)
 
     def all(self) -> tuple[Image, ...]:
         return tuple(self._images.values())
@@ -80,8 +83,11 @@ class Catalogue:
         blobs: Sequence[tuple[str, Blob]],
         tags: Sequence[str],
         digests: Sequence[str],
+        platform: str = "",
     ) -> Image:
         """Install an image under these names; `blobs` correspond to its diff-ids.
+
+        `platform` is the one that was chosen from an index.
 
         Raises EngineError, MalformedImageError; the names are unchanged then, and the caller
         collects the unpacked layers.
@@ -92,14 +98,16 @@ class Catalogue:
         with self.holding(diff_ids):
             await self._unpack(blobs, name)
             size_bytes = self.layers.size(diff_ids)[0] + len(configuration)
-            image = self._files.image(configuration, image_id, tags, digests, size_bytes)
+            image = self._files.image(configuration, image_id, tags, digests, size_bytes, platform)
             return await self._commit(image, configuration)
 
     async def rename(self, image: Image, tags: Sequence[str], digests: Sequence[str]) -> Image:
         """Give an existing image more names. Raises NotFoundError, EngineError."""
         with self.holding(image.layers):
             configuration = await self.configuration(image)
-            named = self._files.image(configuration, image.id, tags, digests, image.size_bytes)
+            named = self._files.image(
+                configuration, image.id, tags, digests, image.size_bytes, image.platform
+            )
             return await self._commit(named, configuration)
 
     async def remove(self, image: Image) -> None:

@@ -42,8 +42,9 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
 
     `id` is the digest of its configuration blob; `tags` are full names with tag, `digests` full
     names with the digest of the manifest as the registry serves it (that of the index, for an image
-    with several platforms, of which the host's was pulled). `layers` are diff-ids from the bottom
-    up; `size_bytes` is their size on disk, shared ones included.
+    with several platforms). `layers` are diff-ids from the bottom up; `size_bytes` is their size on
+    disk, shared ones included. `platform` is the one that was chosen from an index; empty for an
+    image that was not chosen.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
     configuration: ImageConfiguration
     is_pinned: bool = False
+    platform: str = ""
 
     @property
     def uid(self) -> int | None:

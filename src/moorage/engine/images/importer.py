@@ -111,30 +111,31 @@ class ImageImporter:
                 digest, content = await self._puller.digest(reference, auth)
                 tags = () if reference.digest else (reference.full,)
                 digests = (f"{reference.repository}@{digest}",)
-                # The digest of an index does not say which of its platforms is present.
-                present = self._present(digests[0]) if platform is None else None
+                # The digest of an index is that of all its platforms.
+                present = self._present(digests[0], str(platform or self._platform))
                 if present is not None:
                     if set(tags) <= set(present.tags):
                         return present
                     return await self._catalogue.rename(present, tags, digests)
                 offer = await self._puller.offer(reference, auth, digest, content, platform)
-                if platform is not None:
-                    # The index's digest stands for the image of this host's platform.
-                    digests = (f"{reference.repository}@{offer.exact.digest}",)
                 async with self._tidied(), self._scratch() as directory:
                     layers = self._catalogue.layers
                     # A present layer is not fetched, so it must not be collected.
                     with self._catalogue.holding(offer.layers):
                         await self._puller.fetch(offer, auth, layers, directory)
                         return await self._catalogue.install(
-                            offer.configuration, offer.blobs(directory), tags, digests
+                            offer.configuration,
+                            offer.blobs(directory),
+                            tags,
+                            digests,
+                            offer.platform,
                         )
         except OSError as error:
             raise failure(f'failed to pull image "{reference.full}"', error) from error
 
-    def _present(self, digest: str) -> Image | None:
+    def _present(self, digest: str, platform: str) -> Image | None:
         try:
-            return self._catalogue.find(digest)
+            return self._catalogue.find(digest, platform)
         except NotFoundError:
             return None
 

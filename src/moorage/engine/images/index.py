@@ -32,6 +32,7 @@ class _Entry(msgspec.Struct, frozen=True):
     tags: tuple[str, ...]
     digests: tuple[str, ...]
     size_bytes: int
+    platform: str = ""
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -43,15 +44,17 @@ Images = Mapping[str, Image]
 """Images by id."""
 
 
-def find(images: Images, reference: str) -> Image:
+def find(images: Images, reference: str, platform: str = "") -> Image:
     """Return the image of that id (with or without `sha256:`, or a prefix), tag or digest.
+
+    With a platform, an image that was chosen from an index for another is not found by a name.
 
     Raises NotFoundError when there is none, or when several ids match.
     """
     bare = reference.removeprefix(SHA256)
     image = images.get(SHA256 + bare)
     if image is None and bare == reference:
-        image = _named(images, reference)
+        image = _named(images, reference, platform)
     if image is not None:
         return image
     if _ID_PREFIX.fullmatch(bare):
@@ -112,7 +115,7 @@ class IndexFiles:
             try:
                 image = self.image(
                     self.configuration(entry.id), entry.id, entry.tags, entry.digests,
-                    entry.size_bytes,
+                    entry.size_bytes, entry.platform,
                 )  # fmt: skip
             except (FileNotFoundError, MalformedImageError) as error:
                 log.warning("image forgotten", id=entry.id, error=error)
@@ -128,7 +131,7 @@ class IndexFiles:
 
     def image(
         self, configuration: bytes, image_id: str, tags: Iterable[str], digests: Iterable[str],
-        size_bytes: int,
+        size_bytes: int, platform: str = "",
     ) -> Image:  # fmt: skip
         """Build an image from its parts. Raises MalformedImageError."""
         read, layers = read_configuration(configuration)
@@ -141,6 +144,7 @@ class IndexFiles:
             size_bytes=size_bytes,
             configuration=read,
             is_pinned=not self._pinned.isdisjoint(tags),
+            platform=platform,
         )
 
     def configuration(self, image_id: str) -> bytes:
@@ -154,7 +158,7 @@ class IndexFiles:
     def save(self, images: Images) -> None:
         """Write the index durably. Blocks. Raises OSError; the former index stays then."""
         entries = tuple(
-            _Entry(image.id, image.tags, image.digests, image.size_bytes)
+            _Entry(image.id, image.tags, image.digests, image.size_bytes, image.platform)
             for image in images.values()
         )
         write_durably(self._index, msgspec.json.encode(_File(_FORM, entries)))
@@ -167,12 +171,15 @@ class IndexFiles:
         return self._configurations / image_id.removeprefix(SHA256)
 
 
-def _named(images: Images, reference: str) -> Image | None:
+def _named(images: Images, reference: str, platform: str) -> Image | None:
     try:
         full = parse(reference).full
     except InvalidReferenceError:
         return None
-    return next((image for image in images.values() if full in (*image.tags, *image.digests)), None)
+    named = [image for image in images.values() if full in (*image.tags, *image.digests)]
+    if platform:
+        named = [image for image in named if image.platform in ("", platform)]
+    return next(iter(named), None)
 
 
 def _joined(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:

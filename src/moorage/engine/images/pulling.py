@@ -44,7 +44,7 @@ class Offer:
     """What a registry serves under the requested name.
 
     `exact` names the manifest for this platform, `digest` is that of the manifest or index served
-    first.
+    first. `platform` is the one that was chosen from an index.
     """
 
     requested: Reference
@@ -53,6 +53,7 @@ class Offer:
     manifest: Manifest
     configuration: bytes
     layers: tuple[str, ...]
+    platform: str = ""
 
     def blobs(self, directory: Path) -> list[tuple[str, Blob]]:
         """Return each layer's diff-id and its blob, fetched into that directory."""
@@ -101,9 +102,10 @@ class Puller:
         """
         try:
             manifest = read_manifest(content)
-            exact = _at(reference, digest)
+            exact, chosen = _at(reference, digest), ""
             if isinstance(manifest, Index):
-                exact = _at(reference, pick(manifest, platform or self._platform).digest)
+                wanted = platform or self._platform
+                exact, chosen = _at(reference, pick(manifest, wanted).digest), str(wanted)
                 content = await self._skopeo.manifest(exact, auth, reference.full)
                 _checked(reference, exact, content)
                 manifest = read_manifest(content)
@@ -126,7 +128,7 @@ class Puller:
                     "file has `platform` set to one of these"
                 )
             raise _failure(reference, f"{error}{remedy}") from error
-        return Offer(reference, exact, digest, manifest, configuration, layers)
+        return Offer(reference, exact, digest, manifest, configuration, layers, chosen)
 
     async def fetch(
         self,

@@ -49,11 +49,14 @@ class ImageServicer:
             yield pb.StreamImagesResponse(images=[image_message(image) for image in part])
 
     async def image_status(self, request: pb.ImageStatusRequest) -> pb.ImageStatusResponse:
-        """Return an image's status; a response without an image means that it is absent."""
-        images = self._filtered(_name(request.image))
-        if not images:
+        """Return an image's status; a response without an image means that it is absent.
+
+        For a handler, an image that was chosen from an index for another platform is absent; for
+        none, the host's platform comes first.
+        """
+        image = self._found(_name(request.image), request.image.runtime_handler)
+        if image is None:
             return pb.ImageStatusResponse()
-        image = images[0]
         info = {}
         if request.verbose:
             info = verbose_info(image, await self._images.configuration(image))
@@ -91,6 +94,13 @@ class ImageServicer:
             raise InvalidError(
                 f"no runtime handler {handler!r} is configured (configured: {known})"
             )
+
+    def _found(self, name: str, handler: str) -> Image | None:
+        try:
+            return self._images.find_for(name, self._platform_of(handler) if handler else "")
+        except NotFoundError:
+            images = () if handler else self._filtered(name)
+            return next(iter(images), None)
 
     def _filtered(self, reference: str) -> tuple[Image, ...]:
         if not reference:

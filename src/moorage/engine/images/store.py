@@ -142,6 +142,14 @@ class ImageStore:
         """Return the image of that id (or id prefix), tag or digest. Raises NotFoundError."""
         return self._catalogue.find(reference)
 
+    def find_for(self, reference: str, platform: str) -> Image:
+        """Return the image as `find`, but none that was chosen from an index for another platform.
+
+        `platform` is `OS/ARCHITECTURE`, empty for the host's. Raises NotFoundError.
+        """
+        wanted = Platform.parse(platform) if platform else self._platform
+        return self._catalogue.find(reference, str(wanted))
+
     def all(self) -> tuple[Image, ...]:
         return self._catalogue.all()
 

@@ -122,7 +122,7 @@ class ImagePuller:
             raise SyncError("InvalidImageName", message) from error
         present: str | None = None
         if policy != ALWAYS:
-            local_image = await self._present(pod, about, name)
+            local_image = await self._present(pod, about, name, _handler(sandbox))
             present = local_image.id if local_image is not None else ""
             if local_image is not None and await self._is_accessible(
                 pod, name, local_image.id, secrets
@@ -162,9 +162,9 @@ class ImagePuller:
         for key in [key for key in self._failures if key[0] == uid]:
             del self._failures[key]
 
-    async def _present(self, pod: Pod, about: Member, name: str) -> pb.Image | None:
+    async def _present(self, pod: Pod, about: Member, name: str, handler: str) -> pb.Image | None:
         try:
-            return await self._engine.image(name)
+            return await self._engine.image(name, handler)
         except CriError as error:
             message = f'Failed to inspect image "{name}": {error}'
             self._events.container(pod, about, WARNING, "InspectFailed", message)
@@ -248,7 +248,7 @@ class ImagePuller:
         try:
             try:
                 reference, source = await self._pull_with_any(pod, name, secrets, sandbox)
-                image = await self._engine.image(name)
+                image = await self._engine.image(name, _handler(sandbox))
             except CriError:
                 is_settled = True
                 await self._records.failed(name, await self._image_ref(name))
@@ -310,7 +310,7 @@ class ImagePuller:
             user_specified_image=name,
             annotations=pod.metadata.annotations,
             # The images of some handlers are for a platform of their own.
-            runtime_handler=sandbox.annotations.get(RUNTIME_HANDLER, ""),
+            runtime_handler=_handler(sandbox),
         )
         candidates: list[Credential | None] = [*self._credentials(pod, name, secrets)]
         failure: CriError | None = None
@@ -354,3 +354,7 @@ def _found(image: pb.Image | None, reference: str) -> FoundImage:
 
 def _spoken(seconds: float) -> str:
     return format_duration(int(seconds * 1000) / 1000)
+
+
+def _handler(sandbox: pb.PodSandboxConfig) -> str:
+    return sandbox.annotations.get(RUNTIME_HANDLER, "")

@@ -285,11 +285,14 @@ class Engine:
     async def images(self) -> Sequence[pb.Image]:
         return (await self.cri.call(self.cri.images.ListImages, pb.ListImagesRequest())).images
 
-    async def image(self, reference: str) -> pb.Image | None:
-        """Return the image of a tag, digest or ID; None when it is not on the node."""
+    async def image(self, reference: str, handler: str = "") -> pb.Image | None:
+        """Return the image of a tag, digest or ID; None when it is not on the node.
+
+        With a handler, one that is for the platform of the handler's images.
+        """
         reply = await self.cri.call(
             self.cri.images.ImageStatus,
-            pb.ImageStatusRequest(image=pb.ImageSpec(image=reference)),
+            pb.ImageStatusRequest(image=pb.ImageSpec(image=reference, runtime_handler=handler)),
         )
         return reply.image if reply.HasField("image") and reply.image.id else None
 
