@@ -118,4 +118,4 @@ def test_a_shim_is_called_after_its_runtime_type(shim_type: str, program: str) -
 def test_programs_that_are_shims_are_called_like_their_type() -> None:
     for runtime in KNOWN_RUNTIMES:
         if runtime.is_shim:
-            assert shim_program(runtime.shim_type) == runtime.program
+            assert shim_program(runtime.shim_type) == Path(runtime.program).name

@@ -41,5 +41,6 @@ def test_defaults_are_upstreams() -> None:
         "creates_classes": False,
         "lacks_network": False,
         "removes_gates": False,
+        "labels_floors": False,
         "runs_runtimes": True,
     }

@@ -194,3 +194,10 @@ class ControllerRevision(Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     data: Raw | None = None
     revision: int = 0
+
+
+class PodTemplate(Object, frozen=True):
+    """A template that no controller of Kubernetes makes pods of. Source: core/v1."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    template: Raw = {}

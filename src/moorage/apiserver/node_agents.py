@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from cryptography import x509
-from cryptography.x509.oid import NameOID
 
 from moorage.admission.node_restriction import NODE_USER_PREFIX
 from moorage.api.errors import InternalError
@@ -115,5 +113,9 @@ def _object_class(node: str) -> type[ssl.SSLObject]:
 def _common_names(certificate: bytes | None) -> list[str]:
     if certificate is None:
         return []
+    # Imported at the first use: it is most of a second of a cluster's start.
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
     subject = x509.load_der_x509_certificate(certificate).subject
     return [str(name.value) for name in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]

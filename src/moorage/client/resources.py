@@ -38,6 +38,7 @@ from moorage.api.workloads import (
     ControllerRevision,
     DaemonSet,
     Deployment,
+    PodTemplate,
     ReplicaSet,
     ReplicationController,
     StatefulSet,
@@ -115,7 +116,7 @@ REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", ReplicaSet)
 REPLICATION_CONTROLLERS: Resource[ReplicaSet] = Resource(
     "", "v1", "replicationcontrollers", "ReplicationController", ReplicationController
 )
-POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate", Object)
+POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate", PodTemplate)
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", StatefulSet)
 DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet", DaemonSet)
 CONTROLLER_REVISIONS = Resource(

@@ -216,11 +216,10 @@ async def test_system_and_mirror_pods_are_exempt(server: Server) -> None:
     system: dict[str, Any] = {"hostNetwork": True, "priorityClassName": "system-node-critical"}
     pod = (await server.pod("cni", "kube-system", **system)).json
     assert "runtimeClassName" not in pod["spec"]
-    # The annotation alone does not make a mirror.
+    # The annotation alone does not make a mirror: it is on a node, and a node agent creates it.
     mirror = {"kubernetes.io/config.mirror": "x"}
-    pod = (await server.pod("m", annotations=mirror)).json
-    assert pod["spec"]["runtimeClassName"] == "kata"
-    refused = await server.pod("n", annotations=mirror, runtimeClassName="runc")
+    assert (await server.pod("m", annotations=mirror)).status == 422
+    refused = await server.pod("n", annotations=mirror, runtimeClassName="runc", nodeName="n1")
     assert refused.status == 403
     pod = (await server.pod("dns", "kube-system", priorityClassName="system-cluster-critical")).json
     assert pod["spec"]["runtimeClassName"] == "kata"

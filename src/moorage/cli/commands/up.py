@@ -14,7 +14,6 @@ from moorage.api.image_verification import (
     POLICIES,
 )
 from moorage.cli.errors import CliError
-from moorage.cli.handlers import host_warnings
 from moorage.cli.interruption import interruptible
 from moorage.cli.options import (
     LOG_LEVELS,
@@ -248,6 +247,9 @@ def command(
     check = asyncio.run(checking)
     if check.warning:
         click.echo(f"moor: {check.warning}", err=True)
+    # Imported at use: it speaks to engines, and many clusters have no node.
+    from moorage.cli.handlers import host_warnings
+
     for warning in host_warnings(cluster.layout, check.handlers):
         click.echo(f"moor: warning: {warning}", err=True)
     created = cluster.create()

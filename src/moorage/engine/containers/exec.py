@@ -71,7 +71,9 @@ class Output:
             kept += data[-self._tail_bytes :]
             del kept[: -self._tail_bytes]
             return
-        taken = self._limit.take(min(len(data), self._left_bytes))
+        # One stream leaves a little for the other: an error comes after a flood.
+        room = min(self._left_bytes, MAX_OUTPUT_BYTES - MAX_OUTPUT_BYTES // 256 - len(kept))
+        taken = self._limit.take(min(len(data), max(0, room)))
         self._left_bytes -= taken
         self._taken_bytes += taken
         kept += data[:taken]
