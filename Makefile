@@ -102,7 +102,7 @@ test: packages ## lint and every test; the tests that needed a second chance are
 	@rm -f $(RUNS:%=$(VENV)/%.again)
 	@status=0; \
 	$(MAKE) --no-print-directory --keep-going --jobs=6 --output-sync=target test-lint $(RUNS:%=test-%) \
-	  || $(MAKE) --no-print-directory retest-lint $(RUNS:%=retest-%) || status=$$?; \
+	  || $(MAKE) --no-print-directory --keep-going retest-lint $(RUNS:%=retest-%) || status=$$?; \
 	$(BIN)/python -m tools.second_chances $(RUNS:%=$(VENV)/%.again); exit $$status
 
 # Of tests/runs.py: a run imports no other modules.
@@ -123,11 +123,11 @@ retest-lint:
 
 $(RUNS:%=test-%): test-%:
 	@rm -f $(VENV)/$*.failed
-	$(ONE_RUN) || { touch $(VENV)/$*.failed; exit 1; }
+	$(ONE_RUN) || { touch $(VENV)/$*.failed; \
+	  cp $(VENV)/$*.cache/v/cache/lastfailed $(VENV)/$*.again || true; exit 1; }
 
 $(RUNS:%=retest-%): retest-%:
 	@[ ! -e $(VENV)/$*.failed ] || { echo 'tests that failed run again, alone:'; \
-	  cp $(VENV)/$*.cache/v/cache/lastfailed $(VENV)/$*.again || true; \
 	  $(ONE_RUN) --verbose --last-failed --last-failed-no-failures none --maxfail 3; }
 
 packages: venv ## the system packages that pods and tests need; only as root, only on Debian and its like

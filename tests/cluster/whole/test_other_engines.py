@@ -195,8 +195,8 @@ def test_two_clusters_leave_each_others_pods_alone(
         cluster.wait_ready("of-first")
         pods = {name for name in _sandboxes(engine[1]) if not name.startswith("probe-")}
         assert pods == {"of-first", "of-second"}
-    # Its end took its own pods only.
-    assert _sandboxes(engine[1]).keys() == {"of-first"}
+    # Its end took its own pods only; the first cluster may probe a handler meanwhile.
+    assert {n for n in _sandboxes(engine[1]) if not n.startswith("probe-")} == {"of-first"}
     cluster.kubectl("delete", "pod", "of-first", "--timeout=30s")
 
 
