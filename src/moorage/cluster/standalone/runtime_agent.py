@@ -31,7 +31,7 @@ from moorage.cluster.engine_handlers import NodeEvents, follow_handlers
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.handler_discovery import DiscoveryOptions, NodeDiscovery
 from moorage.cluster.layout import Layout
-from moorage.cluster.runtimes.following import Connect, InstallationFollower
+from moorage.cluster.runtimes.following import OWN_DIRECTORY, Connect, InstallationFollower
 from moorage.cluster.runtimes.host_access import HostAccess, find_access
 from moorage.cluster.runtimes.installation import Installer
 from moorage.cluster.runtimes.made_directories import MadeDirectories, made_with
@@ -50,8 +50,6 @@ COMPONENT = "moorage-runtime-agent"
 ENGINE_NAME = "moorage"
 ENGINE_DIRECTORIES = (Path("/etc/containerd"), Path("/etc/crio"))
 """Directories of the engines' configurations, which the agent's pod mounts."""
-_POD_DIRECTORY = Path("/tmp")
-"""Of the agent's pod alone: an `emptyDir`."""
 _POLL_S = 30.0
 """How often the engine is asked for its handlers, which no CRI call announces."""
 _RETRY_S = 5.0
@@ -178,7 +176,7 @@ def probe_owner(node: str) -> str:
 def note_directories(
     store: Path,
     directories: Sequence[Path] = ENGINE_DIRECTORIES,
-    pod: Path = _POD_DIRECTORY,
+    pod: Path = OWN_DIRECTORY,
 ) -> None:
     """Record which of the engines' directories are there only because the agent mounts them.
 
