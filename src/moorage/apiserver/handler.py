@@ -46,7 +46,12 @@ from moorage.apiserver.replies import (
     not_found_page,
     prettified,
 )
-from moorage.apiserver.request_deadlines import RequestLimits, timed_out, write_timed_out
+from moorage.apiserver.request_deadlines import (
+    RequestDeadlines,
+    RequestLimits,
+    timed_out,
+    write_timed_out,
+)
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.routing import (
     Target,
@@ -151,6 +156,7 @@ class Handler:
         self._seating = Seating(flow_control, requests)
         self._bodies = Bodies(bodies)
         self._limits = limits
+        self._deadlines = RequestDeadlines(limits)
         self._sender = Sender()
         self._heads = RequestHeads()
         self._audit_ids = AuditIds()
@@ -251,14 +257,17 @@ class Handler:
         if not target.is_resource:
             if flow is None or is_health_path(target.path):
                 return await self._page(http)
+            deadline = self._deadlines.begin(limit_s)
             try:
-                async with asyncio.timeout(limit_s) as deadline:
+                async with deadline:
                     page = partial(self._page, http)
                     return await self._seating.page(page, user, target, share, flow)
             except TimeoutError:
                 if not deadline.expired():
                     raise
                 return timed_out()
+            finally:
+                self._deadlines.end(deadline)
         resource = self._resource_map.find(target.group, target.version, target.resource)
         if resource is None and not self._resource_map.has_group(target.group):
             return not_found_page()
@@ -309,8 +318,9 @@ class Handler:
         if call.is_stream:
             return await self._seating.start(call, share, flow, answer)
         has_body = call.http.method in _BODY_METHODS
+        deadline = self._deadlines.begin(limit_s)
         try:
-            async with asyncio.timeout(limit_s) as deadline:
+            async with deadline:
                 if has_body:
                     return await self._with_body(call, share, flow, answer, deadline)
                 return await self._seating.answer(call, share, flow, answer)
@@ -320,6 +330,8 @@ class Handler:
             if has_body:
                 raise write_timed_out() from None
             return timed_out()
+        finally:
+            self._deadlines.end(deadline)
 
     async def _with_body(
         self, call: Call, share: str, flow: Flow, answer: Answer, deadline: asyncio.Timeout
@@ -327,7 +339,7 @@ class Handler:
         """Read the body, then answer in a seat: slow clients hold none."""
         call.body = await self._bodies.read(call.http, share)
         try:
-            self._limits.shorten(deadline)
+            self._deadlines.begin_write(deadline)
             return await self._seating.answer(call, share, flow, answer)
         finally:
             self._bodies.release(share, len(call.body))

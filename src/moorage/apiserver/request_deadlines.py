@@ -21,6 +21,8 @@ from moorage.api.errors import BadRequestError, ServerTimeoutError
 from moorage.apiserver.replies import TEXT, Reply
 
 _PARAMETER: Final = "timeout"
+_SWEEP_S: Final = 1.0
+_NEAR_S: Final = 2 * _SWEEP_S
 _NO_UNIT = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)$", re.ASCII)
 _UNKNOWN_UNIT = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)([^\d.]+)", re.ASCII)
 _BODY: Final = (
@@ -43,12 +45,55 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
         seconds = _parsed(http.query.get(_PARAMETER, ""))
         return seconds if 0 < seconds < self.request_s else self.request_s
 
-    def shorten(self, deadline: asyncio.Timeout) -> None:
+
+class RequestDeadlines:
+    """The deadlines of the requests that run now.
+
+    A timer of the loop for each request would cost a tenth of a small write, and hardly any of them
+    goes off. Only a deadline that is near has one: each second those of the next two get theirs.
+    """
+
+    def __init__(self, limits: RequestLimits) -> None:
+        self._limits = limits
+        self._later: dict[asyncio.Timeout, float] = {}
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    def begin(self, limit_s: float | None) -> asyncio.Timeout:
+        """Return the deadline of a request, to be entered at once and ended afterwards."""
+        if limit_s is None or limit_s < _NEAR_S:
+            return asyncio.timeout(limit_s)
+        deadline = asyncio.timeout(None)
+        self._keep(deadline, asyncio.get_running_loop().time() + limit_s)
+        return deadline
+
+    def begin_write(self, deadline: asyncio.Timeout) -> None:
         """Begin the time of a write, within that of its request."""
-        until = asyncio.get_running_loop().time() + self.write_s
-        whole = deadline.when()
-        if whole is None or until < whole:
+        until = asyncio.get_running_loop().time() + self._limits.write_s
+        whole = self._later.get(deadline, deadline.when())
+        if whole is not None and whole <= until:
+            return
+        if self._limits.write_s < _NEAR_S:
+            self._later.pop(deadline, None)
             deadline.reschedule(until)
+        else:
+            self._keep(deadline, until)
+
+    def end(self, deadline: asyncio.Timeout) -> None:
+        """Forget the deadline of a request that is answered."""
+        self._later.pop(deadline, None)
+
+    def _keep(self, deadline: asyncio.Timeout, until: float) -> None:
+        self._later[deadline] = until
+        if self._sweep_timer is None:
+            self._sweep_timer = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        near = loop.time() + _NEAR_S
+        for deadline in [each for each, until in self._later.items() if until < near]:
+            deadline.reschedule(self._later.pop(deadline))
+        has_more = bool(self._later)
+        self._sweep_timer = loop.call_later(_SWEEP_S, self._sweep) if has_more else None
 
 
 def timed_out() -> Reply:
