@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 from moorage.cluster import Choices, Cluster
+from moorage.cluster.layout import Layout
+from tests.ports import free_port
 
 MOOR = (sys.executable, "-m", "moorage.cli")
 BUSYBOX = "moorage.local/busybox:1"
@@ -97,7 +99,15 @@ class RunningCluster:
 
 @contextmanager
 def running(data_dir: Path, **choices: Any) -> Iterator[RunningCluster]:
-    """A cluster started with these `Choices`, gone at the end with all it had."""
+    """A cluster started with these `Choices`, gone at the end with all it had.
+
+    Its ports are its own even while it is down: those that clusters choose by themselves may be
+    another's by then.
+    """
+    if not Layout(data_dir).settings.exists():
+        choices.setdefault("api_port", free_port())
+        if choices.get("has_node", True):
+            choices.setdefault("node_port", free_port())
     with Cluster(data_dir, Choices(**choices)) as cluster:
         yield RunningCluster(data_dir)
     cluster.delete()

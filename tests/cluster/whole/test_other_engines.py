@@ -22,7 +22,6 @@ from moorage.cri import CriClient, pb
 from tests.containerd import running_containerd, skip_without_containerd
 from tests.machine import host_resources, leftovers
 from tests.own_engine import running_engine
-from tests.ports import free_port
 from tests.running import (
     BUSYBOX,
     MOOR,
@@ -60,17 +59,12 @@ def engine(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     assert not leftovers(before)
 
 
-def _ports() -> dict[str, int]:
-    """Ports that no cluster takes by itself: others start while this one is down."""
-    return {"api_port": free_port(), "node_port": free_port()}
-
-
 @pytest.fixture(scope="module")
 def cluster(
     engine: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningCluster]:
     data = tmp_path_factory.mktemp("cri") / "data"
-    with running(data, node_name="n1", cri=engine[1], **_ports()) as cluster:
+    with running(data, node_name="n1", cri=engine[1]) as cluster:
         cluster.apply(runtime_class("native", "runc"), runtime_class("none", "none"))
         yield cluster
 
@@ -174,7 +168,7 @@ def _stop_sandbox(endpoint: str, sandbox_id: str) -> None:
 
 @contextlib.contextmanager
 def _cluster(directory: Path, **choices: Any) -> Iterator[RunningCluster]:
-    with running(directory / "data", node_name="n1", **_ports(), **choices) as cluster:
+    with running(directory / "data", node_name="n1", **choices) as cluster:
         yield cluster
 
 
