@@ -21,8 +21,8 @@ $(PYTHON) -m venv $(1)
 @{ $(1)/$(PIP_INSTALL) -r requirements/installer.lock && $(1)/bin/uv pip install --quiet \
   --python $(1)/bin/python --no-deps --require-hashes -r $(2); } || $(1)/$(PIP_INSTALL) -r $(2)
 endef
-# The parts of `make test` beside lint, beside each other: docs/decisions/147-five-runs.md.
-RUNS := shared clusters engines below others
+# The parts of `make test` beside lint, beside each other: docs/decisions/147-six-runs.md.
+RUNS := shared planes clusters engines below others
 PYTHON_SOURCES := src tests bench tools hatch_build.py
 # What the image is made of, directories too, since one changes when a file is removed. What is in
 # `generated` is made of the rest.
@@ -96,17 +96,18 @@ $(VENV)-docs/.installed: requirements/docs.lock
 	touch $@
 
 # Clusters and engines mostly wait, and the type checker has one thread, so that two cores are enough
-# for six jobs beside each other. A test that failed beside the others gets one more chance, alone:
+# for seven jobs beside each other. A test that failed beside the others gets one more chance, alone:
 # docs/decisions/076.
 test: packages ## lint and every test; the tests that needed a second chance are listed at the end
 	@rm -f $(RUNS:%=$(VENV)/%.again)
 	@status=0; \
-	$(MAKE) --no-print-directory --keep-going --jobs=6 --output-sync=target test-lint $(RUNS:%=test-%) \
+	$(MAKE) --no-print-directory --keep-going --jobs=7 --output-sync=target test-lint $(RUNS:%=test-%) \
 	  || $(MAKE) --no-print-directory --keep-going retest-lint $(RUNS:%=retest-%) || status=$$?; \
 	$(BIN)/python -m tools.second_chances $(RUNS:%=$(VENV)/%.again); exit $$status
 
 # Of tests/runs.py: a run imports no other modules.
-test-shared retest-shared: MARK := shared
+test-shared retest-shared: MARK := shared and not plane
+test-planes retest-planes: MARK := plane
 test-clusters retest-clusters: MARK := whole and not shared
 test-engines retest-engines: MARK := cluster and not whole and not below
 test-below retest-below: MARK := below and not whole

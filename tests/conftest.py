@@ -80,13 +80,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _marks(item: pytest.Item, parts: tuple[str, ...]) -> set[str]:
     fixtures = getattr(item, "fixturenames", ())
-    shares_a_cluster = "control_plane" in fixtures or "whole_cluster" in fixtures
+    has_plane, has_node = "control_plane" in fixtures, "whole_cluster" in fixtures
+    shares_a_cluster = has_plane or has_node
     is_runtime = item.get_closest_marker("runtime") is not None
     is_in_whole = parts[:2] == ("cluster", "whole")
     marks = {
         "root": parts[0] == "engine" and "place" in fixtures,
         "below": is_below(parts[0]),
         "shared": shares_a_cluster,
+        "plane": has_plane and not has_node,
         "whole": shares_a_cluster or is_in_whole,
         "cluster": shares_a_cluster or starts_programs(parts[0], is_runtime=is_runtime),
     }

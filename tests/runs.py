@@ -1,7 +1,7 @@
 """Runs of `make test`: which modules each of them has to import.
 
 To import a module and to make its tests takes longer than to decide by its text that none of its
-tests belongs to a run. Source: docs/decisions/147-five-runs.md.
+tests belongs to a run. Source: docs/decisions/147-six-runs.md.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 
-SHARED = "shared"
+SHARED = "shared and not plane"
+PLANES = "plane"
 CLUSTERS = "whole and not shared"
 ENGINES = "cluster and not whole and not below"
 BELOW = "below and not whole"
 OTHERS = "not cluster and not below"
 
-RUNS = frozenset((SHARED, CLUSTERS, ENGINES, BELOW, OTHERS))
+RUNS = frozenset((SHARED, PLANES, CLUSTERS, ENGINES, BELOW, OTHERS))
 """Marker expressions, as in the Makefile. Each test belongs to exactly one."""
 
 _STARTS_PROGRAMS = frozenset(("cli", "clients", "cluster", "guest", "interchange"))
@@ -32,7 +33,8 @@ _BELOW_THE_API = frozenset(
 )  # fmt: skip
 """Directories with about half of what the tests without whole clusters take."""
 
-_SHARES = re.compile(r"\b(?:control_plane|whole_cluster)\b")
+_SHARES_A_CLUSTER = re.compile(r"\bwhole_cluster\b")
+_SHARES_A_PLANE = re.compile(r"\bcontrol_plane\b")
 _RUNTIME = re.compile(r"\bmark\.runtime\b")
 
 
@@ -58,8 +60,10 @@ def runs_of(path: Path) -> frozenset[str]:
 @cache
 def _runs_of(parts: tuple[str, ...], text: str) -> frozenset[str]:
     runs = set()
-    if _SHARES.search(text):
+    if _SHARES_A_CLUSTER.search(text):
         runs.add(SHARED)
+    if _SHARES_A_PLANE.search(text):
+        runs.add(PLANES)
     if parts[:2] == ("cluster", "whole"):
         runs.add(CLUSTERS)
     elif starts_programs(parts[0], is_runtime=False):
@@ -76,7 +80,7 @@ def _runs_of(parts: tuple[str, ...], text: str) -> frozenset[str]:
 def run_of(marks: set[str]) -> str:
     """Return the run of a test that has these markers."""
     if "shared" in marks:
-        return SHARED
+        return PLANES if "plane" in marks else SHARED
     if "whole" in marks:
         return CLUSTERS
     if "below" in marks:

@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression
 
-from tests.runs import BELOW, CLUSTERS, ENGINES, HERE, OTHERS, RUNS, SHARED, run_of, runs_of
+from tests.runs import (
+    BELOW,
+    CLUSTERS,
+    ENGINES,
+    HERE,
+    OTHERS,
+    PLANES,
+    RUNS,
+    SHARED,
+    run_of,
+    runs_of,
+)
 
 REPOSITORY = Path(__file__).parents[1]
 _TARGETS = re.findall(r"^([a-z]+):.*## ", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
@@ -218,8 +229,8 @@ def test_each_target_is_in_the_documentation(target: str) -> None:
     [
         ("api/test_errors.py", {OTHERS}),
         ("engine/whole/test_pods.py", {BELOW}),
-        ("apiserver/test_kubectl.py", {SHARED, OTHERS}),
-        ("clients/test_kopf.py", {SHARED, ENGINES}),
+        ("apiserver/test_kubectl.py", {PLANES, OTHERS}),
+        ("clients/test_kopf.py", {PLANES, ENGINES}),
         ("cluster/test_cluster.py", {ENGINES}),
         ("cluster/whole/test_kill.py", {CLUSTERS}),
         ("cluster/whole/test_own_ports.py", {SHARED, CLUSTERS}),
@@ -242,6 +253,7 @@ def test_a_module_is_imported_by_runs_that_its_tests_can_belong_to(
         ({"cluster"}, ENGINES),
         ({"cluster", "whole"}, CLUSTERS),
         ({"cluster", "whole", "shared"}, SHARED),
+        ({"cluster", "whole", "shared", "plane"}, PLANES),
     ],
 )
 def test_each_test_belongs_to_one_run(marks: set[str], run: str) -> None:
