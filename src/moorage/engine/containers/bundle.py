@@ -1,7 +1,8 @@
 """Container bundles: from a `ContainerConfig` to a directory that an OCI runtime runs.
 
-    find the image → mount the root file system → mount image volumes → resolve the user in it
-    → look up devices, mounts and profiles → write config.json
+    find the image → mount the root file system → mount image volumes → fill the volumes that the
+    image declares → resolve the user in it → look up devices, mounts and profiles
+    → write config.json
 
 A failed step removes all that the earlier steps created. Source: CRI `CreateContainer`.
 """
@@ -16,6 +17,7 @@ import msgspec
 
 from moorage.cri import pb
 from moorage.cri.reference import InvalidReferenceError, parse
+from moorage.engine.containers.declared_volumes import choose_volumes
 from moorage.engine.containers.signals import cri_signal_name, stop_signal
 from moorage.engine.context import EngineContext
 from moorage.engine.drivers import handler_traits
@@ -31,6 +33,7 @@ from moorage.engine.oci import (
     resolve_identity,
 )
 from moorage.engine.records import ContainerRecord, User
+from moorage.linux.idmap import IdMappings
 from moorage.linux.private import make_private_for, write_private
 from moorage.linux.trees import remove_tree
 
@@ -44,8 +47,8 @@ async def create_bundle(
 ) -> ContainerRecord:
     """Create a container's bundle. Returns its first record.
 
-    Changes `config`: image volumes get their host paths. Raises EngineError; leaves nothing behind
-    then.
+    Changes `config`: image volumes get their host paths, and the paths that the image declares as
+    volumes their mounts. Raises EngineError; leaves nothing behind then.
     """
     async with AsyncExitStack() as cleanup:
         record = await _create(context, container_id, config, sandbox, cleanup)
@@ -95,6 +98,7 @@ async def _create(
     _resolve_image_volumes(context.images, config)
     original = config.SerializeToString()
     await _mount_image_volumes(context.images, config, bundle, mounted)
+    await _add_declared_volumes(context.images, container_id, config, image, bundle, mappings)
     options = config.linux.security_context.namespace_options
     target_pid = find_target_pid(options, context.inventory, sandbox)
     identity = await asyncio.to_thread(
@@ -182,6 +186,31 @@ async def _mount_image_volumes(
             images.find(volume.image.image_ref), mount_point, sub_path=volume.image_sub_path
         )
         volume.host_path = str(mount_point)
+
+
+async def _add_declared_volumes(
+    images: ImageStore,
+    container_id: str,
+    config: pb.ContainerConfig,
+    image: Image,
+    bundle: Path,
+    mappings: IdMappings | None,
+) -> None:
+    """Mount a directory of the container at each path that the image declares as a volume.
+
+    Source: containerd, which does so; CRI-O only creates the directories.
+    """
+    if not image.configuration.volumes:
+        return
+    rootfs = bundle / ROOTFS
+    requested = [mount.container_path for mount in config.mounts]
+    places = await asyncio.to_thread(
+        choose_volumes, image.name, image.configuration.volumes, requested, rootfs
+    )
+    contents = [rootfs.joinpath(place[1:]) for place in places]
+    volumes = await images.create_volumes(container_id, contents, id_mappings=mappings)
+    for place, volume in zip(places, volumes, strict=True):
+        config.mounts.add(container_path=place, host_path=str(volume))
 
 
 def find_target_pid(
