@@ -23,6 +23,8 @@ from moorage.engine.context import EngineContext
 from moorage.engine.drivers import handler_traits
 from moorage.engine.errors import InvalidError, NotFoundError, PreconditionError
 from moorage.engine.images.image import Image
+from moorage.engine.images.manifest import Platform
+from moorage.engine.images.modules import MODULE_PLATFORM
 from moorage.engine.images.store import ImageStore
 from moorage.engine.inventory import Inventory, Sandbox
 from moorage.engine.oci import (
@@ -79,6 +81,7 @@ async def _create(
     cleanup: AsyncExitStack,
 ) -> ContainerRecord:
     image = _find_image(context.images, config)
+    _verify_platform(image, sandbox)
     bundle = context.paths.bundle(container_id)
     mappings = sandbox.id_mappings
     make_private_for(bundle, mappings)
@@ -160,6 +163,20 @@ def _find_image(images: ImageStore, config: pb.ContainerConfig) -> Image:
         return images.find(reference)
     except NotFoundError as error:
         raise NotFoundError(f"image {reference!r} is not present: pull it first") from error
+
+
+def _verify_platform(image: Image, sandbox: Sandbox) -> None:
+    """Raise InvalidError for a WebAssembly image under a handler that does not run such images."""
+    record = sandbox.record
+    if image.platform not in MODULE_PLATFORM.names:
+        return
+    platform = record.definition.platform
+    if not platform or image.platform not in Platform.parse(platform).names:
+        raise InvalidError(
+            f"image {image.name} is for {image.platform}, which runtime handler "
+            f"{record.handler or record.definition.name!r} does not run; use a RuntimeClass whose "
+            'handler file has `platform = "wasi/wasm"`'
+        )
 
 
 def _resolve_image_volumes(images: ImageStore, config: pb.ContainerConfig) -> None:

@@ -148,7 +148,7 @@ class ImageStore:
         `platform` is `OS/ARCHITECTURE`, empty for the host's. Raises NotFoundError.
         """
         wanted = Platform.parse(platform) if platform else self._platform
-        return self._catalogue.find(reference, str(wanted))
+        return self._catalogue.find(reference, wanted.names)
 
     def all(self) -> tuple[Image, ...]:
         return self._catalogue.all()
