@@ -204,6 +204,12 @@ async def test_the_part_is_ready_once_the_node_and_its_classes_are(
             probed=ProbedHandler(isolation="shared-kernel"),
         ),
         "kata": HandlerState(handler=KnownHandler(name="kata"), working=Working.NO),
+        **{
+            name: HandlerState(
+                handler=KnownHandler(name=name), fingerprint="g", working=Working.YES
+            )
+            for name in ("gvisor", "runsc")
+        },
     }
     discovery = SimpleNamespace(wait_settled=settled.wait, states=states)
     found: Any = SimpleNamespace(discovery=discovery)
@@ -224,8 +230,8 @@ async def test_the_part_is_ready_once_the_node_and_its_classes_are(
     assert steps == [(NODES, "metadata.name=n1")]
     look(None, a_node("True", "", "runc"))
     await announcing
-    profiled = [("profiled", "n1", {"runc"})] if is_settled else []
-    classes = ("classes", {"runc": "shared-kernel"})
+    profiled = [("profiled", "n1", {"runc", "gvisor", "runsc"})] if is_settled else []
+    classes = ("classes", {"runc": "shared-kernel", "gvisor": ""})
     assert steps[1:] == ["unfollowed", *profiled, classes, "ready"]
 
 

@@ -208,6 +208,41 @@ async def test_a_class_follows_the_profiles_of_its_handler(tmp_path: Path) -> No
             await asyncio.gather(running, return_exceptions=True)
 
 
+async def test_a_second_name_of_a_handler_gets_no_class_where_the_first_is_its_nodes_too(
+    tmp_path: Path,
+) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        client = cluster.client
+        await install_definitions(client)
+        # Of an earlier version: it is kept, and completed.
+        await create_classes(client, {"kata-containers": ""})
+        informers = Informers(client, SystemClock())
+        profiles = profile_informer(client, SystemClock())
+        controller = RuntimeClassController(client, informers, profiles, SystemClock())
+        running = asyncio.gather(controller.run(), profiles.run(), informers.run())
+        try:
+            level = "user-space-kernel"
+            await _write_node(client, "a", "gvisor", "runsc", "kata", "kata-containers", "end")
+            # The second name is probed first.
+            await _write_profile(client, "a", "runsc", level, works=True, same_as="gvisor")
+            await _write_profile(client, "a", "gvisor", level, works=True)
+            await _write_profile(
+                client, "a", "kata-containers", "virtual-machine", works=True, same_as="kata"
+            )
+            await _until_isolation(client, "gvisor", level)
+            await _until_isolation(client, "kata-containers", "virtual-machine")
+            await _write_profile(client, "a", "end", level, works=True)
+            await _until_isolation(client, "end", level)
+            assert sorted(await _classes(cluster)) == ["end", "gvisor", "kata-containers"]
+            # Where it is the only name, it is a handler of its own.
+            await _write_node(client, "b", "runsc")
+            await _write_profile(client, "b", "runsc", level, works=True, same_as="gvisor")
+            await _until_isolation(client, "runsc", level)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
 async def _write_node(client: Client, name: str, *handlers: str) -> None:
     await client.create(NODES, {"metadata": {"name": name}})
     await _report(client, name, *handlers)
@@ -219,7 +254,7 @@ async def _report(client: Client, node: str, *handlers: str) -> None:
 
 
 async def _write_profile(
-    client: Client, node: str, handler: str, isolation: str, *, works: bool
+    client: Client, node: str, handler: str, isolation: str, *, works: bool, same_as: str = ""
 ) -> None:
     name = f"{node}.{handler}"
     spec = {"nodeName": node, "handler": handler}
@@ -234,7 +269,7 @@ async def _write_profile(
     body = {
         "metadata": {"name": name, "resourceVersion": created.metadata.resource_version},
         "spec": spec,
-        "status": {"isolation": isolation, "conditions": [condition]},
+        "status": {"isolation": isolation, "sameAs": same_as, "conditions": [condition]},
     }
     await client.update(RUNTIME_PROFILES, body, name, subresource="status")
 

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
+
 from moorage.api.meta import ObjectMeta
 from moorage.api.nodes import Node, NodeStatus, NodeSystemInfo
 from moorage.api.runtime_profiles import ProfileFeature
@@ -93,6 +95,28 @@ async def test_a_status_that_someone_else_wrote_is_put_right() -> None:
         world.client.put(RUNTIME_PROFILES, profile | {"status": status})
         await world.pass_time()
         assert world.features == ["exec"]
+
+
+async def test_a_profile_names_the_handler_that_it_is_under_a_second_name() -> None:
+    world = _World()
+    one, two = _state("gvisor"), _state("runsc")
+    world.states = {
+        "runsc": msgspec.structs.replace(two, fingerprint="same"),
+        "gvisor": msgspec.structs.replace(one, fingerprint="same"),
+    }
+
+    def same_as(name: str) -> str:
+        profile = world.client.find(RUNTIME_PROFILES, f"{_NODE}.{name}")
+        assert profile is not None
+        return str(profile["status"].get("sameAs", ""))
+
+    async with world.publishing():
+        assert (same_as("runsc"), same_as("gvisor")) == ("gvisor", "")
+        # Its file says something else now.
+        world.states = world.states | {"runsc": two}
+        world.publisher.changed()
+        await world.pass_time()
+        assert (same_as("runsc"), same_as("gvisor")) == ("", "")
 
 
 async def test_nothing_is_written_without_a_change() -> None:

@@ -55,11 +55,13 @@ class RuntimeProfileSpec(Object, frozen=True):
 class RuntimeProfileStatus(Object, frozen=True):
     """`kernel` is the version that a container sees, `host_kernel` the node's.
 
-    `isolation` is a level of `moorage.runtimeclass.isolation`; empty while unknown.
+    `isolation` is a level of `moorage.runtimeclass.isolation`; empty while unknown. `same_as` is
+    the handler of the node that this one is under a second name; empty for one of its own.
     """
 
     engine: str = ""
     program: RuntimeProgram | None = None
+    same_as: str = ""
     kernel: str = ""
     host_kernel: str = ""
     isolation: str = ""

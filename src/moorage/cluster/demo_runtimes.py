@@ -128,7 +128,8 @@ async def read_features(client: Client, within_s: float) -> tuple[RuntimeProfile
 async def _find_classes(client: Client) -> tuple[FoundClass, ...]:
     """Return the managed classes, once each handler of the nodes has one with its isolation.
 
-    Its profile says so too by then: floors and needs believe profiles alone.
+    Its profile says so too by then: floors and needs believe profiles alone. A handler that is
+    another one under a second name has no class.
     """
     listed = await client.list(NODES)
     handlers = {
@@ -141,8 +142,9 @@ async def _find_classes(client: Client) -> tuple[FoundClass, ...]:
     # A handler that does not work has no class; the others are shown.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_FOUND_WITHIN_S):
-            await wait_until(classes, lambda listed: _found(listed).keys() >= handlers)
             await wait_until(profiles, lambda listed: _profiled(listed) >= handlers)
+            with_class = handlers - {one.spec.handler for one in profiles if one.status.same_as}
+            await wait_until(classes, lambda listed: _found(listed).keys() >= with_class)
     found = _found(classes)
     if not found:
         raise DemoRuntimesError(

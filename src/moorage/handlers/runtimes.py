@@ -24,7 +24,8 @@ class Runtime:
     is the Debian package; without one, `source` is the download page. `configurations` are
     candidate paths, one of which must exist for the runtime to match its name. `annotations` are
     globs of the pod annotations that it understands, `platform` the platform of its images if it is
-    not the host's.
+    not the host's. `class_handler` is the handler that gets a class by itself where several are the
+    same; empty for the first.
     """
 
     name: str
@@ -41,8 +42,14 @@ class Runtime:
     platform: str = ""
     configurations: tuple[Path, ...] = ()
     can_be_default: bool = False
+    class_handler: str = ""
     needs_hugetlb_with_v1: bool = False
     """Fails on a hybrid cgroup layout whose hugetlb controller is on version 2."""
+
+    @property
+    def handlers_by_preference(self) -> tuple[str, ...]:
+        """The handler names, that of the class first."""
+        return tuple(sorted(self.handlers, key=lambda name: name != self.class_handler))
 
 
 _KATA_DIRECTORIES = (
@@ -128,6 +135,7 @@ KNOWN_RUNTIMES: tuple[Runtime, ...] = (
         name="runsc",
         program="runsc",
         handlers=("runsc", "gvisor"),
+        class_handler="gvisor",
         is_gvisor=True,
         # These share mounts; the others name host files or change runsc's own flags.
         annotations=("dev.gvisor.spec.mount.*",),

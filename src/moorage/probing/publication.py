@@ -147,7 +147,12 @@ def _condition_of(state: HandlerState) -> tuple[str, str, str]:
 
 
 def profile_status(
-    state: HandlerState, before: RuntimeProfileStatus, host_kernel: str, stamp: str
+    state: HandlerState,
+    before: RuntimeProfileStatus,
+    host_kernel: str,
+    stamp: str,
+    *,
+    same_as: str = "",
 ) -> RuntimeProfileStatus:
     """Return the status of a profile. The last known features of a broken handler go.
 
@@ -172,6 +177,7 @@ def profile_status(
             path=_truncated(program.path, _PATH_LIMIT),
             digest=_truncated(state.digest, _DIGEST_LIMIT),
         ),
+        same_as=same_as,
         kernel=_truncated(probed.kernel) if probed else "",
         host_kernel=_truncated(host_kernel),
         isolation=probed.isolation if probed else "",

@@ -30,7 +30,7 @@ from moorage.probing.publication import (
     profile_status,
     same_status,
 )
-from moorage.probing.states import HandlerState, Working
+from moorage.probing.states import HandlerState, Working, same_handlers
 
 log = Log(__name__)
 
@@ -172,22 +172,26 @@ class HandlerPublisher:
             )
             self._profiles = {profile.spec.handler: profile for profile in found.items}
         has_written = False
+        same = same_handlers(states)
         for name in self._profiles.keys() - states.keys():
             await self._delete(self._profiles[name])
             del self._profiles[name]
             has_written = True
         for name, state in states.items():
             if state.working is not Working.PENDING:
-                has_written = await self._write_profile(node, name, state) or has_written
+                same_as = same.get(name, "")
+                has_written = await self._write_profile(node, name, state, same_as) or has_written
         return has_written
 
-    async def _write_profile(self, node: Node, name: str, state: HandlerState) -> bool:
+    async def _write_profile(
+        self, node: Node, name: str, state: HandlerState, same_as: str
+    ) -> bool:
         present = self._profiles.get(name)
         if present is None:
             present = await self._client.create(RUNTIME_PROFILES, self._new_profile(node, name))
         status = profile_status(
             state, present.status, node.status.node_info.kernel_version,
-            format_time(self._clock.now()),
+            format_time(self._clock.now()), same_as=same_as,
         )  # fmt: skip
         self._profiles[name] = present
         if same_status(present.status, status):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from moorage.api.runtime_profiles import RuntimeProgram
+from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
 from moorage.probing.cache import ProbedHandler
 
 
@@ -57,3 +59,24 @@ class HandlerState(msgspec.Struct, frozen=True, kw_only=True):
     def lacks_features(self) -> bool:
         """Whether the handler works and its features were not probed yet."""
         return self.is_working and not (self.probed and self.probed.features)
+
+
+def same_handlers(
+    states: Mapping[str, HandlerState], runtimes: Iterable[Runtime] = KNOWN_RUNTIMES
+) -> dict[str, str]:
+    """Return which handlers are another one under a second name, as `runsc` of gVisor is `gvisor`.
+
+    They are names of one known runtime with one fingerprint: a handler whose file says something
+    else than the other's is a handler of its own, and so is a copy under a name of one's own.
+    """
+    same: dict[str, str] = {}
+    for runtime in runtimes:
+        first: dict[str, str] = {}
+        for name in runtime.handlers_by_preference:
+            state = states.get(name)
+            if state is None or not state.fingerprint:
+                continue
+            preferred = first.setdefault(state.fingerprint, name)
+            if preferred != name:
+                same[name] = preferred
+    return same

@@ -15,7 +15,7 @@ import pytest
 
 from moorage.cluster.images.layer import Directory, File, write_layer
 from moorage.cluster.images.rootfs import RootfsError, read_rootfs, write_image
-from moorage.engine.images.archive import layers_in, read_archive
+from moorage.engine.images.archive import read_archive
 from moorage.engine.images.manifest import Platform as MachinePlatform
 from moorage.linux.program import Platform
 
@@ -53,7 +53,7 @@ def test_an_archive_becomes_an_image_that_the_engine_reads(tmp_path: Path, kind:
     write_image(target, "moorage.local/root:1", Platform("amd64"), layer)
     (image,) = read_archive(target, tmp_path, MachinePlatform("amd64"))
     assert image.tags == ("moorage.local/root:1",)
-    assert layers_in(image) == (layer.diff_id,)
+    assert image.layers == (layer.diff_id,)
     (blob,) = image.blobs
     assert (blob.digest, blob.compression, blob.length) == (layer.digest, kind, len(content))
     configuration = json.loads(image.configuration)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 import uuid
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.engine.images.builds import Entry, directory, layer, oci_archive
 from tests.running import (
     BUSYBOX,
     NGINX_STAND_IN,
@@ -233,6 +235,38 @@ def test_what_is_written_to_the_files_of_the_node_counts(
         expected = "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. "
         assert _status(whole_cluster, name)["message"] == expected
         whole_cluster.kubectl("delete", "pod", name, "--wait=false")
+
+
+@pytest.mark.parametrize("handler", ["native", "crun", "gvisor"])
+def test_a_volume_of_the_image_can_be_written_in_a_read_only_root_and_counts(
+    whole_cluster: RunningCluster, name: str, handler: str, tmp_path: Path
+) -> None:
+    if handler == "gvisor":
+        skip_without_gvisor()
+    busybox = Path(shutil.which("busybox") or "busybox").read_bytes()
+    files = layer(
+        directory("bin"), Entry("bin/sh", busybox, mode=0o755),
+        directory("data"), Entry("data/file", b"from the image"),
+    )  # fmt: skip
+    image = "moorage.local/declares:1"
+    archive = oci_archive(tmp_path / "a.tar", [image], [files], {"Volumes": {"/data": {}}})
+    whole_cluster.moor("image", "load", str(archive))
+    container = {
+        "image": image,
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", "read x </data/file; echo $x; head -c 8m /dev/zero >/data/filled; "
+                        "sleep 1000"],
+        "resources": {"limits": {"ephemeral-storage": "4Mi"}},
+        "securityContext": {"readOnlyRootFilesystem": True},
+    }  # fmt: skip
+    whole_cluster.apply(pod(name, runtime_class=handler, container=container))
+    try:
+        until(partial(_is_evicted, whole_cluster, name), "eviction", 90)
+    except AssertionError as error:
+        shown = whole_cluster.kubectl("describe", "pod", name).stdout
+        raise AssertionError(f"{error}:\n{shown}") from error
+    expected = "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. "
+    assert _status(whole_cluster, name)["message"] == expected
 
 
 def test_a_termination_log_is_bounded_in_a_restricted_pod(

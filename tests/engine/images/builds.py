@@ -131,6 +131,61 @@ def oci_archive(
     return path
 
 
+MODULE = b"\0asm\1\0\0\0"
+WASM_CONFIG = "application/vnd.wasm.config.v0+json"
+WASM_LAYER = "application/wasm"
+TITLE = "org.opencontainers.image.title"
+
+
+def artifact_archive(
+    path: Path,
+    name: str,
+    modules: Sequence[tuple[bytes, str]],
+    settings: Mapping[str, Any] | None = None,
+    *,
+    kind: str = WASM_CONFIG,
+    layer_kind: str = WASM_LAYER,
+    spoiled: bytes = b"",
+) -> Path:
+    """An OCI archive of a WebAssembly artifact; modules are contents with titles.
+
+    `spoiled` is what the blobs of modules hold instead.
+    """
+    config = json.dumps(settings or {}).encode()
+    manifest = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "artifactType": layer_kind,
+            "config": {"mediaType": kind, "digest": digest(config), "size": len(config)},
+            "layers": [
+                {
+                    "mediaType": layer_kind,
+                    "digest": digest(module),
+                    "size": len(module),
+                    **({"annotations": {TITLE: title}} if title else {}),
+                }
+                for module, title in modules
+            ],
+        }
+    ).encode()
+    entry = {
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "digest": digest(manifest),
+        "size": len(manifest),
+        "annotations": {"io.containerd.image.name": name},
+    }
+    blobs = {digest(blob): blob for blob in (config, manifest)}
+    blobs |= {digest(module): spoiled or module for module, _ in modules}
+    files = {
+        "oci-layout": b'{"imageLayoutVersion":"1.0.0"}',
+        "index.json": json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode(),
+        **{f"blobs/sha256/{name.removeprefix('sha256:')}": blob for name, blob in blobs.items()},
+    }
+    path.write_bytes(layer(*(Entry(name, file) for name, file in files.items())))
+    return path
+
+
 def docker_archive(path: Path, names: Sequence[str], layers: Sequence[bytes]) -> Path:
     """What `docker save` writes; a layer that repeats is a link to the first."""
     settings = configuration(layers)

@@ -11,8 +11,8 @@ import pytest
 
 from moorage.engine.errors import ExhaustedError, FailedError, NotFoundError
 from moorage.engine.images import archive, catalogue, layers, native
-from moorage.engine.images.archive import ArchivedImage, layers_in, read_archive
-from moorage.engine.images.image import MalformedImageError
+from moorage.engine.images.archive import ArchivedImage, read_archive
+from moorage.engine.images.image import MalformedImageError, layers_of
 from moorage.engine.images.manifest import OCI_MANIFEST, Platform, digest_of
 from moorage.linux.command import Answer, CommandError
 from tests.engine.images.builds import Entry, hard_link, layer, link
@@ -165,7 +165,7 @@ def test_bounds_of_documents_and_entries(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_an_image_has_as_many_layers_as_blobs() -> None:
     with pytest.raises(MalformedImageError, match="lists 1 layers, its manifest 0"):
-        layers_in(ArchivedImage((), (), CONFIG, ()))
+        layers_of(CONFIG, 0)
 
 
 # The store's lists, where the disk refuses.

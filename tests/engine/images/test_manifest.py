@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import platform as machine
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -179,9 +180,25 @@ def test_layers_outside_the_registry_are_refused(word: str) -> None:
         read_manifest(manifest(layer))
 
 
-def test_an_artifact_of_webassembly_is_refused_with_what_to_build_instead() -> None:
-    config = {"digest": A, "size": 1, "mediaType": "application/vnd.wasm.config.v0+json"}
-    layer = {"digest": B, "size": 1, "mediaType": "application/wasm"}
-    manifest = {"schemaVersion": 2, "config": config, "layers": [layer]}
-    with pytest.raises(MalformedImageError, match=r"layers of application/wasm, .*wasip1/wasm"):
-        read_manifest(json.dumps(manifest).encode())
+@pytest.mark.parametrize(
+    ("config_kind", "layer_kinds", "is_artifact"),
+    [
+        ("application/vnd.wasm.config.v0+json", ["application/wasm"], True),
+        ("application/vnd.wasm.config.v0+json", [], True),
+        ("application/vnd.oci.empty.v1+json", ["application/vnd.wasm.content.layer.v1+wasm"], True),
+        ("application/vnd.oci.image.config.v1+json", ["x.tar", "application/wasm"], True),
+        ("application/vnd.oci.image.config.v1+json", ["application/x.tar+gzip"], False),
+    ],
+)
+def test_an_artifact_is_known_by_its_configuration_or_its_modules(
+    config_kind: str, layer_kinds: Sequence[str], is_artifact: bool
+) -> None:
+    config = {"digest": A, "size": 1, "mediaType": config_kind}
+    layers = [{"digest": B, "size": 1, "mediaType": kind} for kind in layer_kinds]
+    manifest = {"schemaVersion": 2, "config": config, "layers": layers}
+    read = read_manifest(json.dumps(manifest).encode())
+    assert isinstance(read, Manifest)
+    assert read.has_modules is is_artifact
+    assert [layer.compression for layer in read.layers if layer.is_module] == [
+        "" for kind in layer_kinds if "wasm" in kind
+    ]

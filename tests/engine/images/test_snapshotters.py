@@ -74,6 +74,34 @@ async def test_containers_write_for_themselves(images: ImageStore, place: Path) 
     assert (one / "file").read_bytes() == b"changed"
 
 
+async def test_declared_volumes_are_copies_that_count_and_go_with_their_container(
+    images: ImageStore, place: Path
+) -> None:
+    image = await loaded(
+        images, place,
+        layer(directory("data", 0o1770, owner=(1, 2)), Entry("data/file", b"old")),
+        layer(
+            directory("data", 0o1770, owner=(1, 2)), Entry("data/file", b"new", owner=(3, 4)),
+            Entry("data/large", os.urandom(1 << 20)),
+        ),
+    )  # fmt: skip
+    root = place / "root"
+    await images.mount_rootfs("c1", image, root, id_mappings=USERS)
+    before, _ = await images.writable_usage("c1")
+    contents = [root / "data", root / "not-there"]
+    filled, empty = await images.create_volumes("c1", contents, id_mappings=USERS)
+    assert (filled / "file").read_bytes() == b"new"
+    owners = [(path.stat().st_uid, path.stat().st_gid) for path in (filled, filled / "file", empty)]
+    assert owners == [(100_001, 200_002), (100_003, 200_004), (100_000, 200_000)]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (filled, empty)] == [0o1770, 0o755]
+    after, _ = await images.writable_usage("c1")
+    assert after - before >= 1 << 20
+    assert (await images.usage()).containers.used_bytes == after
+    await images.unmount_rootfs("c1", root)
+    await images.remove_rootfs("c1")
+    assert not filled.parent.exists()
+
+
 async def test_mounting_twice_mounts_once(images: ImageStore, place: Path) -> None:
     image = await loaded(images, place, layer(Entry("file")))
     for _ in range(2):

@@ -369,8 +369,10 @@ class Caller:
         **fields: Any,
     ) -> str:
         """A container that is not started; its id. Its log is `name.log`."""
+        options = pb.NamespaceOption(pid=fields.pop("pid", pb.CONTAINER))
         security = pb.LinuxContainerSecurityContext(
-            namespace_options=pb.NamespaceOption(pid=fields.pop("pid", pb.CONTAINER))
+            namespace_options=fields.pop("namespace_options", options),
+            readonly_rootfs=fields.pop("is_read_only", False),
         )
         config = pb.ContainerConfig(
             metadata=pb.ContainerMetadata(name=name, attempt=attempt),

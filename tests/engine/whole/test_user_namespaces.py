@@ -51,7 +51,8 @@ async def mapped(engine: RunningEngine, caller: Caller) -> AsyncIterator[str]:
     file.unlink()
 
 
-def _options() -> pb.NamespaceOption:
+def user_namespace_options() -> pb.NamespaceOption:
+    """The options of a pod with a user namespace."""
     mapping = [pb.IDMapping(host_id=FIRST, container_id=0, length=COUNT)]
     users = pb.UserNamespace(mode=pb.POD, uids=mapping, gids=mapping)
     return pb.NamespaceOption(pid=pb.CONTAINER, userns_options=users)
@@ -59,7 +60,7 @@ def _options() -> pb.NamespaceOption:
 
 def _pod_config(caller: Caller) -> pb.PodSandboxConfig:
     config = caller.pod_config()
-    config.linux.security_context.namespace_options.CopyFrom(_options())
+    config.linux.security_context.namespace_options.CopyFrom(user_namespace_options())
     return config
 
 
@@ -73,7 +74,9 @@ async def _container(
         log_path=f"{name}.log",
         **fields,
         linux=pb.LinuxContainerConfig(
-            security_context=pb.LinuxContainerSecurityContext(namespace_options=_options())
+            security_context=pb.LinuxContainerSecurityContext(
+                namespace_options=user_namespace_options()
+            )
         ),
     )
     request = pb.CreateContainerRequest(pod_sandbox_id=sandbox, config=config)

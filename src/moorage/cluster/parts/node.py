@@ -48,6 +48,7 @@ from moorage.node.machine.machine import this_machine
 from moorage.node.options import NodeOptions, ServerOptions
 from moorage.probing.default_classes import create_classes
 from moorage.probing.host import read_host as read_host_facts
+from moorage.probing.states import same_handlers
 
 _ENGINE_PATIENCE_S = 5.0
 _POLL_S = 0.02
@@ -265,7 +266,7 @@ async def _announce(
             await _wait_profiled(client, settings.node_name, _working(found).keys())
     except TimeoutError:
         log.warning("not all handlers are probed and reported yet; the others are later")
-    await _prepare_api(settings, credentials, _working(found))
+    await _prepare_api(settings, credentials, _with_class(found))
     notify_ready()
 
 
@@ -310,6 +311,12 @@ def _working(found: NodeDiscovery) -> dict[str, str]:
         for name, state in found.discovery.states.items()
         if state.is_working
     }
+
+
+def _with_class(found: NodeDiscovery) -> dict[str, str]:
+    """Return the handlers that work but those that are another one under a second name."""
+    same = same_handlers(found.discovery.states)
+    return {name: level for name, level in _working(found).items() if name not in same}
 
 
 async def _prepare_api(

@@ -1,7 +1,8 @@
 """The controller of RuntimeClasses: a class for each handler that a profile says works.
 
-Keys are handlers. The isolation label of a managed class is the weakest level that its nodes have,
-and is left out while one of them is unknown.
+Keys are handlers. A handler that is another one under a second name on each of its nodes (`runsc`,
+where there is `gvisor`) gets no class: one is enough for a runtime. The isolation label of a
+managed class is the weakest level that its nodes have, and is left out while one is unknown.
 
 Nodes write their profiles themselves, so what a profile says counts only where its Node reports the
 handler too (or, as before Kubernetes 1.30, no handlers at all), and a cluster gets at most
@@ -78,6 +79,18 @@ class RuntimeClassController:
         reported = _handlers(node)
         return not reported or profile.spec.handler in reported
 
+    def _is_same_as_another(self, profile: RuntimeProfile) -> bool:
+        """Return whether it is of a second name for another handler that its node reports."""
+        same_as = profile.status.same_as
+        reported = _handlers(self._nodes.get(profile.spec.node_name))
+        return same_as not in ("", profile.spec.handler) and (
+            same_as in reported
+            or any(
+                other.spec.handler == same_as
+                for other in self._profiles.by_index(PROFILE_NODE, profile.spec.node_name)
+            )
+        )
+
     async def _reconcile(self, handler: str) -> float | None:
         working = [
             profile
@@ -89,6 +102,8 @@ class RuntimeClassController:
         isolation = weakest(profile.status.isolation for profile in working)
         found = self._classes.get(handler)
         if found is None:
+            if all(map(self._is_same_as_another, working)):
+                return None
             await create_classes(self._client, {handler: isolation})
         elif found.handler == handler:
             await complete_class(self._client, found, isolation)

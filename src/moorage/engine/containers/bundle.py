@@ -1,7 +1,8 @@
 """Container bundles: from a `ContainerConfig` to a directory that an OCI runtime runs.
 
-    find the image → mount the root file system → mount image volumes → resolve the user in it
-    → look up devices, mounts and profiles → write config.json
+    find the image → mount the root file system → mount image volumes → fill the volumes that the
+    image declares → resolve the user in it → look up devices, mounts and profiles
+    → write config.json
 
 A failed step removes all that the earlier steps created. Source: CRI `CreateContainer`.
 """
@@ -16,11 +17,14 @@ import msgspec
 
 from moorage.cri import pb
 from moorage.cri.reference import InvalidReferenceError, parse
+from moorage.engine.containers.declared_volumes import choose_volumes
 from moorage.engine.containers.signals import cri_signal_name, stop_signal
 from moorage.engine.context import EngineContext
 from moorage.engine.drivers import handler_traits
 from moorage.engine.errors import InvalidError, NotFoundError, PreconditionError
 from moorage.engine.images.image import Image
+from moorage.engine.images.manifest import Platform
+from moorage.engine.images.modules import MODULE_PLATFORM
 from moorage.engine.images.store import ImageStore
 from moorage.engine.inventory import Inventory, Sandbox
 from moorage.engine.oci import (
@@ -31,6 +35,7 @@ from moorage.engine.oci import (
     resolve_identity,
 )
 from moorage.engine.records import ContainerRecord, User
+from moorage.linux.idmap import IdMappings
 from moorage.linux.private import make_private_for, write_private
 from moorage.linux.trees import remove_tree
 
@@ -44,8 +49,8 @@ async def create_bundle(
 ) -> ContainerRecord:
     """Create a container's bundle. Returns its first record.
 
-    Changes `config`: image volumes get their host paths. Raises EngineError; leaves nothing behind
-    then.
+    Changes `config`: image volumes get their host paths, and the paths that the image declares as
+    volumes their mounts. Raises EngineError; leaves nothing behind then.
     """
     async with AsyncExitStack() as cleanup:
         record = await _create(context, container_id, config, sandbox, cleanup)
@@ -76,6 +81,7 @@ async def _create(
     cleanup: AsyncExitStack,
 ) -> ContainerRecord:
     image = _find_image(context.images, config)
+    _verify_platform(image, sandbox)
     bundle = context.paths.bundle(container_id)
     mappings = sandbox.id_mappings
     make_private_for(bundle, mappings)
@@ -95,6 +101,7 @@ async def _create(
     _resolve_image_volumes(context.images, config)
     original = config.SerializeToString()
     await _mount_image_volumes(context.images, config, bundle, mounted)
+    await _add_declared_volumes(context.images, container_id, config, image, bundle, mappings)
     options = config.linux.security_context.namespace_options
     target_pid = find_target_pid(options, context.inventory, sandbox)
     identity = await asyncio.to_thread(
@@ -158,6 +165,20 @@ def _find_image(images: ImageStore, config: pb.ContainerConfig) -> Image:
         raise NotFoundError(f"image {reference!r} is not present: pull it first") from error
 
 
+def _verify_platform(image: Image, sandbox: Sandbox) -> None:
+    """Raise InvalidError for a WebAssembly image under a handler that does not run such images."""
+    record = sandbox.record
+    if image.platform not in MODULE_PLATFORM.names:
+        return
+    platform = record.definition.platform
+    if not platform or image.platform not in Platform.parse(platform).names:
+        raise InvalidError(
+            f"image {image.name} is for {image.platform}, which runtime handler "
+            f"{record.handler or record.definition.name!r} does not run; use a RuntimeClass whose "
+            'handler file has `platform = "wasi/wasm"`'
+        )
+
+
 def _resolve_image_volumes(images: ImageStore, config: pb.ContainerConfig) -> None:
     """Set `image_ref` of the image volumes, which the container's status shows."""
     for volume in config.mounts:
@@ -182,6 +203,31 @@ async def _mount_image_volumes(
             images.find(volume.image.image_ref), mount_point, sub_path=volume.image_sub_path
         )
         volume.host_path = str(mount_point)
+
+
+async def _add_declared_volumes(
+    images: ImageStore,
+    container_id: str,
+    config: pb.ContainerConfig,
+    image: Image,
+    bundle: Path,
+    mappings: IdMappings | None,
+) -> None:
+    """Mount a directory of the container at each path that the image declares as a volume.
+
+    Source: containerd, which does so; CRI-O only creates the directories.
+    """
+    if not image.configuration.volumes:
+        return
+    rootfs = bundle / ROOTFS
+    requested = [mount.container_path for mount in config.mounts]
+    places = await asyncio.to_thread(
+        choose_volumes, image.name, image.configuration.volumes, requested, rootfs
+    )
+    contents = [rootfs.joinpath(place[1:]) for place in places]
+    volumes = await images.create_volumes(container_id, contents, id_mappings=mappings)
+    for place, volume in zip(places, volumes, strict=True):
+        config.mounts.add(container_path=place, host_path=str(volume))
 
 
 def find_target_pid(

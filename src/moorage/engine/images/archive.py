@@ -13,14 +13,14 @@ import posixpath
 import shutil
 import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
 from moorage.cri.reference import InvalidReferenceError, Reference, parse
-from moorage.engine.images.image import SHA256, MalformedImageError, read_configuration
+from moorage.engine.images.image import SHA256, MalformedImageError, layers_of
 from moorage.engine.images.layers import Blob
 from moorage.engine.images.limits import ImageLimits, in_words
 from moorage.engine.images.manifest import (
@@ -32,6 +32,7 @@ from moorage.engine.images.manifest import (
     pick,
     read_manifest,
 )
+from moorage.engine.images.modules import MODULE_PLATFORM, file_of, module_image
 
 _FULL_NAME = "io.containerd.image.name"
 _REF_NAME = "org.opencontainers.image.ref.name"
@@ -46,13 +47,16 @@ _COPIED_BYTES = 1 << 20
 class ArchivedImage:
     """An image in an archive: its names, its configuration, its layers' blobs from the bottom up.
 
-    `digests` are full names with the manifest's digest, if it has a manifest.
+    `digests` are full names with the manifest's digest, if it has a manifest. `layers` are the
+    diff-ids; `platform` is that of a WebAssembly artifact.
     """
 
     tags: tuple[str, ...]
     digests: tuple[str, ...]
     configuration: bytes
     blobs: tuple[Blob, ...]
+    layers: tuple[str, ...]
+    platform: str = ""
 
 
 class _Saved(msgspec.Struct, rename="pascal"):
@@ -144,9 +148,9 @@ class _Contents:
     def __contains__(self, path: str) -> bool:
         return path in self._parts
 
-    def blob(self, path: str, *, digest: str = "", compression: str = "") -> Blob:
+    def blob(self, path: str) -> Blob:
         part = self._part(path)
-        return Blob(self.path, part.length, part.offset, digest, compression)
+        return Blob(self.path, part.length, part.offset)
 
     def document(self, path: str) -> bytes:
         part = self._part(path)
@@ -195,11 +199,22 @@ def _archived(contents: _Contents, entry: Descriptor, platform: Platform) -> Arc
     if not isinstance(manifest, Manifest):
         raise MalformedImageError(f"{entry.digest} in {contents.path} is a nested index")
     blobs = tuple(
-        contents.blob(_blob_path(layer.digest), digest=layer.digest, compression=layer.compression)
+        replace(
+            contents.blob(_blob_path(layer.digest)),
+            digest=layer.digest,
+            compression=layer.compression,
+            file=file_of(layer),
+        )
         for layer in manifest.layers
     )
     tags, digests = _names(entry)
-    return ArchivedImage(tags, digests, contents.checked(manifest.config.digest), blobs)
+    configuration, chosen = contents.checked(manifest.config.digest), ""
+    if manifest.has_modules:
+        # An archive is loaded for all handlers.
+        configuration, layers, chosen = module_image(manifest, configuration, MODULE_PLATFORM)
+    else:
+        layers = layers_of(configuration, len(blobs))
+    return ArchivedImage(tags, digests, configuration, blobs, layers, chosen)
 
 
 def _names(entry: Descriptor) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -218,16 +233,20 @@ def _read_saved(contents: _Contents) -> tuple[ArchivedImage, ...]:
         saved = msgspec.json.decode(contents.document("manifest.json"), type=tuple[_Saved, ...])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedImageError(f"manifest.json in {contents.path}: {error}") from error
-    return tuple(
-        ArchivedImage(
-            tuple(_parsed(tag).full for tag in image.repo_tags or ()),
-            (),
-            contents.document(image.config),
-            tuple(
-                contents.blob(path, compression=_packing(contents, path)) for path in image.layers
-            ),
-        )
-        for image in saved
+    return tuple(_saved(contents, image) for image in saved)
+
+
+def _saved(contents: _Contents, image: _Saved) -> ArchivedImage:
+    configuration = contents.document(image.config)
+    return ArchivedImage(
+        tags=tuple(_parsed(tag).full for tag in image.repo_tags or ()),
+        digests=(),
+        configuration=configuration,
+        blobs=tuple(
+            replace(contents.blob(path), compression=_packing(contents, path))
+            for path in image.layers
+        ),
+        layers=layers_of(configuration, len(image.layers)),
     )
 
 
@@ -248,13 +267,3 @@ def _parsed(name: str) -> Reference:
 
 def _blob_path(digest: str) -> str:
     return f"blobs/sha256/{digest.removeprefix(SHA256)}"
-
-
-def layers_in(image: ArchivedImage) -> tuple[str, ...]:
-    """Return the diff-ids of an image, as many as it has blobs. Raises MalformedImageError."""
-    _, layers = read_configuration(image.configuration)
-    if len(layers) != len(image.blobs):
-        raise MalformedImageError(
-            f"its configuration lists {len(layers)} layers, its manifest {len(image.blobs)}"
-        )
-    return layers

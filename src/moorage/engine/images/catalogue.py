@@ -48,12 +48,12 @@ class Catalogue:
         self.layers.load()
         self._images = self._files.load(self.layers)
 
-    def find(self, reference: str, platform: str = "") -> Image:
+    def find(self, reference: str, platforms: Collection[str] = ()) -> Image:
         """Return the image of that id (or id prefix), tag or digest. Raises NotFoundError.
 
-        With a platform, a name does not find an image that was chosen for another.
+        With platforms, a name does not find an image that was chosen for another.
         """
-        return index.find(self._images, reference, platform)
+        return index.find(self._images, reference, platforms)
 
     def all(self) -> tuple[Image, ...]:
         return tuple(self._images.values())
@@ -87,7 +87,7 @@ class Catalogue:
     ) -> Image:
         """Install an image under these names; `blobs` correspond to its diff-ids.
 
-        `platform` is the one that was chosen from an index.
+        `platform` is the one that was chosen from an index, or that of an artifact.
 
         Raises EngineError, MalformedImageError; the names are unchanged then, and the caller
         collects the unpacked layers.

@@ -43,8 +43,8 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     `id` is the digest of its configuration blob; `tags` are full names with tag, `digests` full
     names with the digest of the manifest as the registry serves it (that of the index, for an image
     with several platforms). `layers` are diff-ids from the bottom up; `size_bytes` is their size on
-    disk, shared ones included. `platform` is the one that was chosen from an index; empty for an
-    image that was not chosen.
+    disk, shared ones included. `platform` is the one that was chosen from an index, or that of a
+    WebAssembly artifact; empty for any other image.
     """
 
     id: str
@@ -127,6 +127,19 @@ def read_configuration(blob: bytes) -> tuple[ImageConfiguration, tuple[str, ...]
         labels=process.labels or {},
     )
     return configuration, read.rootfs.diff_ids
+
+
+def layers_of(configuration: bytes, count: int) -> tuple[str, ...]:
+    """Return the diff-ids of a configuration, as many as the manifest has layers.
+
+    Raises MalformedImageError.
+    """
+    _, layers = read_configuration(configuration)
+    if len(layers) != count:
+        raise MalformedImageError(
+            f"its configuration lists {len(layers)} layers, its manifest {count}"
+        )
+    return layers
 
 
 def check_digest(text: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from moorage.cri.reference import Reference
 from moorage.engine.errors import FailedError, NotFoundError
-from moorage.engine.images.archive import layers_in, read_archive
+from moorage.engine.images.archive import read_archive
 from moorage.engine.images.catalogue import Catalogue
 from moorage.engine.images.credentials import Credentials, credentials_file
 from moorage.engine.images.image import Image, MalformedImageError
@@ -91,9 +91,9 @@ class ImageImporter:
                 for entry in await in_thread(
                     read_archive, archive, directory, self._platform, self._catalogue.layers.limits
                 ):
-                    blobs = list(zip(layers_in(entry), entry.blobs, strict=True))
+                    blobs = list(zip(entry.layers, entry.blobs, strict=True))
                     image = await self._catalogue.install(
-                        entry.configuration, blobs, entry.tags, entry.digests
+                        entry.configuration, blobs, entry.tags, entry.digests, entry.platform
                     )
                     loaded.append(Loaded(image, entry.tags or (image.id,)))
         except MalformedImageError as error:
@@ -112,7 +112,7 @@ class ImageImporter:
                 tags = () if reference.digest else (reference.full,)
                 digests = (f"{reference.repository}@{digest}",)
                 # The digest of an index is that of all its platforms.
-                present = self._present(digests[0], str(platform or self._platform))
+                present = self._present(digests[0], platform or self._platform)
                 if present is not None:
                     if set(tags) <= set(present.tags):
                         return present
@@ -133,9 +133,9 @@ class ImageImporter:
         except OSError as error:
             raise failure(f'failed to pull image "{reference.full}"', error) from error
 
-    def _present(self, digest: str, platform: str) -> Image | None:
+    def _present(self, digest: str, platform: Platform) -> Image | None:
         try:
-            return self._catalogue.find(digest, platform)
+            return self._catalogue.find(digest, platform.names)
         except NotFoundError:
             return None
 

@@ -44,17 +44,17 @@ Images = Mapping[str, Image]
 """Images by id."""
 
 
-def find(images: Images, reference: str, platform: str = "") -> Image:
+def find(images: Images, reference: str, platforms: Collection[str] = ()) -> Image:
     """Return the image of that id (with or without `sha256:`, or a prefix), tag or digest.
 
-    With a platform, an image that was chosen from an index for another is not found by a name.
+    With platforms, an image that was chosen for another is not found by a name.
 
     Raises NotFoundError when there is none, or when several ids match.
     """
     bare = reference.removeprefix(SHA256)
     image = images.get(SHA256 + bare)
     if image is None and bare == reference:
-        image = _named(images, reference, platform)
+        image = _named(images, reference, platforms)
     if image is not None:
         return image
     if _ID_PREFIX.fullmatch(bare):
@@ -171,14 +171,14 @@ class IndexFiles:
         return self._configurations / image_id.removeprefix(SHA256)
 
 
-def _named(images: Images, reference: str, platform: str) -> Image | None:
+def _named(images: Images, reference: str, platforms: Collection[str]) -> Image | None:
     try:
         full = parse(reference).full
     except InvalidReferenceError:
         return None
     named = [image for image in images.values() if full in (*image.tags, *image.digests)]
-    if platform:
-        named = [image for image in named if image.platform in ("", platform)]
+    if platforms:
+        named = [image for image in named if not image.platform or image.platform in platforms]
     return next(iter(named), None)
 
 

@@ -47,13 +47,17 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """The place of a layer's blob: `length` bytes of a file. An empty digest is unknown."""
+    """The place of a layer's blob: `length` bytes of a file. An empty digest is unknown.
+
+    `file` is the name of the single file that the blob is, empty for an archive of files.
+    """
 
     path: Path
     length: int
     offset: int = 0
     digest: str = ""
     compression: str = ""
+    file: str = ""
 
 
 class LayerRecord(msgspec.Struct, frozen=True, rename={"size_bytes": "bytes"}):
@@ -166,6 +170,7 @@ class Layers:
                 "offset": blob.offset,
                 "length": blob.length,
                 "compression": blob.compression,
+                "file": blob.file,
                 "digest": blob.digest,
                 "diff_id": diff_id,
                 "directory": str(tree),

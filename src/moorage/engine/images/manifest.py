@@ -44,7 +44,14 @@ _SYSTEMS: Mapping[str, tuple[str, ...]] = {
 
 # End of a layer's media type → its compression.
 _COMPRESSIONS = (("tar", ""), ("gzip", "gzip"), ("zstd", "zstd"))
-_WASM = ("application/wasm", "application/vnd.wasm.")
+_MODULE_CONFIGURATION = "application/vnd.wasm.config."
+_MODULES = frozenset(
+    {
+        "application/wasm",
+        "application/vnd.wasm.content.layer.v1+wasm",
+        "application/vnd.bytecodealliance.wasm.component.layer.v0+wasm",
+    }
+)
 _FOREIGN = ("nondistributable", "foreign")
 
 
@@ -64,6 +71,15 @@ class Platform:
 
     def __str__(self) -> str:
         return f"{self.systems[0]}/{self.architecture}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Each `OS/ARCHITECTURE` that images of this platform may have, the preferred first."""
+        return tuple(f"{system}/{self.architecture}" for system in self.systems)
+
+    @property
+    def is_wasi(self) -> bool:
+        return self.systems[0] in _SYSTEMS["wasi"]
 
     @classmethod
     def of_this_machine(cls) -> Platform:
@@ -87,18 +103,33 @@ class Descriptor(msgspec.Struct, rename="camel"):
     annotations: dict[str, str] | None = None
 
     @property
+    def is_module(self) -> bool:
+        """Whether the blob is a WebAssembly module instead of an archive."""
+        return self.media_type in _MODULES
+
+    @property
     def compression(self) -> str:
-        """`gzip`, `zstd`, or empty for a plain archive; the media type itself if it is another."""
+        """`gzip`, `zstd`, or empty for a plain archive or a module; the media type itself if it is
+        another.
+        """
+        if self.is_module:
+            return ""
         ends = (name for end, name in _COMPRESSIONS if self.media_type.endswith(end))
         return next(ends, self.media_type)
 
 
 class Manifest(msgspec.Struct, rename="camel"):
-    """The manifest of an image for one platform."""
+    """The manifest of an image for one platform, or of an artifact for WebAssembly."""
 
     config: Descriptor
     layers: tuple[Descriptor, ...]
     media_type: str = OCI_MANIFEST
+
+    @property
+    def has_modules(self) -> bool:
+        """Whether it is an artifact: `modules` reads it."""
+        is_declared = self.config.media_type.startswith(_MODULE_CONFIGURATION)
+        return is_declared or any(layer.is_module for layer in self.layers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +167,6 @@ def read_manifest(content: bytes) -> Manifest | Index:
         raise MalformedImageError(f"its manifest cannot be read: {error}") from error
     _check((manifest.config, *manifest.layers))
     for layer in manifest.layers:
-        if layer.media_type.startswith(_WASM):
-            raise MalformedImageError(
-                f"it is an artifact with layers of {layer.media_type}, which are not unpacked; "
-                "build an image for the platform wasip1/wasm that has the module as a file"
-            )
         if any(word in layer.media_type for word in _FOREIGN):
             raise MalformedImageError(f"its layer {layer.digest} is not in the registry")
     return manifest

@@ -22,7 +22,7 @@ from moorage.engine.images.image import (
     SHA256,
     MalformedImageError,
     check_digest,
-    read_configuration,
+    layers_of,
 )
 from moorage.engine.images.layers import Blob
 from moorage.engine.images.limits import ImageLimits, in_words
@@ -36,6 +36,7 @@ from moorage.engine.images.manifest import (
     pick,
     read_manifest,
 )
+from moorage.engine.images.modules import file_of, module_image
 from moorage.engine.images.skopeo import Skopeo
 
 
@@ -44,7 +45,8 @@ class Offer:
     """What a registry serves under the requested name.
 
     `exact` names the manifest for this platform, `digest` is that of the manifest or index served
-    first. `platform` is the one that was chosen from an index.
+    first. `platform` is the one that was chosen from an index, or that of a WebAssembly artifact,
+    whose `configuration` is made of its manifest.
     """
 
     requested: Reference
@@ -66,6 +68,7 @@ class Offer:
                     0,
                     descriptor.digest,
                     descriptor.compression,
+                    file_of(descriptor),
                 ),
             )
             for diff_id, descriptor in zip(self.layers, self.manifest.layers, strict=True)
@@ -102,9 +105,9 @@ class Puller:
         """
         try:
             manifest = read_manifest(content)
+            wanted = platform or self._platform
             exact, chosen = _at(reference, digest), ""
             if isinstance(manifest, Index):
-                wanted = platform or self._platform
                 exact, chosen = _at(reference, pick(manifest, wanted).digest), str(wanted)
                 content = await self._skopeo.manifest(exact, auth, reference.full)
                 _checked(reference, exact, content)
@@ -114,12 +117,10 @@ class Puller:
             configuration = await self._skopeo.configuration(exact, auth, reference.full)
             if digest_of(configuration) != manifest.config.digest:
                 raise MalformedImageError(f"configuration {manifest.config.digest} is corrupt")
-            _, layers = read_configuration(configuration)
-            if len(layers) != len(manifest.layers):
-                raise MalformedImageError(
-                    f"its configuration lists {len(layers)} layers, its manifest "
-                    f"{len(manifest.layers)}"
-                )
+            if manifest.has_modules:
+                configuration, layers, chosen = module_image(manifest, configuration, wanted)
+            else:
+                layers = layers_of(configuration, len(manifest.layers))
         except MalformedImageError as error:
             remedy = ""
             if str(error).startswith(_NO_PLATFORM):

@@ -1,6 +1,7 @@
 """Container root filesystems: the layers each uses, and what its container wrote.
 
     containers/<id>/rootfs.json   snapshotter and layers: kept until the container is removed
+    containers/<id>/volumes/<n>   directories for the image's VOLUME paths
     containers/<id>/…             the snapshotter's files, the container's own among them
 
 The record is on disk before the mount, so that after a crash every mount has a record, and no layer
@@ -12,27 +13,32 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Collection, Mapping
+import stat
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from moorage.api.logs import Log
 from moorage.engine.errors import EngineError, ExhaustedError, FailedError, NotFoundError
+from moorage.engine.images.copying import TreeCopy, same_owner
 from moorage.engine.images.image import Image
 from moorage.engine.images.layers import FULL, Layers
+from moorage.engine.images.limits import ImageLimits
 from moorage.engine.images.snapshotter import Snapshotter
 from moorage.engine.images.threads import in_thread
 from moorage.engine.leftovers import remove_leftover
 from moorage.linux.bind import is_mount_point, unmount_all
 from moorage.linux.idmap import IdMappings, IdmapUnsupportedError
 from moorage.linux.mounts import MountSource
-from moorage.linux.private import make_private
-from moorage.linux.trees import disk_use, remove_tree
+from moorage.linux.private import PRIVATE, make_private
+from moorage.linux.trees import disk_use, make_directory, remove_tree
 
 log = Log(__name__)
 
 _RECORD = "rootfs.json"
+_VOLUMES = "volumes"
+_EMPTY_MODE = 0o755
 _OLD = ".old-"
 
 
@@ -49,11 +55,16 @@ class RootFilesystems:
     """The root filesystems of a store, by container id."""
 
     def __init__(
-        self, directory: Path, layers: Layers, snapshotters: Mapping[str, Snapshotter]
+        self,
+        directory: Path,
+        layers: Layers,
+        snapshotters: Mapping[str, Snapshotter],
+        limits: ImageLimits,
     ) -> None:
         self._directory = directory
         self._layers = layers
         self._snapshotters = snapshotters
+        self._limits = limits
         self._records: dict[str, RootfsRecord] = {}
 
     def load(self) -> None:
@@ -115,6 +126,21 @@ class RootFilesystems:
                 f"container {container_id}: root filesystem at {target}", error
             ) from error
 
+    async def create_volumes(
+        self, container_id: str, contents: Sequence[Path], mappings: IdMappings | None
+    ) -> tuple[Path, ...]:
+        """Create a directory of the container for each path, with a copy of what is there.
+
+        `contents` are paths without links in the mounted root filesystem; for one that does not
+        exist the directory is empty and its owner root. Raises NotFoundError, FailedError,
+        ExhaustedError.
+        """
+        self._record(container_id)
+        try:
+            return await in_thread(self._create_volumes, container_id, contents, mappings)
+        except OSError as error:
+            raise failure(f"container {container_id}: volumes of its image", error) from error
+
     async def hand_over(self, container_id: str, target: Path) -> tuple[MountSource, ...]:
         """Unmount a root filesystem and return what to mount in its place.
 
@@ -141,13 +167,17 @@ class RootFilesystems:
             raise failure(f"container {container_id}: root filesystem", error) from error
 
     async def usage(self, container_id: str) -> tuple[int, int]:
-        """Return bytes and inodes of what a container wrote. Raises NotFoundError."""
-        writable = self._writable(container_id, self._record(container_id))
-        return await asyncio.to_thread(disk_use, [writable])
+        """Return bytes and inodes of what a container wrote, and of its volumes.
+
+        Raises NotFoundError.
+        """
+        written = self._written(container_id, self._record(container_id))
+        return await asyncio.to_thread(disk_use, written)
 
     async def total_usage(self) -> tuple[int, int]:
-        """Return bytes and inodes of what all containers wrote."""
-        directories = [self._writable(*record) for record in self._records.items()]
+        """Return bytes and inodes of what all containers wrote, and of their volumes."""
+        records = self._records.items()
+        directories = [path for record in records for path in self._written(*record)]
         return await asyncio.to_thread(disk_use, directories)
 
     async def keep_only(self, container_ids: Collection[str]) -> None:
@@ -173,8 +203,31 @@ class RootFilesystems:
     def _snapshotter(self, record: RootfsRecord) -> Snapshotter:
         return self._snapshotters[record.snapshotter]
 
-    def _writable(self, container_id: str, record: RootfsRecord) -> Path:
-        return self._snapshotter(record).writable(self._directory / container_id)
+    def _written(self, container_id: str, record: RootfsRecord) -> tuple[Path, Path]:
+        home = self._directory / container_id
+        return self._snapshotter(record).writable(home), home / _VOLUMES
+
+    def _create_volumes(
+        self, container_id: str, contents: Sequence[Path], mappings: IdMappings | None
+    ) -> tuple[Path, ...]:
+        directory = self._directory / container_id / _VOLUMES
+        make_private(directory)
+        reserve_bytes = self._limits.reserve_bytes(directory)
+        volumes = []
+        for number, content in enumerate(contents):
+            volume = directory / str(number)
+            try:
+                is_present = stat.S_ISDIR(content.lstat().st_mode)
+            except FileNotFoundError:
+                is_present = False
+            make_directory(volume, PRIVATE if is_present else _EMPTY_MODE)
+            if is_present:
+                # The mounted root filesystem shows the owners of the user namespace already.
+                TreeCopy(same_owner, reserve_bytes=reserve_bytes).tree(content, volume)
+            elif mappings is not None:
+                os.chown(volume, *mappings.root)
+            volumes.append(volume)
+        return tuple(volumes)
 
     def _mount(
         self, container_id: str, record: RootfsRecord, target: Path, mappings: IdMappings | None

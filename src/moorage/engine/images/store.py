@@ -116,7 +116,7 @@ class ImageStore:
         layers = Layers(
             data / "layers", SingleFlight(tasks), is_marked=self._can_overlay, limits=self._limits
         )
-        self._rootfs = RootFilesystems(data / "containers", layers, snapshotters)
+        self._rootfs = RootFilesystems(data / "containers", layers, snapshotters, self._limits)
         self._volumes = ImageVolumes(data / "volumes", stages, layers, snapshotters[self._chosen])
         self._catalogue = Catalogue(
             IndexFiles(data, self._pinned),
@@ -148,7 +148,7 @@ class ImageStore:
         `platform` is `OS/ARCHITECTURE`, empty for the host's. Raises NotFoundError.
         """
         wanted = Platform.parse(platform) if platform else self._platform
-        return self._catalogue.find(reference, str(wanted))
+        return self._catalogue.find(reference, wanted.names)
 
     def all(self) -> tuple[Image, ...]:
         return self._catalogue.all()
@@ -265,6 +265,20 @@ class ImageStore:
         name = snapshotter or self._chosen
         await self._rootfs.mount(container_id, image, target, name, id_mappings)
 
+    async def create_volumes(
+        self,
+        container_id: str,
+        contents: Sequence[Path],
+        *,
+        id_mappings: IdMappings | None = None,
+    ) -> tuple[Path, ...]:
+        """Create a container's directories for the paths that its image declares as volumes.
+
+        Each has a copy of a path of the mounted root filesystem, without links in it; the container
+        owns it until `remove_rootfs`. Raises NotFoundError, FailedError, ExhaustedError.
+        """
+        return await self._rootfs.create_volumes(container_id, contents, id_mappings)
+
     async def unmount_rootfs(self, container_id: str, target: Path) -> None:
         """Unmount a root filesystem; what the container wrote stays. Raises FailedError."""
         await self._rootfs.unmount(container_id, target)
@@ -282,7 +296,10 @@ class ImageStore:
         await self._catalogue.collect()
 
     async def writable_usage(self, container_id: str) -> tuple[int, int]:
-        """Return bytes and inodes of what a container wrote. Raises NotFoundError."""
+        """Return bytes and inodes of what a container wrote, and of its volumes.
+
+        Raises NotFoundError.
+        """
         return await self._rootfs.usage(container_id)
 
     async def mount_image(self, image: Image, target: Path, *, sub_path: str = "") -> None:

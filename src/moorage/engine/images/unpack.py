@@ -157,6 +157,16 @@ class Extraction:
         else:
             self.whiteouts.discard(path)
 
+    def add_file(self, stream: BlobStream, name: str) -> None:
+        """Write a blob as one file that can be executed. Raises LayerError, OSError."""
+        self._budget.entry(name)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with open(os.open(f"/{name}", flags, 0o755), "wb", buffering=0) as target:
+            while chunk := stream.read(_CHUNK_BYTES):
+                self._budget.take(len(chunk))
+                while chunk:
+                    chunk = chunk[target.write(chunk) :]
+
     def finish(self) -> None:
         """Set the times of directories, which extraction has changed."""
         for path, moment in sorted(self._directory_times.items(), reverse=True):
@@ -332,12 +342,12 @@ def run(job: dict[str, Any]) -> None:
         os.chdir("/")
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
         extraction = Extraction(Budget(**job["budget"]), is_marked=job["is_marked"])
-        with tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER_BYTES) as archive:
-            while (entry := archive.next()) is not None:
-                extraction.add(archive, entry)
-                # The archive would keep every entry in memory.
-                archive.members.clear()  # type: ignore[attr-defined]
-        stream.check(job["digest"], job["diff_id"])
+        if job["file"]:
+            extraction.add_file(stream, job["file"])
+            stream.check(job["digest"], job["digest"])
+        else:
+            _extract(stream, extraction)
+            stream.check(job["digest"], job["diff_id"])
         extraction.finish()
         size_bytes, inodes = disk_use([Path("/")])
         result = {
@@ -349,6 +359,14 @@ def run(job: dict[str, Any]) -> None:
         json.dump(result, record)
         record.flush()
         libc.syncfs(record.fileno())
+
+
+def _extract(stream: BlobStream, extraction: Extraction) -> None:
+    with tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER_BYTES) as archive:
+        while (entry := archive.next()) is not None:
+            extraction.add(archive, entry)
+            # The archive would keep every entry in memory.
+            archive.members.clear()  # type: ignore[attr-defined]
 
 
 def main() -> int:

@@ -25,6 +25,7 @@ from moorage.engine.oci.context import (
 from moorage.engine.oci.findings import Findings, look_up_container, look_up_sandbox
 from moorage.engine.oci.host import HostFacts, look_at_host
 from moorage.engine.oci.identity import Identity, resolve_identity
+from moorage.engine.oci.mounts import KERNEL_TREES, POD_FILES, absolute
 from moorage.engine.oci.namespaces import (
     UserNamespace,
     id_mappings,
@@ -38,7 +39,9 @@ from moorage.engine.oci.writer import OCI_VERSION, SpecWriter
 
 __all__ = [
     "BUILT_IN_SECCOMP",
+    "KERNEL_TREES",
     "OCI_VERSION",
+    "POD_FILES",
     "UNCONFINED_SECCOMP",
     "CdiDirectories",
     "ContainerRequest",
@@ -55,6 +58,7 @@ __all__ = [
     "SpecWriter",
     "Sysctl",
     "UserNamespace",
+    "absolute",
     "container_capabilities",
     "exec_process",
     "id_mappings",

@@ -47,6 +47,9 @@ _KERNEL: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("/sys/fs/cgroup", "cgroup", "cgroup", (*_NEVER_EXECUTED, "relatime")),
 )
 """Destination, type, source and options of the kernel's file systems in every container."""
+KERNEL_TREES = ("/proc", "/dev", "/sys")
+POD_FILES = ("/etc/hostname", "/etc/hosts", _RESOLV_CONF)
+"""The pod's files, which the engine mounts in every container."""
 _READ_ONLY_UNLESS_PRIVILEGED = ("/sys", "/sys/fs/cgroup")
 
 
@@ -127,15 +130,11 @@ def _pod_files(
 ) -> list[Document]:
     sandbox = request.sandbox
     access = "ro" if request.config.linux.security_context.readonly_rootfs else "rw"
-    places = (
-        ("/etc/hostname", sandbox.files.hostname),
-        ("/etc/hosts", sandbox.files.hosts),
-        (_RESOLV_CONF, sandbox.files.resolv_conf),
-    )
+    sources = (sandbox.files.hostname, sandbox.files.hosts, sandbox.files.resolv_conf)
     ids = mapping_fields(users) if host.kernel >= _IDMAPPED_TMPFS else {}
     mounts = [
         _bind(destination, source, access) | ids
-        for destination, source in places
+        for destination, source in zip(POD_FILES, sources, strict=True)
         if source is not None
     ]
     if (shm := _shm_source(sandbox.options, sandbox.files.shm)) is not None:
@@ -160,6 +159,11 @@ def _destination(mount: pb.Mount) -> str:
     path = mount.container_path
     if not path.startswith("/"):
         raise InvalidError(f"mounts has container_path {path!r}; it must be an absolute path")
+    return absolute(path)
+
+
+def absolute(path: str) -> str:
+    """Return a path from the root on, without `.`, `..` and repeated separators."""
     # A leading `//` is distinct in POSIX, not in Linux.
     return posixpath.normpath("/" + path.lstrip("/"))
 
