@@ -4,6 +4,7 @@ runc's, which starts a process in the place of a hypervisor.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import shutil
@@ -17,6 +18,7 @@ from moorage.cri import CriError, pb
 from moorage.linux.cgroup_control import has_cgroup, process_ids
 from moorage.linux.cgroups import current_cgroups
 from moorage.linux.guest_cgroups import OUTSIDE, outside_cgroup
+from tests.engine.streams.callers import V4, websocket
 from tests.engine.whole.engines import Caller, RunningEngine, eventually, until
 
 pytestmark = [pytest.mark.runtime]
@@ -143,6 +145,39 @@ async def test_a_guest_that_the_kernel_kills_for_memory_ends_its_containers_so(
     await caller.stop(container)
     status = await caller.status(container)
     assert (status.exit_code, status.reason) == (137, "OOMKilled")
+
+
+async def test_a_port_of_a_guest_is_dialled_at_the_pods_address(
+    caller: Caller, engine: RunningEngine
+) -> None:
+    """A server that listens at the pod's address alone, as seen from the host of a guest."""
+    shim = shutil.which(SHIM)
+    if shim is None:
+        pytest.skip(f"{SHIM} is not installed")
+    name = f"vm{secrets.token_hex(3)}"
+    (engine.handlers / f"{name}.toml").write_text(
+        f'adapter = "shim"\nbinary = "{shim}"\n[options]\nruntime_type = "io.containerd.vm.v2"\n'
+    )
+    await offered(caller, name)
+    pod = await caller.run_pod(name)
+    address = (await caller.pod_status(pod)).network.ip
+    main = await caller.run(
+        pod, "sh", "-c", f"echo inside >/tmp/index.html; httpd -f -p {address}:8080 -h /tmp"
+    )
+
+    async def is_listening() -> bool:
+        answer = await caller.exec(main, "grep", "-q", ":1F90", "/proc/net/tcp")
+        return answer.exit_code == 0
+
+    await eventually(is_listening, "the server in the pod")
+    request = pb.PortForwardRequest(pod_sandbox_id=pod, port=[8080])
+    url = (await caller.cri.call(caller.cri.runtime.PortForward, request)).url
+    async with websocket(f"{url}?port=8080", V4) as connection:
+        await connection.send_bytes(b"\0GET /index.html HTTP/1.0\r\n\r\n")
+        received = b""
+        async with asyncio.timeout(10):
+            while b"inside" not in received:
+                received += bytes((await connection.receive()).data)
 
 
 async def test_the_guest_of_a_creation_that_failed_is_removed(
