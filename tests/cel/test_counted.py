@@ -6,6 +6,7 @@ the actual cost of each expression with the values below.
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +140,43 @@ def test_counting_changes_no_value(expression: str) -> None:
         assert plain.type() == Type.ERROR
     else:
         assert found == plain.plain_value()
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "lists.range(2000000000).size() > 0",
+        "t.replace('', t).size() > 0",
+        "t.replace('a', t).replace('a', t).size() > 0",
+        "t.split('').join(t).size() > 0",
+        "['', ''].join(t.replace('a', t)).replace('a', t).size() > 0",
+    ],
+)
+def test_what_would_grow_beyond_the_limit_is_refused_before_it_is_made(expression: str) -> None:
+    before = peak_bytes()
+    value, _ = evaluate(expression, {"t": "a" * 4000})
+    assert isinstance(value, EvaluationError)
+    assert "cost limit exceeded" in str(value)
+    assert peak_bytes() - before < 100 << 20
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("t.replace('a', 'bb').size()", 8000),
+        ("t.replace('a', t, 1).size()", 7999),
+        ("'aba'.replace('a', 'xy')", "xybxy"),
+        ("[t, t].join(',').size()", 8001),
+        ("[].join()", ""),
+    ],
+)
+def test_what_grows_within_the_limit_has_its_value(expression: str, expected: Any) -> None:
+    assert evaluate(expression, {"t": "a" * 4000})[0] == expected
+
+
+def test_a_negative_range_is_an_error_of_the_expression() -> None:
+    assert isinstance(evaluate("lists.range(-5).size()", {"t": ""})[0], EvaluationError)
+
+
+def peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

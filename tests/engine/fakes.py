@@ -20,6 +20,7 @@ from moorage.handlers.adapters import (
     Streams,
     Task,
     TaskNotFoundError,
+    TaskUsage,
 )
 from moorage.handlers.definition import HandlerDefinition
 from moorage.linux.cgroups import Cgroups, Layout
@@ -108,6 +109,7 @@ class FakeAdapter:
         self.failures: dict[str, Exception] = {}
         self.gates: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, FakeTask] = {}
+        self.usages: dict[str, TaskUsage] = {}
         self.programs: list[Script] = []
         self.processes_started: list[FakeStreams] = []
 
@@ -182,6 +184,10 @@ class FakeAdapter:
 
     async def processes(self, task: Task) -> tuple[int, ...]:
         return (self._find(task).pid,)
+
+    async def usage(self, task: Task) -> TaskUsage | None:
+        await self._note("usage", task)
+        return self.usages.get(task.id)
 
     async def close(self) -> None:
         self.is_closed = True

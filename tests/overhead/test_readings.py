@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moorage.api.meta import ObjectMeta
+from moorage.api.pods import Pod
 from moorage.client.node_summary import (
     ContainerFigures,
     CpuFigures,
@@ -18,6 +20,7 @@ from moorage.client.node_summary import (
 from moorage.linux.cgroups import Cgroups, Layout
 from moorage.overhead.measurement import finished, last_cycle
 from moorage.overhead.readings import (
+    CgroupSource,
     Reading,
     cpu_milli,
     find_pod_cgroup,
@@ -26,6 +29,8 @@ from moorage.overhead.readings import (
 )
 from moorage.overhead.report import ProbePod
 from moorage.runtimeclass.overhead_estimates import MEBIBYTE, Activity
+from tests import cgroup_trees
+from tests.clocks import FakeClock
 
 STAMP = "2026-01-01T00:00:10Z"
 UID = "10a18982-76dd-44ac-aea0-377c680a3302"
@@ -159,3 +164,22 @@ def test_a_pods_cgroup_is_found_by_either_drivers_name(tmp_path: Path, directory
     assert find_pod_cgroup(cgroups, UID) == f"/{directory}"
     assert find_pod_cgroup(cgroups, "other") is None
     assert find_pod_cgroup(cgroups, "") is None
+
+
+async def test_a_guest_outside_of_the_pods_cgroup_is_read_with_it(tmp_path: Path) -> None:
+    cgroups, sandbox, other = cgroup_trees.v2(tmp_path), "a" * 64, "b" * 64
+    figures = {
+        f"kubepods/pod{UID}": 100, f"kubepods/pod{UID}/kata_{sandbox}": 10,
+        f"kata_overhead/{sandbox}": 1000, f"kata_overhead/{other}": 7,
+    }  # fmt: skip
+    for place, size in figures.items():
+        cgroup_trees.write(
+            tmp_path / place, {"memory.current": str(size), "cpu.stat": f"usage_usec {size}\n"}
+        )
+    source = CgroupSource(cgroups, FakeClock())
+    pod = Pod(metadata=ObjectMeta(name="p", uid=UID))
+    reading = await source.read(pod)
+    assert (reading.memory_bytes, reading.cpu_ns) == (1100, 1_100_000)
+    assert source.guest_of(pod) == f"/kata_overhead/{sandbox}"
+    unknown = Pod(metadata=ObjectMeta(name="p", uid=UID.replace("1", "2")))
+    assert source.guest_of(unknown) is None

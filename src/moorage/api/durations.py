@@ -9,6 +9,7 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 # Go's durations are 64 bits of nanoseconds.
 _LONGEST_S = 2**63 / 1e9
+_MOST_CHARACTERS = 256
 
 
 def format_duration(seconds: float) -> str:
@@ -27,6 +28,8 @@ def format_duration(seconds: float) -> str:
 
 def parse_duration(text: str) -> timedelta:
     """Parse a duration that is not negative, as Go prints it. Raises ValueError."""
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError(f"a duration has at most {_MOST_CHARACTERS} characters")
     parts = _PART.findall(text)
     if text != "0" and (not parts or "".join(map("".join, parts)) != text):
         raise ValueError(f"{text!r} is not a duration")

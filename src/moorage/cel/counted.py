@@ -16,7 +16,7 @@ from typing import NamedTuple
 from moorage.cel.changing_tree import ChangingTree
 from moorage.cel.checked import CheckedExpression, Expr, kind_of
 from moorage.cel.construction import JSON_PATCH, TYPE_KEY
-from moorage.cel.library.counting import SIZES, TEXTS, Formula, call_cost
+from moorage.cel.library.counting import GROWN, SIZES, TEXTS, Formula, call_cost
 
 _LIST, _MAP, _STRUCT = 10, 30, 40
 _RENAMED = "kubernetes_"
@@ -66,7 +66,7 @@ _MEASURES: dict[str, _Measure] = {
     "sets.intersects": _Measure(Formula.SETS, 0, 1),
     "sets.equivalent": _Measure(Formula.SETS_TWICE, 0, 1),
     "slice": _Measure(Formula.ALLOCATE, of_result=True),
-    "lists.range": _Measure(Formula.ALLOCATE, of_result=True),
+    "lists.range": _Measure(Formula.ALLOCATE),
     "list_reverse": _Measure(Formula.ALLOCATE, of_result=True),
     "flatten": _Measure(Formula.FLATTEN, 0),
     "distinct": _Measure(Formula.COMPARE_ITEMS, 0),
@@ -84,6 +84,8 @@ _TEXT_OPERATORS = {
 """Operators whose cost depends on the operands where these are texts or bytes."""
 
 _EQUALITIES = ("_==_", "_!=_")
+_GROWING = ("replace", "join")
+"""Calls whose text may be longer than all that they are given."""
 
 
 class CountedTree(NamedTuple):
@@ -262,8 +264,37 @@ class _Counter:
         self._tree.guard(expr, self._tree.either(charge, self._tree.cost(1)), *bindings)
         return 0
 
-    def _measured(self, expr: Expr, operands: Sequence[Expr], measure: _Measure) -> int:
+    def _grown(self, expr: Expr, operands: Sequence[Expr], measure: _Measure) -> int:
+        """Refuse a text that would be too long before it is made; then as `_measured`."""
+        shared = [self._tree.shared(operand) for operand in operands]
+        values = [value for value, _ in shared]
+        if expr.call_expr.function == "join" and len(values) == 1:
+            nothing = self._tree.empty()
+            nothing.const_expr.string_value = ""
+            values.append(nothing)
+        check = self._tree.either(self._tree.call(GROWN, *values), self._tree.cost(0))
+        cost = self._measured(expr, operands, measure, is_grown_checked=True)
+        self._tree.guard(expr, check, *(binding for _, binding in shared))
+        return cost
+
+    def _measured(
+        self,
+        expr: Expr,
+        operands: Sequence[Expr],
+        measure: _Measure,
+        *,
+        is_grown_checked: bool = False,
+    ) -> int:
         formula = measure.formula
+        name = expr.call_expr.function
+        if name == "lists.range":
+            # By the argument, before the list is made: it is the size of the result.
+            value, binding = self._tree.shared(operands[0])
+            charge = self._tree.call(SIZES, self._tree.number(formula), value, self._tree.number(0))
+            self._tree.guard(expr, charge, binding)
+            return 0
+        if name in _GROWING and not is_grown_checked:
+            return self._grown(expr, operands, measure)
         if measure.of_result:
             value, binding = self._tree.shared(expr)
             size = self._tree.call("size", value)

@@ -135,7 +135,7 @@ class Program:
             failure = ""
             try:
                 value = expression.eval(data=dict(values))
-            except RuntimeError as error:
+            except (RuntimeError, ValueError) as error:
                 failure = _in_words_of_cel_go(str(error))
         if budget is not None:
             budget.spend(meter.cost)

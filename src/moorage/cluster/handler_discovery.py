@@ -20,6 +20,7 @@ from moorage.api.runtime_profiles import RuntimeProgram
 from moorage.client.rest import Client
 from moorage.cluster.engine.paths import cgroup_root
 from moorage.cluster.engine_handlers import NodeEvents, read_handlers
+from moorage.cluster.engine_programs import EnginePrograms
 from moorage.cluster.layout import PROBE_RESULTS, Layout
 from moorage.cluster.settings import Settings
 from moorage.cri import CriClient, engine_pb, pb
@@ -45,7 +46,8 @@ class DiscoveryOptions(msgspec.Struct, frozen=True, kw_only=True):
     is where the probes' image is built that is brought to the engine; None where it is there.
     Without `writes_conditions` the node's status is its kubelet's alone. A handler whose first
     container has not ended after `working_deadline_s` counts as broken. `results` is the directory
-    of what was found, which later processes need not find again.
+    of what was found, which later processes need not find again. `sees_host` says that programs of
+    the host are at their paths here, which is not so in a container.
     """
 
     is_own_engine: bool
@@ -53,6 +55,7 @@ class DiscoveryOptions(msgspec.Struct, frozen=True, kw_only=True):
     writes_conditions: bool = True
     working_deadline_s: float = WORKING_DEADLINE_S
     results: Path = PROBE_RESULTS
+    sees_host: bool = True
 
 
 class NodeDiscovery:
@@ -74,6 +77,7 @@ class NodeDiscovery:
         clock = clock or SystemClock()
         self._cri = cri
         self._options = options
+        self._programs = EnginePrograms(cri, clock, sees_host=options.sees_host)
         self.discovery = HandlerDiscovery(
             carrier,
             ProbeCache(options.results),
@@ -136,11 +140,7 @@ class NodeDiscovery:
             )
             self.discovery.set_handlers(
                 f"{version.runtime_name} {version.runtime_version}",
-                [
-                    KnownHandler(name=handler.name, definition=handler.name)
-                    for handler in listed
-                    if handler.name
-                ],
+                await self._programs.known([handler.name for handler in listed if handler.name]),
             )
         return self.discovery.reported(listed)
 

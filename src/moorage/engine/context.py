@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from moorage.api.clock import Clock
@@ -28,7 +28,8 @@ from moorage.handlers.catalogue import Catalogue
 class EngineContext:
     """The parts of an engine. `handlers` returns the current catalogue; `start` runs a coroutine
     in the background until the engine stops; `wait_answered` waits for the first answer of a
-    handler's program.
+    handler's program. `warned_of_guests` are the handlers whose guests were found outside of their
+    pods' cgroups.
     """
 
     options: EngineOptions
@@ -47,6 +48,7 @@ class EngineContext:
     handlers: Callable[[], Catalogue]
     start: Callable[[Coroutine[Any, Any, None]], None]
     wait_answered: Callable[[str], Awaitable[None]]
+    warned_of_guests: set[str] = field(default_factory=set)
 
     @property
     def paths(self) -> EnginePaths:

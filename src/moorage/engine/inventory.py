@@ -31,8 +31,9 @@ from moorage.engine.oci import SandboxContext, SandboxFiles, id_mappings
 from moorage.engine.paths import EnginePaths
 from moorage.engine.records import ContainerRecord, RecordDirectory, SandboxRecord, Stage
 from moorage.handlers.adapters import Task
-from moorage.handlers.definition import CgroupDriver
+from moorage.handlers.definition import CgroupDriver, ShimOptions
 from moorage.linux import pinned
+from moorage.linux.guest_cgroups import guest_cgroups
 from moorage.linux.idmap import IdMappings
 
 log = Log(__name__)
@@ -90,6 +91,17 @@ class Sandbox:
     def id_mappings(self) -> IdMappings | None:
         """The pod's user namespace; None when it has the host's. Raises InvalidError."""
         return id_mappings(self.namespace_options)
+
+    @property
+    def may_have_guest(self) -> bool:
+        """Whether a shim may run the pod in a virtual machine."""
+        options = self.record.definition.options
+        return isinstance(options, ShimOptions) and options.needs_sandbox
+
+    @property
+    def guest_cgroups(self) -> tuple[str, ...]:
+        """The cgroups that a virtual machine of the pod may have. Raises InvalidError."""
+        return guest_cgroups(self.cgroup.parent, self.id) if self.may_have_guest else ()
 
     @property
     def cgroup(self) -> CgroupPath:

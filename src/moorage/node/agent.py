@@ -409,6 +409,7 @@ class _Agent:
             options=options,
             paths=paths,
             cgroup_parent=lambda pod: cgroups.path(pod_directory(pod)),
+            cgroups=cgroups.cgroups,
         )
         starter = ContainerStarter(
             engine=engine,

@@ -32,6 +32,7 @@ from moorage.client.informer import Informer
 from moorage.client.resources import EVENTS, PODS, RUNTIME_CLASSES
 from moorage.client.rest import Client, UnreachableError
 from moorage.linux.cgroups import current_cgroups
+from moorage.linux.guest_cgroups import guests_outside
 from moorage.overhead.classes import check_handler, find_class
 from moorage.overhead.errors import MeasurementError
 from moorage.overhead.options import MeasureOptions, Shape
@@ -288,7 +289,9 @@ class Measurement:
         processes: tuple[RuntimeProcesses, ...] = ()
         outside: int | None = None
         if isinstance(source, CgroupSource) and (path := source.path_of(pod.metadata.uid)):
-            processes = await asyncio.to_thread(processes_behind, pod, source.cgroups, path)
+            processes = await asyncio.to_thread(
+                processes_behind, pod, source.cgroups, path, source.guest_of(pod)
+            )
             outside = outside_bytes(processes)
         current = self._pods.get(probe.name, options.namespace)
         if current is None or current.status.phase in ENDED_PHASES or _has_restarted(current):
@@ -329,7 +332,11 @@ class Measurement:
         if local is None:
             return self._summary
         path: str | None = await asyncio.to_thread(local.path_of, pod.metadata.uid)
-        return self._summary if path is None else local
+        if path is None:
+            return self._summary
+        # The node knows the pod's sandbox, by which the guest's cgroup is named.
+        outside = await asyncio.to_thread(guests_outside, local.cgroups)
+        return self._summary if outside and local.guest_of(pod) is None else local
 
     async def _delete(self, name: str) -> None:
         """Delete a pod; one that is gone or cannot be reached is left to `_clean_up`."""

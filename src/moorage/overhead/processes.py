@@ -36,15 +36,21 @@ class RuntimeProcesses(msgspec.Struct, frozen=True, kw_only=True):
     is_charged: bool
 
 
-def processes_behind(pod: Pod, cgroups: Cgroups, path: str) -> tuple[RuntimeProcesses, ...]:
-    """Return the processes behind a pod whose cgroup has this path, by program. Blocks."""
+def processes_behind(
+    pod: Pod, cgroups: Cgroups, path: str, guest: str | None = None
+) -> tuple[RuntimeProcesses, ...]:
+    """Return the processes behind a pod whose cgroup has this path, by program. Blocks.
+
+    `guest` is the cgroup of its virtual machine outside of that; its usage counts as the pod's.
+    """
     mount = cgroups.mount_of("memory")
     if mount is None:
         return ()
     directory = directory_in(mount, path)
-    children = [entry.name for entry in directory.glob("**/") if entry != directory]
     charged = set(_pids_in(directory))
-    identities = identities_of(pod, children)
+    if guest is not None:
+        charged |= set(_pids_in(directory_in(mount, guest)))
+    identities = identities_of(pod, cgroup_names(cgroups, path))
     found: list[tuple[int, str, bool]] = []
     for pid in all_pids():
         argv = arguments(pid)
@@ -53,6 +59,15 @@ def processes_behind(pod: Pod, cgroups: Cgroups, path: str) -> tuple[RuntimeProc
             continue
         found.append((pid, program_of(argv), is_charged))
     return _grouped((program, proportional_bytes(pid), here) for pid, program, here in found)
+
+
+def cgroup_names(cgroups: Cgroups, path: str) -> list[str]:
+    """Return the names of the cgroups below one. Blocks."""
+    mount = cgroups.mount_of("memory")
+    if mount is None:
+        return []
+    directory = directory_in(mount, path)
+    return [entry.name for entry in directory.glob("**/") if entry != directory]
 
 
 def identities_of(pod: Pod, cgroup_names: Iterable[str]) -> frozenset[str]:

@@ -20,9 +20,11 @@ from moorage.api.pods import Pod
 from moorage.client.node_summary import PodFigures, SummaryError, read_node_summary
 from moorage.client.resources import NODES
 from moorage.client.rest import Client
-from moorage.engine.cgroups.usage import UsageReader
+from moorage.engine.cgroups.usage import UsageReader, total_usage
 from moorage.linux.cgroups import Cgroups
+from moorage.linux.guest_cgroups import guests_outside, outside_cgroup
 from moorage.overhead.errors import MeasurementError
+from moorage.overhead.processes import cgroup_names, identities_of
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _DEEPEST = 8
@@ -115,8 +117,21 @@ class CgroupSource:
         now_s = self._clock.monotonic()
         if path is None:
             return Reading(at_s=now_s)
-        usage = self._usage.usage(path)
+        paths = (path, *filter(None, (self.guest_of(pod),)))
+        usage = total_usage(self._usage.usage(one) for one in paths)
         return Reading(at_s=now_s, memory_bytes=usage.working_set, cpu_ns=usage.cpu_ns)
+
+    def guest_of(self, pod: Pod) -> str | None:
+        """Return the cgroup of a pod's virtual machine outside the pod's, None without one.
+
+        It is found by the identity of the pod's sandbox, which cgroups in the pod's name.
+        """
+        outside = guests_outside(self.cgroups)
+        path = self.path_of(pod.metadata.uid) if outside else None
+        if path is None:
+            return None
+        known = outside & identities_of(pod, cgroup_names(self.cgroups, path))
+        return outside_cgroup(min(known)) if known else None
 
 
 def find_pod_cgroup(cgroups: Cgroups, uid: str) -> str | None:

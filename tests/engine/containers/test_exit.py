@@ -171,3 +171,29 @@ async def test_another_engine_finds_the_records_as_they_were_left(
         again.end(taken, 6)
         await taken.exited.wait()
         assert taken.record.exit == Exit(6, FINISHED_NS)
+
+
+SHIM = 'adapter = "shim"\nbinary = "runc"\n[options]\nruntime_type = "io.containerd.kata.v2"\n'
+
+
+@pytest.mark.parametrize(
+    ("code", "where", "kills", "reason"),
+    [
+        (137, "/kata_overhead/{id}", 1, "OOMKilled"),
+        (255, "/kata_overhead/{id}", 1, "OOMKilled"),
+        (255, f"{PARENT}/kata_{{id}}", 1, "OOMKilled"),
+        (255, f"{PARENT}/kata_{{id}}", 0, "Error"),
+        (255, "/kata_overhead/another", 1, "Error"),
+        (1, f"{PARENT}/kata_{{id}}", 1, "Error"),
+    ],
+)
+async def test_a_guest_that_the_kernel_kills_takes_its_containers_along(
+    bench: Bench, code: int, where: str, kills: int, reason: str
+) -> None:
+    bench.offer(SHIM)
+    sandbox = await bench.pod()
+    container = await bench.running(sandbox)
+    _count(bench.cgroup(where.format(id=sandbox.id)), kills)
+    bench.end(container, code)
+    await container.exited.wait()
+    assert container.record.reason == reason

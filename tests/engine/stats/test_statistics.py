@@ -11,6 +11,7 @@ import pytest
 
 from moorage.api.clock import SystemClock
 from moorage.cri import pb
+from moorage.engine.cgroups.usage import Usage
 from moorage.engine.stats import SharedCgroup, Statistics
 from moorage.linux.cgroup_control import make_cgroup
 from moorage.linux.cgroups import Cgroups, Layout, current_cgroups
@@ -190,3 +191,51 @@ async def test_nothing_to_measure_is_an_empty_answer() -> None:
     assert await statistics.metrics([]) == []
     assert {descriptor.name for descriptor in statistics.descriptors()} >= {"container_last_seen"}
     assert isinstance(statistics.descriptors()[0], pb.MetricDescriptor)
+
+
+async def test_what_the_runtime_counts_takes_the_place_of_a_containers_cgroup(busy: Pod) -> None:
+    cgroups, path = busy
+
+    async def counted() -> Usage | None:
+        return Usage(cpu_ns=5, memory=100, inactive_file=30)
+
+    async def nothing() -> Usage | None:
+        return None
+
+    containers = (
+        container("guest", cgroup=f"{path}/app", own_usage=counted),
+        container("host", cgroup=f"{path}/app", own_usage=nothing),
+    )
+    statistics = Statistics(cgroups, SystemClock())
+    for stats in (
+        await statistics.containers(containers),
+        (await statistics.sandbox(sandbox(cgroup=path, containers=containers))).linux.containers,
+    ):
+        guest, host = stats
+        assert guest.memory.working_set_bytes.value == 70
+        assert guest.cpu.usage_core_nano_seconds.value == 5
+        assert host.memory.rss_bytes.value >= 32 << 20
+    (result,) = await statistics.metrics([sandbox(cgroup=path, containers=containers)])
+    values = {one.name: one.value.value for one in result.container_metrics[0].metrics}
+    assert values["container_memory_usage_bytes"] == 100
+
+
+async def test_a_guest_outside_counts_as_its_pods_whose_limit_does_not_bind_it(
+    tmp_path: Path,
+) -> None:
+    cgroups = trees.v2(tmp_path)
+    for place, size in (("pods/a", 100), ("kata_overhead/s1", 1000), ("kata_overhead/s2", 5)):
+        trees.write(tmp_path / place, {"memory.current": str(size), "memory.max": "4096",
+                                       "cpu.stat": f"usage_usec {size}\n"})  # fmt: skip
+    statistics = Statistics(cgroups, SystemClock())
+    shared = SharedCgroup("/pods/a", 2, "/kata_overhead/s1")
+    one = container(cgroup="/pods/a/c1", shared=shared)
+    subject = sandbox(cgroup="/pods/a", guest="/kata_overhead/s1", containers=(one,))
+    stats = (await statistics.sandbox(subject)).linux
+    assert stats.memory.usage_bytes.value == 1100
+    assert not stats.memory.HasField("available_bytes")
+    assert stats.cpu.usage_core_nano_seconds.value == 1_100_000
+    assert stats.containers[0].memory.usage_bytes.value == 550
+    # Without one outside, the pod's cgroup is all, and its limit holds.
+    inside = (await statistics.sandbox(sandbox(cgroup="/pods/a", guest="/kata_overhead/x"))).linux
+    assert (inside.memory.usage_bytes.value, inside.memory.available_bytes.value) == (100, 3996)

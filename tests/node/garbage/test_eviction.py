@@ -25,6 +25,7 @@ from moorage.node.pressure.ranking import ContainerUse
 from moorage.node.pressure.signals import Observation, Observations
 from moorage.node.pressure.thresholds import EvictionOptions
 from moorage.node.status.inputs import TerminationReason
+from tests import cgroup_trees
 from tests.clocks import FakeClock, settle
 from tests.node.objects import a_pod, wire_container
 
@@ -131,6 +132,16 @@ class Node:
     def measure(self, pod: Pod, layers: Any, files: Any) -> PodStorage:
         del files
         return PodStorage(layers={"app": DiskUse(layers[pod.metadata.uid], 1)})
+
+    async def sandbox_stats(self) -> Sequence[pb.PodSandboxStats]:
+        return [
+            pb.PodSandboxStats(
+                attributes=pb.PodSandboxAttributes(
+                    id=f"s-{worker.uid}", metadata=pb.PodSandboxMetadata(uid=worker.uid)
+                )
+            )
+            for worker in self.workers
+        ]
 
     async def container_stats(self) -> Sequence[pb.ContainerStats]:
         stats = []
@@ -292,3 +303,16 @@ def test_storage_is_summed_by_disk_and_by_container() -> None:
     )
     assert (use.layers, use.local) == (DiskUse(10, 2), DiskUse(11101, 13))
     assert use.containers == {"a": ContainerUse(disk=DiskUse(110, 5))}
+
+
+async def test_a_guest_outside_of_its_pods_cgroup_counts_for_the_order(tmp_path: Path) -> None:
+    node = Node(tmp_path, pod("a"), pod("b"))
+    node.supply = dict(MEMORY_LOW)
+    node.use("a", memory=20 * MIB)
+    node.use("b", memory=10 * MIB)
+    cgroup_trees.write(
+        tmp_path / "kata_overhead/s-b",
+        {"memory.current": str(370 * MIB), "memory.stat": "", "cpu.stat": "usage_usec 1"},
+    )
+    await node.keeper.check()
+    assert node.evicted() == ["b"]

@@ -330,6 +330,7 @@ class Life:
                 options=options,
                 paths=paths,
                 cgroup_parent=lambda _: "/moorage/x",
+                cgroups=Cgroups(Layout.ABSENT),
             ),
             starter=ContainerStarter(
                 engine=engine,

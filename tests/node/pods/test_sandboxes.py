@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from moorage.linux.cgroups import Cgroups, Layout
 from moorage.node.pod_facts.errors import SyncError
 from moorage.node.pods.handler_choice import (
     CLASS_NOT_FOUND,
@@ -122,3 +123,21 @@ async def test_a_sandbox_under_another_handler_is_stopped(life: Life) -> None:
     assert failure.value.reason == "WrongRuntimeHandler"
     assert [call.partition(" ")[0] for call in life.engine.calls] == ["run_sandbox", "stop_sandbox"]
     assert "kubelet_started_pods_errors_total 1" in counted(sandboxes)
+
+
+@pytest.mark.parametrize("limits", [{}, {"memory": "64Mi"}])
+async def test_a_guest_outside_of_its_pods_cgroup_is_said_on_the_pod(
+    life: Life, tmp_path: Path, limits: dict[str, str]
+) -> None:
+    root = tmp_path / "cgroups"
+    cgroups = Cgroups(Layout.V2, unified=root, v2=("memory",), hierarchies=(root,))
+    pod = a_pod({"name": "a", "resources": {"limits": limits}}, runtimeClassName="fast")
+    inside = await replace(maker(life), cgroups=cgroups).create(pod, a_view(), 0)
+    assert not life.events.recorded
+    (root / "kata_overhead" / inside.id).mkdir(parents=True)
+    await replace(maker(life), cgroups=cgroups)._warn_of_guest(pod, inside.id, "crun")
+    (event,) = [str(event) for event in life.events.recorded]
+    assert "GuestOutsidePodCgroup" in event
+    assert f"/kata_overhead/{inside.id}, outside the pod's cgroup" in event
+    assert "sandbox_cgroup_only = true in Kata's configuration.toml on node n1" in event
+    assert ("the pod's limits do not bind it" in event) is bool(limits)

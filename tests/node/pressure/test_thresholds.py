@@ -58,7 +58,7 @@ def test_soft_thresholds_have_their_grace_period_and_reclaim() -> None:
         ({"hard": {"memory.available": "-1"}}, "threshold memory.available must be positive: -1"),
         ({"hard": {"memory.available": "101%"}}, "must be between 0% and 100%: 101%"),
         ({"hard": {"memory.available": "x%"}}, "eviction threshold memory.available: 'x%'"),
-        ({"hard": {"memory.available": "nan%"}}, "must be between 0% and 100%: nan%"),
+        ({"hard": {"memory.available": "nan%"}}, "'nan%' is no percentage"),
         (
             {"soft": {"memory.available": "1Gi"}},
             "grace period must be specified for the soft eviction threshold memory.available",
@@ -120,3 +120,25 @@ def test_hard_thresholds_are_kept_from_what_pods_may_request() -> None:
         "ephemeral-storage": 10 * GIB,
     }
     assert hard_reservation(EvictionOptions(hard={}), capacity) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\uff11%", "1_0%", " 1%", "1 %", "%", "inf%", "nan%", "٣Mi", "9" * 5000, "9" * 5000 + "%"],
+)
+@pytest.mark.parametrize("where", ["hard", "minimum_reclaim"])
+def test_amounts_are_of_ascii_digits_and_not_endless(text: str, where: str) -> None:
+    given: Any = {"hard": {}, where: {"memory.available": text}}
+    with pytest.raises(ThresholdError) as caught:
+        thresholds_of(EvictionOptions(**given))
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("text", ["9" * 5000 + "s", "0" * 5000 + "1s", "1s" * 5000, "\uff11s"])
+def test_grace_periods_are_not_endless(text: str) -> None:
+    options = EvictionOptions(
+        hard={}, soft={"memory.available": "1Mi"}, soft_grace={"memory.available": text}
+    )
+    with pytest.raises(ThresholdError) as caught:
+        thresholds_of(options)
+    assert len(str(caught.value)) < 300

@@ -148,3 +148,19 @@ def test_a_bad_file_does_not_affect_the_others(tmp_path: Path) -> None:
         "it is larger than 10 MiB",
         "it is not a regular file",
     ]
+
+
+@pytest.mark.parametrize("uid", ["../../etc", "/etc", "a/b", ".", "..", "a\n", "\uff11", "x" * 129])
+def test_a_uid_is_a_plain_name_since_directories_have_it(uid: str) -> None:
+    with pytest.raises(ValueError, match=r"metadata\.uid: letters, digits"):
+        parse_manifest(manifest(meta={"uid": uid}), FILE, "n1")
+
+
+def test_of_two_files_with_one_uid_the_second_is_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_bytes(manifest(name, meta={"uid": "same"}))
+    found = read_manifests(tmp_path, "n1")
+    assert [pod.metadata.name for pod in found.pods.values()] == ["a-n1"]
+    assert found.problems == (
+        f"static pod {tmp_path}/b.yaml: its metadata.uid same is also that of {tmp_path}/a.yaml",
+    )

@@ -13,13 +13,16 @@ from enum import IntEnum
 from cel_expr_python import cel
 
 from moorage.cel.library.call_costs import matching, scaled
-from moorage.cel.library.meter import charge
+from moorage.cel.library.meter import CALL_LIMIT, charge
 
 COST, SIZES, TEXTS = "@cost", "@cost_sizes", "@cost_texts"
 """Charge a number; by a formula of two sizes; by a formula of the sizes of two texts or bytes."""
+GROWN = "@grown"
+"""Refuse a replacement or a join whose text could not be read within the limit."""
 
 _CHAR = 0.1
 _CALL, _LIST = 1, 10
+_LONGEST = int(CALL_LIMIT / _CHAR)
 _Type = cel.Type
 
 
@@ -72,7 +75,14 @@ def declarations() -> list[cel.FunctionDecl]:
     ]
     numbers = cel.Overload(f"{COST}_int", _Type.BOOL, [number], False, _charge)
     sizes = cel.Overload(f"{SIZES}_int", _Type.BOOL, [number] * 3, False, _charge_sizes)
+    three, joined = [_Type.STRING] * 3, [_Type.List(_Type.STRING), _Type.STRING]
+    grown = [
+        cel.Overload(f"{GROWN}_text", _Type.BOOL, three, False, _refuse_replacement),
+        cel.Overload(f"{GROWN}_some", _Type.BOOL, [*three, number], False, _refuse_some),
+        cel.Overload(f"{GROWN}_list", _Type.BOOL, joined, False, _refuse_join),
+    ]
     return [
+        cel.FunctionDecl(GROWN, grown),
         cel.FunctionDecl(COST, [numbers]),
         cel.FunctionDecl(SIZES, [sizes]),
         cel.FunctionDecl(TEXTS, texts),
@@ -85,7 +95,27 @@ def _charge(cost: int) -> bool:
 
 
 def _charge_sizes(formula: int, left: int, right: int) -> bool:
-    charge(_FORMULAS[formula](left, right))
+    charge(_FORMULAS[formula](max(left, 0), right))
+    return True
+
+
+def _refuse_replacement(text: str, old: str, new: str) -> bool:
+    return _refuse_some(text, old, new, -1)
+
+
+def _refuse_some(text: str, old: str, new: str, most: int) -> bool:
+    count = text.count(old)
+    count = count if most < 0 else min(count, most)
+    return _refuse(len(text) + count * (len(new) - len(old)))
+
+
+def _refuse_join(texts: list[str], separator: str) -> bool:
+    return _refuse(sum(map(len, texts)) + len(separator) * max(len(texts) - 1, 0))
+
+
+def _refuse(size: int) -> bool:
+    if size > _LONGEST:
+        charge(CALL_LIMIT)
     return True
 
 

@@ -139,6 +139,7 @@ async def run(config: ClientConfig, options: AgentOptions, ready: Callable[[], N
                 writes_conditions=False,
                 working_deadline_s=_WORKING_DEADLINE_S,
                 results=layout.root / "probes",
+                sees_host=not host.is_contained,
             ),
         )
         changed = asyncio.Event()

@@ -58,6 +58,10 @@ class ContainerCgroups:
         parents = [str(parent) for parent in PurePosixPath(path).parents][-2::-1]
         return await asyncio.to_thread(self._missing, (*parents, path))
 
+    async def exists(self, path: str) -> bool:
+        """Return whether a cgroup exists in any hierarchy."""
+        return await self._change(has_cgroup, path)
+
     async def processes(self, path: str) -> frozenset[int]:
         """Return the ids of the processes in a cgroup and its descendants."""
         return await self._change(process_ids, path)

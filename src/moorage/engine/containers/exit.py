@@ -19,6 +19,7 @@ from moorage.handlers.adapters import Exit
 from moorage.handlers.definition import CgroupDriver
 
 _UNKNOWN_CODE = 255
+_KILLED_CODE = 128 + signal.SIGKILL
 _COMPLETED, _ERROR, _OOM_KILLED, _UNKNOWN = "Completed", "Error", "OOMKilled", "Unknown"
 
 
@@ -83,7 +84,12 @@ async def _is_oom_killed(context: EngineContext, container: Container, exit_: Ex
     """
     sandbox = container.sandbox
     before, sandbox.oom_kills = sandbox.oom_kills, await _pod_kills(context, sandbox)
-    if exit_.code != 128 + signal.SIGKILL:
+    if exit_.code not in (_KILLED_CODE, _UNKNOWN_CODE):
+        return False
+    if await guest_kills(context, sandbox):
+        # Every container ends with its guest; a shim may not know how.
+        return True
+    if exit_.code == _UNKNOWN_CODE:
         return False
     own = await context.cgroups.oom_kills(container.cgroup.path)
     if context.adapter(sandbox).needs_sandbox:
@@ -92,6 +98,12 @@ async def _is_oom_killed(context: EngineContext, container: Container, exit_: Ex
     if own is None and before is not None and sandbox.oom_kills is not None:
         return sandbox.oom_kills > before
     return bool(own)
+
+
+async def guest_kills(context: EngineContext, sandbox: Sandbox) -> int:
+    """Return how many processes the kernel killed for memory in the cgroups of a pod's guest."""
+    counts = [await context.cgroups.oom_kills(path) for path in sandbox.guest_cgroups]
+    return sum(count or 0 for count in counts)
 
 
 async def _pod_kills(context: EngineContext, sandbox: Sandbox) -> int | None:

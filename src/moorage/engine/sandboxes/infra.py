@@ -10,17 +10,23 @@ from pathlib import Path
 
 import msgspec
 
+from moorage.api.logs import Log
 from moorage.engine.context import EngineContext
 from moorage.engine.drivers import handler_traits
 from moorage.engine.errors import FailedError
 from moorage.engine.inventory import Sandbox
 from moorage.engine.oci import SandboxRequest, look_up_sandbox
 from moorage.handlers.adapters import AdapterError
+from moorage.handlers.definition import ShimOptions
 from moorage.linux.bind import bind
+from moorage.linux.guest_cgroups import GUEST_REMEDY, KATA_CONFIGURATION, outside_cgroup
 from moorage.linux.private import make_private_for, write_private
 from moorage.linux.trees import make_directory
 
 ROOTFS = "rootfs"
+_REMOVE_DEADLINE_S = 20.0
+
+log = Log(__name__)
 
 
 async def start_infra(context: EngineContext, sandbox: Sandbox) -> int:
@@ -50,6 +56,27 @@ async def delete_infra(context: EngineContext, sandbox: Sandbox) -> None:
         await context.adapter(sandbox).delete(sandbox.task(context.paths))
     except AdapterError as error:
         raise FailedError(f"failed to stop the sandbox of pod {sandbox.pod}: {error}") from error
+    # A shim whose creation failed, or that was killed, leaves them, with what runs in them.
+    for path in sandbox.guest_cgroups:
+        await context.cgroups.remove(path, _REMOVE_DEADLINE_S)
+
+
+async def warn_of_guest(context: EngineContext, sandbox: Sandbox) -> None:
+    """Log a warning if a pod's virtual machine runs outside the pod's cgroup, once a handler."""
+    definition = sandbox.record.definition
+    path = outside_cgroup(sandbox.id)
+    if not sandbox.may_have_guest or definition.name in context.warned_of_guests:
+        return
+    if not await context.cgroups.exists(path):
+        return
+    context.warned_of_guests.add(definition.name)
+    options = definition.options
+    named = options.config_path if isinstance(options, ShimOptions) else None
+    log.warning(
+        "virtual machines of this handler run outside their pods' cgroups: limits of pods do not "
+        f"bind them; set {GUEST_REMEDY} in {named or KATA_CONFIGURATION}",
+        handler=definition.name, cgroup=path,
+    )  # fmt: skip
 
 
 def _create_bundle(context: EngineContext, sandbox: Sandbox, bundle: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moorage.api.logs import Log
+from moorage.engine.containers.exit import guest_kills
 from moorage.engine.context import EngineContext
 from moorage.engine.inventory import Sandbox
 from moorage.engine.sandboxes.stop import stop_pod_sandbox
@@ -20,5 +21,6 @@ async def watch_infra(context: EngineContext, sandbox: Sandbox) -> None:
         # StopPodSandbox holds the lock while it deletes the infra process.
         is_unexpected = sandbox.record.is_ready
     if is_unexpected and context.inventory.sandboxes.get(sandbox.id) is sandbox:
-        log.info("infra process exited, stopping the sandbox", sandbox=sandbox.id)
+        reason = "OOMKilled" if await guest_kills(context, sandbox) else "exited"
+        log.info("infra process exited, stopping the sandbox", sandbox=sandbox.id, reason=reason)
         await stop_pod_sandbox(context, sandbox)

@@ -24,7 +24,7 @@ from moorage.engine.inventory import Sandbox, new_id, sandbox_name
 from moorage.engine.oci import verify_sandbox_namespaces
 from moorage.engine.records import SandboxRecord
 from moorage.engine.sandboxes.files import write_files
-from moorage.engine.sandboxes.infra import delete_infra, start_infra
+from moorage.engine.sandboxes.infra import delete_infra, start_infra, warn_of_guest
 from moorage.engine.sandboxes.infra_watch import watch_infra
 from moorage.engine.sandboxes.namespaces import create_namespaces
 from moorage.engine.sandboxes.pod_cgroup import create_pod_cgroup, remove_pod_cgroup
@@ -92,6 +92,7 @@ async def _create(
     if needs_infra:
         cleanup.push_async_callback(delete_infra, context, sandbox)
         infra_pid = await start_infra(context, sandbox)
+        await warn_of_guest(context, sandbox)
         context.start(watch_infra(context, sandbox))
     record = msgspec.structs.replace(sandbox.record, cni_result=cni_result, task_pid=infra_pid)
     context.inventory.save_sandbox(sandbox, record)

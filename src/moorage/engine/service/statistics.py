@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import asdict
 from functools import partial
 
+from moorage.api.logs import Log
 from moorage.cri import pb
+from moorage.engine.cgroups import Usage
 from moorage.engine.context import EngineContext
-from moorage.engine.errors import NotFoundError
+from moorage.engine.errors import EngineError, NotFoundError
 from moorage.engine.inventory import Container, Sandbox
 from moorage.engine.stats import (
     ContainerSubject,
@@ -17,7 +20,13 @@ from moorage.engine.stats import (
     select_containers,
     select_sandboxes,
 )
+from moorage.handlers.adapters import AdapterError
 from moorage.linux import pinned
+from moorage.linux.guest_cgroups import outside_cgroup
+
+log = Log(__name__)
+
+_MOST_KNOWN = 1024
 
 
 class StatisticsServicer:
@@ -26,6 +35,7 @@ class StatisticsServicer:
     def __init__(self, context: EngineContext, statistics: Statistics) -> None:
         self._context = context
         self._statistics = statistics
+        self._uncounted: set[str] = set()
 
     async def container_stats(self, request: pb.ContainerStatsRequest) -> pb.ContainerStatsResponse:
         container = self._context.inventory.containers.find(request.container_id)
@@ -123,6 +133,7 @@ class StatisticsServicer:
             started_at_ns=record.started_at_ns,
             limits=config.linux.resources,
             shared=self._shared(container.sandbox),
+            own_usage=self._asking(container),
         )
 
     def _shared(self, sandbox: Sandbox) -> SharedCgroup | None:
@@ -134,7 +145,34 @@ class StatisticsServicer:
             container.is_running for container in self._context.inventory.containers_of(sandbox)
         )
         path = cgroup.path if cgroup.is_parent_shared else cgroup.parent
-        return SharedCgroup(path, max(running, 1))
+        return SharedCgroup(path, max(running, 1), self._guest(sandbox))
+
+    def _asking(self, container: Container) -> Callable[[], Awaitable[Usage | None]] | None:
+        """Return the call that asks the runtime, None where cgroups of the host have everything."""
+        if not self._context.adapter(container.sandbox).needs_sandbox:
+            return None
+        return partial(self._own_usage, container)
+
+    async def _own_usage(self, container: Container) -> Usage | None:
+        """Return what the runtime counts of a container; None, logged once, where it fails."""
+        try:
+            adapter = self._context.adapter(container.sandbox)
+            usage = await adapter.usage(container.task(self._context.paths))
+        except (AdapterError, EngineError) as error:
+            if container.id not in self._uncounted and container.is_running:
+                if len(self._uncounted) >= _MOST_KNOWN:
+                    self._uncounted.clear()
+                self._uncounted.add(container.id)
+                log.warning(
+                    "the runtime does not say what a container uses: its share of the pod counts",
+                    pod=container.sandbox.pod, container=container.id, reason=error,
+                )  # fmt: skip
+            return None
+        return None if usage is None else Usage(**asdict(usage))
+
+    def _guest(self, sandbox: Sandbox) -> str | None:
+        """Return the cgroup that a pod's virtual machine has if it is outside the pod's."""
+        return outside_cgroup(sandbox.id) if sandbox.may_have_guest else None
 
     async def _writable_usage(self, container_id: str) -> tuple[int, int]:
         try:
@@ -152,6 +190,7 @@ class StatisticsServicer:
             metadata=config.metadata,
             cgroup=None if cgroup.is_parent_shared else cgroup.parent,
             netns=None if sandbox.is_on_host_network else netns,
+            guest=self._guest(sandbox),
             containers=tuple(
                 self._container(container) for container in containers if container.is_running
             ),

@@ -81,12 +81,28 @@ class Sampler:
         """Return a cgroup's current usage."""
         return self._now(self._reader.usage(path), read_pressures(self._cgroups, path))
 
-    def container_sample(self, subject: ContainerSubject) -> Sample:
-        """Return a container's current usage: its cgroup's, or its share of the pod's."""
+    def pod_sample(self, path: str, guest: str | None) -> Sample:
+        """Return a pod's current usage, with its guest's outside of its cgroup.
+
+        There are no limits then: those of the pod's cgroup do not bind the guest.
+        """
+        pod = self.sample(path)
+        outside = Usage() if guest is None else self._reader.usage(guest)
+        if outside == Usage():
+            return pod
+        return self._now(total_usage((pod.usage, outside)), pod.pressures)
+
+    def container_sample(self, subject: ContainerSubject, counted: Usage | None) -> Sample:
+        """Return a container's current usage.
+
+        It is what the runtime `counted`, else its cgroup's, or its share of the pod's.
+        """
+        if counted is not None:
+            return self._now(counted, Pressures())
         own = self.sample(subject.cgroup)
         if (shared := _shared(subject, own)) is None:
             return own
-        usage = self._reader.usage(shared.path)
+        usage = self.pod_sample(shared.path, shared.guest).usage
         cpu_ns = usage.cpu_ns
         if cpu_ns is not None:
             cpu_ns = self._shares.share(subject.id, cpu_ns, shared.containers)
@@ -96,9 +112,11 @@ class Sampler:
         """Return the sum of several samples, as if read now."""
         return self._now(total_usage(sample.usage for sample in samples), Pressures())
 
-    def container(self, subject: ContainerSubject, layer: LayerUsage | None) -> Readings:
-        """Return all readings of a container."""
-        path, sample = subject.cgroup, self.container_sample(subject)
+    def container(
+        self, subject: ContainerSubject, layer: LayerUsage | None, counted: Usage | None
+    ) -> Readings:
+        """Return all readings of a container; `counted` is as for `container_sample`."""
+        path, sample = subject.cgroup, self.container_sample(subject, counted)
         return Readings(
             sample=sample,
             accounts=self._reader.accounts(path),
@@ -114,12 +132,14 @@ class Sampler:
             started_at_ns=subject.started_at_ns,
         )
 
-    def pod(self, path: str | None, network: Sequence[NetworkDevice]) -> Readings:
+    def pod(
+        self, path: str | None, network: Sequence[NetworkDevice], guest: str | None = None
+    ) -> Readings:
         """Return the readings that exist only for a whole pod."""
         if path is None:
             return Readings(sample=self.total(()), accounts=Accounts(), network=network)
         accounts = self._reader.accounts(path)
-        return Readings(sample=self.sample(path), accounts=accounts, network=network)
+        return Readings(sample=self.pod_sample(path, guest), accounts=accounts, network=network)
 
     def _process_ids(self, path: str) -> Iterable[int]:
         # A process is in every hierarchy; reading ten for each container would cost ten times.

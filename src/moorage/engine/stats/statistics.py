@@ -7,7 +7,7 @@ writable layers are requested before, some at a time; after a deadline the last 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.cri import pb
 from moorage.engine.background import Background
+from moorage.engine.cgroups.usage import Usage
 from moorage.engine.stats.messages import container_stats, sandbox_stats
 from moorage.engine.stats.metrics import (
     ALL_ROWS,
@@ -38,6 +39,8 @@ _LAYERS_KEPT = 256
 Start = Callable[[Coroutine[Any, Any, None]], None]
 Layers = Mapping[str, LayerUsage]
 """Usage of writable layers by container."""
+Counts = Mapping[str, Usage]
+"""Usage by container, as their runtimes count it."""
 Devices = Mapping[Path, tuple[NetworkDevice, ...]]
 """Devices of network namespaces."""
 
@@ -69,8 +72,8 @@ class Statistics:
 
     async def containers(self, subjects: Sequence[ContainerSubject]) -> list[pb.ContainerStats]:
         """Return the statistics of several containers, in their order."""
-        layers = await self._layers(subjects)
-        return await asyncio.to_thread(self._containers, subjects, layers)
+        layers, counts = await self._ask(subjects)
+        return await asyncio.to_thread(self._containers, subjects, layers, counts)
 
     async def sandbox(self, subject: SandboxSubject) -> pb.PodSandboxStats:
         """Return a sandbox's statistics, with those of its containers."""
@@ -79,17 +82,22 @@ class Statistics:
 
     async def sandboxes(self, subjects: Sequence[SandboxSubject]) -> list[pb.PodSandboxStats]:
         """Return the statistics of several sandboxes, in their order."""
-        layers = await self._layers([container for pod in subjects for container in pod.containers])
-        return await asyncio.to_thread(self._sandboxes, subjects, layers)
+        layers, counts = await self._ask(_containers_of(subjects))
+        return await asyncio.to_thread(self._sandboxes, subjects, layers, counts)
 
     async def metrics(self, subjects: Sequence[SandboxSubject]) -> list[pb.PodSandboxMetrics]:
         """Return the metrics of several sandboxes and their containers, in their order."""
-        layers = await self._layers([container for pod in subjects for container in pod.containers])
-        return await asyncio.to_thread(self._metrics, subjects, layers)
+        layers, counts = await self._ask(_containers_of(subjects))
+        return await asyncio.to_thread(self._metrics, subjects, layers, counts)
 
     def descriptors(self) -> list[pb.MetricDescriptor]:
         """Return the descriptors of `metrics`."""
         return descriptors(ALL_ROWS)
+
+    async def _ask(self, subjects: Sequence[ContainerSubject]) -> tuple[Layers, Counts]:
+        """Return what cannot be read at once: sizes of layers, and what runtimes count."""
+        layers, counts = await asyncio.gather(self._layers(subjects), _counts(subjects))
+        return layers, counts
 
     async def _layers(self, subjects: Sequence[ContainerSubject]) -> Layers:
         self._forget_layers({subject.id for subject in subjects})
@@ -135,11 +143,17 @@ class Statistics:
             }
 
     def _containers(
-        self, subjects: Sequence[ContainerSubject], layers: Layers
+        self, subjects: Sequence[ContainerSubject], layers: Layers, counts: Counts
     ) -> list[pb.ContainerStats]:
+        samples = self._samples(subjects, counts)
         return [
-            self._container(subject, self._sampler.container_sample(subject), layers)
-            for subject in subjects
+            self._container(subject, sample, layers)
+            for subject, sample in zip(subjects, samples, strict=True)
+        ]
+
+    def _samples(self, subjects: Sequence[ContainerSubject], counts: Counts) -> list[Sample]:
+        return [
+            self._sampler.container_sample(subject, counts.get(subject.id)) for subject in subjects
         ]
 
     def _container(
@@ -149,19 +163,19 @@ class Statistics:
         return container_stats(subject, sample, rate, layers.get(subject.id))
 
     def _sandboxes(
-        self, subjects: Sequence[SandboxSubject], layers: Layers
+        self, subjects: Sequence[SandboxSubject], layers: Layers, counts: Counts
     ) -> list[pb.PodSandboxStats]:
         networks = _networks(subjects)
-        return [self._sandbox(subject, layers, networks) for subject in subjects]
+        return [self._sandbox(subject, layers, counts, networks) for subject in subjects]
 
     def _sandbox(
-        self, subject: SandboxSubject, layers: Layers, networks: Devices
+        self, subject: SandboxSubject, layers: Layers, counts: Counts, networks: Devices
     ) -> pb.PodSandboxStats:
-        samples = [self._sampler.container_sample(container) for container in subject.containers]
+        samples = self._samples(subject.containers, counts)
         if subject.cgroup is None:
             whole = self._sampler.total(samples)
         else:
-            whole = self._sampler.sample(subject.cgroup)
+            whole = self._sampler.pod_sample(subject.cgroup, subject.guest)
         return sandbox_stats(
             subject,
             whole,
@@ -174,16 +188,16 @@ class Statistics:
         )
 
     def _metrics(
-        self, subjects: Sequence[SandboxSubject], layers: Layers
+        self, subjects: Sequence[SandboxSubject], layers: Layers, counts: Counts
     ) -> list[pb.PodSandboxMetrics]:
         networks = _networks(subjects)
-        return [self._pod_metrics(subject, layers, networks) for subject in subjects]
+        return [self._pod_metrics(subject, layers, counts, networks) for subject in subjects]
 
     def _pod_metrics(
-        self, pod: SandboxSubject, layers: Layers, networks: Devices
+        self, pod: SandboxSubject, layers: Layers, counts: Counts, networks: Devices
     ) -> pb.PodSandboxMetrics:
         names = (pod.metadata.namespace, pod.metadata.name)
-        whole = self._sampler.pod(pod.cgroup, _devices(pod, networks))
+        whole = self._sampler.pod(pod.cgroup, _devices(pod, networks), pod.guest)
         return pb.PodSandboxMetrics(
             pod_sandbox_id=pod.id,
             metrics=metrics(POD_ROWS, whole, ("", pod.cgroup or "", "", pod.id, *names)),
@@ -192,7 +206,9 @@ class Statistics:
                     container_id=container.id,
                     metrics=metrics(
                         CONTAINER_ROWS,
-                        self._sampler.container(container, layers.get(container.id)),
+                        self._sampler.container(
+                            container, layers.get(container.id), counts.get(container.id)
+                        ),
                         (
                             container.metadata.name,
                             container.cgroup,
@@ -210,6 +226,26 @@ class Statistics:
         if sample.usage.cpu_ns is None:
             return None
         return self._rates.rate(id_, sample.ticked_ns, sample.usage.cpu_ns)
+
+
+def _containers_of(pods: Sequence[SandboxSubject]) -> list[ContainerSubject]:
+    return [container for pod in pods for container in pod.containers]
+
+
+async def _counts(subjects: Sequence[ContainerSubject]) -> Counts:
+    """Return what runtimes count of the containers. All are asked at once, by their deadlines."""
+    async with asyncio.TaskGroup() as group:
+        tasks = {
+            subject.id: group.create_task(_own_usage(subject.own_usage))
+            for subject in subjects
+            if subject.own_usage is not None
+        }
+    usages = {id_: task.result() for id_, task in tasks.items()}
+    return {id_: usage for id_, usage in usages.items() if usage is not None}
+
+
+async def _own_usage(ask: Callable[[], Awaitable[Usage | None]]) -> Usage | None:
+    return await ask()
 
 
 def _networks(subjects: Sequence[SandboxSubject]) -> Devices:

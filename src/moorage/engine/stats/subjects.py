@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from moorage.cri import pb
+from moorage.engine.cgroups.usage import Usage
 
 LayerUsage = tuple[int, int]
 """Bytes and inodes."""
@@ -14,10 +15,14 @@ LayerUsage = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class SharedCgroup:
-    """The cgroup that holds all running containers of a pod, and their number."""
+    """The cgroup that holds all running containers of a pod, and their number.
+
+    `guest` is the cgroup of the pod's virtual machine if it is outside the pod's.
+    """
 
     path: str
     containers: int
+    guest: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +30,8 @@ class ContainerSubject:
     """A container. `cgroup` is its path in the hierarchies.
 
     `shared` is there where a pod may have a kernel of its own: what counts when `cgroup` has used
-    nothing.
+    nothing. `own_usage` returns what the runtime itself counts, None where it counts nothing; it
+    takes the place of both.
 
     `writable_usage` returns the bytes and inodes of its writable layer, and raises OSError when
     they are unknown; `layers` is a directory of the file system it is on. `limits` are the
@@ -44,6 +50,7 @@ class ContainerSubject:
     started_at_ns: int = 0
     limits: pb.LinuxContainerResources | None = None
     shared: SharedCgroup | None = None
+    own_usage: Callable[[], Awaitable[Usage | None]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +58,16 @@ class SandboxSubject:
     """A sandbox with its containers.
 
     `cgroup` is the pod's own, None when it shares its parent with others: then the sum of its
-    containers is reported. `netns` is the file that pins its network namespace, None on the host's
-    network.
+    containers is reported. `guest` is the cgroup of its virtual machine if it is outside the pod's;
+    its usage counts as the pod's. `netns` is the file that pins its network namespace, None on the
+    host's network.
     """
 
     id: str
     metadata: pb.PodSandboxMetadata
     cgroup: str | None
     netns: Path | None
+    guest: str | None = None
     containers: tuple[ContainerSubject, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from moorage.handlers.adapters.adapter import (
     Streams,
     Task,
     TaskNotFoundError,
+    TaskUsage,
     UnsupportedError,
 )
 
@@ -23,5 +24,6 @@ __all__ = [
     "Streams",
     "Task",
     "TaskNotFoundError",
+    "TaskUsage",
     "UnsupportedError",
 ]

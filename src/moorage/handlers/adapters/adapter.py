@@ -85,6 +85,25 @@ class Exit(msgspec.Struct, frozen=True):
     is_out_of_memory: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskUsage:
+    """Usage of a task by its runtime's own count: time in nanoseconds, memory in bytes.
+
+    None is what the runtime does not count; a limit is None where there is none.
+    """
+
+    cpu_ns: int | None = None
+    memory: int | None = None
+    inactive_file: int | None = None
+    rss: int | None = None
+    page_faults: int | None = None
+    major_page_faults: int | None = None
+    memory_limit: int | None = None
+    swap: int | None = None
+    swap_limit: int | None = None
+    pids: int | None = None
+
+
 class Streams(Protocol):
     """Open standard streams of a process. `async with` closes them; the process keeps running."""
 
@@ -180,6 +199,12 @@ class Adapter(Protocol):
 
     async def processes(self, task: Task) -> tuple[int, ...]:
         """Return the task's process IDs on the host, as far as the host sees them."""
+
+    async def usage(self, task: Task) -> TaskUsage | None:
+        """Return what the runtime counts of a running task; None where it counts nothing itself.
+
+        Processes in a guest are in no cgroup of the host.
+        """
 
     async def close(self) -> None:
         """Release what was opened to drive tasks. The tasks keep running."""

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.handlers.adapters.adapter import AdapterError, Task, checkpoint_refusal
+from moorage.handlers.adapters.adapter import AdapterError, Task, TaskUsage, checkpoint_refusal
 from moorage.handlers.adapters.command_line import CommandLine
 from moorage.handlers.adapters.conmon import Conmon
 from moorage.handlers.adapters.monitored import MonitoredAdapter
@@ -126,3 +126,8 @@ class OciAdapter(MonitoredAdapter):
     async def processes(self, task: Task) -> tuple[int, ...]:
         output = await self._command_line.run("ps", "--format", "json", task.id)
         return tuple(json.loads(output or "[]") or ())
+
+    async def usage(self, task: Task) -> TaskUsage | None:
+        """Return None: the task's processes are in a cgroup of the host."""
+        del task
+        return None

@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from moorage.api.logs import Log
-from moorage.handlers.adapters.adapter import AdapterError, Task, UnsupportedError
+from moorage.handlers.adapters.adapter import AdapterError, Task, TaskUsage, UnsupportedError
 from moorage.handlers.adapters.command_line import (
     CommandLine,
     Descriptors,
@@ -151,6 +151,11 @@ class RunscAdapter(MonitoredAdapter):
         """Return the sandbox's process ID: the host sees no others."""
         pid = json.loads(await self._command_line.run("state", task.id)).get("pid", 0)
         return (pid,) if pid > 0 else ()
+
+    async def usage(self, task: Task) -> TaskUsage | None:
+        """Return None: the sandbox is in a cgroup of the host, and counts no container apart."""
+        del task
+        return None
 
     def _place(self, task: Task, pid: int) -> None:
         """Move a monitor, and thereby its children, to the cgroup of the pod's sandbox."""

@@ -7,10 +7,12 @@ cgroup v2 `cpu.stat`, `memory.current`, `memory.stat`; v1 `cpuacct`, `memory`; c
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from moorage.linux.cgroups import Cgroups, Layout, directory_in
+from moorage.linux.guest_cgroups import outside_cgroup
 
 _MICRO = 1000
 
@@ -40,6 +42,24 @@ def cgroup_usage(cgroups: Cgroups, path: str) -> CgroupUsage | None:
         if error.errno == errno.ENODEV:
             return None
         raise
+
+
+def pod_usage(cgroups: Cgroups, path: str, sandbox_ids: Iterable[str]) -> CgroupUsage | None:
+    """Return what a pod uses: its cgroup, and its virtual machine outside of that. Blocks.
+
+    `sandbox_ids` are those of the pod's sandboxes; None if the pod's cgroup does not exist.
+    """
+    pod = cgroup_usage(cgroups, path)
+    if pod is None:
+        return None
+    guests = (cgroup_usage(cgroups, outside_cgroup(sandbox_id)) for sandbox_id in sandbox_ids)
+    return total((pod, *filter(None, guests)))
+
+
+def total(usages: Iterable[CgroupUsage]) -> CgroupUsage:
+    """Return the sum of several usages."""
+    rows = [astuple(usage) for usage in usages]
+    return CgroupUsage(*(sum(column) for column in zip(*rows, strict=True)))
 
 
 def _v2(cgroups: Cgroups, path: str) -> CgroupUsage | None:

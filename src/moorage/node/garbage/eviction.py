@@ -17,8 +17,9 @@ from moorage.api.clock import Clock, sleep_unless_done
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.cri import CriError
+from moorage.linux.guest_cgroups import guests_outside
 from moorage.linux.trees import DiskUse
-from moorage.node.cgroups.usage import cgroup_usage, process_count
+from moorage.node.cgroups.usage import pod_usage, process_count
 from moorage.node.cgroups.values import pod_directory
 from moorage.node.failures import log_failure
 from moorage.node.garbage.containers import ContainerCollector
@@ -202,17 +203,37 @@ class PressureKeeper:
                     containers.setdefault(uid, {})[name] = use
         except CriError as error:
             log.warning("containers' memory not measured", error=error)
-        return await asyncio.to_thread(self._pod_memory, pods, containers)
+        sandboxes = await self._guests()
+        return await asyncio.to_thread(self._pod_memory, pods, containers, sandboxes)
+
+    async def _guests(self) -> dict[str, list[str]]:
+        """Return the sandboxes by pod UID that have a virtual machine outside the pod's cgroup."""
+        outside = await asyncio.to_thread(guests_outside, self._sources.gauges.tree.cgroups)
+        if not outside:
+            return {}
+        guests: dict[str, list[str]] = {}
+        try:
+            for stats in await self._sources.engine.sandbox_stats():
+                if stats.attributes.id in outside:
+                    uid = stats.attributes.metadata.uid
+                    guests.setdefault(uid, []).append(stats.attributes.id)
+        except CriError as error:
+            log.warning("virtual machines not measured", error=error)
+        return guests
 
     def _pod_memory(
-        self, pods: Sequence[Pod], containers: dict[str, dict[str, ContainerUse]]
+        self,
+        pods: Sequence[Pod],
+        containers: dict[str, dict[str, ContainerUse]],
+        guests: dict[str, list[str]],
     ) -> dict[str, PodUse]:
         tree = self._sources.gauges.tree
         uses: dict[str, PodUse] = {}
         for pod in pods:
-            usage = cgroup_usage(tree.cgroups, tree.path(pod_directory(pod)))
+            uid = pod.metadata.uid
+            path = tree.path(pod_directory(pod))
+            usage = pod_usage(tree.cgroups, path, guests.get(uid, ()))
             if usage is not None:
-                uid = pod.metadata.uid
                 uses[uid] = PodUse(
                     memory_bytes=usage.working_set_bytes, containers=containers.get(uid, {})
                 )

@@ -13,9 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from moorage.linux.guest_cgroups import OUTSIDE
 from moorage.linux.host import parse_meminfo
 from moorage.node.cgroups.tree import CgroupTree
-from moorage.node.cgroups.usage import cgroup_usage
+from moorage.node.cgroups.usage import cgroup_usage, total
 from moorage.node.cgroups.values import KUBEPODS
 from moorage.node.pressure.signals import (
     ALLOCATABLE_MEMORY_AVAILABLE,
@@ -97,7 +98,10 @@ class Gauges:
         usage = cgroup_usage(self.tree.cgroups, self.tree.path(KUBEPODS))
         if usage is None or not self.pods_memory_bytes:
             return None
-        available = self.pods_memory_bytes - usage.unreclaimable_bytes
+        # Virtual machines of pods that are outside their pods' cgroups.
+        guests = cgroup_usage(self.tree.cgroups, OUTSIDE)
+        used = usage if guests is None else total((usage, guests))
+        available = self.pods_memory_bytes - used.unreclaimable_bytes
         return Observation(max(0, available), self.pods_memory_bytes)
 
 

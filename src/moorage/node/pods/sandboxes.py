@@ -6,6 +6,7 @@ and the node, and the remedy. Source: kubelet `createPodSandbox`; KEP-585.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,14 @@ from moorage.api.nodes import NodeRuntimeHandler
 from moorage.api.pods import Pod
 from moorage.client.recorder import WARNING
 from moorage.cri import CriError, pb
+from moorage.handlers.runtimes import KNOWN_RUNTIMES
+from moorage.linux.cgroups import Cgroups
+from moorage.linux.guest_cgroups import (
+    GUEST_REMEDY,
+    KATA_CONFIGURATION,
+    guests_outside,
+    outside_cgroup,
+)
 from moorage.node.config.dns import PodDns, Resolver, parse_resolv_conf, pod_dns
 from moorage.node.config.errors import ConfigError
 from moorage.node.config.namespaces import check_user_namespaces
@@ -52,6 +61,7 @@ class SandboxMaker:
     options: NodeOptions
     paths: NodePaths
     cgroup_parent: Callable[[Pod], str]
+    cgroups: Cgroups
 
     async def create(self, pod: Pod, view: PodView, attempt: int) -> SandboxView:
         """Create and start a sandbox; return the engine's view of it. Raises SyncError."""
@@ -73,7 +83,22 @@ class SandboxMaker:
             raise SyncError("SandboxStatusError", f"{_FAILED}the engine lost sandbox {sandbox_id}")
         if handler and sandbox.handler != handler:
             await self._stop_wrong_sandbox(sandbox, handler)
+        await self._warn_of_guest(pod, sandbox_id, handler)
         return sandbox
+
+    async def _warn_of_guest(self, pod: Pod, sandbox_id: str, handler: str) -> None:
+        """Write an event if the pod's virtual machine runs outside the pod's cgroup."""
+        if sandbox_id not in await asyncio.to_thread(guests_outside, self.cgroups):
+            return
+        unbound = "; the pod's limits do not bind it" if _has_limits(pod) else ""
+        self.events.pod(
+            pod,
+            WARNING,
+            "GuestOutsidePodCgroup",
+            f"The virtual machine of handler {handler!r} runs in {outside_cgroup(sandbox_id)}, "
+            f"outside the pod's cgroup{unbound}. Set {GUEST_REMEDY} in "
+            f"{_configuration_of(handler)} on node {self.options.name}",
+        )
 
     async def _stop_wrong_sandbox(self, sandbox: SandboxView, handler: str) -> None:
         """Stop a sandbox that the engine reports under another handler.
@@ -172,6 +197,23 @@ class SandboxMaker:
         if path is None:
             return Resolver()
         return parse_resolv_conf(path.read_text())
+
+
+def _has_limits(pod: Pod) -> bool:
+    spec = pod.spec
+    limited = [container.resources for container in (*spec.init_containers, *spec.containers)]
+    return any(one is not None and one.limits for one in (*limited, spec.resources))
+
+
+def _configuration_of(handler: str) -> str:
+    """Return the configuration file of a handler by its usual name, as text if there is none."""
+    files = (
+        file
+        for runtime in KNOWN_RUNTIMES
+        if handler in runtime.handlers
+        for file in runtime.configurations
+    )
+    return next((str(file) for file in files if file.is_file()), KATA_CONFIGURATION)
 
 
 _ELSE = "use a class this node can run"

@@ -6,6 +6,7 @@ A hard threshold has no grace period. Source: KubeletConfiguration `evictionHard
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -35,6 +36,9 @@ DEFAULT_HARD: Mapping[str, str] = MappingProxyType(
     }
 )
 _IGNORED = ("0%", "100%")
+# Go's ParseFloat, without its hexadecimal form; Python's float takes other digits and `_` too.
+_PERCENTAGE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?%")
+_MOST_CHARACTERS = 64
 
 
 class ThresholdError(ValueError):
@@ -170,8 +174,14 @@ def _values(texts: Mapping[str, str]) -> Iterable[tuple[str, Amount]]:
 
 def _amount(signal: str, text: str, *, is_reclaim: bool) -> Amount:
     what = "minimum reclaim" if is_reclaim else "threshold"
+    if len(text) > _MOST_CHARACTERS:
+        raise ThresholdError(
+            f"eviction {what} {signal} must have at most {_MOST_CHARACTERS} characters"
+        )
     try:
         if text.endswith("%"):
+            if _PERCENTAGE.fullmatch(text) is None:
+                raise ThresholdError(f"eviction {what} {signal}: {text!r} is no percentage")
             share = float(text.removesuffix("%")) / 100
             if not 0 <= share <= 1 or (is_reclaim and share == 0):
                 raise ThresholdError(
@@ -189,6 +199,10 @@ def _amount(signal: str, text: str, *, is_reclaim: bool) -> Amount:
 
 
 def _grace_s(signal: str, text: str) -> float:
+    if len(text) > _MOST_CHARACTERS:
+        raise ThresholdError(
+            f"eviction grace period {signal} must have at most {_MOST_CHARACTERS} characters"
+        )
     try:
         return parse_duration(text).total_seconds()
     except ValueError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +18,10 @@ from typing import Any
 from moorage.api.clock import format_time
 from moorage.api.pods import Pod
 from moorage.cri import pb
+from moorage.linux.guest_cgroups import guests_outside
 from moorage.linux.host import parse_meminfo
 from moorage.metrics.exposition import Labels, exposition_text, family_lines, sample_line
-from moorage.node.cgroups.usage import CgroupUsage, cgroup_usage
+from moorage.node.cgroups.usage import CgroupUsage, pod_usage
 from moorage.node.cgroups.values import pod_directory
 from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.pods.context import NodeContext
@@ -78,7 +79,9 @@ class Statistics:
         sandboxes = await self._context.engine.sandbox_stats()
         node = await asyncio.to_thread(self._node)
         workers = [worker for worker in self._pod_manager if worker.is_active]
-        usages = await asyncio.to_thread(self._usages, [worker.pod for worker in workers])
+        usages = await asyncio.to_thread(
+            self._usages, [worker.pod for worker in workers], sandboxes_of(sandboxes)
+        )
         by_pod: dict[str, list[pb.ContainerStats]] = {}
         for container in containers:
             by_pod.setdefault(container.attributes.labels.get(POD_UID, ""), []).append(container)
@@ -143,12 +146,20 @@ class Statistics:
             "fs": _file_system(self._context.options.root_dir, stamp),
         }
 
-    def _usages(self, pods: Iterable[Pod]) -> dict[str, CgroupUsage]:
-        """Return what the pods' cgroups use, by UID. Blocks."""
+    def _usages(
+        self, pods: Iterable[Pod], sandboxes: Mapping[str, Collection[str]]
+    ) -> dict[str, CgroupUsage]:
+        """Return what the pods use by their cgroups and their virtual machines'. Blocks."""
         tree = self._context.cgroups
+        outside = guests_outside(tree.cgroups)
         usages = {
-            pod.metadata.uid: cgroup_usage(tree.cgroups, tree.path(pod_directory(pod)))
+            uid: pod_usage(
+                tree.cgroups,
+                tree.path(pod_directory(pod)),
+                outside.intersection(sandboxes.get(uid, ())),
+            )
             for pod in pods
+            if (uid := pod.metadata.uid)
         }
         return {uid: usage for uid, usage in usages.items() if usage is not None}
 
@@ -220,6 +231,15 @@ class Statistics:
                 "inodesUsed": layer.inodes_used.value,
             }
         return shown
+
+
+def sandboxes_of(stats: Iterable[pb.PodSandboxStats]) -> dict[str, list[str]]:
+    """Return the IDs of the sandboxes of each pod, by UID."""
+    sandboxes: dict[str, list[str]] = {}
+    for sandbox in stats:
+        attributes = sandbox.attributes
+        sandboxes.setdefault(attributes.metadata.uid, []).append(attributes.id)
+    return sandboxes
 
 
 def resource_text(summary: Mapping[str, Any]) -> str:

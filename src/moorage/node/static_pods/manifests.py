@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 _LARGEST_BYTES = 10 * 1024 * 1024
 _DEFAULT_NAMESPACE = "default"
+# A UID is the name of directories: of the pod's volumes, logs and cgroup.
+_UID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 _TOLERATION = {"operator": "Exists", "effect": "NoExecute"}
 
 
@@ -53,6 +56,7 @@ def read_manifests(directory: Path, node_name: str) -> Manifests:
     """
     pods: dict[str, Pod] = {}
     names: set[tuple[str, str]] = set()
+    files_by_uid: dict[str, Path] = {}
     problems: list[str] = []
     try:
         files = sorted(directory.iterdir())
@@ -66,6 +70,8 @@ def read_manifests(directory: Path, node_name: str) -> Manifests:
             name = (pod.metadata.namespace, pod.metadata.name)
             if name in names:
                 raise ValueError(f"another file has a pod named {name[0]}/{name[1]}")
+            if (other := files_by_uid.setdefault(pod.metadata.uid, file)) != file:
+                raise ValueError(f"its metadata.uid {pod.metadata.uid} is also that of {other}")
         except (OSError, ValueError) as error:
             problems.append(f"static pod {file}: {error}")
             continue
@@ -90,6 +96,11 @@ def parse_manifest(content: bytes, file: Path, node_name: str) -> Pod:
     if what:
         raise ValueError(f"static pods may not reference {what}")
     uid = meta.get("uid") or _hash(document, file, node_name)
+    if _UID.fullmatch(uid) is None:
+        raise ValueError(
+            "invalid pod: metadata.uid: letters, digits, '-', '_' and '.' are allowed, at most 128 "
+            "of them, the first and the last a letter or digit; or leave it out"
+        )
     meta["name"] = f"{meta['name']}-{node_name.lower()}"
     meta["namespace"] = meta.get("namespace") or _DEFAULT_NAMESPACE
     meta["uid"] = uid

@@ -10,6 +10,7 @@ from moorage.api.errors import FieldError
 from moorage.api.remembered import remembered_by_json
 from moorage.registry.kind import Obj
 from moorage.registry.validation.metadata import label_errors
+from moorage.registry.validation.repeated import repeated
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _OPERATORS = ("Equal", "Exists")
@@ -273,6 +274,9 @@ def spread_errors(constraints: list[Obj], path: str) -> list[FieldError]:
         (constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", ""))
         for constraint in constraints
     ]
+    # Upstream reports each one that stands again later.
+    last = len(pairs) - 1
+    repeats = {last - place for place in repeated(reversed(pairs))}
     for index, constraint in enumerate(constraints):
         at = f"{path}[{index}]"
         skew, key = constraint.get("maxSkew", 0), constraint.get("topologyKey", "")
@@ -288,7 +292,7 @@ def spread_errors(constraints: list[Obj], path: str) -> list[FieldError]:
             ]
         if when not in _UNSATISFIABLE:
             errors.append(FieldError.not_supported(f"{at}.whenUnsatisfiable", when, _UNSATISFIABLE))
-        if (key, when) in pairs[index + 1 :]:
+        if index in repeats:
             errors.append(
                 FieldError.duplicate(
                     f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {when}}}"

@@ -41,6 +41,10 @@ _CASES: dict[str, dict[str, Any]] = {
         },
         "certificates": "cert-manager",
     },
+    "a host path that is the default socket's directory": {"agent": {"hostPaths": ["/run/", "/x"]}},
+    "a host path that is the socket's directory": {
+        "agent": {"cri": "unix:///run/k3s/x.sock", "hostPaths": ["/x", "/run/k3s", "/run"]}
+    },
     "everything on": {
         "scheduler": {"enabled": True},
         "excludedNamespaces": ["a", "b", "c"],

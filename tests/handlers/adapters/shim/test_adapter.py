@@ -26,6 +26,7 @@ from moorage.handlers.adapters import (
     Streams,
     Task,
     TaskNotFoundError,
+    TaskUsage,
 )
 from moorage.handlers.adapters.generated import shim_pb2 as pb
 from moorage.handlers.adapters.shim.adapter import ShimAdapter
@@ -34,6 +35,7 @@ from moorage.handlers.adapters.shim.program import ShimProgram
 from moorage.handlers.adapters.shim.record import TaskDirectory
 from moorage.handlers.adapters.shim.service import ShimConnections
 from moorage.handlers.machine import this_machine
+from moorage.linux.cgroups import current_cgroups
 from moorage.linux.process import state
 from tests.handlers.adapters.bundles import process, skip_without, write_bundle
 from tests.handlers.programs import program
@@ -578,3 +580,32 @@ async def test_failed_log_reopen_names_the_file(shims: Shims) -> None:
             await adapter.reopen_log(task)
         task.log.rmdir()
         await adapter.reopen_log(task)
+
+
+async def test_the_shim_counts_what_a_container_uses(shims: Shims) -> None:
+    """The shim reads cgroups of version 1 only where it finds every one of them mounted."""
+    hugetlb = shims.root / "hugetlb"
+    hugetlb.mkdir()
+    shim = shutil.which(SHIM, path=search_path())
+    unmounted = this_machine().is_hugetlb_apart or "hugetlb" not in current_cgroups().v1
+    script = f'exec {shim} "$@"'
+    if unmounted:
+        mount = f"mount -t cgroup -o hugetlb hugetlb {hugetlb} && {script}"
+        script = f"exec unshare --mount --propagation private sh -c '{mount}' sh \"$@\""
+    apart = program(shims.root / "bin", "apart", script)
+    async with open_adapter(shims.root, shims.runtime, apart) as adapter:
+        task = shims.task("sh", "-c", "head -c 8000000 /dev/zero | tr x y >/tmp/a; exec sleep 1000")
+        await adapter.create(task)
+        await adapter.start(task)
+        if "cannot find cgroup" in (task.bundle / "log").read_text():
+            pytest.skip("the shim does not find the cgroups of this machine")
+        async with asyncio.timeout(DEADLINE_S):
+            usage = TaskUsage()
+            while (usage.memory or 0) < 8_000_000:
+                usage = await adapter.usage(task) or TaskUsage()
+        assert usage.memory is not None
+        assert usage.rss is not None
+        assert usage.rss < usage.memory
+        assert usage.cpu_ns
+        assert usage.pids
+        assert usage.memory_limit is None

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.meta import Raw
+from moorage.cluster.attach.manifests.runtime_agent import SOCKETS
 from moorage.cluster.attach.values import CERT_MANAGER, OWN, Values
 
 OPEN, CLOSE = "\ue000", "\ue001"
@@ -29,10 +30,14 @@ def mark(name: str) -> str:
 
 
 class ListMarks(msgspec.Struct, frozen=True):
-    """Two stand-ins for the elements of a list: two, so that what counts them shows."""
+    """Two stand-ins for the elements of a list: two, so that what counts them shows.
+
+    `condition` is the chart's condition for an element, where some are left out.
+    """
 
     expression: str
     elements: tuple[Any, Any]
+    condition: str = ""
 
 
 class Switch(msgspec.Struct, frozen=True):
@@ -81,7 +86,13 @@ LISTS: tuple[ListMarks, ...] = (
         "$.Values.excludedNamespaces",
         (mark("excludedNamespaces#0"), mark("excludedNamespaces#1")),
     ),
-    ListMarks("$.Values.agent.hostPaths", (f"/{mark('hostPaths#0')}", f"/{mark('hostPaths#1')}")),
+    ListMarks(
+        "$.Values.agent.hostPaths",
+        (f"/{mark('hostPaths#0')}", f"/{mark('hostPaths#1')}"),
+        # The socket's directory is mounted already.
+        "ne (clean $element) "
+        f'(dir (default "{SOCKETS}/x" (trimPrefix "unix://" $.Values.agent.cri)))',
+    ),
     ListMarks(
         "$.Values.agent.tolerations",
         ({mark("tolerations#0"): ""}, {mark("tolerations#1"): ""}),

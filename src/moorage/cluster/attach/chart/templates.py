@@ -293,8 +293,12 @@ def _repeated(marks: ListMarks, first: Any, second: Any, indent: str) -> Iterato
         yield f"{indent}{{{{- toYaml {marks.expression} | nindent {len(indent)} }}}}"
         return
     yield f"{{{{- range $index, $element := {marks.expression} }}}}"
+    if marks.condition:
+        yield f"{{{{- if {marks.condition} }}}}"
     emitted = _repeated_map(first, second, marks, indent + _STEP)
     yield from _with_dash(emitted, indent)
+    if marks.condition:
+        yield "{{- end }}"
     yield "{{- end }}"
 
 

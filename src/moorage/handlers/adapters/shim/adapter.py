@@ -31,6 +31,7 @@ from moorage.handlers.adapters.adapter import (
     Streams,
     Task,
     TaskNotFoundError,
+    TaskUsage,
     checkpoint_refusal,
 )
 from moorage.handlers.adapters.cri_log import CriLog
@@ -53,6 +54,7 @@ from moorage.handlers.adapters.shim.options import (
 from moorage.handlers.adapters.shim.program import ShimProgram
 from moorage.handlers.adapters.shim.record import Record, TaskDirectory, with_processes
 from moorage.handlers.adapters.shim.service import ShimConnections, ShimLostError
+from moorage.handlers.adapters.shim.statistics import task_usage
 from moorage.handlers.adapters.shim.streams import AttachedStreams, ShimProcess
 from moorage.handlers.definition import CgroupDriver, HandlerDefinition, ShimOptions
 from moorage.handlers.search_path import search_path
@@ -62,6 +64,7 @@ log = Log(__name__)
 
 _LAST_OUTPUT_S = 2.0
 _UNKNOWN_EXIT = 255
+_STATS_DEADLINE_S = 2.0
 
 
 @dataclass(slots=True)
@@ -89,6 +92,9 @@ class ShimAdapter:
         self._program = program
         self._options = options
         self._shims = ShimConnections()
+        # Apart: a reply to Stats that breaks the protocol must not take a task's Wait with it,
+        # whose loss ends the task.
+        self._stats_shims = ShimConnections()
         self._events: ShimEvents | None = None
         self._live: dict[str, _RunningTask] = {}
         self._opening = asyncio.Lock()
@@ -126,6 +132,7 @@ class ShimAdapter:
             live.output.close()
         self._live.clear()
         self._shims.close()
+        self._stats_shims.close()
         if self._events is not None:
             await self._events.close()
             self._events = None
@@ -316,6 +323,19 @@ class ShimAdapter:
         request = pb.PidsRequest(id=task.id)
         reply = await self._shims.call(live.record.address, "Pids", request, pb.PidsResponse)
         return tuple(process.pid for process in reply.processes)
+
+    async def usage(self, task: Task) -> TaskUsage | None:
+        """Return the usage that the shim counts. Raises AdapterError, also after 2 s."""
+        live = await self._known(task)
+        request = pb.StatsRequest(id=task.id)
+        reply = await self._stats_shims.call(
+            live.record.address,
+            "Stats",
+            request,
+            pb.StatsResponse,
+            deadline_s=_STATS_DEADLINE_S,
+        )
+        return task_usage(reply.stats)
 
     async def _roll_back(self, task: Task, directory: TaskDirectory) -> None:
         """Delete a task whose creation failed, and what the shim does not know that it made.
