@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ from moorage.probing.cri_configuration import (
 )
 from moorage.probing.host import HostFacts
 from moorage.probing.pod_manifest import PodPlace, not_expressible, pod_manifest
+from moorage.probing.programs import architectures, program_files
 from moorage.probing.programs.devices import BLOCK_DEVICES, CHARACTER_DEVICE, GPU_DEVICES
-from moorage.probing.suite import PROBES
+from moorage.probing.suite import PROBES, SUITE_VERSION
 from tests.recording import assert_recorded
 
 _HOST = HostFacts(
@@ -85,3 +87,16 @@ def test_a_node_without_a_device_gives_a_probe_none(devices: tuple[str, ...] | N
 
 def test_the_owner_of_probes_is_a_node_of_a_cluster() -> None:
     assert probe_owner("c1", "n1") == "c1.n1"
+
+
+def test_programs_change_with_the_version_of_the_suite_only() -> None:
+    """Results are cached by that version: raise SUITE_VERSION with each change of the table."""
+    assert_recorded(
+        "probing/programs",
+        {"version": SUITE_VERSION}
+        | {
+            f"{architecture} {path}": hashlib.sha256(content).hexdigest()[:16]
+            for architecture in architectures()
+            for path, content in program_files(architecture).items()
+        },
+    )
