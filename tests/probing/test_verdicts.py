@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -163,7 +165,7 @@ _MOUNTS = "== /proc/self/mountinfo\n1 0 0:1 / / rw - ext4 a rw\n"
 
 
 def _verdict(
-    feature: str, results: dict[str, ProbeResult], plain: str = _PLAIN, **host: object
+    feature: str, results: dict[str, ProbeResult], plain: str = _PLAIN, **host: Any
 ) -> tuple[str, str]:
     facts = msgspec.structs.replace(_HOST, **host)
     evidence = Evidence(facts, {"plain": _ended(plain), **results})
@@ -475,7 +477,7 @@ def _open_devices(*paths: str) -> str:
     ],
 )  # fmt: skip
 def test_findings_depend_on_the_node(
-    feature: str, probe: str, output: str, host: dict[str, object], state: str, message: str
+    feature: str, probe: str, output: str, host: dict[str, Any], state: str, message: str
 ) -> None:
     assert _verdict(feature, {probe: _ended(output)}, **host) == (state, message)
 
