@@ -421,8 +421,10 @@ async def test_what_earlier_processes_left_is_removed_and_counted(cluster: _Clus
         assert cluster.names(RUNTIME_CLASSES) == [_CLASS]
     assert await carrier.clean() == 0
     assert cluster.names(RUNTIME_CLASSES) == []
-    listed = cluster.asked("list", PODS)[0]
-    assert listed.more["label_selector"] == f"{PROBE_LABEL}={_OWNER}"
+    # Pods and classes of others are not even listed.
+    for resource in (PODS, RUNTIME_CLASSES):
+        listed = cluster.asked("list", resource)[0]
+        assert listed.more["label_selector"] == f"{PROBE_LABEL}={_OWNER}"
 
 
 async def test_leftovers_that_cannot_be_removed_are_an_error(cluster: _Cluster) -> None:

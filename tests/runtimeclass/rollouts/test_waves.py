@@ -128,7 +128,7 @@ def test_entries_begin_with_what_needs_attention() -> None:
 
 
 def test_a_condition_is_replaced_and_keeps_its_time_while_it_holds() -> None:
-    said = {"reason": "R", "message": "m", "generation": 3}
+    said: dict[str, Any] = {"reason": "R", "message": "m", "generation": 3}
     one = with_condition((), "Accepted", holds=True, now=START, **said)
     one = with_condition(one, "Complete", holds=False, now=START, **said)
     later = START + timedelta(seconds=5)
