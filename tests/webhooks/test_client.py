@@ -389,6 +389,27 @@ async def test_large_answers_of_one_host_are_read_a_few_at_a_time(
     assert client._large._value == 16
 
 
+async def test_one_webhook_has_64_connections_at_once(hook: Hook, client: WebhookClient) -> None:
+    go_on, waiting = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def slowly(request: web.BaseRequest) -> web.StreamResponse:
+        del request
+        hook.at_once += 1
+        hook.most_at_once = max(hook.most_at_once, hook.at_once)
+        waiting.release()
+        await go_on.wait()
+        hook.at_once -= 1
+        return web.Response()
+
+    hook.answer = slowly
+    calls = [asyncio.ensure_future(client.post(hook.by_url(), b"{}", 20)) for _ in range(70)]
+    for _ in range(64):
+        await waiting.acquire()
+    go_on.set()
+    await asyncio.gather(*calls)
+    assert hook.most_at_once == 64
+
+
 @pytest.mark.parametrize(("size", "most"), [(10, 10), (11, 10), (0, 10)])
 async def test_an_answer_that_was_begun_is_bounded_as_a_whole(size: int, most: int) -> None:
     class Content:

@@ -103,7 +103,7 @@ class CriCarrier:
                 async with asyncio.timeout(deadline_s):
                     probe = await stack.enter_async_context(self._started(handler, container))
             except TimeoutError:
-                result = _cut_off(deadline_s, time.monotonic() - started_s)
+                result = _cut_off(f"it was not started within {deadline_s:.0f} s", started_s)
                 raise ProbeRefusedError(result) from None
             yield probe
 
@@ -394,10 +394,11 @@ class _CriProbe:
                     data, error_text = await read_port(websocket)
         except CriError as error:
             return _failed(error, time.monotonic() - started_s)
+        except TimeoutError:
+            # An OSError too: as a refusal it would be the handler's for good.
+            return _cut_off(f"it did not end within {deadline_s:.0f} s", started_s)
         except (aiohttp.ClientError, OSError) as error:
             return ProbeResult(outcome=Outcome.REFUSED, error=shortened(str(error)))
-        except TimeoutError:
-            return _cut_off(deadline_s, time.monotonic() - started_s)
         return ProbeResult(
             outcome=Outcome.ENDED,
             exit_code=0 if data else 1,
@@ -483,9 +484,5 @@ def _done(started_s: float) -> ProbeResult:
     return ProbeResult(outcome=Outcome.ENDED, exit_code=0, total_s=time.monotonic() - started_s)
 
 
-def _cut_off(deadline_s: float, total_s: float) -> ProbeResult:
-    return ProbeResult(
-        outcome=Outcome.CUT_OFF,
-        error=f"it was not started within {deadline_s:.0f} s",
-        total_s=total_s,
-    )
+def _cut_off(why: str, started_s: float) -> ProbeResult:
+    return ProbeResult(outcome=Outcome.CUT_OFF, error=why, total_s=time.monotonic() - started_s)

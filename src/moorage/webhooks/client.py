@@ -106,7 +106,7 @@ class WebhookClient:
         try:
             async with asyncio.timeout(timeout_s):
                 target = self._target(config, shown)
-                return await self._post(target, config, body, most_bytes or MAX_ANSWER_BYTES)
+                return await self._post(target, config, body, most_bytes)
         except TimeoutError as error:
             raise CallError(f'Post "{shown}": context deadline exceeded') from error
         except (aiohttp.ClientError, OSError, ValueError, StatusError) as error:
@@ -114,7 +114,7 @@ class WebhookClient:
             raise CallError(f'Post "{shown}": {why}') from error
 
     async def _post(
-        self, target: _Target, config: dict[str, Any], body: bytes, most_bytes: int
+        self, target: _Target, config: dict[str, Any], body: bytes, most_bytes: int | None
     ) -> bytes:
         async with self._http.post(
             URL(target.url, encoded=True),
@@ -132,7 +132,9 @@ class WebhookClient:
                 raise CallError(_refusal(answer.status, content))
             return content
 
-    async def _read(self, answer: aiohttp.ClientResponse, host: str, most_bytes: int) -> bytes:
+    async def _read(
+        self, answer: aiohttp.ClientResponse, host: str, most_bytes: int | None
+    ) -> bytes:
         """Read an answer whole, a large one in its turn. Raises CallError when it is too large."""
         read = bytearray()
         async for piece in answer.content.iter_any():

@@ -110,6 +110,30 @@ def test_an_engines_files_are_one_configuration(
     assert not migration.plan.changed
 
 
+def test_the_configuration_of_docker_gives_each_runtime_its_handler(tmp_path: Path) -> None:
+    migration = _plan(_INPUTS / "daemon.json", out=tmp_path)
+    assert _handlers(migration) == {
+        "nvidia": "*nvidia-container-runtime",
+        "runsc": "runsc",
+        "kata": "containerd-shim-kata-v2",
+        "runsc-kvm": "containerd-shim-runsc-v1",
+        "crun": "crun",
+        "youki": "youki",
+        "wasmtime": "containerd-shim-wasmtime-v1",
+        "my-runtime": "x",
+    }
+    outputs = migration.plan.outputs
+    runsc = tomllib.loads(outputs["handlers.d/runsc.toml"])
+    assert runsc["options"]["global_arguments"] == [
+        "--platform=systrap", "--network=host", "--debug-log=/tmp/runsc/",
+    ]  # fmt: skip
+    kata = tomllib.loads(outputs["handlers.d/kata.toml"])
+    assert kata["options"]["config_path"].endswith("/configuration-clh.toml")
+    # A class's name has no capitals and no underscores; later runs know the new name.
+    assert tomllib.loads(outputs["renames.toml"]) == {"My_Runtime": "my-runtime"}
+    assert not migration.is_refused
+
+
 def test_a_drop_in_replaces_a_handler_as_a_whole(tmp_path: Path) -> None:
     plan = _plan(_INPUTS / "dup", out=tmp_path).plan
     assert plan.outputs["handlers.d/runc.toml"] == (

@@ -1,0 +1,45 @@
+"""Facts of a node, as this machine has them."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from moorage.probing.host import read_host
+from moorage.probing.programs.devices import BLOCK_DEVICES, CHARACTER_DEVICE, GPU_DEVICES
+
+
+def test_the_facts_are_those_of_this_machine() -> None:
+    host = read_host()
+    assert host.kernel == os.uname().release
+    assert host.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert host.architecture == {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+    assert host.cpu_count == os.cpu_count()
+    meminfo = Path("/proc/meminfo").read_text().split()
+    assert host.memory_bytes == int(meminfo[meminfo.index("MemTotal:") + 1]) * 1024
+    assert host.interfaces == tuple(sorted(name for _, name in socket.if_nameindex()))
+    assert host.first_process == Path("/proc/1/comm").read_text().strip()
+    assert host.ipc_namespace == os.readlink("/proc/self/ns/ipc")
+    candidates = (CHARACTER_DEVICE, *GPU_DEVICES, *BLOCK_DEVICES)
+    assert host.devices == tuple(path for path in candidates if Path(path).exists())
+    assert host.devices[0] == "/dev/zero"
+
+
+def test_mounts_of_dev_propagate_where_mountinfo_says_shared() -> None:
+    lines = [line.split(" ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    of_dev = [fields for fields in lines if fields[4] == "/dev"]
+    expected = any(field.startswith("shared:") for field in of_dev[0][6:]) if of_dev else None
+    assert read_host().shares_mounts is expected
+
+
+def test_from_another_process_devices_are_not_known() -> None:
+    host = read_host(str(os.getppid()))
+    assert host.devices is None
+    assert host.ipc_namespace == os.readlink("/proc/self/ns/ipc")
+    assert host.interfaces == read_host().interfaces
+
+
+def test_a_process_that_is_not_there_has_no_namespaces() -> None:
+    host = read_host("none")
+    assert (host.ipc_namespace, host.interfaces, host.shares_mounts) == ("", (), None)
