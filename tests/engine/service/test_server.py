@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -155,9 +155,8 @@ async def test_a_stream_ends_with_its_error(served: Served) -> None:
     assert raised.value.code is Code.RESOURCE_EXHAUSTED
 
 
-async def _give_up(calls: FakeCalls, call: Coroutine[Any, Any, object]) -> None:
-    """Make a call, and give it up once it has reached the server."""
-    caller = asyncio.create_task(call)
+async def _give_up(calls: FakeCalls, caller: asyncio.Task[Any]) -> None:
+    """Give up a call once it has reached the server."""
     await calls.begun.wait()
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -167,7 +166,8 @@ async def _give_up(calls: FakeCalls, call: Coroutine[Any, Any, object]) -> None:
 async def test_what_a_caller_asked_for_is_done_though_it_went_away(served: Served) -> None:
     calls, cri = served
     request = pb.StopContainerRequest(container_id="c")
-    await _give_up(calls, cri.call(cri.runtime.StopContainer, request))
+    caller = asyncio.create_task(cri.call(cri.runtime.StopContainer, request))
+    await _give_up(calls, caller)
     assert not calls.finished
     calls.release.set()
     async with asyncio.timeout(5):
@@ -182,7 +182,8 @@ async def test_failure_of_an_abandoned_call_is_logged(
 ) -> None:
     calls, cri = served
     request = pb.StopPodSandboxRequest(pod_sandbox_id="s")
-    await _give_up(calls, cri.call(cri.runtime.StopPodSandbox, request))
+    caller = asyncio.create_task(cri.call(cri.runtime.StopPodSandbox, request))
+    await _give_up(calls, caller)
     calls.release.set()
     async with asyncio.timeout(5):
         while True:
