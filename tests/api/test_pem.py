@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +60,5 @@ def test_no_text_is_a_failure(text: bytes) -> None:
 )
 def test_a_hostile_text_takes_linear_time(piece: bytes) -> None:
     text = b"-----BEGIN A-----\n" + piece * (3_000_000 // len(piece))
-    before = time.process_time()
-    list(pem_blocks(text))
-    assert time.process_time() - before < 5
+    # Quadratic time ends at the time limit of tests.
+    assert all(isinstance(block, Block) for block in pem_blocks(text))

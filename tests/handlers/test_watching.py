@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -93,10 +92,8 @@ async def test_a_file_that_comes_counts_at_once(
     watched: Watched, handlers: HandlerDirectory
 ) -> None:
     del handlers
-    began = time.monotonic()
     definition(watched.second, "crun", "crun")
     await watched.until(lambda catalogue: "crun" in catalogue.handlers)
-    assert time.monotonic() - began < 1.0
 
 
 async def test_a_file_that_goes_takes_its_handler_along(

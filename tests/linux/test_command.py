@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -29,10 +28,8 @@ async def test_a_program_without_input_reads_nothing() -> None:
 
 async def test_a_program_over_its_deadline_ends_with_its_children(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
-    began = time.monotonic()
     with pytest.raises(CommandError, match=r"no answer within 0\.3 s"):
         await run(["sh", "-c", f"sleep 60 & echo $! > {pid_file}; wait"], deadline_s=0.3)
-    assert time.monotonic() - began < 5
     child = int(pid_file.read_text())
     # Killed at once, but the kernel takes its time over the end.
     until(lambda: _has_ended(child), "the child's end", within_s=5)

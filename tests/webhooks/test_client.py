@@ -352,6 +352,9 @@ async def test_an_answer_above_the_limit_is_an_error(hook: Hook, client: Webhook
         await client.post(hook.by_url(), b"{}", 10, most_bytes=200_000)
     _sized(hook, 200_000)
     assert len(await client.post(hook.by_url(), b"{}", 10, most_bytes=200_000)) == 200_000
+    for most in (0, 100):
+        with pytest.raises(CallError, match=f"the answer has more than {most} bytes"):
+            await client.post(hook.by_url(), b"{}", 10, most_bytes=most)
     _sized(hook, MAX_ANSWER_BYTES + 1)
     assert await failure(client, hook.by_url()) == (
         f"the answer has more than {MAX_ANSWER_BYTES} bytes"

@@ -139,6 +139,8 @@ class WebhookClient:
         read = bytearray()
         async for piece in answer.content.iter_any():
             read += piece
+            if most_bytes is not None:
+                _verify_size(read, most_bytes)
             if len(read) > LARGE_ANSWER_BYTES:
                 async with self._turn(host):
                     return await read_bounded(answer.content, most_bytes, read)
@@ -203,12 +205,16 @@ async def read_bounded(
 ) -> bytes:
     """Read an answer whole, after what has been read. Raises CallError when it is too large."""
     read = bytearray(begun)
-    limit = most_bytes or MAX_ANSWER_BYTES
+    limit = MAX_ANSWER_BYTES if most_bytes is None else most_bytes
     async for piece in content.iter_any():
         read += piece
-        if len(read) > limit:
-            raise CallError(f"the answer has more than {limit} bytes")
+        _verify_size(read, limit)
     return bytes(read)
+
+
+def _verify_size(read: bytearray, limit: int) -> None:
+    if len(read) > limit:
+        raise CallError(f"the answer has more than {limit} bytes")
 
 
 def _refusal(code: int, content: bytes) -> str:

@@ -131,6 +131,9 @@ def test_the_configuration_of_docker_gives_each_runtime_its_handler(tmp_path: Pa
     assert kata["options"]["config_path"].endswith("/configuration-clh.toml")
     # A class's name has no capitals and no underscores; later runs know the new name.
     assert tomllib.loads(outputs["renames.toml"]) == {"My_Runtime": "my-runtime"}
+    assert "not read, since they are about all pods of the engine: exec-opts" in _sentences(
+        migration
+    )
     assert not migration.is_refused
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 import tomllib
 import tracemalloc
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -96,10 +96,11 @@ def test_the_bounds_refuse_nothing_that_is_within_them(text: str) -> None:
     ],
 )  # fmt: skip
 def test_time_is_in_proportion_for_any_repetition(fragment: str) -> None:
-    began = time.process_time()
+    # Quadratic time ends at the time limit of tests.
+    document: dict[str, Any] = {}
     with suppress(TomlError):
-        parse_toml(fragment * (MAX_BYTES // len(fragment)))
-    assert time.process_time() - began < 10
+        document = parse_toml(fragment * (MAX_BYTES // len(fragment)))
+    assert document.keys() <= {"a"}
 
 
 def test_memory_is_bounded_where_every_key_is_as_long_as_it_may_be() -> None:

@@ -38,7 +38,8 @@ _USUAL: dict[str, Any] = {
     "CriuPath": "", "CriuWorkPath": "", "IoGid": 0, "IoUid": 0, "ShimCgroup": "", "io_type": "",
     "cgroup_writable": False, "privileged_without_host_devices_all_devices_allowed": False,
 }  # fmt: skip
-_FORMER_TABLES = {"untrusted_workload_runtime": "untrusted"}
+FORMER_TABLES = {"untrusted_workload_runtime": "untrusted"}
+"""Tables of one handler in the CRI plugin's table, and the handler's name."""
 
 
 def is_containerd(document: dict[str, Any]) -> bool:
@@ -93,7 +94,7 @@ def containerd_handlers(settings: dict[str, Any]) -> list[FormerHandler]:
     """Return the handlers of the CRI plugin's containerd table, in its order."""
     default = containerd_default(settings)
     entries = dict(table(settings.get("runtimes")))
-    for key, name in _FORMER_TABLES.items():
+    for key, name in FORMER_TABLES.items():
         if isinstance(settings.get(key), dict):
             entries.setdefault(name, settings[key])
     handlers = [
@@ -121,7 +122,7 @@ def renamed_tables(document: dict[str, Any]) -> dict[Keys, str]:
     runtimes = table(settings.get("runtimes"))
     return {
         (*path, key): name
-        for key, name in _FORMER_TABLES.items()
+        for key, name in FORMER_TABLES.items()
         if isinstance(settings.get(key), dict) and name not in runtimes
     }
 

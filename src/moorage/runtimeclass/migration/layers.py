@@ -18,6 +18,7 @@ import msgspec
 
 from moorage.runtimeclass.migration.compose_layers import compose_references
 from moorage.runtimeclass.migration.containerd import (
+    FORMER_TABLES,
     config_version,
     containerd_default,
     containerd_handlers,
@@ -50,6 +51,14 @@ _BUILT_IN = {
     Format.DOCKER: ("runc",),
     Format.PODMAN: ("crun", "runc", "kata", "runsc", "youki", "krun", "ocijail"),
 }
+# What is read of the table that has an engine's handlers.
+_READ = {
+    Format.CONTAINERD: frozenset({"runtimes", "default_runtime_name", *FORMER_TABLES}),
+    Format.CRIO: frozenset({"runtimes", "default_runtime", "runtime_untrusted_workload"}),
+    Format.DOCKER: frozenset({"runtimes", "default-runtime"}),
+    Format.PODMAN: frozenset({"runtimes", "runtime"}),
+}
+_MOST_NAMED = 20
 _MERGING_SINCE = 3
 """Configuration version of containerd 2.0, the first that merges the tables of a plugin."""
 
@@ -153,6 +162,7 @@ def _matching(reference: str, paths: Mapping[str, Any]) -> list[str]:
 def _containerd_group(layers: Sequence[Layer], by_path: Mapping[str, Layer]) -> EngineGroup:
     findings = [finding for layer in layers for finding in _unread(layer, by_path)]
     settings = [containerd_settings(layer.document) for layer in layers]
+    findings += _unread_settings(Format.CONTAINERD, layers, settings)
     merged: dict[str, Any] = {}
     for above in settings:
         merged = _merged(merged, above)
@@ -242,6 +252,7 @@ def _merged_group(format_: Format, layers: Sequence[Layer]) -> EngineGroup:
         )
         for name in heirs
     ]
+    findings += _unread_settings(format_, layers, settings)
     return EngineGroup(layers, handlers, _origins(layers, settings), findings)
 
 
@@ -267,6 +278,26 @@ def _with_default(
         "that has it too, else pods without a class would run on another one"
     )
     return list(handlers), [Finding(Severity.REFUSED, root.name, reason)]
+
+
+def _unread_settings(
+    format_: Format, layers: Sequence[Layer], settings: Sequence[dict[str, Any]]
+) -> Iterator[Finding]:
+    """Yield for each file its settings that are about no handler, except empty ones."""
+    for layer, own in zip(layers, settings, strict=True):
+        names = sorted(
+            key
+            for key, value in own.items()
+            if key not in _READ[format_] and value not in ("", 0, [], {})
+        )
+        if names:
+            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            yield Finding(
+                Severity.NOTE,
+                layer.name,
+                "not read, since they are about all pods of the engine: "
+                f"{', '.join(names[:_MOST_NAMED])}{more}",
+            )
 
 
 def _origins(
