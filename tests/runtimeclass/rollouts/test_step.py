@@ -7,9 +7,16 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from moorage.api.runtime_rollouts import MOST_MOVED
+from moorage.api.runtime_rollouts import (
+    MOST_MOVED,
+    RolloutStop,
+    RuntimeRollout,
+    RuntimeRolloutSpec,
+    RuntimeRolloutStatus,
+)
 from moorage.runtimeclass.rollouts import Mark, Obstacle, PodFacts, Unmovable
 from moorage.runtimeclass.rollouts.record import record_of
+from moorage.runtimeclass.rollouts.step import standing_stop
 from tests.runtimeclass.rollouts.cluster import START, Cluster
 
 
@@ -435,3 +442,25 @@ def test_a_workload_that_was_never_moved_stays_out_of_a_rollback() -> None:
     assert [move.workload.name for move in cluster.step().moves] == ["w0"]
     assert cluster.workloads["own"].class_name == "new"
     assert cluster.rollout.status.counts.total == 2
+
+
+@pytest.mark.parametrize(
+    ("stopped", "resumed", "stands"),
+    [
+        (None, None, False),
+        (None, "2026-01-01T00:00:10Z", False),
+        ("2026-01-01T00:00:10Z", None, True),
+        ("2026-01-01T00:00:10Z", "2026-01-01T00:00:09Z", True),
+        ("2026-01-01T00:00:10Z", "2026-01-01T00:00:10Z", False),
+        ("2026-01-01T00:00:10Z", "2026-01-01T00:00:11Z", False),
+    ],
+)
+def test_a_stop_stands_until_the_next_resume(
+    stopped: str | None, resumed: str | None, stands: bool
+) -> None:
+    stop = None if stopped is None else RolloutStop(reason="Failed", time=stopped)
+    rollout = RuntimeRollout(
+        spec=RuntimeRolloutSpec(from_="old", to="new", resumed_at=resumed),
+        status=RuntimeRolloutStatus(stop=stop),
+    )
+    assert standing_stop(rollout) is (stop if stands else None)
