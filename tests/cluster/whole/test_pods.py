@@ -165,7 +165,7 @@ def test_probes_decide_readiness_and_restarts(whole_cluster: RunningCluster, nam
         "command": ["/usr/bin/serve"],
         "readinessProbe": {"exec": {"command": ["test", "-f", "/tmp/ready"]}, "periodSeconds": 1},
         "livenessProbe": {
-            "httpGet": {"path": "/", "port": 80}, "periodSeconds": 1, "failureThreshold": 1,
+            "httpGet": {"path": "/", "port": 80}, "periodSeconds": 1, "timeoutSeconds": 30,
         },
     }  # fmt: skip
     whole_cluster.apply(pod(name, container=container))
