@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from moorage.engine.cgroups.files import number, numbers, read
 from moorage.engine.cgroups.scope import NOT_RECURSIVE, container_subgroup, joined
+from moorage.handlers.adapters import TaskUsage
 from moorage.linux.cgroup_control import files_below, read_text
 from moorage.linux.cgroups import Cgroups, directory_in
 
@@ -22,19 +23,8 @@ _LIMITS = ("memory_limit", "swap_limit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """Time in nanoseconds, memory in bytes; a limit is None where there is none."""
-
-    cpu_ns: int | None = None
-    memory: int | None = None
-    inactive_file: int | None = None
-    rss: int | None = None
-    page_faults: int | None = None
-    major_page_faults: int | None = None
-    memory_limit: int | None = None
-    swap: int | None = None
-    swap_limit: int | None = None
-    pids: int | None = None
+class Usage(TaskUsage):
+    """What cgroups count; None is what the host does not record."""
 
     @property
     def working_set(self) -> int | None:
