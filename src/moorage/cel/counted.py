@@ -37,12 +37,14 @@ class _Measure(NamedTuple):
     """What a call of the CEL library costs: a formula of the sizes of one or two operands.
 
     `right` is None where the formula takes one size. `of_result`: it takes the size of the result.
+    `of_value`: it takes the first operand's value, which is the size of what the call makes.
     """
 
     formula: Formula
     left: int = 0
     right: int | None = None
     of_result: bool = False
+    of_value: bool = False
 
 
 _MEASURES: dict[str, _Measure] = {
@@ -66,7 +68,7 @@ _MEASURES: dict[str, _Measure] = {
     "sets.intersects": _Measure(Formula.SETS, 0, 1),
     "sets.equivalent": _Measure(Formula.SETS_TWICE, 0, 1),
     "slice": _Measure(Formula.ALLOCATE, of_result=True),
-    "lists.range": _Measure(Formula.ALLOCATE),
+    "lists.range": _Measure(Formula.ALLOCATE, of_value=True),
     "list_reverse": _Measure(Formula.ALLOCATE, of_result=True),
     "flatten": _Measure(Formula.FLATTEN, 0),
     "distinct": _Measure(Formula.COMPARE_ITEMS, 0),
@@ -217,6 +219,8 @@ class _Counter:
             measure = _MEASURES.get(overloads[0])
         if measure is None:
             return 1
+        if name in _GROWING:
+            return self._grown(expr, operands, measure)
         return self._measured(expr, operands, measure)
 
     def _containment(self, expr: Expr, operands: Sequence[Expr], overloads: Sequence[str]) -> int:
@@ -273,31 +277,15 @@ class _Counter:
             nothing.const_expr.string_value = ""
             values.append(nothing)
         check = self._tree.either(self._tree.call(GROWN, *values), self._tree.cost(0))
-        cost = self._measured(expr, operands, measure, is_grown_checked=True)
+        cost = self._measured(expr, operands, measure)
         self._tree.guard(expr, check, *(binding for _, binding in shared))
         return cost
 
-    def _measured(
-        self,
-        expr: Expr,
-        operands: Sequence[Expr],
-        measure: _Measure,
-        *,
-        is_grown_checked: bool = False,
-    ) -> int:
+    def _measured(self, expr: Expr, operands: Sequence[Expr], measure: _Measure) -> int:
         formula = measure.formula
-        name = expr.call_expr.function
-        if name == "lists.range":
-            # By the argument, before the list is made: it is the size of the result.
-            value, binding = self._tree.shared(operands[0])
-            charge = self._tree.call(SIZES, self._tree.number(formula), value, self._tree.number(0))
-            self._tree.guard(expr, charge, binding)
-            return 0
-        if name in _GROWING and not is_grown_checked:
-            return self._grown(expr, operands, measure)
-        if measure.of_result:
-            value, binding = self._tree.shared(expr)
-            size = self._tree.call("size", value)
+        if measure.of_result or measure.of_value:
+            value, binding = self._tree.shared(operands[0] if measure.of_value else expr)
+            size = value if measure.of_value else self._tree.call("size", value)
             charge = self._tree.call(SIZES, self._tree.number(formula), size, self._tree.number(0))
             self._tree.guard(expr, charge, binding)
             return 0
