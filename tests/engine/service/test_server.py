@@ -88,6 +88,7 @@ class FakeCalls:
     def __init__(self) -> None:
         self.begun = asyncio.Event()
         self.release = asyncio.Event()
+        self.ended = asyncio.Event()
         self.finished: list[str] = []
 
     async def version(self, request: pb.VersionRequest) -> pb.VersionResponse:
@@ -97,6 +98,7 @@ class FakeCalls:
         self.begun.set()
         await self.release.wait()
         self.finished.append(request.container_id)
+        self.ended.set()
         return pb.StopContainerResponse()
 
     async def stop_pod_sandbox(
@@ -155,26 +157,39 @@ async def test_a_stream_ends_with_its_error(served: Served) -> None:
     assert raised.value.code is Code.RESOURCE_EXHAUSTED
 
 
-async def _give_up(calls: FakeCalls, caller: asyncio.Task[Any]) -> None:
-    """Give up a call once it has reached the server."""
+async def _give_up(
+    calls: FakeCalls, caller: asyncio.Task[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Give up a call once it has reached the server, and wait until the server knows."""
+    caplog.set_level(logging.DEBUG, logger="moorage.engine.service.server")
     await calls.begun.wait()
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
         await caller
+    await _logged(caplog, "client disconnected")
+    caplog.clear()
 
 
-async def test_what_a_caller_asked_for_is_done_though_it_went_away(served: Served) -> None:
+async def _logged(caplog: pytest.LogCaptureFixture, start: str) -> logging.LogRecord:
+    """Wait for a record whose message begins with `start`."""
+    while True:
+        for record in caplog.records:
+            if record.getMessage().startswith(start):
+                return record
+        await asyncio.sleep(0.01)
+
+
+async def test_what_a_caller_asked_for_is_done_though_it_went_away(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
     calls, cri = served
     request = pb.StopContainerRequest(container_id="c")
     caller = asyncio.create_task(cri.call(cri.runtime.StopContainer, request))
-    await _give_up(calls, caller)
+    await _give_up(calls, caller, caplog)
     assert not calls.finished
     calls.release.set()
-    async with asyncio.timeout(5):
-        while True:
-            if calls.finished:
-                break
-            await asyncio.sleep(0.01)
+    await calls.ended.wait()
+    assert calls.finished == ["c"]
 
 
 async def test_failure_of_an_abandoned_call_is_logged(
@@ -183,15 +198,9 @@ async def test_failure_of_an_abandoned_call_is_logged(
     calls, cri = served
     request = pb.StopPodSandboxRequest(pod_sandbox_id="s")
     caller = asyncio.create_task(cri.call(cri.runtime.StopPodSandbox, request))
-    await _give_up(calls, caller)
+    await _give_up(calls, caller, caplog)
     calls.release.set()
-    async with asyncio.timeout(5):
-        while True:
-            if caplog.records:
-                break
-            await asyncio.sleep(0.01)
-    (record,) = caplog.records
-    assert record.getMessage().startswith("call failed after the client disconnected")
+    record = await _logged(caplog, "call failed after the client disconnected")
     assert "StopPodSandbox" in str(vars(record))
     assert calls.finished == ["s"]
 

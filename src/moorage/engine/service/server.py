@@ -128,6 +128,7 @@ def _unary(
         try:
             reply = await asyncio.shield(work)
         except asyncio.CancelledError:
+            log.debug("client disconnected, the call continues", call=name)
             work.add_done_callback(lambda done: _note_abandoned(name, done))
             raise
         except Exception as error:
