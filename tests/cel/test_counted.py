@@ -142,6 +142,13 @@ def test_counting_changes_no_value(expression: str) -> None:
         assert found == plain.plain_value()
 
 
+def doubled(count: int) -> str:
+    """Return an expression whose value is `v0`, added to itself a number of times."""
+    rounds = range(count)
+    bound = "".join(f"cel.bind(v{index + 1}, v{index} + v{index}, " for index in rounds)
+    return f"{bound}v{count}{')' * count}"
+
+
 @pytest.mark.parametrize(
     "expression",
     [
@@ -150,6 +157,12 @@ def test_counting_changes_no_value(expression: str) -> None:
         "t.replace('a', t).replace('a', t).size() > 0",
         "t.split('').join(t).size() > 0",
         "['', ''].join(t.replace('a', t)).replace('a', t).size() > 0",
+        f"cel.bind(v0, [1, 2], {doubled(24)}.size() > 0)",
+        f"cel.bind(v0, t.split(''), {doubled(14)}.size() > 0)",
+        f"cel.bind(v0, dyn(t), {doubled(16)} != dyn(1))",
+        f"cel.bind(v0, dyn(bytes(t)), {doubled(16)} != dyn(1))",
+        "lists.range(1000).map(i, t.replace('a', 'aaaaa')).size() > 0",
+        "t.replace('a', t, 200).findAll('').size() > 0",
     ],
 )
 def test_what_would_grow_beyond_the_limit_is_refused_before_it_is_made(expression: str) -> None:
@@ -168,6 +181,12 @@ def test_what_would_grow_beyond_the_limit_is_refused_before_it_is_made(expressio
         ("'aba'.replace('a', 'xy')", "xybxy"),
         ("[t, t].join(',').size()", 8001),
         ("[].join()", ""),
+        ("(dyn(t) + dyn(t)).size()", 8000),
+        ("(dyn(1) + dyn(2))", 3),
+        ("dyn([1]) + dyn([t.size()])", [1, 4000]),
+        ("(t.split('') + t.split('')).size()", 8000),
+        ("'aéb'.findAll('')", ["", "", "", ""]),
+        ("'éa€a'.findAll('[a€]', 2)", ["a", "€"]),
     ],
 )
 def test_what_grows_within_the_limit_has_its_value(expression: str, expected: Any) -> None:

@@ -79,6 +79,12 @@ class ChangingTree:
         expr.const_expr.int64_value = number
         return expr
 
+    def text(self, text: str) -> Expr:
+        """Return a constant."""
+        expr = self.empty()
+        expr.const_expr.string_value = text
+        return expr
+
     def _true(self) -> Expr:
         expr = self.empty()
         expr.const_expr.bool_value = True

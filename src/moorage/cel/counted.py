@@ -16,7 +16,7 @@ from typing import NamedTuple
 from moorage.cel.changing_tree import ChangingTree
 from moorage.cel.checked import CheckedExpression, Expr, kind_of
 from moorage.cel.construction import JSON_PATCH, TYPE_KEY
-from moorage.cel.library.counting import GROWN, SIZES, TEXTS, Formula, call_cost
+from moorage.cel.library.counting import GROWN, GROWN_ITEMS, SIZES, TEXTS, Formula, call_cost
 
 _LIST, _MAP, _STRUCT = 10, 30, 40
 _RENAMED = "kubernetes_"
@@ -88,6 +88,9 @@ _TEXT_OPERATORS = {
 _EQUALITIES = ("_==_", "_!=_")
 _GROWING = ("replace", "join")
 """Calls whose text may be longer than all that they are given."""
+
+_ACCUMULATORS = ("@result", "__result__")
+"""What macros make of their items, which is added to without a copy."""
 
 
 class CountedTree(NamedTuple):
@@ -247,10 +250,14 @@ class _Counter:
         name = expr.call_expr.function
         is_equality = name in _EQUALITIES
         kinds = [self._kind(operand) for operand in operands]
-        if "scalar" in kinds or (not is_equality and {"list", "map"} & set(kinds)):
+        if "scalar" in kinds or (not is_equality and "map" in kinds):
+            return 1
+        if not is_equality and "list" in kinds:
+            self._refuse_sum(expr, operands)
             return 1
         is_known = "text" in kinds
         if not is_known and not is_equality and not (self._is_typed and len(overloads) > 1):
+            self._refuse_sum(expr, operands)
             return 1
         for operand in operands:
             size = _constant_size(operand)
@@ -268,14 +275,26 @@ class _Counter:
         self._tree.guard(expr, self._tree.either(charge, self._tree.cost(1)), *bindings)
         return 0
 
+    def _refuse_sum(self, expr: Expr, operands: Sequence[Expr]) -> None:
+        """Refuse a sum of lists, or of values of any kind, that is too long before it is made."""
+        is_sum = expr.call_expr.function == "_+_"
+        if not is_sum or operands[0].ident_expr.name in _ACCUMULATORS:
+            return
+        is_list = "list" in map(self._kind, operands)
+        shared = [self._tree.shared(operand) for operand in operands]
+        values = [value for value, _ in shared]
+        sizes = [self._tree.call("size", value) for value in values]
+        check = self._tree.either(self._tree.call(GROWN_ITEMS, *sizes), self._tree.cost(0))
+        if not is_list:
+            check = self._tree.either(self._tree.call(GROWN, *values), check)
+        self._tree.guard(expr, check, *(binding for _, binding in shared))
+
     def _grown(self, expr: Expr, operands: Sequence[Expr], measure: _Measure) -> int:
         """Refuse a text that would be too long before it is made; then as `_measured`."""
         shared = [self._tree.shared(operand) for operand in operands]
         values = [value for value, _ in shared]
         if expr.call_expr.function == "join" and len(values) == 1:
-            nothing = self._tree.empty()
-            nothing.const_expr.string_value = ""
-            values.append(nothing)
+            values.append(self._tree.text(""))
         check = self._tree.either(self._tree.call(GROWN, *values), self._tree.cost(0))
         cost = self._measured(expr, operands, measure)
         self._tree.guard(expr, check, *(binding for _, binding in shared))
@@ -369,8 +388,13 @@ class _Counter:
                 self._count_block(loop.accu_init)
             return self.count(loop.result)
         cost = self.count(loop.iter_range) + self.count(loop.accu_init)
-        self._count_block(loop.loop_condition)
-        self._count_block(loop.loop_step)
+        if loop.loop_condition.const_expr.bool_value:
+            # A charge that fails ends the loop here. In the step the error would go on through all
+            # further rounds.
+            self._tree.guard(loop.loop_condition, self._tree.cost(self.count(loop.loop_step)))
+        else:
+            self._count_block(loop.loop_condition)
+            self._count_block(loop.loop_step)
         return cost + self.count(loop.result)
 
     def _count_block(self, expr: Expr, *, less: int = 0) -> None:

@@ -13,16 +13,18 @@ from enum import IntEnum
 from cel_expr_python import cel
 
 from moorage.cel.library.call_costs import matching, scaled
-from moorage.cel.library.meter import CALL_LIMIT, charge
+from moorage.cel.library.meter import charge, make_room
 
 COST, SIZES, TEXTS = "@cost", "@cost_sizes", "@cost_texts"
 """Charge a number; by a formula of two sizes; by a formula of the sizes of two texts or bytes."""
-GROWN = "@grown"
-"""Refuse a replacement or a join whose text could not be read within the limit."""
+GROWN, GROWN_ITEMS = "@grown", "@grown_items"
+"""Refuse a replacement, join or sum of texts, or a sum of lists by their sizes, which could not be
+read within the limit: this one, or with all that were made before."""
 
 _CHAR = 0.1
 _CALL, _LIST = 1, 10
-_LONGEST = int(CALL_LIMIT / _CHAR)
+_ITEM_CHARACTERS = 20
+"""How many characters take the room of an item of a list."""
 _Type = cel.Type
 
 
@@ -80,9 +82,15 @@ def declarations() -> list[cel.FunctionDecl]:
         cel.Overload(f"{GROWN}_text", _Type.BOOL, three, False, _refuse_replacement),
         cel.Overload(f"{GROWN}_some", _Type.BOOL, [*three, number], False, _refuse_some),
         cel.Overload(f"{GROWN}_list", _Type.BOOL, joined, False, _refuse_join),
+        *(
+            cel.Overload(f"{GROWN}_sum_{kind}", _Type.BOOL, [kind, kind], False, _refuse_sum)
+            for kind in (_Type.STRING, _Type.BYTES)
+        ),
     ]
+    items = cel.Overload(f"{GROWN_ITEMS}_int", _Type.BOOL, [number] * 2, False, _refuse_items)
     return [
         cel.FunctionDecl(GROWN, grown),
+        cel.FunctionDecl(GROWN_ITEMS, [items]),
         cel.FunctionDecl(COST, [numbers]),
         cel.FunctionDecl(SIZES, [sizes]),
         cel.FunctionDecl(TEXTS, texts),
@@ -113,9 +121,16 @@ def _refuse_join(texts: list[str], separator: str) -> bool:
     return _refuse(sum(map(len, texts)) + len(separator) * max(len(texts) - 1, 0))
 
 
-def _refuse(size: int) -> bool:
-    if size > _LONGEST:
-        charge(CALL_LIMIT)
+def _refuse_sum(left: str | bytes, right: str | bytes) -> bool:
+    return _refuse(len(left) + len(right))
+
+
+def _refuse_items(left: int, right: int) -> bool:
+    return _refuse((left + right) * _ITEM_CHARACTERS)
+
+
+def _refuse(characters: int) -> bool:
+    make_room(characters)
     return True
 
 
