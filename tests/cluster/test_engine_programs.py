@@ -13,6 +13,7 @@ from tests.clocks import FakeClock
 from tests.cri.test_handlers import engine
 from tests.handlers.programs import program, runtime
 
+DEEP = "[" * 100_000 + "]" * 100_000
 RUNC, KATA = "io.containerd.runc.v2", "io.containerd.kata.v2"
 
 
@@ -36,6 +37,9 @@ def configuration(**runtimes: Any) -> str:
         ({"runtimeType": "x"}, None),
         ({"runtimeType": "a..b"}, None),
         ({"runtimeType": 5}, None),
+        ({"runtimeType": RUNC, "options": {"BinaryName": "/bin/\x1b[31mrunc"}}, None),
+        ({"runtimeType": RUNC, "options": {"BinaryName": "a" * (1 << 20)}}, None),
+        ({"runtimeType": KATA, "options": {"ConfigPath": "/etc/\0"}}, None),
         ([], None),
     ],
 )
@@ -48,7 +52,13 @@ def test_what_a_table_runs(table: Any, expected: tuple[str, str] | None) -> None
         assert json.loads(one.definition) == table
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"sandboxImage": "pause"}', '{"containerd": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "[]", '{"sandboxImage": "pause"}', '{"containerd": 1}', DEEP,
+        f'{{"containerd": {{"runtimes": {{"a": {DEEP}}}}}}}',
+    ],
+)  # fmt: skip
 def test_the_configuration_of_another_engine_names_none(text: str) -> None:
     assert handler_programs(text) == {}
 

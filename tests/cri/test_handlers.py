@@ -118,3 +118,8 @@ def test_an_old_engine_without_valid_default_lists_no_default() -> None:
         "crun",
         "runc",
     ]
+
+
+def test_a_configuration_that_is_nested_without_end_lists_no_handlers() -> None:
+    deep = '{"containerd": {"runtimes": {"a": ' + "[" * 100_000
+    assert handlers_in(pb.StatusResponse(info={"config": deep})) == ()

@@ -134,3 +134,11 @@ def test_what_others_may_write_is_neither_read_nor_written(tmp_path: Path) -> No
         directory.chmod(0o700)
         os.chown(result, 1234, 1234)
         assert cache.load(_PRINT) is None
+
+
+def test_only_regular_files_of_bounded_size_have_a_digest(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "huge").open("wb") as huge:
+        huge.truncate(1 << 40)
+    paths = [tmp_path / "pipe", tmp_path / "huge", Path("/dev/zero"), tmp_path]
+    assert [Digests().of(path) for path in paths] == [""] * 4

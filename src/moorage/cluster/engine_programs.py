@@ -8,6 +8,7 @@ Source: containerd docs/cri/config.md; containerd docs/runtime-v2.md (names of s
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
@@ -30,6 +31,7 @@ _STATUS_TIMEOUT_S = 10.0
 # An engine serialises its whole configuration for it.
 _REFRESH_S = 60.0
 _MOST_VERSIONS = 64
+_MOST_PATH_BYTES = 4096 - 1
 _NO_KERNEL = (0, 0)
 
 
@@ -70,21 +72,27 @@ def handler_programs(configuration: str) -> dict[str, HandlerProgram]:
     """
     try:
         tables = msgspec.json.decode(configuration, type=_Configuration).containerd.runtimes
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except (msgspec.DecodeError, RecursionError):
         return {}
     programs = {}
     for name, raw in tables.items():
         try:
             table = msgspec.json.decode(raw, type=_Runtime)
-        except (msgspec.DecodeError, msgspec.ValidationError):
+            definition = msgspec.json.encode(msgspec.json.decode(raw), order="sorted").decode()
+        except (msgspec.DecodeError, RecursionError):
             continue
         options = table.options or _Options()
-        if program := _program(table, options):
-            definition = msgspec.json.encode(msgspec.json.decode(raw), order="sorted").decode()
+        program = _program(table, options)
+        if program and _is_path(program) and _is_path(options.config_path):
             programs[name] = HandlerProgram(
                 program=program, configuration=options.config_path, definition=definition
             )
     return programs
+
+
+def _is_path(text: str) -> bool:
+    """Return whether a text may be a path that people are shown, or a program's name."""
+    return len(os.fsencode(text)) <= _MOST_PATH_BYTES and text.isprintable()
 
 
 def _program(table: _Runtime, options: _Options) -> str:

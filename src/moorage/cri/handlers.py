@@ -83,7 +83,7 @@ def _configured(configuration: str) -> list[str]:
     """Return the handler names in containerd's configuration, the default first."""
     try:
         parsed = msgspec.json.decode(configuration, type=_ContainerdConfiguration)
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except (msgspec.DecodeError, RecursionError):
         # Other engines have another format here, or nothing.
         return []
     names = sorted(parsed.containerd.runtimes)

@@ -6,7 +6,10 @@ suite. A program is read once for each state of its file.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from moorage.probing.suite import SUITE_VERSION
 
 _CHUNK_BYTES = 1024 * 1024
 _REMEMBERED = 256
+_LARGEST_BYTES = 1 << 30
 
 
 class FileState(msgspec.Struct, frozen=True):
@@ -37,7 +41,10 @@ class Digests:
         self._digests = dict(remembered or {})
 
     def of(self, path: Path) -> str:
-        """Return the digest of a file in hexadecimal; empty if it cannot be read."""
+        """Return the digest of a file in hexadecimal; empty if it cannot be read.
+
+        Only regular files are read, of at most 1 GiB: an engine's configuration may name any path.
+        """
         try:
             status = path.stat()
             state = FileState(
@@ -74,7 +81,14 @@ def fingerprint(
 
 def _digest(path: Path) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
+    # A FIFO in the file's place does not block the opening.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_BYTES:
+            raise OSError(errno.EINVAL, f"{path} is no file of at most {_LARGEST_BYTES} bytes")
+        left = status.st_size
+        while chunk := file.read(min(_CHUNK_BYTES, left)):
             digest.update(chunk)
+            left -= len(chunk)
     return digest.hexdigest()

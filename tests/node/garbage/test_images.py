@@ -75,6 +75,7 @@ def test_no_more_images_are_chosen_than_needed(candidates: list[Candidate], want
         ({"config": '{"sandboxImage": "pause:3.9"}'}, "pause:3.9"),
         ({}, ""),
         ({"config": "{"}, ""),
+        ({"config": "[" * 100_000}, ""),
         ({"config": "[]"}, ""),
         ({"config": '{"sandboxImage": 5}'}, ""),
     ],

@@ -39,6 +39,9 @@ def reply(*mounts: Any, requested: str = "/data", **info: str) -> pb.ContainerSt
         (reply(info="{}"), []),
         (reply(info='{"runtimeSpec": null}'), []),
         (reply(info='{"runtimeSpec": {"mounts": null}}'), []),
+        (reply(info='{"runtimeSpec": {"mounts": 5}}'), []),
+        (reply(HOSTNAME | {"options": 5}), []),
+        (reply(info="[" * 100_000), []),
         (reply(other="{}"), []),
     ],
     ids=[
@@ -52,6 +55,9 @@ def reply(*mounts: Any, requested: str = "/data", **info: str) -> pb.ContainerSt
         "no configuration",
         "null",
         "no mounts",
+        "a number of mounts",
+        "options that are no list",
+        "endless lists",
         "another engine",
     ],
 )

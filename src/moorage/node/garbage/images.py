@@ -181,7 +181,7 @@ def sandbox_image(info: Mapping[str, str]) -> str:
     """Return the sandbox image, if the engine reports it: engines before CRI 1.24 do not pin it."""
     try:
         config = msgspec.json.decode(info.get("config", "{}"))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return ""
     image = config.get("sandboxImage", "") if isinstance(config, dict) else ""
     return image if isinstance(image, str) else ""

@@ -181,9 +181,13 @@ def _runtime_mounts(info: Mapping[str, str]) -> list[dict[str, Any]]:
     try:
         details = msgspec.json.decode(info.get("info", "{}"))
         mounts = details["runtimeSpec"]["mounts"]
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (msgspec.DecodeError, RecursionError, KeyError, TypeError):
         return []
-    return [mount for mount in mounts if isinstance(mount, dict)] if mounts else []
+    return [mount for mount in mounts if _is_mount(mount)] if isinstance(mounts, list) else []
+
+
+def _is_mount(mount: Any) -> bool:
+    return isinstance(mount, dict) and isinstance(mount.get("options") or [], list)
 
 
 def _is_writable_bind(mount: Mapping[str, Any]) -> bool:

@@ -187,5 +187,5 @@ def _parsed(text: str | None, type_: type[_T]) -> _T | None:
         return None
     try:
         return msgspec.json.decode(text, type=type_)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
