@@ -13,7 +13,7 @@ import fcntl
 import os
 import stat
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -67,16 +67,19 @@ class DiskUse(NamedTuple):
     inodes: int
 
 
-def walk(root: Path, *, directories_only: bool = False) -> Iterator[Visit]:
+def walk(
+    root: Path, *, directories_only: bool = False, closed: Collection[tuple[str, ...]] = ()
+) -> Iterator[Visit]:
     """Yield every entry of a directory; the directory itself first and last.
 
+    `closed` are directories, by their names from the root, whose content is left out.
     Mounts below the root are left out, and so are entries that vanish or move meanwhile. Raises
     OSError when the root cannot be opened.
     """
     top = os.open(root, _DIRECTORY)
     try:
         with Descent(top) as place:
-            yield from _Walk(place, directories_only=directories_only).visits()
+            yield from _Walk(place, closed, directories_only=directories_only).visits()
     finally:
         os.close(top)
 
@@ -216,8 +219,11 @@ class _Level:
 class _Walk:
     """A walk. `pending` are the levels from the root to the current directory."""
 
-    def __init__(self, place: Descent, *, directories_only: bool) -> None:
+    def __init__(
+        self, place: Descent, closed: Collection[tuple[str, ...]], *, directories_only: bool
+    ) -> None:
         self._place = place
+        self._closed = closed
         self._directories_only = directories_only
         self._pending: list[_Level] = []
 
@@ -250,6 +256,9 @@ class _Walk:
         directory = self._place.directory
         yield Visit(Step.ENTER, directory, name, status)
         level = _Level(status)
+        if self._closed and tuple(self._place.names) in self._closed:
+            self._pending.append(level)
+            return
         directories = 0
         with os.scandir(directory) as entries:
             for entry in entries:

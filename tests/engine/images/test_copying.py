@@ -60,6 +60,25 @@ def test_pipes_and_links_are_copied_and_never_opened(source: Path, target: Path)
     assert stat.S_IMODE((target / "dir").stat().st_mode) == 0o700
 
 
+def test_the_content_of_closed_directories_is_left_out(source: Path, target: Path) -> None:
+    (source / "a/b/c").mkdir(parents=True)
+    (source / "a/b").chmod(0o1711)
+    for name in ("a/file", "a/b/file", "b"):
+        (source / name).touch()
+    TreeCopy(same_owner).tree(source, target, closed={("a", "b"), ("b",), ("gone",)})
+    copied = sorted(str(path.relative_to(target)) for path in target.rglob("*"))
+    assert copied == ["a", "a/b", "a/file", "b"]
+    assert stat.S_IMODE((target / "a/b").stat().st_mode) == 0o1711
+
+
+def test_entries_without_content_leave_the_reserve_free(source: Path, target: Path) -> None:
+    for number in range(5000):
+        (source / str(number)).touch()
+    with pytest.raises(OSError, match="must stay free") as raised:
+        TreeCopy(same_owner, reserve_bytes=1 << 60).tree(source, target)
+    assert raised.value.errno == errno.ENOSPC
+
+
 def test_a_large_copy_leaves_the_reserve_free(source: Path, target: Path) -> None:
     (source / "small").write_bytes(b"s")
     TreeCopy(same_owner, reserve_bytes=1 << 60).tree(source, target)

@@ -102,6 +102,27 @@ async def test_declared_volumes_are_copies_that_count_and_go_with_their_containe
     assert not filled.parent.exists()
 
 
+async def test_volumes_below_each_other_take_the_images_size_once(
+    images: ImageStore, place: Path
+) -> None:
+    depth, size = 8, 1 << 20
+    names = ["/".join(["d"] * count) for count in range(1, depth + 1)]
+    content = [directory(name) for name in names]
+    image = await loaded(
+        images, place, layer(*content, Entry(f"{names[-1]}/large", os.urandom(size)))
+    )
+    root = place / "root"
+    await images.mount_rootfs("c1", image, root)
+    before, _ = await images.writable_usage("c1")
+    volumes = await images.create_volumes("c1", [root / name for name in names])
+    after, _ = await images.writable_usage("c1")
+    assert size <= after - before < 2 * size
+    assert os.listdir(volumes[-1]) == ["large"]
+    assert [os.listdir(volume) for volume in volumes[:-1]] == [["d"]] * (depth - 1)
+    await images.unmount_rootfs("c1", root)
+    await images.remove_rootfs("c1")
+
+
 async def test_mounting_twice_mounts_once(images: ImageStore, place: Path) -> None:
     image = await loaded(images, place, layer(Entry("file")))
     for _ in range(2):

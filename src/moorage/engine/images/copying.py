@@ -22,6 +22,10 @@ _NO_CLONE = frozenset({errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY
 _PIECE_BYTES = 1 << 20
 _MEASURED_BYTES = 16 << 20
 """How much is written between two looks at the free space."""
+_ENTRY_BYTES = 4096
+"""What an entry takes beside its data: an inode and a name."""
+_RESERVED_INODES = 20
+"""One inode in so many stays free."""
 # Overlayfs keeps its own attributes to itself; a label is that of the new place, as in containerd.
 _LEFT_OUT = ("trusted.overlay.", "security.selinux")
 Owner = Callable[[os.stat_result], tuple[int, int]]
@@ -36,7 +40,8 @@ def same_owner(status: os.stat_result) -> tuple[int, int]:
 class TreeCopy:
     """A copy of a tree over the present content of another; `whiteouts` are left out.
 
-    `reserve_bytes` of the target's disk stay free when more than a few megabytes are written.
+    `reserve_bytes` of the target's disk, and a twentieth of its inodes, stay free when more than a
+    few megabytes or thousand entries are written.
     """
 
     def __init__(
@@ -49,19 +54,21 @@ class TreeCopy:
         # Where the first name of a hard-linked file was copied to.
         self._copied: dict[tuple[int, int], tuple[str, ...]] = {}
 
-    def tree(self, source: Path, target: Path) -> None:
+    def tree(self, source: Path, target: Path, *, closed: Collection[tuple[str, ...]] = ()) -> None:
         """Copy a directory's content, then its attributes: filling it changes its times.
 
+        Of the directories `closed`, by their names from the source, the content is left out.
         Blocks. Raises OSError: ENOSPC when the reserve is reached.
         """
         with opened(target) as root, Descent(root) as place:
-            for visit in walk(source):
+            for visit in walk(source, closed=closed):
                 is_root = visit.name == "."
                 if visit.step is Step.OTHER:
                     if "/".join((*place.names, visit.name)) not in self._whiteouts:
                         self._entry(visit, place, root)
                 elif visit.step is Step.ENTER:
                     if not is_root:
+                        self._measure(place.directory, _ENTRY_BYTES)
                         _make_directory(place, visit.name)
                         place.enter(visit.name)
                 else:
@@ -70,6 +77,7 @@ class TreeCopy:
                     self._attributes(visit, place)
 
     def _entry(self, visit: Visit, place: Descent, root: int) -> None:
+        self._measure(place.directory, _ENTRY_BYTES)
         remove_entry(place.directory, visit.name)
         status = visit.status
         if status.st_nlink > 1:
@@ -134,11 +142,14 @@ class TreeCopy:
             return
         self._unmeasured_bytes = 0
         file_system = os.fstatvfs(target)
+        inodes = file_system.f_files // _RESERVED_INODES
         if file_system.f_bavail * file_system.f_frsize < self._reserve_bytes:
-            raise OSError(
-                errno.ENOSPC,
-                f"{os.strerror(errno.ENOSPC)}: {self._reserve_bytes} bytes must stay free",
-            )
+            reserve = f"{self._reserve_bytes} bytes"
+        elif file_system.f_favail < inodes:
+            reserve = f"{inodes} inodes"
+        else:
+            return
+        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {reserve} must stay free")
 
 
 def _make_directory(place: Descent, name: str) -> None:

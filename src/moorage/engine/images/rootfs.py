@@ -223,7 +223,9 @@ class RootFilesystems:
             make_directory(volume, PRIVATE if is_present else _EMPTY_MODE)
             if is_present:
                 # The mounted root filesystem shows the owners of the user namespace already.
-                TreeCopy(same_owner, reserve_bytes=reserve_bytes).tree(content, volume)
+                TreeCopy(same_owner, reserve_bytes=reserve_bytes).tree(
+                    content, volume, closed=_below(content, contents)
+                )
             elif mappings is not None:
                 os.chown(volume, *mappings.root)
             volumes.append(volume)
@@ -240,6 +242,19 @@ class RootFilesystems:
         target.mkdir(parents=True, exist_ok=True)
         layers = self._layers.stack(record.layers)
         self._snapshotter(record).mount(home, layers, target, mappings)
+
+
+def _below(directory: Path, paths: Sequence[Path]) -> frozenset[tuple[str, ...]]:
+    """Return which paths are below a directory, by their names from there.
+
+    A volume in a volume covers what is there: copied into both, an image with volumes below each
+    other would take its size many times.
+    """
+    return frozenset(
+        path.relative_to(directory).parts
+        for path in paths
+        if path != directory and path.is_relative_to(directory)
+    )
 
 
 def write_home(home: Path, name: str, record: msgspec.Struct) -> None:
