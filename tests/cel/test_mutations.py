@@ -26,7 +26,8 @@ def mutate(*expressions: str, kind: str = "JSONPatch", index: int = 0, **more: A
     ("value", "json"),
     [
         ("1", 1), ("1u", 1), ("1.5", 1.5), ("true", True), ("null", None), ("'x'", "x"),
-        ("b'ab'", "YWI="), ("[1, 'a']", [1, "a"]), ("{'a': {'b': [b'ab']}}", {"a": {"b": ["YWI="]}}),
+        ("b'ab'", "YWI="), ("[1, 'a']", [1, "a"]),
+        ("{'a': {'b': [b'ab']}}", {"a": {"b": ["YWI="]}}),
         ("timestamp('2026-01-02T03:04:05Z')", "2026-01-02T03:04:05Z"),
         ("duration('90m')", "5400s"), ("duration('1500ms')", "1.5s"),
         ("Object{a: 1}", {"a": 1}), ("object.spec.n", 3), ("[Object{}]", [{}]),

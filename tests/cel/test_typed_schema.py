@@ -130,7 +130,7 @@ def test_a_message_type_leads_back_to_its_schema() -> None:
 def test_errors_name_no_types_of_ours_and_none_that_follow_from_others() -> None:
     error = (
         "ERROR: <input>:1:5: undefined field 'a' not found in struct 'schema.M0'\n | x\n | ^"
-        "\nERROR: <input>:1:9: no overload applied to '(*error*, schema.M12)' or '*error*'\n | x\n | ^"
+        "\nERROR: <input>:1:9: no overload applied to '(schema.M12)' or '*error*'\n | x\n | ^"
     )
     assert in_words_of_kubernetes(error) == "ERROR: <input>:1:5: undefined field 'a'\n | x\n | ^"
     assert in_words_of_kubernetes("'(schema.M0, schema.M12)'") == "'(object, object)'"
