@@ -1,9 +1,15 @@
-"""Costs of rules: the numbers of upstream's own estimates, and the bounds that schemas give."""
+"""Costs of rules: the numbers of upstream's own estimates, and the bounds that schemas give.
+
+`estimated_costs.json` has an expression of each kind about `VALUE` with its estimate, by the rules
+of cel-go (`checker/cost.go`, `ext`) and of the apiserver (`cel/library/cost.go`).
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from moorage.cel.checked import CheckedExpression
@@ -75,3 +81,31 @@ def test_the_estimates_of_upstream(
     found = cost(make(None), rule)
     assert found > LIMIT if unbounded is None else found == unbounded
     assert cost(make(most), rule) == bounded
+
+
+NAMED = {"type": "object", "properties": {"name": text(10), "v": {"type": "integer"}}}
+VALUE = {"type": "object", "properties": {
+    "t": text(10), "u": text(5), "free": text(), "b": text(10, format="byte"),
+    "i": {"type": "integer"}, "d": {"type": "number"}, "f": {"type": "boolean"},
+    "l": array(text(10), 4), "n": array("integer", 6), "o": array(NAMED, 5),
+    "bs": array(text(10, format="byte"), 3), "open": array("string"),
+    "g": array(array(text(5), 2), 3), "m": mapping(text(5), 3),
+    "mm": mapping(mapping(text(5), 2), 3), "ml": mapping(array(text(5), 2), 3),
+    "span": text(format="duration"), "moment": text(format="date-time"),
+    "x": {"x-kubernetes-int-or-string": True},
+}}  # fmt: skip
+ESTIMATES: dict[str, int] = msgspec.json.decode(
+    Path(__file__).with_name("estimated_costs.json").read_bytes()
+)
+
+
+@pytest.mark.parametrize(("rule", "estimate"), ESTIMATES.items())
+def test_every_kind_of_expression_has_its_estimate(rule: str, estimate: int) -> None:
+    assert cost(VALUE, rule) == estimate
+
+
+def test_values_of_own_types_are_compared_at_the_cost_that_upstream_tests() -> None:
+    url = "url('https:://kubernetes.io/')"
+    assert cost(text(), f"{url} == {url}") == 9
+    assert cost(text(), f"{url} == url('http://x.b')") == 5
+    assert cost(text(), "quantity('50k').sub(20) == quantity('49980')") == 4

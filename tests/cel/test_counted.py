@@ -58,6 +58,38 @@ def test_an_evaluation_costs_what_it_costs_in_kubernetes(expression: str, cost: 
 
 
 @pytest.mark.parametrize(
+    ("expression", "cost"),
+    [
+        # Constants are evaluated when an expression is compiled.
+        ("[1, [2, 'a']] == [b'a']", 1),
+        ("{'a': {1: [2]}}.size()", 1),
+        ("[1, number][0]", 13),
+        ("{'a': number}.size()", 32),
+        ("{number: 'a'}.size()", 32),
+        ("dyn([1]).size()", 1),
+        ("int('1') + int('2')", 1),
+        ("string(1 + 2)", 2),
+        # Items are bytes or texts that are read.
+        ("[b'%s'].min().size()" % ("a" * 100), 11),
+        ("['%s'].min().size()" % ("a" * 100), 11),
+        ("'%s'.lowerAscii()" % ("a" * 95), 10),
+        ("b'abcdefghijkl' == bytes(text)", 8),
+        ("text == '12345678901'", 3),
+        # A name that is bound is paid for where it is reached.
+        ("cel.bind(v, text + text, true)", 0),
+        ("cel.bind(v, text + text, v.size() > 0)", 15),
+        ("self.b ? cel.bind(v, text, v) : ''", 4),
+        ("false && text == text", 0),
+        ("true || text == text", 0),
+        ("optional.none().or(optional.of(number)).hasValue()", 4),
+        ("optional.of(1).orValue(number)", 1),
+    ],
+)
+def test_an_evaluation_costs_what_its_parts_do(expression: str, cost: int) -> None:
+    assert evaluate(expression, VALUES)[1] == cost
+
+
+@pytest.mark.parametrize(
     ("expression", "dynamic", "typed"),
     [
         ("self.x in self.l", 5, 104),

@@ -61,6 +61,7 @@ async def test_rules_are_compiled(evaluator: Evaluator) -> None:
 async def test_a_rule_of_another_version_that_does_not_compile(evaluator: Evaluator) -> None:
     (violation,) = await evaluator.violations("a", schema("absent()"), {"text": "x"}, None)
     assert violation.detail.startswith("rule compile error: ERROR: <input>:1:7: undeclared")
+    assert violation == Violation("", violation.detail, value="object")
 
 
 async def test_definitions_may_take_longer_than_the_rules_of_an_object() -> None:

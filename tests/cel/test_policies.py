@@ -85,6 +85,21 @@ def test_why_a_validation_fails(validation: dict[str, Any], decision: Decision) 
     assert decide(policy(validation)) == [decision]
 
 
+@pytest.mark.parametrize(
+    ("letter", "count", "is_shown"), [("a", 5120, True), ("a", 5121, False), ("é", 2561, False)]
+)
+def test_a_message_may_have_five_kibibytes(letter: str, count: int, is_shown: bool) -> None:
+    text = letter * count
+    source = {"expression": "false", "message": "m", "messageExpression": f"'{text}'"}
+    assert decide(policy(source)) == [Decision(text if is_shown else "m")]
+
+
+def test_an_annotation_is_cut_off_at_ten_kibibytes() -> None:
+    annotations = [{"key": "k", "valueExpression": f"' {'a' * 10241} '"}]
+    result = CompiledPolicy(policy("true", auditAnnotations=annotations)).evaluate(GIVEN, None)
+    assert result.annotations == {"k": "a" * 10240}
+
+
 def test_every_validation_is_decided() -> None:
     decisions = decide(policy("false", "true", "object.zz == 1", "false"))
     assert [(one.index, one.is_error) for one in decisions] == [(0, False), (2, True), (3, False)]

@@ -8,7 +8,7 @@ import pytest
 
 from moorage.cel.environment import make_environment
 from moorage.cel.library.declaring import Type
-from moorage.cel.program import CompileError, EvaluationError, Program
+from moorage.cel.program import CompileError, EvaluationError, Program, type_name
 
 ENVIRONMENT = make_environment({"self": Type.DYN})
 SELF = {"l": [1, 2, 3], "s": "a1b22", "f": 1.5, "m": {"k": "v"}, "many": list(range(200))}
@@ -188,3 +188,73 @@ def test_the_type_of_a_value_is_known_unless_the_input_decides_it() -> None:
     assert Program(ENVIRONMENT, "self.s.size() > 1").returns(Type.BOOL)
     assert not Program(ENVIRONMENT, "self.s.size()").returns(Type.BOOL)
     assert Program(ENVIRONMENT, "self.s").returns(Type.BOOL)
+
+
+@pytest.mark.parametrize(
+    ("expression", "name"),
+    [
+        ("1", "int"), ("1u", "uint"), ("1.5", "double"), ("true", "bool"), ("'a'", "string"),
+        ("b'a'", "bytes"), ("null", "null_type"), ("self", "dyn"), ("[1]", "list(int)"),
+        ("[]", "list(dyn)"), ("[[null]]", "list(list(null_type))"),
+        ("{'a': 1.5}", "map(string, double)"), ("{1: [self]}", "map(int, list(dyn))"),
+        ("duration('1s')", "google.protobuf.Duration"),
+        ("[timestamp('2026-01-01T00:00:00Z')]", "list(google.protobuf.Timestamp)"),
+        ("{'a': duration('1s')}", "map(string, google.protobuf.Duration)"),
+        ("quantity('1')", "kubernetes.Quantity"), ("[ip('::1')]", "list(kubernetes.IP)"),
+    ],
+)  # fmt: skip
+def test_a_type_is_named_as_in_cel_go(expression: str, name: str) -> None:
+    assert type_name(Program(ENVIRONMENT, expression).type) == name
+
+
+@pytest.mark.parametrize(
+    ("expression", "error"),
+    [
+        ("self.m[1]", "no such key: 1"),
+        ("self.l[-1]", "index out of bounds: -1"),
+        ("5 % 0", "modulus by zero"),
+        ("1u - 2u", "unsigned integer overflow"),
+        ("int('x')", "cannot convert string to int"),
+        ("self.s < 1", "no such overload"),
+    ],
+)
+def test_an_error_has_the_words_of_cel_go(expression: str, error: str) -> None:
+    with pytest.raises(EvaluationError) as failed:
+        evaluate(expression)
+    assert str(failed.value).startswith(error)
+
+
+DATES = ("2026-02-28", "2026-02-30", "26-02-28", "2026-2-28", "20260228", "2026-02-28T00:00:00Z")
+MOMENTS = (
+    "2026-02-28T10:00:00Z", "2026-02-28t10:00:00z", "2026-02-28T10:00:00.5+01:00",
+    "2026-02-30T10:00:00Z", "2026-02-28T25:00:00Z", "2026-02-28T10:00:00", "2026-02-28",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "valid"),
+    [
+        ("dns1123Label", ("a", "a-b", "A", "-a", "a.b", ""), ("a", "a-b")),
+        ("dns1123LabelPrefix", ("a-", "-a", "a."), ("a-",)),
+        ("dns1123Subdomain", ("a.b", "a..b", "a_b"), ("a.b",)),
+        ("dns1123SubdomainPrefix", ("a.b-", "a_b"), ("a.b-",)),
+        ("dns1035Label", ("a", "1a", "a-1"), ("a", "a-1")),
+        ("dns1035LabelPrefix", ("a-", "1a"), ("a-",)),
+        ("qualifiedName", ("a/b", "a/b/c", "A_b"), ("a/b", "A_b")),
+        ("labelValue", ("", "a", "a b"), ("", "a")),
+        ("uri", ("https://a/b", "/a", "a"), ("https://a/b", "/a")),
+        ("uuid", ("123e4567-e89b-12d3-a456-426614174000", "123e4567"),
+         ("123e4567-e89b-12d3-a456-426614174000",)),
+        ("byte", ("aGk=", "aGk", "!"), ("aGk=",)),
+        ("date", DATES, DATES[:1]),
+        ("datetime", MOMENTS, (*MOMENTS[:3], MOMENTS[5])),
+    ],
+)  # fmt: skip
+def test_a_format_holds_for_some_texts(
+    name: str, texts: tuple[str, ...], valid: tuple[str, ...]
+) -> None:
+    holds = [
+        text for text in texts if not evaluate(f"format.{name}().validate('{text}').hasValue()")
+    ]
+    assert holds == list(valid)
+    assert evaluate(f"format.named('{name}').value() == format.{name}()") is True

@@ -106,6 +106,11 @@ NUMBERS = {"type": "array", "items": {"type": "number"}}
         (NUMBERS, "self.all(x, self.all(y, true))", "more than 100x"),
         ({**NUMBERS, "maxItems": 1500}, "self.all(x, self.all(y, x == y))", "1.125750x"),
         ({**NUMBERS, "maxItems": 6000}, "self.all(x, self.all(y, true))", "10.8x"),
+        ({**NUMBERS, "maxItems": 1825}, "self.all(x, self.all(y, true))", "1.000100x"),
+        ({**NUMBERS, "maxItems": 2233}, "self.all(x, self.all(y, true))", "1.497003x"),
+        ({**NUMBERS, "maxItems": 2240}, "self.all(x, self.all(y, true))", "1.5x"),
+        ({**NUMBERS, "maxItems": 18256}, "self.all(x, self.all(y, true))", "100.0x"),
+        ({**NUMBERS, "maxItems": 18257}, "self.all(x, self.all(y, true))", "more than 100x"),
     ],
 )
 def test_a_rule_that_may_cost_too_much_is_refused(

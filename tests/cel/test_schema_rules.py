@@ -74,6 +74,21 @@ def test_rules_of_the_resource_see_its_names() -> None:
     ]
 
 
+def test_rules_of_resources_in_lists_maps_and_fields_see_their_names() -> None:
+    pod = {**a_resource(), "x-kubernetes-embedded-resource": True}
+    inner = ruled(pod, "self.metadata.name == self.kind")
+    schema = a_resource(
+        one=inner,
+        list={"type": "array", "items": inner},
+        map={"type": "object", "additionalProperties": inner},
+    )
+    good = {"kind": "a", "metadata": {"name": "a"}}
+    bad = {"kind": "b", "metadata": {"name": "a"}}
+    assert found(schema, {"one": good, "list": [good], "map": {"a": good}}) == []
+    broken = found(schema, {"one": bad, "list": [good, bad], "map": {"a": bad}})
+    assert [path for path, _ in broken] == ["spec.one", "spec.list[1]", "spec.map[a]"]
+
+
 OBJECT = {"type": "object", "properties": {"n": {"type": "integer"}, "m": {"type": "integer"}}}
 
 
@@ -225,6 +240,10 @@ def test_items_have_earlier_values_in_lists_of_type_map_only() -> None:
     new = {"l": [{"k": "b", "n": 1}, {"k": "a", "n": 1}]}
     old = {"l": [{"k": "a", "n": 1}, {"k": "b", "n": 2}]}
     assert found(a_resource(l=schema), new, old) == [("spec.l[0].n", f"failed rule: {GROWS}")]
+    assert found(a_resource(l=schema), {"l": ["a", {"k": "b", "n": 1}]}, old) == [
+        ("spec.l[1].n", f"failed rule: {GROWS}")
+    ]
+    assert found(a_resource(l=schema), new, {"l": "a"}) == []
     del schema["x-kubernetes-list-type"]
     assert found(a_resource(l=schema), new, old) == []
 

@@ -122,6 +122,7 @@ class MemoryClient:
             self._typed(resource, obj)
             for obj in self._objects[resource.plural].values()
             if not namespace or obj["metadata"]["namespace"] == namespace
+            if _is_selected(obj, more.get("field_selector"))
         ]
         return ObjectList(items, ListMeta(resource_version=str(self._revision)))
 
@@ -131,12 +132,14 @@ class MemoryClient:
         yield await self.list(resource, namespace, **more)
 
     async def watch(
-        self, resource: Resource[Any], *_: Any, **__: Any
+        self, resource: Resource[Any], *_: Any, **more: Any
     ) -> AsyncIterator[WatchEvent[Any]]:
         queue: asyncio.Queue[tuple[str, Json]] = asyncio.Queue()
         self._watchers[resource.plural].append(queue)
         while True:
             kind, wire = await queue.get()
+            if not _is_selected(wire, more.get("field_selector")):
+                continue
             version = wire["metadata"]["resourceVersion"]
             yield WatchEvent(kind, self._typed(resource, wire), version)
 
@@ -275,6 +278,20 @@ class MemoryClient:
 
 def _key(resource: Resource[Any], name: str, namespace: str) -> str:
     return f"{namespace}/{name}" if resource.is_namespaced and namespace else name
+
+
+def _is_selected(obj: Json, selector: str | None) -> bool:
+    """Return whether an object has the name and the involved object that a selector wants."""
+    for requirement in (selector or "").split(","):
+        path, _, wanted = requirement.partition("=")
+        if path != "metadata.name" and not path.startswith("involvedObject."):
+            continue
+        value: Any = obj
+        for part in path.split("."):
+            value = value.get(part) or {}
+        if (value or "") != wanted.removeprefix("="):
+            return False
+    return True
 
 
 def _merged(base: Any, patch: Any, is_strategic: bool) -> Any:

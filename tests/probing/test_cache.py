@@ -55,8 +55,22 @@ def test_the_oldest_results_go(tmp_path: Path) -> None:
     cache = ProbeCache(tmp_path)
     for number in range(70):
         cache.store(f"{number:064x}", _PROBED)
-    assert len(list(tmp_path.iterdir())) <= 64
+    assert len(list(tmp_path.iterdir())) == 64
     assert cache.load(f"{69:064x}") is not None
+
+
+def test_the_oldest_result_is_that_which_was_written_first(tmp_path: Path) -> None:
+    cache = ProbeCache(tmp_path)
+    names = [f"{number:064x}" for number in range(64)]
+    for age, name in enumerate(names):
+        cache.store(name, _PROBED)
+        os.utime(tmp_path / f"{name}.json", (1_000_000 - age, 1_000_000 - age))
+    other = tmp_path / "programs.json"
+    other.write_text("{}")
+    os.utime(other, (1, 1))
+    cache.store("f" * 64, _PROBED)
+    left = {path.stem for path in tmp_path.iterdir()}
+    assert left == {*names[:-1], "f" * 64, "programs"}
 
 
 def test_a_directory_that_cannot_be_written_keeps_nothing_and_fails_nothing(

@@ -6,6 +6,8 @@ import os
 import socket
 from pathlib import Path
 
+import pytest
+
 from moorage.probing.host import read_host
 from moorage.probing.programs.devices import BLOCK_DEVICES, CHARACTER_DEVICE, GPU_DEVICES
 
@@ -31,6 +33,25 @@ def test_mounts_of_dev_propagate_where_mountinfo_says_shared() -> None:
     of_dev = [fields for fields in lines if fields[4] == "/dev"]
     expected = any(field.startswith("shared:") for field in of_dev[0][6:]) if of_dev else None
     assert read_host().shares_mounts is expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_shared"),
+    [
+        (["23 28 0:6 / /dev rw,nosuid shared:2 - devtmpfs udev rw"], True),
+        (["23 28 0:6 / /dev rw,nosuid master:1 shared:2 - devtmpfs udev rw"], True),
+        (["23 28 0:6 / /dev rw,nosuid - devtmpfs shared:2 rw"], False),
+        (["23 28 0:6 / /dev rw,nosuid master:1 - devtmpfs udev rw"], False),
+        (["23 28 0:6 /dev / rw,nosuid shared:2 - devtmpfs udev rw"], None),
+        (["9 1 0:5 / / rw shared:1 - ext4 a rw", "23 28 0:6 / /dev rw - tmpfs b rw"], False),
+        ([], None),
+    ],
+)
+def test_mounts_of_dev_propagate_by_the_optional_fields_of_their_line(
+    tmp_path: Path, lines: list[str], is_shared: bool | None
+) -> None:
+    (tmp_path / "mountinfo").write_text("".join(f"{line}\n" for line in lines))
+    assert read_host(f"..{tmp_path}").shares_mounts is is_shared
 
 
 def test_from_another_process_devices_are_not_known() -> None:

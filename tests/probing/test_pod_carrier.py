@@ -55,15 +55,19 @@ class _WatchedClient(MemoryClient):
         self.watches: list[str] = []
 
     async def watch(
-        self, resource: Resource[Any], *_: Any, **__: Any
+        self, resource: Resource[Any], *_: Any, **more: Any
     ) -> AsyncIterator[WatchEvent[Any]]:
         self.watches.append(resource.plural)
-        async for event in super().watch(resource):
+        async for event in super().watch(resource, **more):
             yield event
 
 
 def _pod(**status: Any) -> dict[str, Any]:
     return {"metadata": {"name": "p", "namespace": "default", "uid": "u"}, "status": status}
+
+
+def _event(name: str, uid: str, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "involvedObject": {"kind": "Pod", "uid": uid}, **more}
 
 
 def _in_state(**state: Any) -> dict[str, Any]:
@@ -89,8 +93,7 @@ async def test_a_pod_is_followed_by_one_watch_however_often_it_changes(
     await settle()
     for number in range(10):
         client.put(PODS, _in_state(waiting={"reason": "ContainerCreating", "message": f"{number}"}))
-        warning = {"metadata": {"name": f"e{number}", "namespace": "default"}, "reason": "Pulling"}
-        client.put(EVENTS, warning)
+        client.put(EVENTS, _event(f"e{number}", "u", reason="Pulling"))
         await settle()
     assert not starting.done()
     client.put(PODS, _in_state(running={}))
@@ -103,7 +106,11 @@ async def test_a_refusal_and_a_deletion_are_seen_in_the_watch(client: _WatchedCl
     starting = asyncio.ensure_future(_probe(client).wait_started())
     await settle()
     refusal = {"reason": "RuntimeHandlerUnknown", "message": "no such handler"}
-    client.put(EVENTS, {"metadata": {"name": "e", "namespace": "default"}, **refusal})
+    client.put(EVENTS, _event("other", "v", reason=refusal["reason"], message="of another pod"))
+    client.put(PODS, _pod(phase="Failed") | {"metadata": {"name": "q", "uid": "v"}})
+    await settle()
+    assert not starting.done()
+    client.put(EVENTS, _event("e", "u", **refusal))
     with pytest.raises(ProbeRefusedError) as raised:
         await starting
     assert raised.value.result.error == "no such handler"

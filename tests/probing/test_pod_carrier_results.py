@@ -93,7 +93,10 @@ class _Cluster(MemoryClient):
             if pod is not None:
                 self.put(PODS, {**pod, "status": status})
         if self.refusal is not None:
-            self.put(EVENTS, {"metadata": {"name": "e", "namespace": _NS}, **self.refusal})
+            pod = self.find(PODS, name, _NS) or {"metadata": {}}
+            about = {"involvedObject": {"kind": "Pod", "uid": pod["metadata"].get("uid")}}
+            meta = {"name": "e", "namespace": _NS}
+            self.put(EVENTS, {"metadata": meta, **about, **self.refusal})
 
     async def request(self, method: str, path: str, **more: Any) -> bytes:
         self.queries.append((method, path.rpartition("/")[2], more.get("query")))

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from moorage.api.errors import ConflictError
 from moorage.api.meta import ObjectMeta
 from moorage.api.nodes import Node, NodeStatus, NodeSystemInfo
 from moorage.api.runtime_profiles import ProfileFeature
@@ -38,6 +39,7 @@ class _World:
         self.clock = FakeClock()
         self.client = MemoryClient(self.clock)
         self.states: dict[str, HandlerState] | None = {"crun": _state("crun")}
+        self.events: list[tuple[str, ...]] = []
         self.publisher = self._publisher()
         self.client.put(
             NODES,
@@ -49,7 +51,10 @@ class _World:
 
     def _publisher(self) -> HandlerPublisher:
         client: Any = self.client
-        return HandlerPublisher(client, _NODE, lambda: self.states, lambda *_: None, self.clock)
+        return HandlerPublisher(client, _NODE, lambda: self.states, self._record, self.clock)
+
+    def _record(self, *event: str) -> None:
+        self.events.append(event)
 
     async def pass_time(self) -> None:
         """Let every publication that waits take place."""
@@ -143,3 +148,38 @@ async def test_what_an_earlier_process_published_stays_until_the_engine_has_list
         world.publisher.changed()
         await world.pass_time()
         assert world.client.names(RUNTIME_PROFILES) == []
+
+
+async def test_a_handler_that_breaks_and_works_again_is_reported_once_each() -> None:
+    world = _World()
+    working = _state("crun")
+    broken = msgspec.structs.replace(
+        working, working=Working.NO, reason="it fails", remedy="fix it"
+    )
+    seen = []
+    async with world.publishing():
+        for state in (working, broken, broken, working, working):
+            world.states = {"crun": state}
+            world.publisher.changed()
+            await world.pass_time()
+            seen.append(len(world.events))
+        # Its record goes with it.
+        for states in ({"crun": broken}, {}, {"crun": working}):
+            world.states = states
+            world.publisher.changed()
+            await world.pass_time()
+    assert seen == [0, 1, 1, 2, 2]
+    (kind, _, message), (works, _, again), (kind_of_last, *_) = world.events
+    assert (kind, works, kind_of_last) == ("Warning", "Normal", "Warning")
+    assert message == 'runtime handler "crun" does not work: it fails; fix it'
+    assert again == 'runtime handler "crun" works again'
+
+
+async def test_profiles_are_written_when_the_server_fails_at_first() -> None:
+    world = _World()
+    world.client.failures.append(("create", "runtimeprofiles", ConflictError("later")))
+    async with world.publishing():
+        assert world.features == ["exec"]
+        world.client.drop(RUNTIME_PROFILES, _PROFILE)
+        await world.pass_time()
+        assert world.features == ["exec"]

@@ -29,6 +29,10 @@ _ADDRESS = 16
 """The size of an address, in bytes."""
 
 _FORMAT_PATTERN = 128
+_FORMAT = 64
+"""The longest name of a format."""
+
+_OPAQUE = "kubernetes."
 _ACCUMULATORS = ("__result__", "@result")
 _SCALARS = frozenset((1, 2, 3, 4))
 """`cel.expr.Type.PrimitiveType`: bool, int64, uint64, double."""
@@ -242,6 +246,8 @@ class _Estimator:
                 return self._conditional(call, own)
             case "add_string" | "add_bytes" | "add_list":
                 return self._addition(call, own, is_list=overload == "add_list")
+            case "equals" if (cost := self._opaque_equality(call)) is not None:
+                return _Estimate(_sum(cost, *own))
             case "equals" | "not_equals":
                 return _Estimate(_sum(self._comparison(call), *own))
             case "in_list":
@@ -264,6 +270,27 @@ class _Estimator:
 
     def _comparison(self, call: _Call) -> int:
         return _scaled(min(self._size(one).most for one in call.arguments), _CHAR)
+
+    def _opaque_equality(self, call: _Call) -> int | None:
+        """Return the cost of `==` of two values of one of Kubernetes' own types, None for others.
+
+        Upstream has no such rule for `!=`, whose estimate is that of values of any size.
+        """
+        names = {self._message_of(argument) for argument in call.arguments}
+        name = names.pop()
+        if names or not name.startswith(_OPAQUE):
+            return None
+        match name.removeprefix(_OPAQUE):
+            case "NamedFormat":
+                return _scaled(_FORMAT, _CHAR)
+            case "URL":
+                size = self._sizes.get(call.arguments[1].id)
+                return _scaled(1 if size is None else size.most, _CHAR)
+        return 1
+
+    def _message_of(self, expr: Expr) -> str:
+        type_ = self._checked.type_of(expr)
+        return "" if type_ is None else str(type_.message_type)
 
     # What the parts of an expression are called and how large they are.
 
@@ -349,6 +376,16 @@ class _Estimator:
         path = self._path(container)
         declared = self._declared_size((*path, "@items")) if path else None
         return _UNKNOWN if declared is None else declared
+
+    def is_text(self, expr: Expr) -> bool:
+        """Return whether an expression is known to be a text."""
+        type_ = self._checked.type_of(expr)
+        return type_ is not None and type_.primitive == _STRING
+
+    def is_bytes(self, expr: Expr) -> bool:
+        """Return whether an expression is known to be bytes."""
+        type_ = self._checked.type_of(expr)
+        return type_ is not None and type_.primitive == _BYTES
 
     def has_texts(self, container: Expr) -> bool:
         """Return whether the items of a list are texts or bytes."""
@@ -517,16 +554,89 @@ def _joining(estimator: _Estimator, call: _Call) -> _Estimate | None:
     return _Estimate(_scaled(most, _CHAR), Size(0, most))
 
 
-def _network(rounds: int) -> _Function:
-    """Return the estimate of a comparison of addresses, which may be texts."""
+def _network(more: int) -> _Function:
+    """Return the estimate of a comparison of addresses, of which one may be a text."""
 
     def estimate(estimator: _Estimator, call: _Call) -> _Estimate | None:
-        cost = _scaled(rounds * _ADDRESS, _CHAR) + (rounds > 2)
-        argument = call.arguments[0] if call.arguments else None
-        size = estimator.size(argument)
-        return _Estimate(_sum(cost, _scaled(size.most, _CHAR) if size != _UNKNOWN else 0))
+        if not call.arguments:
+            return None
+        cost = _scaled(2 * _ADDRESS, _CHAR) + more
+        (other,) = call.arguments
+        if estimator.is_text(other):
+            cost = _sum(cost, _scaled(estimator.size(other).most, _CHAR))
+        return _Estimate(cost)
 
     return estimate
+
+
+def _sets(factor: int) -> _Function:
+    """Return the estimate of a function that compares each item of a list with all of another."""
+
+    def estimate(estimator: _Estimator, call: _Call) -> _Estimate | None:
+        left, right = (estimator.size(one).most for one in call.arguments)
+        return _Estimate(_sum(1, _product(factor, _product(left, right))))
+
+    return estimate
+
+
+def _list_of(size: Size, factor: float = 1) -> _Estimate:
+    """Return the estimate of a call that makes a list by some steps for each of its items."""
+    return _Estimate(_sum(1, _LIST, _scaled(size.most, factor)), size)
+
+
+def _number(expr: Expr, otherwise: int) -> int:
+    """Return the number that an expression is, if it is one."""
+    return expr.const_expr.int64_value if kind_of(expr) == "const_expr" else otherwise
+
+
+def _slicing(estimator: _Estimator, call: _Call) -> _Estimate:
+    start, end = call.arguments
+    count = max(_number(end, estimator.size(call.target).most) - _number(start, 0), 0)
+    return _list_of(Size(count, count))
+
+
+def _counting(_: _Estimator, call: _Call) -> _Estimate:
+    count = max(_number(call.arguments[0], LARGEST), 0)
+    return _list_of(Size(count, count))
+
+
+def _reversal(estimator: _Estimator, call: _Call) -> _Estimate | None:
+    if call.target is None or not estimator.is_list_typed(call.target):
+        return None
+    return _list_of(estimator.size(call.target))
+
+
+def _flattening(estimator: _Estimator, call: _Call) -> _Estimate:
+    depth = _number(call.arguments[0], LARGEST) if call.arguments else 1
+    return _list_of(estimator.size(call.target), depth)
+
+
+def _sorting(estimator: _Estimator, call: _Call) -> _Estimate:
+    """Estimate what compares the items of a list, or its keys, with each other."""
+    items = call.arguments[0] if call.arguments else call.target
+    size = estimator.size(items)
+    is_costly = items is not None and call.name != "distinct" and estimator.has_texts(items)
+    pairs = Size(_product(size.least, size.least), _product(size.most, size.most))
+    return _list_of(pairs, 2 + _CHAR if is_costly else 2)
+
+
+def _conversion(estimator: _Estimator, call: _Call) -> _Estimate | None:
+    """Estimate a conversion between texts and bytes: a character has up to four of these."""
+    (source,) = call.arguments
+    size = estimator.size(source)
+    cost = _scaled(size.most, _CHAR)
+    if estimator.is_text(source):
+        is_copied = call.name == "string"
+        return None if is_copied else _Estimate(cost, Size(size.least, _product(size.most, 4)))
+    if estimator.is_bytes(source) and call.name == "string":
+        return _Estimate(cost, Size(size.least // 4, size.most))
+    return None
+
+
+def _quotation(estimator: _Estimator, call: _Call) -> _Estimate:
+    size = estimator.size(call.arguments[0])
+    quoted = Size(_sum(size.least, 2), _sum(_product(size.most, 2), 2))
+    return _Estimate(_scaled(size.most, _CHAR), quoted)
 
 
 _COMPARISONS = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
@@ -559,7 +669,16 @@ _FUNCTIONS: dict[str, _Function] = {
     "join": _joining,
     **dict.fromkeys(("find", "findAll", "matches"), _matching),
     "contains": _containment,
-    "containsIP": _network(2),
-    "containsCIDR": _network(3),
+    "containsIP": _network(0),
+    "containsCIDR": _network(_scaled(_ADDRESS, _CHAR) + 1),
+    **dict.fromkeys(("sets.contains", "sets.intersects"), _sets(1)),
+    "sets.equivalent": _sets(2),
+    "slice": _slicing,
+    "lists.range": _counting,
+    "reverse": _reversal,
+    "flatten": _flattening,
+    **dict.fromkeys(("distinct", "sort", "@sortByAssociatedKeys"), _sorting),
+    **dict.fromkeys(("string", "bytes"), _conversion),
+    "strings.quote": _quotation,
 }
 """Functions whose cost is not that of their overload."""

@@ -122,7 +122,7 @@ def _json(value: Any) -> Any:
             return {key: _json(item) for key, item in value.items()}
         case list():
             return [_json(item) for item in value]
-        case bytes():
+        case bytes() | bytearray():
             return base64.b64encode(value).decode()
         case datetime.datetime():
             return value.isoformat().replace("+00:00", "Z")

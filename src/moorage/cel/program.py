@@ -32,7 +32,7 @@ _WORDS = (
     (re.compile(r"(?i)iteration budget.*"), EXCEEDED),
 )
 
-_TYPE_NAME = re.compile(r"\b[A-Z_]+\b")
+_TYPE_NAME = re.compile(r"(?<![\w.])[A-Z_]+\b")
 _TYPE_NAMES = {
     "DURATION": "google.protobuf.Duration",
     "NULL": "null_type",

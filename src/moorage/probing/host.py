@@ -85,8 +85,9 @@ def _security_modules() -> tuple[str, ...]:
 
 def _shares_mounts(directory: str, mounts: str) -> bool | None:
     for line in _text(mounts).splitlines():
-        fields = line.split(" ")
-        if len(fields) > _OPTIONAL_FIELDS and fields[_POINT] == directory:
+        # The optional fields end at a dash; spaces in names are escaped.
+        fields = line.partition(" - ")[0].split(" ")
+        if len(fields) > _POINT and fields[_POINT] == directory:
             return any(field.startswith("shared:") for field in fields[_OPTIONAL_FIELDS:])
     return None
 

@@ -59,7 +59,7 @@ def traversal(value: Any) -> int:
     match value:
         case str():
             return int(len(value.encode()) * _CHAR)
-        case bytes():
+        case bytes() | bytearray():
             return int(len(value) * _CHAR)
         case list():
             return sum(map(traversal, value))

@@ -89,6 +89,10 @@ _NUMBERS: dict[str, tuple[int, int]] = {
 _COLUMNS = ("amd64", "arm64")
 
 
+NAMES = frozenset(_NUMBERS)
+"""The system calls in the table."""
+
+
 def number_of(name: str, architecture: str) -> int:
     """Return a system call's number. Raises KeyError, ValueError for what is not in the table."""
     return _NUMBERS[name][_COLUMNS.index(architecture)]
