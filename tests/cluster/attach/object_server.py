@@ -57,7 +57,8 @@ class ObjectServer:
     `writes` has method and path of each change that was asked for, but for dry runs. `denied` are
     the verbs and resources, `PLURAL` or `PLURAL/SUBRESOURCE`, that the user may not; `reviewed` all
     that was asked about. `logs` are those of pods by name, `failures` answers by method and path,
-    each given once. `after_write` is called with the method and an object that was written.
+    each given once. `after_write` is called with the method and an object that was written,
+    `on_watch` with the plural of a resource whose watch begins.
     """
 
     def __init__(self) -> None:
@@ -70,6 +71,7 @@ class ObjectServer:
         self.logs: dict[str, str] = {}
         self.failures: dict[tuple[str, str], list[Callable[[], web.Response]]] = {}
         self.after_write: Callable[[str, Obj], None] = lambda _method, _obj: None
+        self.on_watch: Callable[[str], None] = lambda _plural: None
         self._revision = 1
         self._log: list[tuple[int, str, str, Obj]] = []
         self._changed = asyncio.Event()
@@ -187,6 +189,7 @@ class ObjectServer:
         response = web.StreamResponse()
         with contextlib.suppress(ConnectionError):
             await response.prepare(request)
+            self.on_watch(path.rpartition("/")[2])
             while True:
                 changed = self._changed
                 for revision, kind, place, obj in list(self._log):
@@ -203,12 +206,12 @@ class ObjectServer:
         if request.method == "GET" and before is not None:
             return web.json_response(before)
         if request.method == "DELETE" and before is not None:
-            return self._delete(path, before)
+            return self._delete(before)
         if request.method == "PATCH":
             return self._patch(request, before, msgspec.json.decode(body), is_status)
         return refusal(404, "NotFound", f"{path} not found")()
 
-    def _delete(self, path: str, obj: Obj) -> web.Response:
+    def _delete(self, obj: Obj) -> web.Response:
         asked = self.bodies[-1] or {}
         if asked.get("preconditions", obj["metadata"])["uid"] != obj["metadata"]["uid"]:
             return refusal(409, "Conflict", "another uid")()
