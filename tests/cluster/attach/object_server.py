@@ -54,9 +54,10 @@ def _served() -> list[Resource[Any]]:
 class ObjectServer:
     """Objects by their paths.
 
-    `writes` has method and path of each change that was asked for, but for dry runs. `denied` are
-    the verbs and resources, `PLURAL` or `PLURAL/SUBRESOURCE`, that the user may not; `reviewed` all
-    that was asked about. `logs` are those of pods by name, `failures` answers by method and path,
+    `writes` has method and path of each change that was asked for, but for dry runs, `bodies` what
+    was sent, and `queries` those of all requests. `denied` are the verbs and resources, `PLURAL` or
+    `PLURAL/SUBRESOURCE`, that the user may not, but for objects of the `allowed_names`; `reviewed`
+    has all that was asked about. `logs` are those of pods by name, `failures` answers by method and path,
     each given once. `after_write` is called with the method and an object that was written,
     `on_watch` with the plural of a resource whose watch begins.
     """
@@ -67,7 +68,9 @@ class ObjectServer:
         self.writes: list[tuple[str, str]] = []
         self.bodies: list[Any] = []
         self.denied: set[tuple[str, str]] = set()
+        self.allowed_names: set[str] = set()
         self.reviewed: list[Obj] = []
+        self.queries: list[dict[str, str]] = []
         self.logs: dict[str, str] = {}
         self.failures: dict[tuple[str, str], list[Callable[[], web.Response]]] = {}
         self.after_write: Callable[[str, Obj], None] = lambda _method, _obj: None
@@ -114,6 +117,7 @@ class ObjectServer:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         path, method = unquote(request.path), request.method
+        self.queries.append(dict(request.query))
         if waiting := self.failures.get((method, path)):
             return waiting.pop(0)()
         body = await request.read()
@@ -138,6 +142,7 @@ class ObjectServer:
         asked = spec.get("resourceAttributes") or {"resource": "", "verb": "get"}
         plural = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
         is_denied = (asked["verb"], plural) in self.denied
+        is_denied = is_denied and asked.get("name") not in self.allowed_names
         is_all = asked["resource"] == "*" and bool(self.denied)
         return web.json_response({"status": {"allowed": not (is_denied or is_all)}})
 

@@ -64,16 +64,6 @@ async def detached(client: Client, said: list[str] | None = None, **options: Any
     return {one.what: one.why for one in await detach(client, SystemClock(), chosen)}
 
 
-def undone(server: ObjectServer) -> None:
-    """Have the agents undo installations as soon as they are deleted."""
-
-    def after_write(method: str, written: Obj) -> None:
-        if method == "DELETE" and written["kind"] == "RuntimeInstallation":
-            server.remove(written)
-
-    server.after_write = after_write
-
-
 def test_pods_that_have_ended_are_not_waited_for() -> None:
     phases = ("Running", "Failed", "Pending", "Succeeded", "")
     pods = [
@@ -288,7 +278,9 @@ async def test_managed_classes_go_unless_something_uses_them(*, removes_classes:
         assert (await plan_detachment(client)).classes == {
             "used": ClassUses(1), "unused": ClassUses(),
         }  # fmt: skip
-        left = await detached(client, said, removes_classes=removes_classes)
+        left = await detached(
+            client, said, **({"removes_classes": True} if removes_classes else {})
+        )
         classes = server.of("RuntimeClass")
         assert sorted(classes) == (["mine"] if removes_classes else ["mine", "used"])
         if not removes_classes:
@@ -308,11 +300,30 @@ async def test_a_namespace_with_objects_of_others_stays_unless_asked_for(
         attached(server)
         server.put(obj("v1", "Secret", "mine", "moorage-system"))
         assert (await plan_detachment(client)).foreign == {"moorage-system": ["Secret mine"]}
-        left = await detached(client, removes_namespaces=removes_namespaces)
+        left = await detached(
+            client, **({"removes_namespaces": True} if removes_namespaces else {})
+        )
         stays = [] if removes_namespaces else ["moorage-system"]
         assert sorted(server.of("Namespace")) == stays
     why = "others' objects are in it: Secret mine; remove them and run this again, or give "
     assert left == {f"Namespace {name}": f"{why}--remove-namespaces" for name in stays}
+
+
+async def test_installed_runtimes_are_undone_before_the_agents_go() -> None:
+    said: list[str] = []
+    async with running() as (server, client):
+        attached(server)
+        server.put(installation("i"))
+
+        def watched(plural: str) -> None:
+            if plural == "runtimeinstallations":
+                server.remove(server.of("RuntimeInstallation")["i"])
+
+        server.on_watch = watched
+        assert await detached(client, said) == {}
+    assert said.index("RuntimeInstallation i removed") < said.index(
+        "DaemonSet moorage-system/moorage-runtime-agent removed"
+    )
 
 
 async def test_kinds_and_installed_runtimes_stay_if_asked_for() -> None:
