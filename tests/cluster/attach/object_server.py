@@ -57,8 +57,8 @@ class ObjectServer:
     `writes` has method and path of each change that was asked for, but for dry runs, `bodies` what
     was sent, and `queries` those of all requests. `denied` are the verbs and resources, `PLURAL` or
     `PLURAL/SUBRESOURCE`, that the user may not, but for objects of the `allowed_names`; `reviewed`
-    has all that was asked about. `logs` are those of pods by name, `failures` answers by method and path,
-    each given once. `after_write` is called with the method and an object that was written,
+    has all that was asked about. `logs` are those of pods by name, `failures` answers by method and
+    path, each given once. `after_write` is called with the method and an object that was written,
     `on_watch` with the plural of a resource whose watch begins.
     """
 
