@@ -38,7 +38,6 @@ _MORE = (
     (_ADMISSION, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False),
     (_ADMISSION, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False),
 )
-_PAGE = 2
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -75,6 +74,7 @@ class ObjectServer:
         self.failures: dict[tuple[str, str], list[Callable[[], web.Response]]] = {}
         self.after_write: Callable[[str, Obj], None] = lambda _method, _obj: None
         self.on_watch: Callable[[str], None] = lambda _plural: None
+        self.page_size = 2
         self._revision = 1
         self._log: list[tuple[int, str, str, Obj]] = []
         self._changed = asyncio.Event()
@@ -184,9 +184,9 @@ class ObjectServer:
             if place > after and _is_in(place, path) and _is_chosen(obj, request.query)
         ]
         metadata = {"resourceVersion": str(self._revision)}
-        if len(found) > _PAGE:
-            metadata["continue"] = found[_PAGE - 1][0]
-        items = [obj for _, obj in found[:_PAGE]]
+        if len(found) > self.page_size:
+            metadata["continue"] = found[self.page_size - 1][0]
+        items = [obj for _, obj in found[: self.page_size]]
         return web.json_response({"metadata": metadata, "items": items})
 
     async def _watch(self, request: web.Request, path: str) -> web.StreamResponse:

@@ -165,7 +165,7 @@ async def test_a_node_whose_agent_does_not_answer_keeps_its_directory() -> None:
                 server.remove(stuck)
 
         server.after_write = after_write
-        left = await detached(client, timeout_s=0.3)
+        left = await detached(client, timeout_s=0.8)
     assert left == {
         "/var/lib/moorage-agent on node n1": "its agent did not remove it: directory is busy"
     }
@@ -387,9 +387,9 @@ async def test_what_ends_too_late_is_named() -> None:
         for name, phase in (("b", "Running"), ("a", "Pending"), ("ended", "Failed")):
             server.put(pod(name, "moorage-system", metadata=ours, status={"phase": phase}))
         with pytest.raises(AttachError) as failure:
-            await detached(client, timeout_s=0.2)
+            await detached(client, timeout_s=0.8)
     assert str(failure.value) == (
-        "pods of namespace moorage-system have not ended after 0.2 s: a, b; see kubectl describe "
+        "pods of namespace moorage-system have not ended after 0.8 s: a, b; see kubectl describe "
         "pod, and run it again"
     )
 
@@ -405,8 +405,8 @@ async def test_what_is_held_by_a_finalizer_is_named(kind: str, plural: str) -> N
                 held = one
                 one["metadata"]["finalizers"] = ["own/finalizer"]
         name = held["metadata"]["name"]
-        with pytest.raises(AttachError, match=f"{plural} .*{name}.* are not gone after 0.2 s"):
-            await detached(client, timeout_s=0.2)
+        with pytest.raises(AttachError, match=f"{plural} .*{name}.* are not gone after 0.8 s"):
+            await detached(client, timeout_s=0.8)
 
 
 async def test_the_plan_has_what_is_there() -> None:

@@ -156,14 +156,14 @@ async def test_parts_that_do_not_start_stop_an_attachment_before_its_webhooks() 
         _starts(server, are_ready=False)
         user = _Attaching(server, client)
         with pytest.raises(AttachError) as failure:
-            await user.attach(await user.plan(), timeout_s=0.3)
+            await user.attach(await user.plan(), timeout_s=0.8)
         assert not any(server.of(kind) for kind in _WEBHOOKS)
         for obj in server.of("Deployment").values():
             server.put(obj | {"status": {"availableReplicas": 2, "updatedReplicas": 2}})
         await user.attach(await user.plan())
         assert all(server.of(kind) for kind in _WEBHOOKS)
     assert str(failure.value).splitlines()[:2] == [
-        "the parts are not ready after 0.3 s; run it again to go on",
+        "the parts are not ready after 0.8 s; run it again to go on",
         "  moorage-controllers: 0 of 2 pods are ready",
     ]
     assert "runtime-agent" not in str(failure.value)

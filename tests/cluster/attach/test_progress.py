@@ -280,11 +280,11 @@ async def test_what_parts_wait_for_is_said_when_the_time_is_over() -> None:
         placed["metadata"] |= {"name": "b-2", "uid": "u"}
         server.put(placed | {"spec": {"containers": [], "nodeName": "n"}})
         with pytest.raises(AttachError) as failure:
-            await follow(client, "ns", workloads, lambda _: None, SystemClock(), 0.2)
+            await follow(client, "ns", workloads, lambda _: None, SystemClock(), 0.8)
         fields = {query.get("fieldSelector", "") for query in server.queries}
     assert "type=Warning,involvedObject.kind=Pod" in fields
     assert str(failure.value).splitlines() == [
-        "the parts are not ready after 0.2 s; run it again to go on",
+        "the parts are not ready after 0.8 s; run it again to go on",
         "  a: 0 of 1 pods are ready",
         "    InvalidImageName: m",
         "    → set image to a valid name",

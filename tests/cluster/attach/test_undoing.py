@@ -103,7 +103,7 @@ def _agents_remove_when_watched(server: ObjectServer) -> None:
 
 
 async def test_nodes_that_do_not_undo_an_installation_are_named() -> None:
-    options = DetachOptions(said=lambda _: None, timeout_s=0.2)
+    options = DetachOptions(said=lambda _: None, timeout_s=0.8)
     nodes = (
         {"name": "n1", "phase": "Removing"},
         {"name": "n2", "phase": "Failed", "message": "pods run"},
@@ -114,7 +114,7 @@ async def test_nodes_that_do_not_undo_an_installation_are_named() -> None:
         with pytest.raises(AttachError) as failure:
             await undo(client, ServedObjects(client), SystemClock(), options)
     assert str(failure.value).splitlines() == [
-        "nodes have not undone their installations after 0.2 s; run it again to wait, or leave "
+        "nodes have not undone their installations after 0.8 s; run it again to wait, or leave "
         "what is installed with --leave-runtimes",
         "  a: node n1 is undoing it",
         "  a: node n2 is Failed: pods run",
