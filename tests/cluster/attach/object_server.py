@@ -217,8 +217,9 @@ class ObjectServer:
         return refusal(404, "NotFound", f"{path} not found")()
 
     def _delete(self, obj: Obj) -> web.Response:
-        asked = self.bodies[-1] or {}
-        if asked.get("preconditions", obj["metadata"])["uid"] != obj["metadata"]["uid"]:
+        uid = obj["metadata"]["uid"]
+        asked: Obj = self.bodies[-1] or {}
+        if asked.get("preconditions", {}).get("uid", uid) != uid:
             return refusal(409, "Conflict", "another uid")()
         if obj["metadata"].get("finalizers"):
             obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"

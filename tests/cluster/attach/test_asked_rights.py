@@ -5,17 +5,18 @@ test_needed_rights.py compares them with what a real API server is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pytest
 
-from moorage.client.resources import CONFIG_MAPS, DAEMON_SETS, NAMESPACES, SECRETS
+from moorage.client.resources import CONFIG_MAPS, DAEMON_SETS, NAMESPACES, SECRETS, Resource
 from moorage.cluster.attach.manifests.identity import Obj
 from moorage.cluster.attach.needed_rights import attach_rights, detach_rights, look_rights
 from moorage.cluster.attach.user_rights import Right
 from moorage.cluster.attach.values import CERT_MANAGER, Values
 
-_SERVED = {
+_SERVED: Mapping[tuple[str, str], Resource[Any]] = {
     ("v1", "Namespace"): NAMESPACES, ("v1", "ConfigMap"): CONFIG_MAPS,
     ("v1", "Secret"): SECRETS, ("apps/v1", "DaemonSet"): DAEMON_SETS,
 }  # fmt: skip
@@ -56,7 +57,7 @@ def said(rights: Iterable[Right]) -> list[str]:
                     right.group,
                     right.resource,
                     right.namespace and f"in {right.namespace}",
-                    right.names and f"of {','.join(right.names)}",
+                    f"of {','.join(right.names)}" if right.names else "",
                 ),
             )
         )

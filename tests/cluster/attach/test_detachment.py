@@ -64,6 +64,11 @@ async def detached(client: Client, said: list[str] | None = None, **options: Any
     return {one.what: one.why for one in await detach(client, SystemClock(), chosen)}
 
 
+def _if(is_given: bool, option: str) -> dict[str, Any]:
+    """Return the option only where it is given, so that its default is tested otherwise."""
+    return {option: True} if is_given else {}
+
+
 def test_pods_that_have_ended_are_not_waited_for() -> None:
     phases = ("Running", "Failed", "Pending", "Succeeded", "")
     pods = [
@@ -278,9 +283,7 @@ async def test_managed_classes_go_unless_something_uses_them(*, removes_classes:
         assert (await plan_detachment(client)).classes == {
             "used": ClassUses(1), "unused": ClassUses(),
         }  # fmt: skip
-        left = await detached(
-            client, said, **({"removes_classes": True} if removes_classes else {})
-        )
+        left = await detached(client, said, **_if(removes_classes, "removes_classes"))
         classes = server.of("RuntimeClass")
         assert sorted(classes) == (["mine"] if removes_classes else ["mine", "used"])
         if not removes_classes:
@@ -300,9 +303,7 @@ async def test_a_namespace_with_objects_of_others_stays_unless_asked_for(
         attached(server)
         server.put(obj("v1", "Secret", "mine", "moorage-system"))
         assert (await plan_detachment(client)).foreign == {"moorage-system": ["Secret mine"]}
-        left = await detached(
-            client, **({"removes_namespaces": True} if removes_namespaces else {})
-        )
+        left = await detached(client, **_if(removes_namespaces, "removes_namespaces"))
         stays = [] if removes_namespaces else ["moorage-system"]
         assert sorted(server.of("Namespace")) == stays
     why = "others' objects are in it: Secret mine; remove them and run this again, or give "

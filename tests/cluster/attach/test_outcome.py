@@ -110,7 +110,7 @@ def test_classes_are_sorted_by_their_handler() -> None:
     assert list(found) == ["crun", "runsc"]
 
 
-_WAITING = {"containerStatuses": [
+_WAITING: Obj = {"containerStatuses": [
     {"name": "c", "state": {"waiting": {"reason": reason, "message": "m"}}}
     for reason in ("ErrImagePull", "InvalidImageName")
 ]}  # fmt: skip
@@ -171,7 +171,12 @@ async def test_nodes_with_a_ready_agent_are_waited_for_a_while() -> None:
             server.put(obj)
         # None but the first has a ready agent, and it does not report in time.
         await wait_reported(client, SystemClock(), 0.1)
-        server.on_watch = lambda _plural: server.put(profile("runc")) and None
+
+        def report(plural: str) -> None:
+            del plural
+            server.put(profile("runc"))
+
+        server.on_watch = report
         await wait_reported(client, SystemClock(), 20)
         for obj in (runtime_class("plain", "runc"), profile("runc", of="m")):
             server.put(obj)

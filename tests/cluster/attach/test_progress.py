@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from moorage.api.clock import SystemClock
+from moorage.api.containers import Container
 from moorage.api.events import Event
 from moorage.api.meta import ObjectMeta
 from moorage.api.pods import (
-    Container,
     ContainerState,
     ContainerStateTerminated,
     ContainerStateWaiting,
@@ -210,7 +210,7 @@ def test_a_part_has_its_numbers() -> None:
     assert part_progress(msgspec.structs.replace(agent, status=updated), []).is_done
 
 
-def _workload(kind: str, name: str, namespace: str = "ns", **status: int) -> dict[str, Any]:
+def _workload(kind: str, name: str, namespace: str = "ns", **status: Any) -> dict[str, Any]:
     return {
         "apiVersion": "apps/v1",
         "kind": kind,
@@ -228,7 +228,7 @@ def _pod_of(name: str, reason: str, namespace: str = "ns") -> dict[str, Any]:
             "spec": {"containers": []}, "status": {"containerStatuses": statuses}}  # fmt: skip
 
 
-_READY = {"availableReplicas": 1, "updatedReplicas": 1}
+_READY: dict[str, Any] = {"availableReplicas": 1, "updatedReplicas": 1}
 
 
 async def test_parts_are_followed_until_all_are_ready() -> None:
