@@ -381,6 +381,21 @@ async def test_objects_of_our_kinds_go_without_a_controller_to_finish_them() -> 
     }
 
 
+async def test_a_definition_that_an_earlier_version_attached_goes_too() -> None:
+    said: list[str] = []
+    fields = [{"manager": "moorage-attach", "operation": "Apply"}]
+    metadata = {"labels": labels(), "managedFields": fields}
+    async with running() as (server, client):
+        attached(server)
+        server.put(
+            obj("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"runtimeplans.{GROUP}",
+                metadata=metadata, spec={"names": {"kind": "RuntimePlan"}})
+        )  # fmt: skip
+        assert await detached(client, said) == {}
+        assert server.of("CustomResourceDefinition") == {}
+    assert f"CustomResourceDefinition runtimeplans.{GROUP} removed" in said
+
+
 async def test_what_ends_too_late_is_named() -> None:
     async with running() as (server, client):
         attached(server)
