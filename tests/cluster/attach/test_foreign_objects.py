@@ -34,15 +34,25 @@ def owned(api_version: str, kind: str) -> ObjectMeta:
         ("Secret", ObjectMeta(name="moorage-webhook-tls"), False),
         ("Lease", ObjectMeta(name="moorage-controllers"), False),
         ("Endpoints", ObjectMeta(name="moorage-webhook", labels=labels()), False),
-        ("ConfigMap", ObjectMeta(name="kube-root-ca.crt"), False),
-        ("ServiceAccount", ObjectMeta(name="default"), False),
+        *(
+            (kind, ObjectMeta(name=name), False)
+            for kind, names in (
+                ("ConfigMap", ("kube-root-ca.crt", "openshift-service-ca.crt",
+                               "istio-ca-root-cert")),
+                ("ServiceAccount", ("default", "builder", "deployer")),
+                ("RoleBinding", ("system:deployers", "system:image-builders",
+                                 "system:image-pullers")),
+            )
+            for name in names
+        ),
+        ("Secret", ObjectMeta(name="default"), True),
         ("Pod", ObjectMeta(name="probe", labels={"runtime.moorage.dev/probe": "a"}), False),
         ("ReplicaSet", owned("apps/v1", "Deployment"), False),
         ("PersistentVolumeClaim", owned("v1", "Node"), True),
         ("ConfigMap", owned("apps/v1beta9", "Deployment"), False),
         ("ConfigMap", owned("example.com/v1", "Deployment"), True),
     ],
-)
+)  # fmt: skip
 def test_what_is_of_others(kind: str, meta: ObjectMeta, expected: bool) -> None:
     namespaced = {("apps", "Deployment"), ("", "Pod")}
     assert is_foreign_object(kind, meta, namespaced) is expected
@@ -81,7 +91,8 @@ async def test_all_kinds_of_a_namespace_are_listed_by_name() -> None:
     async with running() as (server, client):
         for one in (
             stored("Secret", "b"), stored("ConfigMap", "c"), stored("Secret", "a"),
-            stored("Secret", "d"), stored("Event", "e"), stored("Secret", "ours", labels=labels()),
+            stored("Secret", "d"), stored("Event", "e"),
+            stored("Secret", "ours", labels=labels()),
             stored("Secret", "elsewhere", namespace="other"),
             {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ns"}},
         ):  # fmt: skip
