@@ -221,6 +221,11 @@ def test_a_denial_has_the_status_that_the_webhook_chose(
     assert "details" not in shown
 
 
+def test_an_answer_that_does_not_say_that_a_write_is_allowed_denies_it() -> None:
+    body = json.dumps({"response": {"uid": _UID}}).encode()
+    assert not read(body, "v1beta1").allowed
+
+
 def test_the_details_of_a_denial_are_kept() -> None:
     details = {
         "name": "p", "group": "g", "kind": "Pod", "uid": "u", "retryAfterSeconds": 3,

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from moorage.cluster.attach.class_uses import ClassUses, class_of_template
+from moorage.cluster.attach.class_uses import ClassUses, class_of_template, class_uses
+from moorage.cluster.attach.served_objects import ServedObjects
+from moorage.cluster.class_users import class_users
+from tests.cluster.attach.object_server import running
 
 
 def workload(kind: str, **status: Any) -> dict[str, Any]:
@@ -67,3 +70,25 @@ def test_who_uses_a_class_is_named(uses: ClassUses, sentence: str) -> None:
 
 def test_a_class_without_users_has_no_uses() -> None:
     assert not ClassUses()
+
+
+async def test_pods_and_templates_are_counted_by_class() -> None:
+    gvisor = {"runtimeClassName": "gvisor", "containers": []}
+    async with running() as (server, client):
+        versions = {"CronJob": "batch/v1", "Job": "batch/v1", "PodTemplate": "v1"}
+        for kind in ("CronJob", "DaemonSet", "Deployment", "Job", "PodTemplate"):
+            server.put(workload(kind) | {"apiVersion": versions.get(kind, "apps/v1")})
+        plain = workload("Deployment") | {"apiVersion": "apps/v1", "spec": {"template": {}}}
+        server.put(plain | {"metadata": {"name": "plain", "namespace": "shop"}})
+        for name, spec in (
+            ("a", gvisor), ("b", gvisor), ("c", gvisor | {"runtimeClassName": "kata"}),
+            ("d", {"containers": []}),
+        ):  # fmt: skip
+            metadata = {"name": name, "namespace": "shop"}
+            server.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        uses = await class_uses(ServedObjects(client), await class_users(client))
+    kinds = ("PodTemplate", "Deployment", "DaemonSet", "Job", "CronJob")
+    assert uses == {
+        "gvisor": ClassUses(2, tuple(f"{kind} shop/web" for kind in kinds)),
+        "kata": ClassUses(1),
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from moorage.client.rest import Client
 from moorage.cluster.attach.foreign_objects import foreign_objects, is_foreign_object
 from moorage.cluster.attach.manifests.identity import labels
 from tests.apiserver.server import serving
+from tests.client.fake_api import refusal
+from tests.cluster.attach.object_server import running
 
 
 def owned(api_version: str, kind: str) -> ObjectMeta:
@@ -31,15 +34,25 @@ def owned(api_version: str, kind: str) -> ObjectMeta:
         ("Secret", ObjectMeta(name="moorage-webhook-tls"), False),
         ("Lease", ObjectMeta(name="moorage-controllers"), False),
         ("Endpoints", ObjectMeta(name="moorage-webhook", labels=labels()), False),
-        ("ConfigMap", ObjectMeta(name="kube-root-ca.crt"), False),
-        ("ServiceAccount", ObjectMeta(name="default"), False),
+        *(
+            (kind, ObjectMeta(name=name), False)
+            for kind, names in (
+                ("ConfigMap", ("kube-root-ca.crt", "openshift-service-ca.crt",
+                               "istio-ca-root-cert")),
+                ("ServiceAccount", ("default", "builder", "deployer")),
+                ("RoleBinding", ("system:deployers", "system:image-builders",
+                                 "system:image-pullers")),
+            )
+            for name in names
+        ),
+        ("Secret", ObjectMeta(name="default"), True),
         ("Pod", ObjectMeta(name="probe", labels={"runtime.moorage.dev/probe": "a"}), False),
         ("ReplicaSet", owned("apps/v1", "Deployment"), False),
         ("PersistentVolumeClaim", owned("v1", "Node"), True),
         ("ConfigMap", owned("apps/v1beta9", "Deployment"), False),
         ("ConfigMap", owned("example.com/v1", "Deployment"), True),
     ],
-)
+)  # fmt: skip
 def test_what_is_of_others(kind: str, meta: ObjectMeta, expected: bool) -> None:
     namespaced = {("apps", "Deployment"), ("", "Pod")}
     assert is_foreign_object(kind, meta, namespaced) is expected
@@ -67,3 +80,46 @@ async def test_what_an_object_outside_of_the_namespace_owns_is_found(tmp_path: P
         "ConfigMap mine",
         "ConfigMap settings",
     ]
+
+
+def stored(kind: str, name: str, **metadata: Any) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "ns", **metadata}
+    return {"apiVersion": "v1", "kind": kind, "metadata": meta}
+
+
+async def test_all_kinds_of_a_namespace_are_listed_by_name() -> None:
+    async with running() as (server, client):
+        for one in (
+            stored("Secret", "b"), stored("ConfigMap", "c"), stored("Secret", "a"),
+            stored("Secret", "d"), stored("Event", "e"),
+            stored("Secret", "ours", labels=labels()),
+            stored("Secret", "elsewhere", namespace="other"),
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ns"}},
+        ):  # fmt: skip
+            server.put(one)
+        found = await foreign_objects(client, "ns")
+    assert found == ["ConfigMap c", "Secret a", "Secret b", "Secret d"]
+
+
+async def test_a_kind_that_cannot_be_listed_counts_as_one() -> None:
+    async with running() as (server, client):
+        server.put(stored("ConfigMap", "c"))
+        path = "/api/v1/namespaces/ns/{}"
+        server.failures["GET", path.format("secrets")] = [refusal(403, "Forbidden", "you may not")]
+        server.failures["GET", path.format("services")] = [refusal(404, "NotFound")]
+        server.failures["GET", "/apis/batch/v1"] = [refusal(503, "Unavailable", "it is down")]
+        found = await foreign_objects(client, "ns")
+    assert found == [
+        "ConfigMap c",
+        "Secret, which cannot be listed: you may not",
+        "batch/v1, which cannot be read: it is down",
+    ]
+
+
+async def test_of_a_kind_a_thousand_are_named() -> None:
+    async with running() as (server, client):
+        server.page_size = 600
+        for number in range(1_300):
+            server.put(stored("Secret", f"s{number:04}"))
+        found = await foreign_objects(client, "ns")
+    assert found == [f"Secret s{number:04}" for number in range(1_000)]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from aiohttp import web
 
+from moorage.cluster.attach.detach_options import Leftover
 from moorage.cluster.attach.kept_directories import kept_directories, reason_of_log
-from tests.client.fake_api import answer, running
+from moorage.cluster.attach.manifests.identity import labels
+from tests.client.fake_api import answer, refusal, running
+from tests.cluster.attach.object_server import running as running_objects
 
 _INFO = "2026-11-26T17:23:27.290Z info cluster.standalone.health health is served port=8081"
 _STAYS = (
@@ -47,3 +52,56 @@ async def test_of_a_log_no_more_is_read_than_last_lines_have() -> None:
         "bytes",
         "its agent did not remove it: short",
     ]
+
+
+def _agent(name: str, node: str = "", ready: str = "False", **labelled: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": "moorage", "labels": labels("runtime-agent") | labelled,
+        },
+        "spec": {"nodeName": node},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    }  # fmt: skip
+
+
+async def test_nodes_are_named_with_the_reason_in_their_order() -> None:
+    other = {"app.kubernetes.io/component": "webhook"}
+    async with running_objects() as (server, client):
+        for pod in (
+            _agent("x", "n2"), _agent("y", "n1"), _agent("ready", "n3", "True"), _agent("z"),
+            _agent("other", "n4", **other), _agent("lost", "n5"),
+        ):  # fmt: skip
+            server.put(pod)
+        server.logs |= {"x": "2026 warning a.b busy\n", "y": "last words\n"}
+        path = "/api/v1/namespaces/moorage/pods/lost/log"
+        server.failures["GET", path] = [refusal(404, "NotFound", "no such node")]
+        left = await kept_directories(client, "moorage")
+        assert {"tailLines": "20"} in server.queries
+    why = "its agent did not remove it: "
+    assert left == [
+        Leftover("/var/lib/moorage-agent on node (none)", f"{why}it did not say why"),
+        Leftover("/var/lib/moorage-agent on node n1", f"{why}last words"),
+        Leftover("/var/lib/moorage-agent on node n2", f"{why}busy"),
+        Leftover("/var/lib/moorage-agent on node n5", f"{why}its log cannot be read: no such node"),
+    ]
+
+
+@pytest.mark.parametrize(("count", "more"), [(10, 0), (12, 2)])
+async def test_the_logs_of_ten_nodes_are_read(count: int, more: int) -> None:
+    async with running_objects() as (server, client):
+        for number in range(count):
+            server.put(_agent(f"p{number}", f"n{number:02}"))
+        left = await kept_directories(client, "moorage")
+    rest = Leftover(f"/var/lib/moorage-agent on {more} nodes more", "the same may hold there")
+    assert left[10:] == ([rest] if more else [])
+    assert left[9].what == "/var/lib/moorage-agent on node n09"
+
+
+async def test_without_a_pod_to_ask_some_nodes_keep_it() -> None:
+    async with running_objects() as (server, client):
+        server.put(_agent("ready", "n3", "True"))
+        left = await kept_directories(client, "moorage")
+    why = "their agents did not remove it"
+    assert left == [Leftover("/var/lib/moorage-agent on some nodes", why)]

@@ -8,7 +8,10 @@ import msgspec
 import pytest
 
 from moorage import __version__
+from moorage.client.resources import PartialObject, Resource
+from moorage.cluster.attach.manifests import objects
 from moorage.cluster.attach.manifests.identity import labels
+from moorage.cluster.attach.served_objects import ServedObjects
 from moorage.cluster.attach.survey import (
     Level,
     ServedVersion,
@@ -16,9 +19,11 @@ from moorage.cluster.attach.survey import (
     SurveyedNode,
     engine_problem,
     findings,
+    look,
 )
 from moorage.cluster.attach.user_rights import Right
 from moorage.cluster.attach.values import Values
+from tests.cluster.attach.object_server import running
 
 GOOD = Survey(
     version="v1.36.1",
@@ -206,3 +211,149 @@ def test_a_build_without_tags_has_the_version_of_its_numbers(
 ) -> None:
     assert served.text == text
     assert bool(problems(survey(version=served.text))) == ("1.29" in text)
+
+
+async def test_a_cluster_is_looked_at() -> None:
+    engine = {
+        "containerRuntimeVersion": "containerd://2.1.4", "operatingSystem": "linux",
+        "kubeletVersion": "v1.36.1",
+    }  # fmt: skip
+    async with running() as (server, client):
+        for name in "abc":
+            node = {"metadata": {"name": name}, "status": {"nodeInfo": engine}}
+            server.put({"apiVersion": "v1", "kind": "Node", **node})
+        for wanted in objects(Values()):
+            server.put(wanted)
+        unlabelled = {"apiVersion": "apps/v1", "kind": "Deployment"}
+        server.put({**unlabelled, "metadata": {"name": "own", "namespace": "moorage-system"}})
+        found = await look(ServedObjects(client), Values(), objects(Values()))
+        server.remove(namespace() | {"metadata": {"name": "moorage-system"}})
+        without = await look(ServedObjects(client), Values(), objects(Values()))
+    assert found.version == "v1.36.1"
+    assert found.server == client.server
+    assert found.nodes == tuple(
+        SurveyedNode(name, "containerd://2.1.4", "linux", "v1.36.1") for name in "abc"
+    )
+    kinds = ("Deployment", "DaemonSet", "CustomResourceDefinition", "ClusterRole")
+    assert {(one["kind"], one["metadata"]["name"]) for one in found.ours} == {
+        (one["kind"], one["metadata"]["name"])
+        for one in objects(Values()) if one["kind"] in kinds
+    }  # fmt: skip
+    assert found.served >= {"MutatingWebhookConfiguration", "ValidatingAdmissionPolicy", "Secret"}
+    assert "Certificate" not in found.served
+    assert found.namespace is not None
+    assert found.namespace["metadata"]["name"] == "moorage-system"
+    assert without.namespace is None
+    assert findings(found, Values()) == []
+
+
+async def test_cert_manager_and_admission_are_looked_for_among_what_is_served() -> None:
+    async with running() as (server, client):
+        certificate = ("cert-manager.io", "v1", "certificates", "Certificate")
+        server.resources = [
+            *(one for one in server.resources if one.group != "admissionregistration.k8s.io"),
+            Resource(*certificate, PartialObject),
+        ]
+        found = await look(ServedObjects(client), Values(), [])
+    assert "Certificate" in found.served
+    assert not found.served & {"MutatingWebhookConfiguration", "ValidatingAdmissionPolicy"}
+
+
+async def test_without_rights_nothing_more_is_read() -> None:
+    async with running() as (server, client):
+        server.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+        server.denied.add(("list", "nodes"))
+        found = await look(ServedObjects(client), Values(), [])
+    assert found.missing_rights == (Right("list", "", "nodes"),)
+    assert (found.nodes, found.ours, found.namespace) == ((), (), None)
+
+
+@pytest.mark.parametrize(
+    ("version", "levels"),
+    [
+        ("v1.29.0", [Level.PROBLEM]),
+        ("v1.30.0", [Level.WARNING]),
+        ("v1.31.0", []),
+        ("1.31", []),
+        ("v1.100.0", []),
+        ("", [Level.PROBLEM]),
+        ("other", [Level.WARNING]),
+    ],
+)
+def test_versions_have_their_weight(version: str, levels: list[Level]) -> None:
+    found = findings(survey(version=version), Values())
+    assert [finding.level for finding in found] == levels
+    assert all("1.30" in finding.remedy or version == "v1.30.0" for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (("b", "a", "b"), "another Moorage is attached in namespace a, b"),
+        (("moorage-system",), ""),
+        ((None,), ""),
+        (("moorage-system", "c"), "another Moorage is attached in namespace c"),
+    ],
+)
+def test_another_attachment_is_named_by_its_namespaces(
+    names: tuple[str | None, ...], text: str
+) -> None:
+    ours = tuple(obj("Deployment", **({"namespace": name} if name else {})) for name in names)
+    found = findings(survey(ours=ours), Values())
+    assert [finding.text for finding in found] == ([text] if text else [])
+    if text:
+        first = text.rpartition("namespace ")[2].partition(",")[0]
+        assert found[0].remedy.startswith(f"set namespace={first} ")
+
+
+@pytest.mark.parametrize(
+    ("level", "is_problem"),
+    [("privileged", False), ("baseline", True), ("restricted", True), ("", True)],
+)
+def test_a_namespace_of_others_must_admit_the_agents(level: str, *, is_problem: bool) -> None:
+    enforced = {"pod-security.kubernetes.io/enforce": level}
+    facts = survey(namespace=namespace(**enforced))
+    assert bool(problems(facts)) is is_problem
+    ours = survey(namespace=namespace(**enforced, **labels()))
+    assert problems(ours) == []
+
+
+def test_nodes_are_judged_one_by_one_and_problems_come_first() -> None:
+    nodes = (
+        SurveyedNode("w", "containerd://2.1", os="windows"),
+        SurveyedNode("old", "containerd://1.5.9"),
+        SurveyedNode("unsaid", "containerd://1.6.0", os=""),
+        SurveyedNode("silent", ""),
+    )
+    found = findings(survey(nodes=nodes, version="v1.20.0"), Values())
+    assert [(one.level, one.text.partition(":")[0]) for one in found] == [
+        (Level.PROBLEM, "the API server is v1.20.0"),
+        (Level.WARNING, "node old"),
+        (Level.WARNING, "node silent"),
+        (Level.NOTE, "node w runs windows"),
+    ]
+    (only,) = findings(survey(nodes=nodes[:1]), Values())[:1]
+    assert (only.level, "no node that runs Linux" in only.text) == (Level.WARNING, True)
+
+
+@pytest.mark.parametrize(
+    ("engine", "is_known"),
+    [
+        ("containerd://1.6.0", True),
+        ("containerd://v1.6.0", True),
+        ("containerd://1.5.99", False),
+        ("cri-o://1.20.0", True),
+        ("cri-o://1.19.9", False),
+        ("moorage://0.0.0", True),
+        ("containerd", False),
+    ],
+)
+def test_engines_are_known_from_a_version_on(engine: str, *, is_known: bool) -> None:
+    assert (engine_problem(engine) == "") is is_known
+
+
+def test_our_server_is_known_by_its_version() -> None:
+    assert survey(version="v1.37.0+moorage.0.1.0").is_our_server
+    assert not GOOD.is_our_server
+    assert problems(survey(version="v1.37.0+moorage.0.1.0")) == []
+    assert problems(survey(ours=(obj("CustomResourceDefinition"),))) == []

@@ -9,15 +9,22 @@ import pytest
 from moorage.api.meta import Raw
 from moorage.client.resources import CLUSTER_ROLES, PODS
 from moorage.cluster.attach.manifests import objects
+from moorage.cluster.attach.served_objects import ServedObjects
 from moorage.cluster.attach.user_rights import (
+    Grant,
+    Reviewer,
     Right,
     bound_roles,
     described,
     grants,
     rights_on,
     rights_to,
+    rules_of,
+    served_resources,
 )
 from moorage.cluster.attach.values import SchedulerValues, Values
+from tests.client.fake_api import refusal
+from tests.cluster.attach.object_server import running
 
 _RBAC = "rbac.authorization.k8s.io"
 _RULE = {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"], "resourceNames": ["p"]}
@@ -123,3 +130,92 @@ def test_objects_of_a_kind_and_place_are_asked_for_together() -> None:
 )  # fmt: skip
 def test_rights_are_said_together(rights: list[Right], text: Any) -> None:
     assert described(rights) == text
+
+
+async def test_administrators_are_asked_one_question() -> None:
+    async with running() as (server, client):
+        reviewer = Reviewer(client)
+        assert await reviewer.missing([]) == ()
+        assert server.reviewed == []
+        wanted = [Right("get", "", "pods"), Right("list", "", "nodes")]
+        assert await reviewer.missing(wanted) == ()
+        assert await reviewer.ungranted([Grant(wanted[0], (wanted[1],))]) == ()
+        everything = {"verb": "*", "group": "*", "resource": "*"}
+        assert server.reviewed == [{"resourceAttributes": everything}]
+
+
+async def test_others_are_asked_for_each_right_once() -> None:
+    async with running() as (server, client):
+        server.denied |= {("get", "pods"), ("get", "pods/log"), ("list", "secrets")}
+        reviewer = Reviewer(client)
+        rights = [
+            Right("get", "", "pods"),
+            Right("list", "", "nodes"),
+            Right("get", "", "pods/log", "n", ("a", "b")),
+            Right("get", "", "pods"),
+            Right("get", path="/readyz"),
+        ]
+        assert await reviewer.missing(rights) == (rights[0], rights[2])
+        asked = [one["resourceAttributes"] for one in server.reviewed[1:] if len(one) == 1
+                 and "resourceAttributes" in one]  # fmt: skip
+        log = {"verb": "get", "resource": "pods", "subresource": "log", "namespace": "n"}
+        assert asked.count({"verb": "get", "resource": "pods"}) == 1
+        assert asked.count({"verb": "list", "resource": "nodes"}) == 1
+        assert [one for one in asked if one.get("subresource")] == [
+            log, {**log, "name": "a"}, {**log, "name": "b"},
+        ]  # fmt: skip
+        path = {"nonResourceAttributes": {"path": "/readyz", "verb": "get"}}
+        assert server.reviewed.count(path) == 1
+        count = len(server.reviewed)
+        assert await reviewer.missing(rights) == (rights[0], rights[2])
+        assert len(server.reviewed) == count
+
+
+@pytest.mark.parametrize(
+    ("allowed", "is_missing"), [(["a", "b"], False), (["a"], True), ([], True), (["a", "c"], True)]
+)
+async def test_a_right_on_each_of_the_names_suffices(
+    allowed: list[str], *, is_missing: bool
+) -> None:
+    async with running() as (server, client):
+        server.denied.add(("get", "secrets"))
+        server.allowed_names = set(allowed)
+        right = Right("get", "", "secrets", "n", ("a", "b"))
+        missing = await Reviewer(client).missing([right])
+    assert missing == ((right,) if is_missing else ())
+
+
+async def test_what_may_not_be_given_is_what_neither_the_verb_nor_the_rights_allow() -> None:
+    bind, escalate = Right("bind", _RBAC, "clusterroles"), Right("escalate", _RBAC, "clusterroles")
+    lacked, had = Right("get", "", "pods"), Right("list", "", "nodes")
+    async with running() as (server, client):
+        server.denied |= {("bind", "clusterroles"), ("get", "pods")}
+        reviewer = Reviewer(client)
+        assert await reviewer.ungranted([Grant(escalate, (lacked, had))]) == ()
+        assert await reviewer.ungranted([Grant(bind, (had,))]) == ()
+        assert await reviewer.ungranted([Grant(bind, (had, lacked))]) == (lacked,)
+
+
+async def test_rules_of_roles_are_those_that_can_be_read() -> None:
+    async with running() as (server, client):
+        for name, rules in (("a", [_RULE]), ("b", None), ("c", [_RULE])):
+            server.put({**role("ClusterRole"), "metadata": {"name": name}, "rules": rules})
+        path = f"/apis/{_RBAC}/v1/clusterroles/c"
+        server.failures["GET", path] = [refusal(403, "Forbidden")]
+        found = await rules_of(ServedObjects(client), ["a", "b", "c", "missing"])
+    assert found == {"a": [_RULE], "b": []}
+
+
+async def test_kinds_that_are_not_served_have_no_resource() -> None:
+    kinds = [("x/v1", "Unserved"), ("v1", "Pod"), ("v1", "Nothing"), ("v1", "Secret")]
+    async with running() as (_, client):
+        found = await served_resources(ServedObjects(client), kinds)
+    assert {kind: one.plural for kind, one in found.items()} == {
+        ("v1", "Pod"): "pods", ("v1", "Secret"): "secrets",
+    }  # fmt: skip
+
+
+def test_rights_are_limited_to_what_is_said() -> None:
+    assert list(rights_to(["get", "list"], (PODS,), namespace="n", subresource="log")) == [
+        Right("get", "", "pods/log", "n"), Right("list", "", "pods/log", "n"),
+    ]  # fmt: skip

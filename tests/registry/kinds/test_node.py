@@ -8,7 +8,7 @@ import pytest
 
 from moorage.registry.kinds.node import warn_node
 from tests.registry.kinds.rows import columns, row
-from tests.registry.rules import KINDS, changed, decoded, update_complaint
+from tests.registry.rules import KINDS, changed, complaint, decoded, update_complaint
 
 
 def test_what_a_node_can_give_is_what_it_has() -> None:
@@ -32,6 +32,27 @@ def test_what_a_node_can_give_is_what_it_has() -> None:
 def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
     error = update_complaint("Node", changed("Node", after), changed("Node", before))
     assert (error or "") == says
+
+
+_TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("taints", "says"),
+    [
+        ([_TAINT, _TAINT | {"effect": "NoExecute"}, _TAINT | {"key": "l"}], ""),
+        ([_TAINT | {"effect": ""}], "metadata.taints[0].effect: Required value"),
+        ([_TAINT, {"key": "k", "effect": "X"}],
+         'metadata.taints[1].effect: Unsupported value: "X": supported values: "NoSchedule", '
+         '"PreferNoSchedule", "NoExecute"'),
+        ([_TAINT, _TAINT], "taints must be unique by key and effect pair"),
+        ([_TAINT | {"key": "a b"}], 'metadata.taints[0].key: Invalid value: "a b": '),
+        ([_TAINT | {"value": "a b"}], 'metadata.taints[0].value: Invalid value: "a b": '),
+    ],
+)  # fmt: skip
+def test_taints(taints: list[dict[str, str]], says: str) -> None:
+    error = complaint("Node", changed("Node", {"spec.taints": taints}))
+    assert (says in (error or "")) if says else error is None
 
 
 def test_a_node_with_fields_of_old() -> None:

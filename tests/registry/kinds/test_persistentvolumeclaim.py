@@ -264,3 +264,29 @@ def test_row() -> None:
     assert cells[2:5] == ["", "", ""]
     meta = {"name": "x", "deletionTimestamp": "2026-01-01T00:00:00Z"}
     assert row(KIND, {"metadata": meta, "status": status})[1] == "Terminating"
+
+
+@pytest.mark.parametrize(
+    ("name", "current", "says"),
+    [
+        ("b", "a", ""),
+        ("a", "a", ""),
+        ("", "a", "update to empty string is forbidden when "
+         "status.currentVolumeAttributesClassName is not nil"),
+        (None, "a", "update to nil is forbidden when "
+         "status.currentVolumeAttributesClassName is not nil"),
+        ("", None, ""),
+    ],
+)  # fmt: skip
+def test_a_class_of_attributes_that_holds_is_not_dropped(
+    name: str | None, current: str | None, says: str
+) -> None:
+    kind, field = "PersistentVolumeClaim", "volumeAttributesClassName"
+    phase: dict[str, Any] = {"phase": "Bound"}
+    status = phase | ({"currentVolumeAttributesClassName": current} if current else {})
+    old = changed(kind, {f"spec.{field}": "a", "spec.volumeName": "v", "status": status})
+    new = changed(kind, {"spec.volumeName": "v", "status": status})
+    if name is not None:
+        new["spec"][field] = name
+    error = update_complaint(kind, new, old)
+    assert (error or "") == (f"spec.{field}: Forbidden: {says}" if says else "")

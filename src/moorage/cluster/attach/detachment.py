@@ -52,7 +52,6 @@ from moorage.cluster.attach.traces import (
 from moorage.cluster.attach.undoing import installations_of, leave, undo
 from moorage.cluster.attach.user_rights import Reviewer, Right, served_resources
 from moorage.cluster.class_users import class_users, pods_under
-from moorage.custom_resources import definitions
 from moorage.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
 from moorage.probing.default_classes import RECORD, RECORD_NAMESPACE
 
@@ -360,9 +359,7 @@ class _Detachment:
 
     async def _remove_definitions(self, found: Sequence[Obj]) -> None:
         """Delete the definitions; objects of their kinds have no controller left to finish them."""
-        names = {definition["metadata"]["name"] for definition in definitions()}
-        ours = [obj for obj in found if obj["metadata"]["name"] in names]
-        for obj in ours:
+        for obj in found:
             kind = obj["spec"]["names"]["kind"]
             async for item in self._served.list(API_VERSION, kind):
                 finalizers = item["metadata"].get("finalizers") or []
@@ -370,7 +367,7 @@ class _Detachment:
                     kept = [name for name in finalizers if not is_ours(name)]
                     patch = {"metadata": {"finalizers": kept}}
                     await self._served.patch(item, patch, PatchType.MERGE)
-        await self._delete(ours)
+        await self._delete(found)
 
     async def _wait_gone(self) -> None:
         """Wait until namespace and definitions, whose contents go first, are gone themselves."""
