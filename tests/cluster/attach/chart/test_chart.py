@@ -67,7 +67,7 @@ _CASES: dict[str, dict[str, Any]] = {
         "agent": {
             "cri": "unix:///run/a\"b'{{fail}}/-#:&*!|>%@`.sock",
             "restartCommand": "sh -c '{{ fail \"x\" }}' \\n # : - \"--x\" `id` %s%v [a] {b: c} |",
-            "hostPaths": ["/opt/\"'{{x}}:-#"],
+            "hostPaths": ["/opt/\"'{{x}}-#"],
             "nodeSelector": {"a": "{{ fail }}", "b": "- x: y #"},
             "resources": {"requests": {"cpu": "{{1}}\"'\n- x"}, "limits": {}},
         },
