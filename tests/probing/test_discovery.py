@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
 from moorage.api.runtime_profiles import UNKNOWN, RuntimeProgram
 from moorage.probing.cache import ProbeCache
@@ -91,6 +93,24 @@ async def _until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["kata_qemu", "kata.qemu", "Kata", "a b", "x\x1b[31m", "x\n", "-x", "a/b", "é", "a" * 64],
+)
+async def test_a_handler_that_no_class_can_name_keeps_no_other_from_being_known(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with _running(tmp_path, lists_unproven=True) as node:
+        for _ in range(2):
+            known = KnownHandler(name=name, definition=name)
+            node.discovery.set_handlers("engine 1", [known, node.handler("crun")])
+        await node.discovery.wait_settled()
+        assert node.working() == {"crun": Working.YES}
+        assert [record.levelname for record in caplog.records if "left out" in record.message] == [
+            "WARNING"
+        ]
 
 
 async def test_handlers_that_work_are_reported_and_their_features_are_probed_afterwards(

@@ -151,6 +151,33 @@ def test_what_a_runtime_printed_fits_the_definition_whatever_its_length() -> Non
     assert _too_long(status, schema["properties"]["status"]) == []
 
 
+def test_what_a_terminal_would_obey_reaches_neither_profiles_nor_conditions() -> None:
+    odd = "gVisor \x1b[2J\x1b]0;x\x07 \u202e1.0\r\n"
+    program = RuntimeProgram(name=odd, version=odd, path=odd)
+    broken, works = (
+        HandlerState(
+            handler=KnownHandler(name="liar", program=program),
+            engine=odd, digest=odd, working=working, reason=odd, remedy=odd,
+            probed=ProbedHandler(
+                kernel=odd, features=(ProfileFeature(name="exec", state="Supported", message=odd),),
+            ),
+        )
+        for working in (Working.NO, Working.YES)
+    )  # fmt: skip
+    for state in (broken, works):
+        status = profile_status(state, RuntimeProfileStatus(), odd, _NOW)
+        assert all(map(str.isprintable, _texts(msgspec.to_builtins(status))))
+    (condition,) = condition_changes([], {"liar": broken}, _NOW)
+    assert condition["message"].startswith(r"gVisor \x1b[2J\x1b]0;x\x07 \u202e1.0\r\n; gVisor")
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value
+    return [text for one in inner for text in _texts(one)]
+
+
 def _too_long(value: Any, schema: dict[str, Any], path: str = "") -> list[str]:
     """Return the paths of texts that are longer than a schema allows."""
     if isinstance(value, str):

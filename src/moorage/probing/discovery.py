@@ -21,6 +21,7 @@ import msgspec
 
 from moorage.api.clock import Clock, format_time, sleep_unless_set
 from moorage.api.logs import Log
+from moorage.api.names import dns_label_errors
 from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
 from moorage.api.runtime_profiles import UNSUPPORTED, ProfileFeature
 from moorage.client.backoff import Backoff
@@ -70,6 +71,7 @@ class HandlerDiscovery:
         self._digests = cache.load_digests()
         self._engine = ""
         self._handlers: tuple[KnownHandler, ...] = ()
+        self._unusable: set[str] = set()
         self._states: dict[str, HandlerState] = {}
         self._is_listed = False
         self._retries: dict[str, tuple[Backoff, float]] = {}
@@ -103,8 +105,24 @@ class HandlerDiscovery:
         await self._settled.wait()
 
     def set_handlers(self, engine: str, handlers: Iterable[KnownHandler]) -> None:
-        """Take over the handlers that the engine lists now. `engine` is its name and version."""
-        listed = tuple(handlers)
+        """Take over the handlers that the engine lists now. `engine` is its name and version.
+
+        A handler whose name is no DNS label is left out, with a warning: no RuntimeClass can name
+        it, and one label made of it would have the API refuse those of all others.
+        """
+        listed: list[KnownHandler] = []
+        unusable: set[str] = set()
+        for handler in handlers:
+            if dns_label_errors(handler.name):
+                unusable.add(handler.name)
+            else:
+                listed.append(handler)
+        for name in sorted(unusable - self._unusable):
+            log.warning("handler is left out: no RuntimeClass can have its name", handler=name)
+        self._unusable = unusable
+        self._list(engine, tuple(listed))
+
+    def _list(self, engine: str, listed: tuple[KnownHandler, ...]) -> None:
         if (engine, listed) == (self._engine, self._handlers):
             return
         self._engine, self._handlers = engine, listed

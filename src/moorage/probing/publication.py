@@ -15,6 +15,7 @@ import msgspec
 
 from moorage.api.conditions import transitioned
 from moorage.api.nodes import NodeCondition
+from moorage.api.printable import printable
 from moorage.api.runtime_group import (
     GROUP,
     HANDLER_CONDITION_SUFFIX,
@@ -143,7 +144,15 @@ def own_conditions(present: Iterable[NodeCondition]) -> set[tuple[str, str, str,
 def _condition_of(state: HandlerState) -> tuple[str, str, str]:
     if state.is_working:
         return "True", _PROBE_SUCCEEDED, "a probe container ran"
-    return "False", _PROBE_FAILED, f"{state.reason}; {state.remedy}"[:_MESSAGE_LIMIT]
+    return "False", _PROBE_FAILED, _truncated(failure_text(state), _MESSAGE_LIMIT)
+
+
+def failure_text(state: HandlerState) -> str:
+    """Return why a handler does not work and what to do, as it can be printed.
+
+    Engines and runtimes wrote some of it.
+    """
+    return printable(f"{state.reason}; {state.remedy}")
 
 
 def profile_status(
@@ -156,7 +165,8 @@ def profile_status(
 ) -> RuntimeProfileStatus:
     """Return the status of a profile. The last known features of a broken handler go.
 
-    What a runtime printed may have any length, and is truncated.
+    What a runtime or an engine printed may have any length and escape sequences of terminals: it is
+    truncated, with escapes for what cannot be printed.
     """
     _, reason, message = _condition_of(state)
     condition = transitioned(
@@ -191,6 +201,8 @@ def profile_status(
 
 
 def _truncated(text: str, most: int = _NAME_LIMIT) -> str:
+    # One more than fits, so that it is seen to be too long.
+    text = printable(text[: most + 1])
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -24,6 +24,7 @@ from moorage.probing.publication import (
     FAILED_REASON,
     WORKS_REASON,
     condition_changes,
+    failure_text,
     label_changes,
     own_conditions,
     profile_body,
@@ -235,7 +236,7 @@ class HandlerPublisher:
                 continue
             self._reported[name] = now
             if state.working is Working.NO:
-                message = f'runtime handler "{name}" does not work: {state.reason}; {state.remedy}'
+                message = f'runtime handler "{name}" does not work: {failure_text(state)}'
                 self._record(WARNING, FAILED_REASON, message)
             elif before is not None and before[0] is Working.NO:
                 self._record(NORMAL, WORKS_REASON, f'runtime handler "{name}" works again')

@@ -53,6 +53,27 @@ def read(tmp_path: Path, *entries: Entry) -> tuple[ArchivedImage, ...]:
     return read_archive(path, tmp_path, PLATFORM)
 
 
+def test_an_index_that_names_one_document_many_times_is_bounded(tmp_path: Path) -> None:
+    settings = text({"padding": "x" * (4 << 20)} | json.loads(CONFIG))
+    manifest = text({"schemaVersion": 2, "config": described(settings, "c"),
+                     "layers": [described(b"one", KIND)]})  # fmt: skip
+    more = (blob(settings), blob(manifest))
+    assert len(of_index(tmp_path, *[described(manifest)] * 5, more=more)) == 5
+    with pytest.raises(MalformedImageError, match="more than 64 MiB; load fewer images at once"):
+        of_index(tmp_path, *[described(manifest)] * 20, more=more)
+
+
+def test_an_archived_image_of_too_many_layers_is_refused(tmp_path: Path) -> None:
+    many = text({"schemaVersion": 2, "config": described(CONFIG, "c"),
+                 "layers": [described(b"one", KIND)] * 501})  # fmt: skip
+    with pytest.raises(MalformedImageError, match="it has 501 layers, more than 500"):
+        of_index(tmp_path, described(many), more=(blob(many),))
+    saved = text([{"Config": "c", "Layers": ["l"] * 501}])
+    entries = (Entry("manifest.json", saved), Entry("c", CONFIG), Entry("l", b"one"))
+    with pytest.raises(MalformedImageError, match="it has 501 layers, more than 500"):
+        read(tmp_path, *entries)
+
+
 def of_index(tmp_path: Path, *entries: dict[str, Any], more: tuple[Entry, ...] = ()) -> Any:
     return read(tmp_path, Entry("index.json", index(*entries)), *BLOBS, *more)
 

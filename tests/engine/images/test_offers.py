@@ -66,8 +66,10 @@ class Skopeo:
         self.asked.append(("configuration", asked[0].full, *asked[1:]))
         return self.config
 
-    async def copy(self, exact: Any, auth: Any, directory: Path, *_: Any, is_oci: bool) -> None:
-        self.asked.append(("copy", exact.full, auth, is_oci))
+    async def copy(
+        self, exact: Any, auth: Any, directory: Path, *_: Any, is_oci: bool, size_bytes: int
+    ) -> None:
+        self.asked.append(("copy", exact.full, auth, is_oci, size_bytes))
         for n in range(2) if self.delivers else ():
             digest = digest_of(f"blob {n}".encode()).removeprefix("sha256:")
             file = directory / "blobs/sha256" / digest
@@ -115,6 +117,14 @@ async def test_of_a_list_the_machines_image_is_offered(skopeo: Skopeo) -> None:
     ]  # fmt: skip
 
 
+async def test_an_image_of_too_many_layers_is_refused_before_anything_is_fetched(
+    skopeo: Skopeo,
+) -> None:
+    with pytest.raises(FailedError, match=r"it has 4 layers, more than 3; merge some of them"):
+        await offered(skopeo, 1, 2, 3, 4, layers=3)
+    assert skopeo.asked == []
+
+
 async def test_what_is_not_what_was_asked_for_is_refused(skopeo: Skopeo) -> None:
     exact = parse(f"r.example/app@{digest_of(b'other')}")
     skopeo.manifests = [b"served"]
@@ -156,7 +166,7 @@ async def test_layers_that_are_there_are_stood_for(skopeo: Skopeo, tmp_path: Pat
     await puller(skopeo).fetch(offer, None, {LAYERS[0]}, tmp_path)
     files = [blob_file(tmp_path, layer) for layer in offer.manifest.layers]
     assert [file.read_bytes() for file in files] == [b"\0" * 5, b"blob 1"]
-    assert skopeo.asked[-1] == ("copy", offer.exact.full, None, True)
+    assert skopeo.asked[-1] == ("copy", offer.exact.full, None, True, 12)
     assert [(diff_id, blob.path, blob.compression) for diff_id, blob in offer.blobs(tmp_path)] == [
         (LAYERS[0], files[0], "gzip"), (LAYERS[1], files[1], "gzip")
     ]  # fmt: skip
@@ -164,7 +174,7 @@ async def test_layers_that_are_there_are_stood_for(skopeo: Skopeo, tmp_path: Pat
         offer.manifest.config, offer.manifest.layers, "docker"))  # fmt: skip
     (tmp_path / "again").mkdir()
     await puller(skopeo).fetch(docker, None, set(), tmp_path / "again")
-    assert skopeo.asked[-1][-1] is False
+    assert skopeo.asked[-1][-2] is False
 
 
 async def test_a_layer_that_was_not_delivered_is_named(skopeo: Skopeo, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from moorage.cri.reference import parse
+from moorage.engine.errors import FailedError
 from moorage.engine.images.skopeo import Skopeo, is_loopback, registries_file
 from tests.handlers.programs import program
 
@@ -93,7 +94,9 @@ async def test_how_the_program_is_asked_for_blobs(tmp_path: Path, is_oci: bool, 
         ("registry.example/app:1", None, ["--src-no-creds"]),
         ("localhost:5/app:1", auth, ["--src-authfile", str(auth), "--src-tls-verify=false"]),
     ):
-        await skopeo.copy(parse(reference), credentials, tmp_path / "d", "app", is_oci=is_oci)
+        await skopeo.copy(
+            parse(reference), credentials, tmp_path / "d", "app", is_oci=is_oci, size_bytes=1
+        )
         words = asked.read_text().split()
         assert words[words.index("copy") :] == [
             "copy", "--quiet", form, *source, "--dest-shared-blob-dir", str(tmp_path / "d/blobs"),
@@ -101,3 +104,26 @@ async def test_how_the_program_is_asked_for_blobs(tmp_path: Path, is_oci: bool, 
         ]  # fmt: skip
         assert words[:2] == ["--tmpdir", str(tmp_path)]
         assert "--registries-conf" not in words
+
+
+async def test_a_registry_that_sends_more_than_its_manifest_says_is_stopped(tmp_path: Path) -> None:
+    """Skopeo compares sizes once a blob is whole, which one without an end never is."""
+    layout = tmp_path / "d/layout"
+    layout.mkdir(parents=True)
+    endless = f"head -c 17M /dev/zero >{layout}/oci-put-blob1; exec sleep 1000"
+    skopeo = Skopeo(program(tmp_path, "skopeo", endless), tmp_path, {}, stall_s=60)
+    with pytest.raises(FailedError, match=r"\"app\": the registry sends more than the 100 bytes"):
+        await skopeo.copy(
+            parse("localhost:5/a:1"), None, tmp_path / "d", "app", is_oci=True, size_bytes=100
+        )
+
+
+async def test_a_blob_that_grows_slowly_is_progress(tmp_path: Path) -> None:
+    """Skopeo writes a blob beside the layout, and moves it to the others once it is whole."""
+    layout = tmp_path / "d/layout"
+    layout.mkdir(parents=True)
+    grows = f"for n in 1 2 3 4 5 6 7 8 9 10; do echo $n >>{layout}/oci-put-blob1; sleep 0.3; done"
+    skopeo = Skopeo(program(tmp_path, "skopeo", grows), tmp_path, {}, stall_s=1.5)
+    await skopeo.copy(
+        parse("localhost:5/a:1"), None, tmp_path / "d", "app", is_oci=True, size_bytes=100
+    )

@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import grpc
 import pytest
@@ -80,6 +81,16 @@ def test_error_has_a_code_and_its_message(error: Exception, code: grpc.StatusCod
 def test_error_message_is_one_line() -> None:
     for error in (FailedError("first\n  then\tmore"), AdapterError("first\n  then\tmore")):
         assert answer_to("Call", error)[1] == "first then more"
+
+
+@pytest.mark.parametrize("text", ["x" * 10_000_000, "é" * 100_000, "x" * 2399 + "😀" * 3])
+def test_an_error_message_fits_the_answers_headers(text: str) -> None:
+    """A client refuses headers of more than 8 KiB, where a byte that is no ASCII takes three."""
+    for error in (FailedError(f"begins {text}; free it"), ValueError(f"begins {text}; free it")):
+        message = answer_to("Call", error)[1]
+        assert len(quote(message)) < 8000
+        assert "begins x" in message or "begins é" in message
+        assert message.endswith("; free it")
 
 
 class FakeCalls:

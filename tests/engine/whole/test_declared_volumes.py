@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from moorage.cri import CriError, engine_pb, pb
-from tests.engine.images.builds import Entry, directory, layer, link, oci_archive
+from tests.engine.images.builds import Entry, directory, hard_link, layer, link, oci_archive
 from tests.engine.whole.engines import Caller, RunningEngine, shell
 from tests.engine.whole.test_user_namespaces import mapped, user_namespace_options
 
@@ -42,6 +42,8 @@ async def images(caller: Caller, tmp_path: Path) -> AsyncIterator[None]:
         directory("data", 0o1770, owner=(12, 34)),
         Entry("data/file", b"from the image", owner=(56, 78), mode=0o4755),
         Entry("data/pipe", kind=tarfile.FIFOTYPE),
+        Entry("data/mem", kind=tarfile.CHRTYPE, device=(1, 1), mode=0o666),
+        hard_link("data/again", "data/file"),
         link("data/away", "/etc/passwd"),
         link("way", "/srv/real"), directory("srv"), directory("srv/real"),
         Entry("srv/real/behind", b"a link"),
@@ -85,6 +87,10 @@ async def test_declared_volumes_have_what_the_image_has_and_can_be_written(
     points = {line.split()[1] for line in mounts}
     assert {"/data", "/srv/real", "/new/dir", "/tmp/x", "/etc/hosts"} <= points
     assert await _output(caller, main, "readlink /data/away") == ["/etc/passwd"]
+    assert await _output(caller, main, "test /data/again -ef /data/file && echo one") == ["one"]
+    # A node arrives, as in containerd, and opens nothing.
+    assert await _output(caller, main, "test -c /data/mem && echo node") == ["node"]
+    assert (await caller.exec(main, *shell("true </data/mem"))).exit_code != 0
     other = await caller.run(pod, *SLEEP, image=APP, name="other")
     assert await _output(caller, other, "busybox ls /way") == ["behind"]
     await caller.restart()

@@ -7,9 +7,11 @@ the engine. Source: core/v1 `VolumeMount.mountPath`, `HostPathVolumeSource.path`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
+from moorage.api.meta import Raw
 from moorage.cluster.attach.manifests.runtime_agent import (
     DATA_DIRECTORY,
     ENGINE_CONFIGURATIONS,
@@ -20,6 +22,8 @@ from moorage.cluster.attach.values import AgentValues
 
 _OWN = ("/", "/bin", "/dev", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr")
 """Directories of the image, or of the kernel, without which the agent cannot run."""
+_SLASHES = r"/(\.?/)*"
+_END = r"(/\.?)*$"
 
 
 def path_problems(agent: AgentValues) -> Iterator[str]:
@@ -40,6 +44,43 @@ def path_problems(agent: AgentValues) -> Iterator[str]:
         if problem := _problem(normalized, taken):
             yield f"agent.hostPaths: {path}: {problem}"
         taken[normalized] = "it is there twice"
+
+
+def path_schemas() -> tuple[Raw, Raw, Raw]:
+    """Return what `path_problems` refuses as JSON schemas: for `cri`, for an item of `hostPaths`,
+    and for the `agent` as a whole.
+
+    Helm has no other validation. A directory that is there twice in two spellings is not found.
+    Expressions are those of RE2: without lookahead.
+    """
+    own = _spellings((*_OWN, TEMPORARY, DATA_DIRECTORY))
+    configurations = _spellings(ENGINE_CONFIGURATIONS)
+    socket = rf"{_SLASHES}[^/]+{_END}"
+    cri = rf"^unix://(({own}){socket}|.*/\.\.(/|$)|.*:.*/)"
+    item = rf"(^({own}){_END}|/\.\.(/|$)|:)"
+    installs = {
+        "cri": _refuse(rf"^unix://({configurations}){socket}"),
+        "hostPaths": {"items": _refuse(rf"^({configurations}){_END}")},
+    }
+    agent = {
+        "if": {"properties": {"installsRuntimes": {"const": True}}},
+        "then": {"properties": installs},
+    }
+    return _refuse(cri), _refuse(item), agent
+
+
+def _refuse(pattern: str) -> Raw:
+    return {"not": {"pattern": pattern}}
+
+
+def _spellings(paths: Iterable[str]) -> str:
+    """Return an expression for paths with any number of slashes and `.` in them, without the end
+    of one.
+    """
+    spelled = (
+        "".join(_SLASHES + re.escape(part) for part in path.split("/") if part) for path in paths
+    )
+    return "|".join(spelled)
 
 
 def _normalized(path: str) -> str:

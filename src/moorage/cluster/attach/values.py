@@ -86,7 +86,8 @@ class AgentValues(_Values, frozen=True):
         tuple[_AbsolutePath, ...],
         Meta(
             description="Further directories of the host that the agent sees, each at its own "
-            "path: where runtimes or engine configurations are in unusual places.",
+            "path: where runtimes or engine configurations are in unusual places. None that the "
+            "agent's container has of its own, such as /tmp and /usr.",
             extra_json_schema={"uniqueItems": True},
         ),
     ] = ()

@@ -38,6 +38,8 @@ _FULL_NAME = "io.containerd.image.name"
 _REF_NAME = "org.opencontainers.image.ref.name"
 _GZIP_MAGIC = b"\x1f\x8b"
 _DOCUMENT_LIMIT_BYTES = 16 * 1024 * 1024
+_DOCUMENTS_LIMIT_BYTES = 64 * 1024 * 1024
+"""Of all reads together: an index can name one document many thousand times."""
 _LINKS_LIMIT = 8
 _ENTRIES_LIMIT = 100_000
 _COPIED_BYTES = 1 << 20
@@ -93,9 +95,9 @@ def read_archive(
         archive = plain
     contents = _Contents(archive)
     if "index.json" in contents:
-        return _read_layout(contents, platform)
+        return _read_layout(contents, platform, limits or ImageLimits())
     if "manifest.json" in contents:
-        return _read_saved(contents)
+        return _read_saved(contents, limits or ImageLimits())
     raise MalformedImageError(f"archive {archive} has neither index.json nor manifest.json")
 
 
@@ -123,6 +125,7 @@ class _Contents:
     def __init__(self, archive: Path) -> None:
         self.path = archive
         self._parts: dict[str, _Part] = {}
+        self._read_bytes = 0
         links: dict[str, str] = {}
         try:
             with tarfile.open(archive, "r:") as opened:
@@ -156,6 +159,12 @@ class _Contents:
         part = self._part(path)
         if part.length > _DOCUMENT_LIMIT_BYTES:
             raise MalformedImageError(f"{path} in {self.path} is too large for a JSON document")
+        self._read_bytes += part.length
+        if self._read_bytes > _DOCUMENTS_LIMIT_BYTES:
+            raise MalformedImageError(
+                f"the manifests and configurations in {self.path} are more than "
+                f"{in_words(_DOCUMENTS_LIMIT_BYTES)}; load fewer images at once"
+            )
         with self.path.open("rb") as file:
             file.seek(part.offset)
             return file.read(part.length)
@@ -185,19 +194,24 @@ def _followed(target: str, links: Mapping[str, str], parts: Mapping[str, _Part])
     return None
 
 
-def _read_layout(contents: _Contents, platform: Platform) -> tuple[ArchivedImage, ...]:
+def _read_layout(
+    contents: _Contents, platform: Platform, limits: ImageLimits
+) -> tuple[ArchivedImage, ...]:
     index = read_manifest(contents.document("index.json"))
     if not isinstance(index, Index):
         raise MalformedImageError(f"index.json in {contents.path} lists no images")
-    return tuple(_archived(contents, entry, platform) for entry in index.manifests)
+    return tuple(_archived(contents, entry, platform, limits) for entry in index.manifests)
 
 
-def _archived(contents: _Contents, entry: Descriptor, platform: Platform) -> ArchivedImage:
+def _archived(
+    contents: _Contents, entry: Descriptor, platform: Platform, limits: ImageLimits
+) -> ArchivedImage:
     manifest = read_manifest(contents.checked(entry.digest))
     if isinstance(manifest, Index):
         manifest = read_manifest(contents.checked(pick(manifest, platform).digest))
     if not isinstance(manifest, Manifest):
         raise MalformedImageError(f"{entry.digest} in {contents.path} is a nested index")
+    limits.check_layers(len(manifest.layers))
     blobs = tuple(
         replace(
             contents.blob(_blob_path(layer.digest)),
@@ -228,15 +242,16 @@ def _names(entry: Descriptor) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (() if name.digest else (name.full,)), digests
 
 
-def _read_saved(contents: _Contents) -> tuple[ArchivedImage, ...]:
+def _read_saved(contents: _Contents, limits: ImageLimits) -> tuple[ArchivedImage, ...]:
     try:
         saved = msgspec.json.decode(contents.document("manifest.json"), type=tuple[_Saved, ...])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedImageError(f"manifest.json in {contents.path}: {error}") from error
-    return tuple(_saved(contents, image) for image in saved)
+    return tuple(_saved(contents, image, limits) for image in saved)
 
 
-def _saved(contents: _Contents, image: _Saved) -> ArchivedImage:
+def _saved(contents: _Contents, image: _Saved, limits: ImageLimits) -> ArchivedImage:
+    limits.check_layers(len(image.layers))
     configuration = contents.document(image.config)
     return ArchivedImage(
         tags=tuple(_parsed(tag).full for tag in image.repo_tags or ()),

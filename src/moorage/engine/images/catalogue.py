@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 from moorage.engine.errors import FailedError, NotFoundError
 from moorage.engine.images import index
-from moorage.engine.images.image import Image
+from moorage.engine.images.image import Image, MalformedImageError
 from moorage.engine.images.layers import Blob, Layers
 from moorage.engine.images.limits import in_words
 from moorage.engine.images.manifest import digest_of
@@ -132,11 +132,10 @@ class Catalogue:
 
     async def _unpack(self, blobs: Sequence[tuple[str, Blob]], name: str) -> None:
         limits = self.layers.limits
-        if len(blobs) > limits.layers:
-            raise FailedError(
-                f'failed to unpack image "{name}": it has {len(blobs)} layers, more than '
-                f"{limits.layers}; merge some of them"
-            )
+        try:
+            limits.check_layers(len(blobs))
+        except MalformedImageError as error:
+            raise FailedError(f'failed to unpack image "{name}": {error}') from error
         diff_ids = [diff_id for diff_id, _ in blobs]
 
         async def one(diff_id: str, blob: Blob) -> None:

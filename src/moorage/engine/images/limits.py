@@ -10,6 +10,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from moorage.engine.images.image import MalformedImageError
+
 _GIB = 1 << 30
 
 
@@ -33,6 +35,13 @@ class ImageLimits:
         """Return how many bytes of a directory's disk must stay free. Raises OSError."""
         file_system = os.statvfs(place)
         return min(self.free_bytes, file_system.f_blocks * file_system.f_frsize // 20)
+
+    def check_layers(self, count: int) -> None:
+        """Raise MalformedImageError for an image with more layers than the limit."""
+        if count > self.layers:
+            raise MalformedImageError(
+                f"it has {count} layers, more than {self.layers}; merge some of them"
+            )
 
 
 def in_words(size_bytes: int) -> str:

@@ -10,6 +10,7 @@ runwasi, which runs the first argument as a file of the root file system.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -51,8 +52,8 @@ def module_image(
     names = [_file_name(layer) for layer in manifest.layers]
     if not names:
         raise MalformedImageError("it is an artifact for WebAssembly without a module")
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    twice, count = Counter(names).most_common(1)[0]
+    if count > 1:
         raise MalformedImageError(
             f"two of its modules are named {twice}; give each layer the annotation {_TITLE}"
         )

@@ -114,6 +114,7 @@ class Puller:
                 manifest = read_manifest(content)
             if not isinstance(manifest, Manifest):
                 raise MalformedImageError("its index refers to another index")
+            self._limits.check_layers(len(manifest.layers))
             configuration = await self._skopeo.configuration(exact, auth, reference.full)
             if digest_of(configuration) != manifest.config.digest:
                 raise MalformedImageError(f"configuration {manifest.config.digest} is corrupt")
@@ -144,6 +145,7 @@ class Puller:
         await self._skopeo.copy(
             offer.exact, auth, directory, offer.requested.full,
             is_oci=offer.manifest.media_type == OCI_MANIFEST,
+            size_bytes=sum(layer.size for layer in offer.manifest.layers),
         )  # fmt: skip
         self._check_layers(offer, present, directory)
 

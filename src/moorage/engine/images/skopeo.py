@@ -31,6 +31,8 @@ _POLICIES = (Path("/etc/containers/policy.json"),)
 # A pull may take long; it fails when no data arrives.
 _LONGEST_S = 86_400.0
 _LOOK_EVERY_S = 0.5
+_SLACK_BYTES = 16 << 20
+"""What a pull may write beside the blobs that its manifest names: documents, temporary files."""
 _PASSED = ("PATH", "HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
            "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")  # fmt: skip
 
@@ -72,10 +74,12 @@ class Skopeo:
         about: str,
         *,
         is_oci: bool,
+        size_bytes: int,
     ) -> None:
         """Fetch blobs into `directory/blobs/sha256`, but for those present.
 
-        `is_oci` is the manifest's kind. Raises EngineError.
+        `is_oci` is the manifest's kind, `size_bytes` the size of its layers as it has them: skopeo
+        writes whatever a registry sends, and compares sizes afterwards. Raises EngineError.
         """
         blobs = directory / "blobs"
         # A docker manifest is converted to an OCI one, with its layers unchanged; an OCI manifest's
@@ -87,7 +91,12 @@ class Skopeo:
             f"docker://{reference.full}", f"oci:{directory / 'layout'}:image",
         ]  # fmt: skip
         try:
-            await self._ask(argv, lambda: _size(blobs / "sha256"))
+            # A file that is complete moves from the layout to the blobs: never counted twice.
+            await self._ask(
+                argv,
+                lambda: _size(blobs / "sha256") + _size(directory / "layout"),
+                size_bytes + _SLACK_BYTES,
+            )
         except _UnansweredError as error:
             raise refusal(about, str(error)) from error
 
@@ -126,19 +135,21 @@ class Skopeo:
     def _registries(self) -> Path:
         return self.run / "registries.conf"
 
-    async def _ask(self, argv: Sequence[str], measure: Callable[[], int]) -> bytes:
+    async def _ask(
+        self, argv: Sequence[str], measure: Callable[[], int], most_bytes: int = 0
+    ) -> bytes:
         if shutil.which(self.program) is None:
             raise FailedError(f"images cannot be pulled: {self.program} not found; install skopeo")
         environment = {name: os.environ[name] for name in _PASSED if name in os.environ}
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(self._answer(argv, environment))
-            watcher = tasks.create_task(self._stalled(measure))
+            watcher = tasks.create_task(self._fault(measure, most_bytes))
             await asyncio.wait((running, watcher), return_when=asyncio.FIRST_COMPLETED)
-            is_stalled = not running.done()
+            is_stopped = not running.done()
             for task in (running, watcher):
                 task.cancel()
-        if is_stalled:
-            raise _UnansweredError(f"no progress for {self.stall_s:g} seconds")
+        if is_stopped:
+            raise _UnansweredError(watcher.result())
         answer = running.result()
         if answer is None or not answer.is_success:
             output = "" if answer is None else answer.error.decode(errors="replace")
@@ -155,17 +166,20 @@ class Skopeo:
             log.error("skopeo cannot be run", error=error)
             return None
 
-    async def _stalled(self, measure: Callable[[], int]) -> None:
-        """Return when the measure has not changed for too long."""
+    async def _fault(self, measure: Callable[[], int], most_bytes: int) -> str:
+        """Return why to stop, once the measure has not changed for too long or is too large."""
         loop = asyncio.get_running_loop()
         seen, moved_s = measure(), loop.time()
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             now = measure()
+            if most_bytes and now > most_bytes:
+                most = most_bytes - _SLACK_BYTES
+                return f"the registry sends more than the {most} bytes that the manifest names"
             if now != seen:
                 seen, moved_s = now, loop.time()
             elif loop.time() - moved_s > self.stall_s:
-                return
+                return f"no progress for {self.stall_s:g} seconds"
 
 
 def is_loopback(registry: str) -> bool:
@@ -198,10 +212,12 @@ def registries_file(mirrors: Mapping[str, str]) -> str:
 
 
 def _size(directory: Path) -> int:
-    """Return the bytes on disk, so that a sparse placeholder counts for nothing."""
+    """Return the bytes of a directory's files. Their blocks say less: a file system may reserve
+    any number for one that grows.
+    """
     try:
         with os.scandir(directory) as entries:
-            return sum(entry.stat(follow_symlinks=False).st_blocks * 512 for entry in entries)
+            return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
     except FileNotFoundError:
         # Not started, or a blob was renamed between the two reads.
         return 0

@@ -31,6 +31,7 @@ log = Log(__name__)
 MESSAGE_LIMIT_BYTES = 16 * 1024 * 1024
 _GRACE_S = 2.0
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_MESSAGE_BYTES = 2400
 _ADAPTER_CODES: tuple[tuple[type[AdapterError], grpc.StatusCode], ...] = (
     (TaskNotFoundError, grpc.StatusCode.NOT_FOUND),
     (UnsupportedError, grpc.StatusCode.UNIMPLEMENTED),
@@ -165,12 +166,26 @@ def answer_to(call: str, error: Exception) -> tuple[grpc.StatusCode, str]:
     if isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         return answer_to(call, error.exceptions[0])
     if isinstance(error, EngineError):
-        return error.code, error.sentence
+        return error.code, _bounded(error.sentence)
     for kind, code in _ADAPTER_CODES:
         if isinstance(error, kind):
-            return code, " ".join(str(error).split())
+            return code, _bounded(" ".join(str(error).split()))
     log.exception("call failed", call=call)
-    return grpc.StatusCode.UNKNOWN, f"{type(error).__name__}: {' '.join(str(error).split())}"
+    sentence = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return grpc.StatusCode.UNKNOWN, _bounded(sentence)
+
+
+def _bounded(sentence: str) -> str:
+    """Return a message that fits the headers of an answer, in which a byte may take three.
+
+    Images and runtimes wrote some of it. The end stays: it is the remedy. Source: gRPC over HTTP/2,
+    `Status-Message`, and its clients' limit of 8 KiB for headers.
+    """
+    content = sentence.encode(errors="replace")
+    if len(content) <= _MESSAGE_BYTES:
+        return sentence
+    first, last = content[: _MESSAGE_BYTES * 3 // 4], content[-_MESSAGE_BYTES // 4 :]
+    return f"{first.decode(errors='ignore')} … {last.decode(errors='ignore')}"
 
 
 def _note_abandoned(call: str, done: asyncio.Future[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from moorage.cluster.attach.chart.templates import TemplateError, templates
 from moorage.cluster.attach.chart.texts import NOTES
 from moorage.cluster.attach.chart.texts import test_objects as hook_objects
 from moorage.cluster.attach.chart.values import defaults
+from moorage.cluster.attach.host_paths import path_problems
 from moorage.cluster.attach.manifests import objects
 from moorage.cluster.attach.manifests.controllers import LEASE
 from moorage.cluster.attach.manifests.identity import Obj
@@ -65,7 +67,7 @@ _CASES: dict[str, dict[str, Any]] = {
         "agent": {
             "cri": "unix:///run/a\"b'{{fail}}/-#:&*!|>%@`.sock",
             "restartCommand": "sh -c '{{ fail \"x\" }}' \\n # : - \"--x\" `id` %s%v [a] {b: c} |",
-            "hostPaths": ["/opt/\"'{{x}}:-#"],
+            "hostPaths": ["/opt/\"'{{x}}-#"],
             "nodeSelector": {"a": "{{ fail }}", "b": "- x: y #"},
             "resources": {"requests": {"cpu": "{{1}}\"'\n- x"}, "limits": {}},
         },
@@ -166,6 +168,38 @@ def test_values_that_attach_refuses_are_refused_by_helm(chart: Any, values: Any)
         chart.validate_schema(values)
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(merged(msgspec.to_builtins(Values()), values), Values)
+
+
+@pytest.mark.parametrize(
+    ("agent", "is_valid"),
+    [
+        *(({"hostPaths": [path]}, False)
+          for path in (
+              "/", "//", "/.", "/./", "/tmp", "/tmp/", "/.//tmp/.", "/..", "/tmp/..", "/opt/../usr",
+              "/usr", "/lib64/", "/dev", "//var/./lib//moorage-agent/", "/a:b", "/etc/crio",
+          )),
+        *(({"hostPaths": [path]}, True)
+          for path in (
+              "/opt", "/usr/local", "/tmpfs", "/tmp/x", "/var/lib", "/opt/..data", "/opt/a..",
+              "/opt/...", "/.hidden", "/etc/crio.d", "/libs", "/opt/usr", "/run/",
+          )),
+        ({"hostPaths": ["/opt", "/tmp/"]}, False),
+        ({"hostPaths": ["/etc/crio", "/etc/containerd"], "installsRuntimes": False}, True),
+        *(({"cri": f"unix://{path}"}, False)
+          for path in (
+              "/x.sock", "//./x.sock", "/tmp/x.sock", "/usr/./x.sock", "/run/../x/y.sock",
+              "/a:b/x.sock", "/etc/containerd/x.sock",
+          )),
+        *(({"cri": f"unix://{path}"}, True)
+          for path in ("/run/x.sock", "/tmp/x/y.sock", "/run/..x/y.sock", "/run/x:y.sock")),
+        ({"cri": "unix:///etc/crio/x.sock", "installsRuntimes": False}, True),
+    ],
+)  # fmt: skip
+def test_helm_and_attach_refuse_the_same_paths(chart: Any, agent: Any, *, is_valid: bool) -> None:
+    with nullcontext() if is_valid else pytest.raises(helm.HelmError):
+        chart.validate_schema({"agent": agent})
+    values = msgspec.convert(merged(msgspec.to_builtins(Values()), {"agent": agent}), Values)
+    assert (not list(path_problems(values.agent))) is is_valid
 
 
 def test_helm_finds_no_fault(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from moorage.api.meta import Raw
 from moorage.api.yaml_text import dump
+from moorage.cluster.attach.host_paths import path_schemas
 from moorage.cluster.attach.values import Values
 
 _WIDTH = 78
@@ -52,6 +53,11 @@ def schema() -> Raw:
         resolved["properties"][name]["default"] = _OWN_DEFAULTS[name]
     namespace = resolved["properties"]["namespace"]
     namespace["pattern"] = f"^$|{namespace['pattern']}"
+    agent = resolved["properties"]["agent"]
+    cri, item, whole = path_schemas()
+    agent["properties"]["cri"] |= cri
+    agent["properties"]["hostPaths"]["items"] |= item
+    agent |= whole
     # Helm adds it to the values of every chart that is below another.
     resolved["properties"]["global"] = {"type": "object"}
     return {"$schema": "http://json-schema.org/draft-07/schema#"} | resolved
