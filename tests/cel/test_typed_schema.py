@@ -134,3 +134,51 @@ def test_errors_name_no_types_of_ours_and_none_that_follow_from_others() -> None
     )
     assert in_words_of_kubernetes(error) == "ERROR: <input>:1:5: undefined field 'a'\n | x\n | ^"
     assert in_words_of_kubernetes("'(schema.M0, schema.M12)'") == "'(object, object)'"
+
+
+@pytest.mark.parametrize(("schema", "name"), KINDS)
+@pytest.mark.parametrize("count", [5_000, 9_000])
+def test_an_object_may_have_thousands_of_fields_of_any_kind(
+    schema: dict[str, Any], name: str, count: int
+) -> None:
+    fields = {f"f{index}": schema for index in range(count)}
+    is_repeated = name.startswith(("list", "map"))
+    # A message has room for 8,000 lists and maps: an object with more is a map of any values.
+    seen = "dyn" if is_repeated and count > 8_000 else name
+    assert type_of(f"self.f{count - 1}", **fields) == seen
+    assert type_of(f"self.o.f{count - 1}", o={"type": "object", "properties": fields}) == seen
+    assert type_of("has(self.f0) && has(self.f1)", **fields) == "bool"
+
+
+def test_thousands_of_fields_of_all_kinds_stand_beside_each_other() -> None:
+    fields = {f"f{index}": KINDS[index % len(KINDS)][0] for index in range(12_000)}
+    for index, (_, name) in enumerate(KINDS):
+        assert type_of(f"self.f{index}", **fields) == name
+    with pytest.raises(CompileError, match="undefined field 'other'"):
+        type_of("self.other", **fields)
+
+
+@pytest.mark.parametrize(
+    ("schema", "most"), [(TEXT, 65_535), (array(TEXT), 8_000), (mapping(TEXT), 8_000)]
+)
+def test_an_object_whose_message_would_be_too_large_is_a_map_of_any_values(
+    schema: dict[str, Any], most: int
+) -> None:
+    fields = {f"f{index}": schema for index in range(most)}
+    whole = {"type": "object", "properties": fields}
+    typed = TypedSchema(whole, is_resource=False)
+    assert type_name(typed.type_of(whole)) == "schema.M0"
+    larger = {"type": "object", "properties": {**fields, "another": schema}}
+    typed = TypedSchema(larger, is_resource=False)
+    assert type_name(typed.type_of(larger)) == "map(string, dyn)"
+    listed = array(larger)
+    typed = TypedSchema({"type": "object", "properties": {"list": listed}})
+    assert type_name(typed.type_of(listed)) == "list(map(string, dyn))"
+
+
+@pytest.mark.parametrize(
+    "names", [("f2", "f1"), ("f3", "f2", "f1"), ("fooBar", "foo_bar"), ("f_1", "f1")]
+)
+def test_fields_of_any_names_and_order_stand_beside_each_other(names: tuple[str, ...]) -> None:
+    fields = dict.fromkeys(names, TEXT)
+    assert [type_of(f"self.{name}", **fields) for name in names] == ["string"] * len(names)
