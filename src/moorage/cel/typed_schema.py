@@ -137,7 +137,8 @@ class TypedSchema:
             if not message.oneof_decl:
                 message.oneof_decl.add(name=_ONE_OF)
             field.oneof_index = 0
-        if values is not None and (entry_name := _entry_name(name)) not in taken:
+        entry_name = _entry_name(name)
+        if values is not None and entry_name not in taken and entry_name.isidentifier():
             taken.add(entry_name)
             entry = message.nested_type.add(name=entry_name)
             entry.options.map_entry = True
