@@ -9,6 +9,7 @@ import pytest
 from moorage.cel.environment import make_typed_environment
 from moorage.cel.program import CompileError, Program, type_name
 from moorage.cel.typed_schema import TypedSchema, in_words_of_kubernetes
+from moorage.cel.values import names_of
 
 TEXT: dict[str, Any] = {"type": "string"}
 INNER: dict[str, Any] = {"type": "object", "properties": {"text": TEXT}}
@@ -134,3 +135,66 @@ def test_errors_name_no_types_of_ours_and_none_that_follow_from_others() -> None
     )
     assert in_words_of_kubernetes(error) == "ERROR: <input>:1:5: undefined field 'a'\n | x\n | ^"
     assert in_words_of_kubernetes("'(schema.M0, schema.M12)'") == "'(object, object)'"
+
+
+@pytest.mark.parametrize(
+    ("schema", "name"),
+    [
+        (TEXT, "string"),
+        ({"type": "integer"}, "int"),
+        ({**TEXT, "format": "date"}, "google.protobuf.Timestamp"),
+        # A message has room for 8,000 lists and maps: an object with more is a map of any values.
+        (array(TEXT), "dyn"),
+        (mapping(TEXT), "dyn"),
+    ],
+)
+def test_an_object_may_have_thousands_of_fields_of_one_kind(
+    schema: dict[str, Any], name: str
+) -> None:
+    inner = {"type": "object", "properties": {f"f{index}": schema for index in range(9_000)}}
+    assert type_of("self.o.f8999", o=inner) == name
+    assert type_of("self.l[0].f8999", l=array(inner)) == name
+
+
+def test_thousands_of_fields_of_all_kinds_stand_beside_each_other() -> None:
+    fields = {f"f{index}": KINDS[index % len(KINDS)][0] for index in range(12_000)}
+    schema = {"type": "object", "properties": fields}
+    typed = TypedSchema(schema)
+    environment = make_typed_environment(typed.pool, {"self": typed.type_of(schema)})
+    for index, (_, name) in enumerate(KINDS):
+        assert type_name(Program(environment, f"self.f{index}").type) == name
+    with pytest.raises(CompileError, match="undefined field 'other'"):
+        Program(environment, "self.other")
+
+
+@pytest.mark.parametrize(
+    ("schema", "most"), [(TEXT, 65_535), (array(TEXT), 8_000), (mapping(TEXT), 8_000)]
+)
+def test_an_object_whose_message_would_be_too_large_is_a_map_of_any_values(
+    schema: dict[str, Any], most: int
+) -> None:
+    fields = {f"f{index}": schema for index in range(most)}
+    whole = {"type": "object", "properties": fields}
+    typed = TypedSchema(whole, is_resource=False)
+    assert type_name(typed.type_of(whole)) == "schema.M0"
+    larger = {"type": "object", "properties": {**fields, "another": schema}}
+    typed = TypedSchema(larger, is_resource=False)
+    assert type_name(typed.type_of(larger)) == "map(string, dyn)"
+    listed = array(larger)
+    typed = TypedSchema({"type": "object", "properties": {"list": listed}})
+    assert type_name(typed.type_of(listed)) == "list(map(string, dyn))"
+
+
+@pytest.mark.parametrize(
+    "names", [("f2", "f1"), ("f3", "f2", "f1"), ("fooBar", "foo_bar"), ("f_1", "f1")]
+)
+def test_fields_of_any_names_and_order_stand_beside_each_other(names: tuple[str, ...]) -> None:
+    fields = dict.fromkeys(names, TEXT)
+    assert [type_of(f"self.{name}", **fields) for name in names] == ["string"] * len(names)
+
+
+@pytest.mark.parametrize("name", ["_1", "_1-", "_", "__", "__one__", "M0", "_M0", "Entry"])
+def test_a_field_of_any_name_and_kind_is_known(name: str) -> None:
+    for kind, _ in KINDS:
+        expression = f"has(self.{names_of(name)[0]}) && has(self.M0Entry)"
+        assert type_of(expression, **{name: kind, "M0Entry": mapping(TEXT)}) == "bool"

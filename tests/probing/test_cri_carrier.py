@@ -389,6 +389,16 @@ async def test_a_probe_has_a_cgroup_with_its_limits_while_it_runs(
         assert world.left == []
 
 
+async def test_cgroups_that_probes_left_are_removed_with_their_files(tmp_path: Path) -> None:
+    cgroups = _v2(tmp_path / "cgroups")
+    left = [tmp_path / "cgroups" / "probes" / name for name in ("a", "b")]
+    for directory in left:
+        directory.mkdir()
+    async with _world(tmp_path, cgroups) as world:
+        assert await world.carrier.clean() == 0
+        assert not any(directory.exists() for directory in left)
+
+
 def _v2(directory: Path) -> Cgroups:
     for path in (directory, directory / "probes"):
         write(path, {"cgroup.controllers": "", "cgroup.subtree_control": ""})

@@ -10,11 +10,17 @@ from pathlib import Path
 import pytest
 
 from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
-from moorage.api.runtime_profiles import UNKNOWN, RuntimeProgram
-from moorage.probing.cache import ProbeCache
-from moorage.probing.discovery import HandlerDiscovery
+from moorage.api.runtime_profiles import (
+    SUPPORTED,
+    UNKNOWN,
+    UNSUPPORTED,
+    ProfileFeature,
+    RuntimeProgram,
+)
+from moorage.probing.cache import ProbeCache, ProbedHandler
+from moorage.probing.discovery import HandlerDiscovery, without_disproved
 from moorage.probing.host import HostFacts
-from moorage.probing.states import KnownHandler, Working
+from moorage.probing.states import HandlerState, KnownHandler, Working
 from moorage.runtimeclass.features import FEATURES
 from tests.clocks import FakeClock, settle
 from tests.probing.fake_carrier import FakeCarrier
@@ -282,6 +288,29 @@ async def test_features_that_probes_disproved_are_not_reported(tmp_path: Path) -
         assert reported.features is not None
         # The fake shows no mapping of users.
         assert reported.features.user_namespaces is False
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+@pytest.mark.parametrize("state", [UNSUPPORTED, SUPPORTED, UNKNOWN])
+@pytest.mark.parametrize("feature", ["recursive-read-only-mounts", "user-namespaces"])
+def test_a_feature_is_reported_if_it_is_claimed_and_not_disproved(
+    feature: str, state: str, claimed: bool
+) -> None:
+    handler = NodeRuntimeHandler(
+        name="a",
+        features=NodeRuntimeHandlerFeatures(
+            recursive_read_only_mounts=claimed, user_namespaces=claimed
+        ),
+    )
+    probed = ProbedHandler(features=(ProfileFeature(name=feature, state=state),))
+    seen = without_disproved(
+        handler, HandlerState(handler=KnownHandler(name="a"), probed=probed)
+    ).features
+    is_reported = claimed and state != UNSUPPORTED
+    assert seen == NodeRuntimeHandlerFeatures(
+        recursive_read_only_mounts=is_reported if feature != "user-namespaces" else claimed,
+        user_namespaces=is_reported if feature == "user-namespaces" else claimed,
+    )
 
 
 async def test_when_nothing_changes_nothing_is_done(tmp_path: Path) -> None:

@@ -42,8 +42,7 @@ class ChangingTree:
         binding = self.empty()
         loop = binding.comprehension_expr
         loop.iter_var, loop.accu_var = "#unused", name
-        loop.iter_range.CopyFrom(self.empty())
-        loop.iter_range.list_expr.SetInParent()
+        loop.iter_range.CopyFrom(self.list())
         loop.accu_init.CopyFrom(operand)
         loop.loop_condition.CopyFrom(self.empty())
         loop.loop_condition.const_expr.bool_value = False
@@ -65,6 +64,19 @@ class ChangingTree:
         expr.call_expr.function = function
         for argument in arguments:
             expr.call_expr.args.add().CopyFrom(argument)
+        return expr
+
+    def member(self, function: str, target: Expr) -> Expr:
+        """Return a call of a member without arguments."""
+        expr = self.call(function)
+        expr.call_expr.target.CopyFrom(target)
+        return expr
+
+    def list(self, *elements: Expr) -> Expr:
+        """Return a list."""
+        expr = self.empty()
+        expr.list_expr.SetInParent()
+        expr.list_expr.elements.extend(elements)
         return expr
 
     def ident(self, name: str) -> Expr:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from moorage.cel.changing_tree import ChangingTree
 from moorage.cel.checked import CheckedExpression, Expr, kind_of
+from moorage.cel.chunks import ACCUMULATORS, gather_in_chunks, makes_list
 from moorage.cel.construction import JSON_PATCH, TYPE_KEY
 from moorage.cel.library.counting import GROWN, GROWN_ITEMS, SIZES, TEXTS, Formula, call_cost
 
@@ -88,9 +89,6 @@ _TEXT_OPERATORS = {
 _EQUALITIES = ("_==_", "_!=_")
 _GROWING = ("replace", "join")
 """Calls whose text may be longer than all that they are given."""
-
-_ACCUMULATORS = ("@result", "__result__")
-"""What macros make of their items, which is added to without a copy."""
 
 
 class CountedTree(NamedTuple):
@@ -236,9 +234,7 @@ class _Counter:
             return 1
         # Only lists can be added to lists: the size of a map is not what its search costs.
         value, binding = self._tree.shared(items)
-        empty = self._tree.empty()
-        empty.list_expr.SetInParent()
-        size = self._tree.call("size", self._tree.call("_+_", value, empty))
+        size = self._tree.call("size", self._tree.call("_+_", value, self._tree.list()))
         sizes = self._tree.call(
             SIZES, self._tree.number(Formula.SEARCH_ITEMS), size, self._tree.number(0)
         )
@@ -278,7 +274,7 @@ class _Counter:
     def _refuse_sum(self, expr: Expr, operands: Sequence[Expr]) -> None:
         """Refuse a sum of lists, or of values of any kind, that is too long before it is made."""
         is_sum = expr.call_expr.function == "_+_"
-        if not is_sum or operands[0].ident_expr.name in _ACCUMULATORS:
+        if not is_sum or operands[0].ident_expr.name in ACCUMULATORS:
             return
         is_list = "list" in map(self._kind, operands)
         shared = [self._tree.shared(operand) for operand in operands]
@@ -387,6 +383,7 @@ class _Counter:
             if not _is_optional_old(loop.accu_init):
                 self._count_block(loop.accu_init)
             return self.count(loop.result)
+        is_list = makes_list(loop)
         cost = self.count(loop.iter_range) + self.count(loop.accu_init)
         if loop.loop_condition.const_expr.bool_value:
             # A charge that fails ends the loop here. In the step the error would go on through all
@@ -395,7 +392,10 @@ class _Counter:
         else:
             self._count_block(loop.loop_condition)
             self._count_block(loop.loop_step)
-        return cost + self.count(loop.result)
+        cost += self.count(loop.result)
+        if is_list:
+            gather_in_chunks(self._tree, loop)
+        return cost
 
     def _count_block(self, expr: Expr, *, less: int = 0) -> None:
         """Have an expression counted when it is evaluated. `less`: what does not count of it."""

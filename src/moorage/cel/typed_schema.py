@@ -20,7 +20,13 @@ from moorage.cel.values import CelType, Schema, Type, as_resource, is_known, nam
 _PACKAGE = "schema"
 _DEPENDENCIES = ("duration", "struct", "timestamp")
 _RESERVED_NUMBERS = range(19000, 20000)
+_MOST_FIELDS = 65_535
+_MOST_REPEATED = 8_000
+"""How many fields a message may have, and how many of them lists or maps: its values have at most
+64 KiB, of which each of these takes 8 bytes. All others share the room of one."""
+
 _Field = descriptor_pb2.FieldDescriptorProto
+_ONE_OF = "__one__"
 _DYN = ".google.protobuf.Value"
 _LIST = ".google.protobuf.ListValue"
 _MAP = ".google.protobuf.Struct"
@@ -63,7 +69,7 @@ class TypedSchema:
 
     def type_of(self, schema: Schema) -> CelType:
         """Return the type of the values of a schema that is part of the declared one."""
-        if schema.get("nullable") or schema.get("x-kubernetes-int-or-string"):
+        if _is_dynamic(schema):
             return Type.DYN
         match schema.get("type"):
             case "array":
@@ -94,20 +100,25 @@ class TypedSchema:
                 self._declare_below(inner)
         if schema.get("type") != "object" or _map_values(schema) is not None:
             return
-        self._names[id(schema)] = name = f"M{len(self._kept)}"
-        self._kept.append(schema)
         seen = as_resource(schema) if is_resource else schema
-        for inner in (seen.get("properties") or {}).values():
-            self._declare_below(inner)
         fields = {
             name_of_field: inner
             for field, inner in (seen.get("properties") or {}).items()
             if is_known(inner)
             for name_of_field in names_of(field)
         }
+        if len(fields) > _MOST_FIELDS or sum(map(_is_repeated, fields.values())) > _MOST_REPEATED:
+            return  # Seen as a map of dynamic values.
+        self._names[id(schema)] = name = f"M{len(self._kept)}"
+        self._kept.append(schema)
+        for inner in (seen.get("properties") or {}).values():
+            self._declare_below(inner)
         message = self._file.message_type.add(name=name)
+        # Names in JSON are not used here, so those of `fooBar` and `foo_bar` may be the same.
+        message.options.deprecated_legacy_json_field_conflicts = True
         taken = set(fields)
-        for field, inner in fields.items():
+        # Those of one `oneof` have to follow each other.
+        for field, inner in sorted(fields.items(), key=lambda one: _is_repeated(one[1])):
             self._add(message, field, inner, taken)
 
     def _declare_below(self, schema: Schema) -> None:
@@ -118,11 +129,16 @@ class TypedSchema:
         number = len(message.field) + 1
         if number >= _RESERVED_NUMBERS.start:
             number += len(_RESERVED_NUMBERS)
-        field = message.field.add(name=name, number=number, json_name=f"f{number}")
+        field = message.field.add(name=name, number=number)
         field.label = _Field.LABEL_OPTIONAL
-        is_dynamic = schema.get("nullable") or schema.get("x-kubernetes-int-or-string")
-        values = None if is_dynamic else _map_values(schema)
-        if values is not None and (entry_name := _entry_name(name)) not in taken:
+        is_repeated = _is_repeated(schema)
+        values = _map_values(schema) if is_repeated else None
+        if not is_repeated:
+            if not message.oneof_decl:
+                message.oneof_decl.add(name=_ONE_OF)
+            field.oneof_index = 0
+        entry_name = _entry_name(name)
+        if values is not None and entry_name not in taken and entry_name.isidentifier():
             taken.add(entry_name)
             entry = message.nested_type.add(name=entry_name)
             entry.options.map_entry = True
@@ -131,7 +147,7 @@ class TypedSchema:
             field.label = _Field.LABEL_REPEATED
             field.type = _Field.TYPE_MESSAGE
             field.type_name = f".{_PACKAGE}.{message.name}.{entry.name}"
-        elif schema.get("type") == "array" and not is_dynamic:
+        elif schema.get("type") == "array" and is_repeated:
             field.label = _Field.LABEL_REPEATED
             self._set_type(field, schema.get("items") or {})
         else:
@@ -140,7 +156,7 @@ class TypedSchema:
     def _set_type(self, field: Any, schema: Schema) -> None:
         """Set the type of one value: protobuf has no lists of lists, so these are dynamic."""
         kind, text = schema.get("type") or "", schema.get("format", "")
-        if schema.get("nullable") or schema.get("x-kubernetes-int-or-string"):
+        if _is_dynamic(schema):
             type_name = _DYN
         elif kind in _SCALARS:
             field.type = _SCALARS[kind]
@@ -152,7 +168,7 @@ class TypedSchema:
             type_name = _TEXT_MESSAGES[text]
         elif kind == "array":
             type_name = _LIST
-        elif kind == "object" and _map_values(schema) is not None:
+        elif kind == "object" and id(schema) not in self._names:
             type_name = _MAP
         elif kind == "object":
             type_name = f".{_PACKAGE}.{self._names[id(schema)]}"
@@ -169,6 +185,17 @@ def in_words_of_kubernetes(error: str) -> str:
 def _entry_name(field: str) -> str:
     """Return the name that protobuf wants for the entries of a map."""
     return "".join(part[:1].upper() + part[1:] for part in field.split("_")) + "Entry"
+
+
+def _is_dynamic(schema: Schema) -> bool:
+    return bool(schema.get("nullable") or schema.get("x-kubernetes-int-or-string"))
+
+
+def _is_repeated(schema: Schema) -> bool:
+    """Return whether the field of a schema holds many values."""
+    if _is_dynamic(schema):
+        return False
+    return schema.get("type") == "array" or _map_values(schema) is not None
 
 
 def _map_values(schema: Schema) -> Schema | None:
