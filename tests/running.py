@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from http import HTTPStatus
 from http.client import HTTPSConnection
@@ -24,6 +24,7 @@ import pytest
 from moorage.client.config import load_kubeconfig
 from moorage.cluster import Choices, Cluster
 from moorage.cluster.layout import Layout
+from tests.moor_server import run_moor
 from tests.ports import free_port
 
 MOOR = (sys.executable, "-m", "moorage.cli")
@@ -97,20 +98,13 @@ class RunningCluster:
 
     def part(self, name: str) -> dict[str, Any]:
         """How a part of the cluster is: `pid`, `state`, `restarts` and so on."""
-        rows = json.loads(self.moor("status", "-o", "json").stdout)
-        return dict(next(row for row in rows if row["part"] == name))
+        return asdict(next(part for part in Cluster(self.data_dir).parts if part.part == name))
 
     def moor(
         self, *arguments: str, status: int = 0, timeout_s: float = _TIMEOUT_S
     ) -> subprocess.CompletedProcess[str]:
         """Run moor on this cluster; it must end with that exit status."""
-        done = subprocess.run(
-            [*MOOR, *arguments, "--data-dir", str(self.data_dir)],
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+        done = run_moor(*arguments, "--data-dir", str(self.data_dir), timeout_s=timeout_s)
         assert done.returncode == status, f"moor {arguments}: {done.stdout}{done.stderr}"
         return done
 
