@@ -20,6 +20,7 @@ from tests.engine.images.builds import Entry, directory, layer, oci_archive
 from tests.engine.images.conftest import serving
 from tests.running import (
     EXAMPLES,
+    KUBECTL_COLLECTS_LESS,
     MOOR,
     RunningCluster,
     newer_runsc,
@@ -60,6 +61,7 @@ class Reader:
         }
         self._environment = {
             **os.environ,
+            **KUBECTL_COLLECTS_LESS,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "MOORAGE_DATA_DIR": str(data_dir),
             "KUBECONFIG": str(data_dir / "kubeconfig"),

@@ -21,6 +21,7 @@ from moorage.cluster.runtimes.running_processes import PodProcess, running_proce
 from moorage.cri import CriClient, handlers_of, pb
 from tests.containerd import newer_containerd, skip_without_containerd, started_containerd
 from tests.crio import started_crio
+from tests.moor_server import run_moor
 from tests.running import MOOR, skip_without_runtimes, until
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.root, pytest.mark.timeout(600)]
@@ -61,12 +62,9 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 
 
 def _moor(engine: Engine, *arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [
-            *MOOR, "runtime", *arguments, "--cri", engine.endpoint,
-            "--data-dir", str(engine.root / "moor"), "--restart-command", engine.restart_command,
-        ],
-        capture_output=True, text=True, check=False, timeout=_DEADLINE_S,
+    done = run_moor(
+        "runtime", *arguments, "--cri", engine.endpoint, "--data-dir", str(engine.root / "moor"),
+        "--restart-command", engine.restart_command, timeout_s=_DEADLINE_S,
     )  # fmt: skip
     assert done.returncode == status, f"{done.stdout}\n{done.stderr}"
     return done

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from moorage.runtimeclass.start_phases import CONDITION, format_measured, parse_measured
+from tests.moor_server import run_moor
 from tests.running import BUSYBOX, MOOR, RunningCluster, pod, skip_without_gvisor, until
 
 pytestmark = pytest.mark.runtime
@@ -88,10 +89,7 @@ def moor_run(
     cluster: RunningCluster, *arguments: str, status: int
 ) -> subprocess.CompletedProcess[str]:
     """Run `moor run` on the cluster; what follows `--` is the container's."""
-    done = subprocess.run(
-        [*MOOR, "run", "--data-dir", str(cluster.data_dir), *arguments],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    done = run_moor("run", "--data-dir", str(cluster.data_dir), *arguments, timeout_s=120)
     assert done.returncode == status, f"moor run {arguments}: {done.stdout}{done.stderr}"
     return done
 
