@@ -44,7 +44,7 @@ $(VENV)/.installed: requirements/dev.lock
 	$(call environment,$(VENV),$<)
 	touch $@
 
-$(VENV)/.built: $(VENV)/.installed pyproject.toml hatch_build.py $(shell find src -name '*.txt' -o -name '*.proto' -o -name build.py) $(shell find src/moorage/registry -name '*.py')
+$(VENV)/.built: $(VENV)/.installed pyproject.toml hatch_build.py $(shell find src -name '*.txt' -o -name '*.proto' -o -name build.py) $(shell find src/moorage/apiserver/registry -name '*.py')
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	touch $@
 
@@ -62,10 +62,10 @@ lint: venv ## format check, lint, wording, types, import direction
 # Rules, and loops against fakes: no cluster, no engine, no root. Three processes of about the same
 # length, since some tests wait; workers of one would each collect everything.
 UNIT := $(BIN)/pytest -m 'not runtime and not root and not slow' --hypothesis-profile quick -p no:cacheprovider
-UNIT_1 := tests/api tests/admission tests/registry tests/runtimeclass tests/quota tests/streaming
-UNIT_2 := tests/client tests/controllers tests/scheduler tests/storage
-UNIT_3 := tests/containerd_configuration tests/cri tests/engine tests/handlers tests/node \
-	  --ignore tests/handlers/adapters --ignore tests/engine/images --ignore tests/engine/whole
+UNIT_1 := tests/api tests/apiserver/admission tests/apiserver/registry tests/runtimeclass tests/apiserver/quota tests/wire/streaming
+UNIT_2 := tests/wire/client tests/controllers tests/scheduler tests/apiserver/storage
+UNIT_3 := tests/containerd_configuration tests/wire/cri tests/engine tests/engine/handlers tests/node \
+	  --ignore tests/engine/handlers/adapters --ignore tests/engine/images --ignore tests/engine/whole
 
 unit: venv ## the tests of rules and loops, in less than a minute: needs neither root nor packages
 	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target unit-1 unit-2 unit-3

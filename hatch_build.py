@@ -16,10 +16,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 SOURCE = Path(__file__).parent / "src"
 EXAMPLES = Path(__file__).parent / "examples"
 PROTOS = (
-    ("moorage/cri", "runtime.proto", True),
-    ("moorage/cri", "engine.proto", True),
+    ("moorage/wire/cri", "runtime.proto", True),
+    ("moorage/wire/cri", "engine.proto", True),
     # Shims speak ttrpc, for which there are no stubs to make: messages only.
-    ("moorage/handlers/adapters", "shim.proto", False),
+    ("moorage/engine/handlers/adapters", "shim.proto", False),
 )
 
 
@@ -32,16 +32,16 @@ class GenerateHook(BuildHookInterface):  # type: ignore[type-arg]
             build_data["force_include"][str(EXAMPLES)] = "moorage/examples"
         sys.path.insert(0, str(SOURCE))
         try:
-            from moorage.registry.columns.build import generate_descriptions
-            from moorage.registry.kinds import ALL_KINDS
-            from moorage.registry.openapi.build import generate_openapi
-            from moorage.registry.schema.build import generate_schema
+            from moorage.apiserver.registry.columns.build import generate_descriptions
+            from moorage.apiserver.registry.kinds import ALL_KINDS
+            from moorage.apiserver.registry.openapi.build import generate_openapi
+            from moorage.apiserver.registry.schema.build import generate_schema
 
-            generate_schema(ALL_KINDS, SOURCE / "moorage/registry/schema/generated")
-            generate_descriptions(ALL_KINDS, SOURCE / "moorage/registry/columns")
-            generate_openapi(SOURCE / "moorage/registry/openapi/generated")
-            # By path: importing the package `moorage.cri` needs what is being generated here.
-            stubs = runpy.run_path(str(SOURCE / "moorage/cri/build.py"))
+            generate_schema(ALL_KINDS, SOURCE / "moorage/apiserver/registry/schema/generated")
+            generate_descriptions(ALL_KINDS, SOURCE / "moorage/apiserver/registry/columns")
+            generate_openapi(SOURCE / "moorage/apiserver/registry/openapi/generated")
+            # By path: importing the package `moorage.wire.cri` needs what is being generated here.
+            stubs = runpy.run_path(str(SOURCE / "moorage/wire/cri/build.py"))
             for package, name, has_services in PROTOS:
                 stubs["generate_stubs"](
                     SOURCE / package / "proto" / name,

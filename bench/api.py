@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.client.config import ClientConfig, load_kubeconfig
+from moorage.wire.client.config import ClientConfig, load_kubeconfig
 
 CLASS = "bench"
 NAMESPACE = "default"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from moorage.api.errors import AlreadyExistsError
-from moorage.client.resources import RUNTIME_CLASSES
-from moorage.client.rest import Client
+from moorage.wire.client.resources import RUNTIME_CLASSES
+from moorage.wire.client.rest import Client
 
 
 async def ensure_class(client: Client, handler: str) -> None:

@@ -21,12 +21,12 @@ from bench.classes import ensure_class
 from bench.engine import Pods
 from bench.own_api import process
 from moorage.api.pods import Pod
-from moorage.client.informer import Informer
-from moorage.client.resources import PODS
-from moorage.client.rest import Client
 from moorage.cluster import Choices, Cluster
 from moorage.cluster.engine.paths import engine_paths
-from moorage.cri import CriClient
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.resources import PODS
+from moorage.wire.client.rest import Client
+from moorage.wire.cri import CriClient
 
 IMAGE = "moorage.local/busybox:1"
 HANDLERS = ("runc", "crun")

@@ -12,8 +12,8 @@ from pathlib import Path
 from tests.containerd_configuration import Configuration, RuntimeTable, write_configuration
 
 from moorage.cluster.images import PAUSE
-from moorage.cri import CriClient, CriError, pb
 from moorage.linux.program_version import parse_version
+from moorage.wire.cri import CriClient, CriError, pb
 
 _READY_S = 20.0
 

@@ -16,24 +16,24 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from moorage.api.clock import SystemClock
-from moorage.apiserver.negotiation import PLAIN
-from moorage.apiserver.representations import list_bytes, object_bytes
-from moorage.cel.evaluator import Evaluator
-from moorage.registry.codec import Codec, Media
-from moorage.registry.custom.definition import kinds_of
-from moorage.registry.custom.versions import Conversions
-from moorage.registry.kind import Kind, Served
-from moorage.registry.kinds import STORED_KINDS
-from moorage.registry.kinds.deployment import DEPLOYMENT
-from moorage.registry.listing import Lister, ListOptions
-from moorage.registry.objects import Objects
-from moorage.registry.ownership import Ownership
-from moorage.registry.request import Request, User
-from moorage.registry.schema import load_schema
-from moorage.registry.selection import select
-from moorage.registry.stored import Stored, StoredFactory
-from moorage.registry.worker import Worker
-from moorage.storage import SqliteStore, WatchCache
+from moorage.apiserver.cel.evaluator import Evaluator
+from moorage.apiserver.endpoints.negotiation import PLAIN
+from moorage.apiserver.endpoints.representations import list_bytes, object_bytes
+from moorage.apiserver.registry.codec import Codec, Media
+from moorage.apiserver.registry.custom.definition import kinds_of
+from moorage.apiserver.registry.custom.versions import Conversions
+from moorage.apiserver.registry.kind import Kind, Served
+from moorage.apiserver.registry.kinds import STORED_KINDS
+from moorage.apiserver.registry.kinds.deployment import DEPLOYMENT
+from moorage.apiserver.registry.listing import Lister, ListOptions
+from moorage.apiserver.registry.objects import Objects
+from moorage.apiserver.registry.ownership import Ownership
+from moorage.apiserver.registry.request import Request, User
+from moorage.apiserver.registry.schema import load_schema
+from moorage.apiserver.registry.selection import select
+from moorage.apiserver.registry.stored import Stored, StoredFactory
+from moorage.apiserver.registry.worker import Worker
+from moorage.apiserver.storage import SqliteStore, WatchCache
 
 OBJECTS = 1000
 ROUNDS = 5

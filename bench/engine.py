@@ -29,8 +29,8 @@ from moorage.cluster.engine.paths import HUGETLB_MARKER
 from moorage.cluster.engine.plan import prepare_host
 from moorage.cluster.host.hugetlb import unmount_hugetlb_v1
 from moorage.cluster.images import catalogue, write_archive
-from moorage.cri import CriClient, engine_pb, pb
 from moorage.linux.process_memory import resident_bytes
+from moorage.wire.cri import CriClient, engine_pb, pb
 
 IMAGE = "moorage.local/busybox:1"
 COMMAND = ["sleep", "1000000"]

@@ -21,7 +21,7 @@ import msgspec
 from aiohttp import web
 
 from bench import generated_objects as made
-from moorage.custom_resources.definitions import definitions
+from moorage.runtimes.custom_resources.definitions import definitions
 
 Raw = dict[str, Any]
 

@@ -20,12 +20,22 @@ from typing import Any
 
 import msgspec
 
-from moorage.admission.chain import CREATE
-from moorage.admission.runtime_policies import RuntimePolicyAdmission
-from moorage.admission.runtime_policies.sources import RuntimeFacts
 from moorage.api.clock import SystemClock
 from moorage.api.runtime_classes import Overhead, RuntimeClass, Scheduling
-from moorage.cri import pb
+from moorage.apiserver.admission.chain import CREATE
+from moorage.apiserver.admission.runtime_policies import RuntimePolicyAdmission
+from moorage.apiserver.admission.runtime_policies.sources import RuntimeFacts
+from moorage.apiserver.registry.codec import Codec, Media
+from moorage.apiserver.registry.kinds import STORED_KINDS
+from moorage.apiserver.registry.kinds.pod import POD
+from moorage.apiserver.registry.kinds.pod.defaults import default_pod
+from moorage.apiserver.registry.kinds.pod.validation import validate_pod
+from moorage.apiserver.registry.ownership import Ownership
+from moorage.apiserver.registry.request import Attributes, Request, User
+from moorage.apiserver.registry.resource_map import ResourceMap
+from moorage.apiserver.registry.schema import load_schema
+from moorage.apiserver.registry.stored import Stored, StoredFactory
+from moorage.apiserver.storage import SqliteStore, WatchCache
 from moorage.engine.images.layers import tree_of
 from moorage.engine.images.overlayfs import Overlayfs
 from moorage.engine.oci import (
@@ -39,18 +49,8 @@ from moorage.engine.oci import (
     SpecWriter,
 )
 from moorage.linux.mounts import unmount
-from moorage.registry.codec import Codec, Media
-from moorage.registry.kinds import STORED_KINDS
-from moorage.registry.kinds.pod import POD
-from moorage.registry.kinds.pod.defaults import default_pod
-from moorage.registry.kinds.pod.validation import validate_pod
-from moorage.registry.ownership import Ownership
-from moorage.registry.request import Attributes, Request, User
-from moorage.registry.resource_map import ResourceMap
-from moorage.registry.schema import load_schema
-from moorage.registry.stored import Stored, StoredFactory
 from moorage.runtimeclass import PodFields, admit, resolve_handler
-from moorage.storage import SqliteStore, WatchCache
+from moorage.wire.cri import pb
 
 ROUNDS = 7
 TIMES = 2000

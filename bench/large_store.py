@@ -22,9 +22,9 @@ from typing import Any
 
 from bench.api import CLASS, Server, prepare
 from bench.own_api import administrator, process
+from moorage.apiserver.registry.stored import from_value, to_value
+from moorage.apiserver.storage import SqliteStore
 from moorage.cluster.layout import Layout
-from moorage.registry.stored import from_value, to_value
-from moorage.storage import SqliteStore
 
 NAMESPACE = "default"
 _TEMPLATE = "template"

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import msgspec
 
-from moorage.client.config import load_kubeconfig
-from moorage.client.resources import SERVICE_ACCOUNTS
-from moorage.client.rest import Client
 from moorage.cluster.choices import Choices
 from moorage.cluster.creation import open_cluster
 from moorage.cluster.layout import Layout
-from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
+from moorage.cluster.supervision.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
+from moorage.wire.client.config import load_kubeconfig
+from moorage.wire.client.resources import SERVICE_ACCOUNTS
+from moorage.wire.client.rest import Client
 
 _READY_S = 30.0
 _ACCOUNT = "bench"

@@ -20,10 +20,10 @@ from datetime import datetime
 from bench.classes import ensure_class
 from bench.cluster import HANDLERS, pod
 from moorage.api.pods import Pod
-from moorage.client.informer import Informer
-from moorage.client.resources import PODS
-from moorage.client.rest import Client
 from moorage.cluster import Choices, Cluster
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.resources import PODS
+from moorage.wire.client.rest import Client
 
 _ANSWERED = re.compile(
     r"^(?P<at>\S+) debug engine\.service\.server answered "

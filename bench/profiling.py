@@ -25,7 +25,7 @@ from moorage.cluster.layout import Layout
 
 _STAGES = (
     ("TLS, sockets, event loop", r"run_until_complete|asyncio/|sslproto|uvloop"),
-    ("HTTP: parsing, connection", r"aiohttp/|multidict|yarl|moorage/serving/"),
+    ("HTTP: parsing, connection", r"aiohttp/|multidict|yarl|moorage/wire/serving/"),
     ("answer: head, body, write", r"apiserver/(replies|list_body|representations|protobuf_list)"),
     ("handler, routing, negotiation",
      r"apiserver/(handler|heads|routing|call|negotiation|resources|options|flow_control|seating)"),

@@ -28,14 +28,14 @@ from aiohttp import web
 from bench.api import CLASS, LISTED, NAMESPACE
 from moorage.api.clock import SystemClock
 from moorage.apiserver.aggregation import FrontProxy
-from moorage.apiserver.assembly import Api, ApiOptions, assemble
 from moorage.apiserver.authentication.authenticator import StaticToken
-from moorage.apiserver.bootstrap import bootstrap
-from moorage.apiserver.node_agents import NodeTls
-from moorage.apiserver.service_network import write_service_network
-from moorage.cluster.certificates import Authority, Subject
-from moorage.serving.connection import HttpConnection
-from moorage.storage import SqliteStore
+from moorage.apiserver.endpoints.node_agents import NodeTls
+from moorage.apiserver.server.assembly import Api, ApiOptions, assemble
+from moorage.apiserver.server.bootstrap import bootstrap
+from moorage.apiserver.server.service_network import write_service_network
+from moorage.apiserver.storage import SqliteStore
+from moorage.cluster.access.certificates import Authority, Subject
+from moorage.wire.serving.connection import HttpConnection
 
 CONNECTIONS = 32
 SORT = "tottime"

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from moorage.storage import SqliteStore
+from moorage.apiserver.storage import SqliteStore
 
 VALUE = b"x" * 1500
 SECONDS = 2.0

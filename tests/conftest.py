@@ -101,7 +101,7 @@ def _small_reserve(request: pytest.FixtureRequest) -> Iterator[None]:
 
     They were a tenth of the processor time of all tests without a cluster.
     """
-    sqlite = sys.modules.get("moorage.storage.sqlite")
+    sqlite = sys.modules.get("moorage.apiserver.storage.sqlite")
     kept = ("storage", "cluster")  # Where backups and full disks are tested.
     if sqlite is None or request.path.relative_to(HERE).parts[0] in kept:
         yield

@@ -20,8 +20,8 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from moorage.cri import pb
-from moorage.cri.generated.runtime_pb2_grpc import (
+from moorage.wire.cri import pb
+from moorage.wire.cri.generated.runtime_pb2_grpc import (
     RuntimeServiceServicer,
     add_RuntimeServiceServicer_to_server,
 )

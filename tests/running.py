@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from moorage.client.config import load_kubeconfig
 from moorage.cluster import Choices, Cluster
 from moorage.cluster.layout import Layout
+from moorage.wire.client.config import load_kubeconfig
 from tests.moor_server import run_moor
 from tests.ports import free_port
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from moorage.handlers import parse_definition
+from moorage.engine.handlers import parse_definition
 from tests.documents import MARKED, blocks
 
 

@@ -12,18 +12,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression
 
-from tests.runs import (
-    BELOW,
-    CLUSTERS,
-    ENGINES,
-    HERE,
-    OTHERS,
-    PLANES,
-    RUNS,
-    SHARED,
-    run_of,
-    runs_of,
-)
+from tests.runs import BELOW, CLUSTERS, ENGINES, HERE, OTHERS, PLANES, RUNS, SHARED, run_of, runs_of
 
 REPOSITORY = Path(__file__).parents[1]
 _TARGETS = re.findall(r"^([a-z]+):.*## ", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)

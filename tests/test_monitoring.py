@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.metrics import Counter, Gauge, Histogram
 from moorage.node.metrics import Metrics
 from moorage.scheduler import SchedulerMetrics
+from moorage.wire.metrics import Counter, Gauge, Histogram
 
 _MONITORING = Path(__file__).parents[1] / "monitoring"
 _ALERTS = yaml.safe_load((_MONITORING / "prometheus-alerts.yaml").read_text())

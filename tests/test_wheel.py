@@ -96,8 +96,8 @@ def test_the_wheel_has_the_examples_and_what_is_generated(wheel: Path) -> None:
     assert {
         f"moorage/examples/{path.name}" for path in (REPOSITORY / "examples").iterdir()
     } <= names
-    assert "moorage/cri/generated/runtime_pb2.py" in names
-    assert "moorage/cri/generated/runtime_pb2_grpc.pyi" in names
+    assert "moorage/wire/cri/generated/runtime_pb2.py" in names
+    assert "moorage/wire/cri/generated/runtime_pb2_grpc.pyi" in names
 
 
 @pytest.fixture
@@ -118,6 +118,6 @@ def test_a_control_plane_starts_from_the_wheel(moor: Path, started: Path, tmp_pa
 
 
 def test_the_demo_of_the_wheel_finds_its_examples(moor: Path, tmp_path: Path) -> None:
-    script = "from moorage.cluster.demo import find_examples; print(find_examples())"
+    script = "from moorage.inspect.demo import find_examples; print(find_examples())"
     answer = _run(moor.parent / "python", "-c", script, cwd=tmp_path)
     assert answer.strip().endswith("site-packages/moorage/examples")

@@ -8,8 +8,8 @@ import pytest
 
 from moorage.api import fields, labels, quantity
 from moorage.api.remembered import LONGEST_KEY, remembered, remembered_by_json
-from moorage.apiserver import negotiation, routing
-from moorage.registry.validation import metadata
+from moorage.apiserver.endpoints import negotiation, routing
+from moorage.apiserver.registry.validation import metadata
 from moorage.scheduler import terms
 
 

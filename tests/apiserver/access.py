@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.apiserver.server import Running
+from tests.apiserver.running_server import Running
 
 RBAC = "rbac.authorization.k8s.io"
 ROOT = f"/apis/{RBAC}/v1"

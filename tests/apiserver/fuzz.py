@@ -13,10 +13,10 @@ from typing import Any
 from urllib.parse import quote
 
 from moorage.api import yaml_text
-from moorage.registry.kind import Kind, Served
-from moorage.registry.kinds import ALL_KINDS
-from moorage.registry.schema import Field, load_schema
-from tests.registry.schema.wire_encoder import encode, envelope
+from moorage.apiserver.registry.kind import Kind, Served
+from moorage.apiserver.registry.kinds import ALL_KINDS
+from moorage.apiserver.registry.schema import Field, load_schema
+from tests.apiserver.registry.schema.wire_encoder import encode, envelope
 
 JSON, YAML = "application/json", "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"

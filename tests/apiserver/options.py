@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from moorage.apiserver.aggregation import FrontProxy
-from moorage.apiserver.assembly import ApiOptions
-from moorage.apiserver.node_agents import NodeTls
-from moorage.apiserver.server import ServerOptions
-from moorage.cluster.certificates import Authority, Subject
-from moorage.serving import Limits
+from moorage.apiserver.endpoints.node_agents import NodeTls
+from moorage.apiserver.server.assembly import ApiOptions
+from moorage.apiserver.server.lifecycle import ServerOptions
+from moorage.cluster.access.certificates import Authority, Subject
+from moorage.wire.serving import Limits
 
 
 def front_proxy(directory: Path, client_authority: Path) -> FrontProxy:

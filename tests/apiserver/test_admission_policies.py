@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from moorage.linux.child import Child
-from tests.apiserver.server import Answer, Running, serving
+from tests.apiserver.running_server import Answer, Running, serving
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 POLICIES = f"{GROUP}/validatingadmissionpolicies"

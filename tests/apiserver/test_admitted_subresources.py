@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from moorage.linux.child import Child
-from tests.apiserver.server import Running, serving
-from tests.apiserver.test_connect import Cluster
-from tests.apiserver.test_connect import cluster as cluster
+from tests.apiserver.endpoints.test_connect import Cluster
+from tests.apiserver.endpoints.test_connect import cluster as cluster
+from tests.apiserver.running_server import Running, serving
 from tests.apiserver.test_mutating_policies import configure as mutation
 from tests.apiserver.test_mutating_policies import enforce as enforce_mutation
 from tests.apiserver.test_mutating_policies import patch as json_patch

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import BadRequestError, StatusError
-from moorage.apiserver.patching import Patcher
-from moorage.registry.codec import Codec
-from moorage.registry.kind import Obj
-from moorage.registry.kinds import STORED_KINDS
-from moorage.registry.schema import load_schema
+from moorage.apiserver.endpoints.patching import Patcher
+from moorage.apiserver.registry.codec import Codec
+from moorage.apiserver.registry.kind import Obj
+from moorage.apiserver.registry.kinds import STORED_KINDS
+from moorage.apiserver.registry.schema import load_schema
 
 KINDS = {kind.name: kind for kind in STORED_KINDS}
 _NOTHING: Any = None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.apiserver.access import grant
-from tests.apiserver.server import Running, serving
+from tests.apiserver.running_server import Running, serving
 from tests.certificates import certificate_pem, encoded, request_pem
 
 ROOT = "/apis/certificates.k8s.io/v1/certificatesigningrequests"

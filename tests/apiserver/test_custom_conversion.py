@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver import assembly
-from tests.apiserver.server import Answer, Running, serving
-from tests.apiserver.test_custom_resources import CRDS, is_established, until
+from moorage.apiserver.server import assembly
+from tests.apiserver.running_server import Answer, Running, serving
+from tests.apiserver.server.test_custom_resources import CRDS, is_established, until
 from tests.apiserver.webhook_server import WebhookServer, webhooks
 
 Json = dict[str, Any]

@@ -11,8 +11,14 @@ import pytest
 import yaml
 
 from moorage.linux.child import Child
-from tests.apiserver.server import Answer, Running, serving
-from tests.apiserver.test_custom_resources import CRDS, definition, is_established, tab, until
+from tests.apiserver.running_server import Answer, Running, serving
+from tests.apiserver.server.test_custom_resources import (
+    CRDS,
+    definition,
+    is_established,
+    tab,
+    until,
+)
 
 TABS = "/apis/stable.example.com/v1/namespaces/default/crontabs"
 NAME = CRDS + "/crontabs.stable.example.com"

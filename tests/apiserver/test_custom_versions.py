@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.server import Answer, Running, serving
-from tests.apiserver.test_custom_resources import CRDS, is_established, until
+from tests.apiserver.running_server import Answer, Running, serving
+from tests.apiserver.server.test_custom_resources import CRDS, is_established, until
 
 Json = dict[str, Any]
 NAME = "things.example.com"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.registry.kinds import STORED_KINDS
+from moorage.apiserver.registry.kinds import STORED_KINDS
 from tests.apiserver.fuzz import Fuzz, Request
 from tests.apiserver.process import Connection, Server, is_fault, plain_request, server_process
 

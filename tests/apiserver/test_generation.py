@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.server import Answer, Running, serving
+from tests.apiserver.running_server import Answer, Running, serving
 
 CORE = "/api/v1/namespaces/default"
 POD = f"{CORE}/pods/p"

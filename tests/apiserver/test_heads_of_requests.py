@@ -8,8 +8,8 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from moorage.api.errors import BadRequestError, UnauthorizedError
-from moorage.apiserver import heads
-from moorage.apiserver.heads import RequestHead, RequestHeads, check_text
+from moorage.apiserver.server import heads
+from moorage.apiserver.server.heads import RequestHead, RequestHeads, check_text
 
 
 class Asked:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from moorage.admission.webhooks import dispatch
-from moorage.registry.custom import versions
-from tests.apiserver.server import Answer, Running, serving
+from moorage.apiserver.admission.webhooks import dispatch
+from moorage.apiserver.registry.custom import versions
+from tests.apiserver.running_server import Answer, Running, serving
+from tests.apiserver.server.test_custom_resources import CRDS, is_established, until
 from tests.apiserver.test_custom_conversion import MERGE, V1, V2, convert, definition
-from tests.apiserver.test_custom_resources import CRDS, is_established, until
 from tests.apiserver.webhook_server import MUTATING, VALIDATING, WebhookServer, webhooks
 
 Json = dict[str, Any]

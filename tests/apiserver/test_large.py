@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.server import Running, serving
+from tests.apiserver.running_server import Running, serving
 
 PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from moorage.client.resources import RUNTIME_CLASSES
-from moorage.client.rest import Client
-from moorage.storage import SqliteStore
-from tests.apiserver.server import serving
+from moorage.apiserver.storage import SqliteStore
+from moorage.wire.client.resources import RUNTIME_CLASSES
+from moorage.wire.client.rest import Client
+from tests.apiserver.running_server import serving
 from tests.controllers.cluster import running_cluster
 
 

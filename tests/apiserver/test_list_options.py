@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from tests.apiserver.server import Running, serving
+from tests.apiserver.running_server import Running, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.server import serving
+from tests.apiserver.running_server import serving
 
 NETWORKING = "/apis/networking.k8s.io/v1/namespaces/default"
 SERVICES = "/api/v1/namespaces/default/services"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.apiserver.server import serving
+from tests.apiserver.running_server import serving
 
 INPUT = Path(__file__).parent / "inputs" / "mountable-secrets.yaml"
 IN_NAMESPACE = {"ServiceAccount": "serviceaccounts", "Secret": "secrets", "Pod": "pods"}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from moorage.linux.child import Child
-from tests.apiserver.server import Answer, Running, serving
-from tests.apiserver.test_custom_resources import CRDS, is_established, until
+from tests.apiserver.running_server import Answer, Running, serving
+from tests.apiserver.server.test_custom_resources import CRDS, is_established, until
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 POLICIES = f"{GROUP}/mutatingadmissionpolicies"

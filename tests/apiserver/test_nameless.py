@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.apiserver.server import Running, serving
-from tests.registry.rules import BASES, KINDS
+from tests.apiserver.registry.rules import BASES, KINDS
+from tests.apiserver.running_server import Running, serving
 
 ACCOUNT = {"metadata": {"name": "default"}}
 

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from moorage.apiserver.health import Health, version_reply
-from moorage.apiserver.openapi import OpenApiPages
-from moorage.apiserver.replies import Reply
+from moorage.apiserver.endpoints.openapi import OpenApiPages
+from moorage.apiserver.endpoints.replies import Reply
+from moorage.apiserver.server.health import Health, version_reply
 
 PAGES = OpenApiPages()
 

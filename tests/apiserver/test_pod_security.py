@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from moorage.admission.pod_security import plugin
-from tests.apiserver.server import Answer, Running, serving
+from moorage.apiserver.admission.pod_security import plugin
+from tests.apiserver.running_server import Answer, Running, serving
 
 CORE = "/api/v1/namespaces/default"
 PODS = f"{CORE}/pods"

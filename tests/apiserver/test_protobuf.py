@@ -9,13 +9,20 @@ from typing import Any
 import aiohttp
 import pytest
 
-from moorage.registry.codec import RESOURCE
-from moorage.registry.schema import load_schema
-from moorage.registry.schema.protobuf import ProtobufDecoder, _fields, open_envelope
-from moorage.registry.schema.protobuf_encoder import ProtobufEncoder, enveloped
-from moorage.storage import SqliteStore
-from tests.apiserver.server import Answer, Running, serving
-from tests.apiserver.test_custom_resources import CRDS, TABS, definition, is_established, tab, until
+from moorage.apiserver.registry.codec import RESOURCE
+from moorage.apiserver.registry.schema import load_schema
+from moorage.apiserver.registry.schema.protobuf import ProtobufDecoder, _fields, open_envelope
+from moorage.apiserver.registry.schema.protobuf_encoder import ProtobufEncoder, enveloped
+from moorage.apiserver.storage import SqliteStore
+from tests.apiserver.running_server import Answer, Running, serving
+from tests.apiserver.server.test_custom_resources import (
+    CRDS,
+    TABS,
+    definition,
+    is_established,
+    tab,
+    until,
+)
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 METADATA = f"{PROTOBUF};as=PartialObjectMetadata{{}};g=meta.k8s.io;v=v1"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from moorage.admission.configuration import AdmissionOptions
-from moorage.admission.limited_resources import parse_limited_resources
-from tests.apiserver.server import Answer, Running, serving
+from moorage.apiserver.admission.configuration import AdmissionOptions
+from moorage.apiserver.admission.limited_resources import parse_limited_resources
+from tests.apiserver.running_server import Answer, Running, serving
 
 CORE = "/api/v1/namespaces/default"
 QUOTAS = f"{CORE}/resourcequotas"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver import watch
-from tests.apiserver.server import Running, serving
+from moorage.apiserver.endpoints import watch
+from tests.apiserver.running_server import Running, serving
 
 _SPACES = ("a", "ab", "abc")
 _NAMES = tuple(f"n{number}" for number in range(8))

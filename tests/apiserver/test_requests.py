@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from moorage.api import fields
-from moorage.apiserver.handler import (
+from moorage.apiserver.endpoints.routing import parse_path
+from moorage.apiserver.registry.kinds import ALL_KINDS
+from moorage.apiserver.registry.rbac import Action
+from moorage.apiserver.server.handler import (
     Subresources,
     _action,
     _field_selector,
     _fits_path,
     _text,
 )
-from moorage.apiserver.routing import parse_path
-from moorage.registry.kinds import ALL_KINDS
-from moorage.registry.rbac import Action
 
 KINDS = {kind.plural: kind for kind in ALL_KINDS}
 

@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.reviews import _attribute_errors, _subject, _subject_errors, action_of
-from moorage.registry.rbac import Action
-from moorage.registry.request import User
+from moorage.apiserver.endpoints.reviews import (
+    _attribute_errors,
+    _subject,
+    _subject_errors,
+    action_of,
+)
+from moorage.apiserver.registry.rbac import Action
+from moorage.apiserver.registry.request import User
 
 _RESOURCE = {"verb": "get", "resource": "pods"}
 _PATH = {"verb": "get", "path": "/metrics"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.apiserver.access import RBAC, ROOT, grant
-from tests.apiserver.server import Answer, Running, serving
+from tests.apiserver.running_server import Answer, Running, serving
 
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 PODS = "/api/v1/namespaces/default/pods"

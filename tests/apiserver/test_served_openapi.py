@@ -22,11 +22,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 
-from moorage.registry.kinds import STORED_KINDS
+from moorage.apiserver.registry.kinds import STORED_KINDS
 from tests.apiserver.fuzz import Request
 from tests.apiserver.openapi_requests import NAMESPACE, PRESENT, Operation, operations, requests
 from tests.apiserver.process import Connection, Server, is_fault, plain_request, server_process
-from tests.registry.rules import BASES
+from tests.apiserver.registry.rules import BASES
 
 _FOR_S = float(os.environ.get("MOORAGE_FUZZ_S", "0"))
 _SEED = int(os.environ.get("MOORAGE_FUZZ_SEED", str(int(time.time()) if _FOR_S else 1)))

@@ -6,7 +6,7 @@ import ipaddress
 from pathlib import Path
 from typing import Any
 
-from tests.apiserver.server import Running, serving
+from tests.apiserver.running_server import Running, serving
 
 ROOT = "/apis/networking.k8s.io/v1"
 CIDRS, ADDRESSES = f"{ROOT}/servicecidrs", f"{ROOT}/ipaddresses"

@@ -12,11 +12,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from moorage.apiserver import replies
 from moorage.apiserver.authentication.authenticator import StaticToken
-from moorage.apiserver.bodies import BodyLimits
-from moorage.serving import Limits
-from tests.apiserver.server import TOKENS, Running, serving
+from moorage.apiserver.endpoints import replies
+from moorage.apiserver.endpoints.bodies import BodyLimits
+from moorage.wire.serving import Limits
+from tests.apiserver.running_server import TOKENS, Running, serving
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

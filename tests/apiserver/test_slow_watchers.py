@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.apiserver import watch
-from tests.apiserver.server import Running, serving
+from moorage.apiserver.endpoints import watch
+from tests.apiserver.running_server import Running, serving
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 _COUNT = 90

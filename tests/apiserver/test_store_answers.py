@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.server import Answer, Running, serving
+from tests.apiserver.running_server import Answer, Running, serving
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.apiserver.server import Running, serving
+from tests.apiserver.running_server import Running, serving
 
 MAPS = b"/api/v1/namespaces/default/configmaps"
 NAME = b"present"

@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 
 from moorage.linux.child import Child
-from moorage.webhooks import client
-from tests.apiserver.server import Answer, Running, serving
+from moorage.wire.webhooks import client
+from tests.apiserver.running_server import Answer, Running, serving
 from tests.apiserver.webhook_server import (
     ADMISSION,
     CONFIG_MAPS,

@@ -16,9 +16,9 @@ from moorage.cli.commands.explain import command
 from moorage.cli.completion import complete_images, complete_namespaces, complete_pods
 from moorage.cli.connection import Target
 from moorage.cli.errors import CliError
-from moorage.client import config, resources, rest
 from moorage.cluster import Cluster
-from moorage.cri import pb
+from moorage.wire.client import config, resources, rest
+from moorage.wire.cri import pb
 from tests.cli.moor import FakeEngine, cluster, locked, serving
 
 PODS = {"default": ["wasp", "whale", "pony"], "kube-system": ["dns"]}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import moorage
-from moorage.cri import CriClient, pb
+from moorage.wire.cri import CriClient, pb
 from tests.own_engine import DEADLINE_S, OwnEngine, engine_directories
 from tests.running import skip_without_runtimes
 

@@ -11,8 +11,8 @@ import pytest
 from moorage.cli.errors import CliError
 from moorage.cli.handlers import HandlersInUse, handlers_in_use
 from moorage.cluster.layout import Layout
-from moorage.cri import engine_pb, pb
-from moorage.handlers import Handler
+from moorage.engine.handlers import Handler
+from moorage.wire.cri import engine_pb, pb
 from tests.cli.moor import FakeEngine, cluster, locked, serving
 from tests.fake_crio import Behaviour, FakeCrio
 from tests.fake_crio import serving as serving_crio

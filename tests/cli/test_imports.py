@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-_AGENT_AND_CLIENT = {"moorage.node.agent", "moorage.client.rest", "aiohttp"}
+_AGENT_AND_CLIENT = {"moorage.node.agent", "moorage.wire.client.rest", "aiohttp"}
 # What an API server imports at the first use.
 _AT_USE = {"yaml", "jwt", "h11", "cryptography.x509", "cel_expr_python", "re2", "unittest"}
 
@@ -16,7 +16,7 @@ _AT_USE = {"yaml", "jwt", "h11", "cryptography.x509", "cel_expr_python", "re2", 
     ("modules", "unneeded"),
     [
         (
-            ["moorage.cluster.supervise"],
+            ["moorage.cluster.supervision.supervise"],
             {"asyncio", "ssl", "moorage.api.pods", "moorage.engine"},
         ),
         (
@@ -27,7 +27,7 @@ _AT_USE = {"yaml", "jwt", "h11", "cryptography.x509", "cel_expr_python", "re2", 
                     for name in ("status", "down", "logs", "image", "runtimes", "doctor")
                 ),
             ],
-            {*_AGENT_AND_CLIENT, "moorage.storage", "moorage.apiserver"},
+            {*_AGENT_AND_CLIENT, "moorage.apiserver.storage", "moorage.apiserver"},
         ),
         (
             [f"moorage.cli.commands.{name}" for name in ("status", "logs")],
@@ -41,12 +41,15 @@ _AT_USE = {"yaml", "jwt", "h11", "cryptography.x509", "cel_expr_python", "re2", 
             ],
             {"grpc", "google.protobuf", "moorage.engine", "moorage.node.agent"},
         ),
-        (["moorage.cluster.parts.apiserver"], {*_AT_USE, "moorage.handlers"}),
+        (["moorage.cluster.parts.apiserver"], {*_AT_USE, "moorage.engine.handlers"}),
         (
             # What the build imports: it is given neither of these.
             [
-                *(f"moorage.registry.{name}.build" for name in ("columns", "openapi", "schema")),
-                "moorage.registry.kinds",
+                *(
+                    f"moorage.apiserver.registry.{name}.build"
+                    for name in ("columns", "openapi", "schema")
+                ),
+                "moorage.apiserver.registry.kinds",
             ],
             {"cryptography", "aiohttp"},
         ),
@@ -74,7 +77,7 @@ _AT_USE = {"yaml", "jwt", "h11", "cryptography.x509", "cel_expr_python", "re2", 
                 "moorage.cluster.cluster",
                 "moorage.cluster.host",
                 "moorage.cluster.images",
-                "moorage.runtimeclass.migration.plan",
+                "moorage.migrate.rules.plan",
             },
         ),
         (["moorage.cli.main", "moorage.cli.commands.webhook"], {"grpc", "yaml", "cryptography"}),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.cli.screen import COLUMNS, HELP, Screen
-from moorage.cluster.top import ClassRow
+from moorage.inspect.top import ClassRow
 
 ROWS = [
     ClassRow(runtime_class="crun", handler="crun", pods=3, start_p50_ms=63.0, is_exact=True),

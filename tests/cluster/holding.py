@@ -6,7 +6,7 @@ HOLDS = """
 import signal, sys
 from pathlib import Path
 from moorage.cluster.layout import Layout
-from moorage.cluster.supervisor import hold_lock
+from moorage.cluster.supervision.supervisor import hold_lock
 lock = hold_lock(Layout(Path(sys.argv[1])))
 print("held", flush=True)
 if sys.argv[2] == "stubborn":

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from moorage.apiserver.storage import SqliteStore
 from moorage.cluster import restore as restoring
 from moorage.cluster.backup import BackupError, back_up, unpack
 from moorage.cluster.choices import Choices
@@ -24,8 +25,7 @@ from moorage.cluster.creation import open_cluster
 from moorage.cluster.layout import Layout
 from moorage.cluster.restore import restore
 from moorage.cluster.settings import Settings, SettingsError, load
-from moorage.cluster.supervisor import AlreadyRunningError
-from moorage.storage import SqliteStore
+from moorage.cluster.supervision.supervisor import AlreadyRunningError
 from tests.cli.moor import locked
 from tests.ports import free_port
 

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 import moorage.cluster
-from moorage.client.resources import CONFIG_MAPS
 from moorage.cluster import (
     AlreadyRunningError,
     CannotRunPodsError,
@@ -26,16 +25,17 @@ from moorage.cluster import (
     SettingsError,
     StartError,
     clearing,
-    machine,
-    start,
     teardown,
 )
 from moorage.cluster.cluster import READY_S, HostCheck
 from moorage.cluster.completion import complete
+from moorage.cluster.host import start_check as machine
 from moorage.cluster.layout import Layout
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import load, save
-from moorage.cri import UnusableEngineError
+from moorage.cluster.supervision import start
+from moorage.wire.client.resources import CONFIG_MAPS
+from moorage.wire.cri import UnusableEngineError
 from tests.cli.moor import locked
 from tests.cluster.test_settings import SETTINGS
 from tests.ports import free_port
@@ -257,7 +257,8 @@ def test_a_cluster_in_the_foreground_keeps_its_reservations(
 ) -> None:
     calls: list[tuple[Any, ...]] = []
     monkeypatch.setattr(
-        "moorage.cluster.supervise.become_supervisor", lambda *arguments: calls.append(arguments)
+        "moorage.cluster.supervision.supervise.become_supervisor",
+        lambda *arguments: calls.append(arguments),
     )
     cluster = Cluster(tmp_path / "c", PLANE)
     cluster.create()
@@ -328,7 +329,7 @@ async def test_another_engine_is_checked_instead_of_the_host(
         assert endpoint == "unix:///e.sock"
         return SimpleNamespace(complaint=complaint)
 
-    monkeypatch.setattr("moorage.cri.probe", probe)
+    monkeypatch.setattr("moorage.wire.cri.probe", probe)
     if is_kept:
         settings = msgspec.structs.replace(SETTINGS, cri="unix:///e.sock")
         save(Layout(tmp_path).settings, settings)
@@ -342,7 +343,7 @@ async def test_an_unusable_engine_is_an_error(
     async def probe(endpoint: str) -> None:
         raise UnusableEngineError(endpoint, "nothing listens")
 
-    monkeypatch.setattr("moorage.cri.probe", probe)
+    monkeypatch.setattr("moorage.wire.cri.probe", probe)
     with pytest.raises(CannotRunPodsError, match="nothing listens"):
         await Cluster(tmp_path, Choices(cri="unix:///e.sock")).check_host()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from moorage.cluster.credentials import Credentials, Pair
+from moorage.cluster.access.credentials import Credentials, Pair
 from moorage.cluster.layout import ENGINE_SOCKET, RUN, SYSTEM_DATA_DIR, Layout
 
 ROOT = Path("/d")

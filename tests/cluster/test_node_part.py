@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from moorage.api.host_ports import Listener
-from moorage.cluster.engine_handlers import read_handlers
+from moorage.cluster.engine.handlers import read_handlers
 from moorage.cluster.parts.node import _engine_listeners
-from moorage.cri import CriClient, pb
+from moorage.wire.cri import CriClient, pb
 from tests.cluster.test_settings import SETTINGS
 from tests.fake_crio import Behaviour, FakeCrio, serving
 

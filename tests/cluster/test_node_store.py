@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from moorage.client.config import ClientConfig
-from moorage.client.resources import NODES
-from moorage.client.rest import Client, UnreachableError
 from moorage.cluster.layout import Layout
 from moorage.cluster.parts.node import OtherStoreError, hold_to_store
-from tests.apiserver.server import Running, serving
+from moorage.wire.client.config import ClientConfig
+from moorage.wire.client.resources import NODES
+from moorage.wire.client.rest import Client, UnreachableError
+from tests.apiserver.running_server import Running, serving
 
 
 def client_of(server: Running) -> Client:

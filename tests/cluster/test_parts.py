@@ -19,10 +19,8 @@ import pytest
 
 from moorage.api.errors import StatusError
 from moorage.api.host_ports import Listener
-from moorage.apiserver.node_agents import NodeTls
-from moorage.client.rest import UnreachableError
-from moorage.cluster import readiness
-from moorage.cluster.credentials import Credentials
+from moorage.apiserver.endpoints.node_agents import NodeTls
+from moorage.cluster.access.credentials import Credentials
 from moorage.cluster.daemon import Service
 from moorage.cluster.engine.paths import engine_paths
 from moorage.cluster.engine.plan import EnginePlan
@@ -34,9 +32,11 @@ from moorage.cluster.parts import __main__ as main_module
 from moorage.cluster.parts import apiserver, connection, controllers
 from moorage.cluster.parts import engine as engine_part
 from moorage.cluster.settings import Settings, SettingsError, save
-from moorage.cluster.supervisor import NOTIFY_VARIABLE, PORT_TAKEN_STATUS, READY_MESSAGE
+from moorage.cluster.supervision import readiness
+from moorage.cluster.supervision.supervisor import NOTIFY_VARIABLE, PORT_TAKEN_STATUS, READY_MESSAGE
 from moorage.controllers import ControllerOptions
 from moorage.linux.private import PASSABLE
+from moorage.wire.client.rest import UnreachableError
 from tests.clocks import settle
 from tests.cluster.test_settings import SETTINGS
 

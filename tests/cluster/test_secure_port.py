@@ -12,13 +12,13 @@ import aiohttp
 import pytest
 
 from moorage.api.clock import SystemClock
-from moorage.client.config import ClientConfig
-from moorage.client.rest import Client
-from moorage.cluster.certificates import Subject
-from moorage.cluster.credentials import Pair
+from moorage.cluster.access.certificates import Subject
+from moorage.cluster.access.credentials import Pair
 from moorage.cluster.parts.secure_port import serve_metrics
-from moorage.metrics import Counter
-from tests.apiserver.server import Running, serving
+from moorage.wire.client.config import ClientConfig
+from moorage.wire.client.rest import Client
+from moorage.wire.metrics import Counter
+from tests.apiserver.running_server import Running, serving
 from tests.ports import free_port
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from moorage.claims.local_path import DRIVER
-from moorage.client.resources import STORAGE_CLASSES
+from moorage.api.claims.local_path import DRIVER
 from moorage.cluster.storage_class import CSI_DRIVERS, NAME, create_storage_class
-from tests.claims.objects import class_json
+from moorage.wire.client.resources import STORAGE_CLASSES
+from tests.api.claims.objects import class_json
 from tests.controllers.cluster import running_cluster
 
 IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"

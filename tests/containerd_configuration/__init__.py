@@ -1,6 +1,6 @@
 """Configuration of a containerd that tests and benchmarks start beside our engine."""
 
-from moorage.handlers.runtimes import RUNC_SHIM
+from moorage.engine.handlers.runtimes import RUNC_SHIM
 from tests.containerd_configuration.configuration import (
     NATIVE,
     OVERLAYFS,

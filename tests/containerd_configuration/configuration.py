@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.handlers.runtimes import RUNC_SHIM
+from moorage.engine.handlers.runtimes import RUNC_SHIM
 from moorage.linux.program_version import Version
 from tests.containerd_configuration.toml import Table, Value, write_toml
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from moorage.handlers import KNOWN_RUNTIMES, Handler, Runtime
-from moorage.handlers.program_probe import QUERY_DEADLINE_S
+from moorage.engine.handlers import KNOWN_RUNTIMES, Handler, Runtime
+from moorage.engine.handlers.program_probe import QUERY_DEADLINE_S
 from moorage.linux.command import CommandError, run
 from moorage.linux.program_version import Version, parse_version
 

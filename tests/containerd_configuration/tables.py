@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from moorage.handlers.discovery import Handler
-from moorage.handlers.runtimes import KNOWN_RUNTIMES
+from moorage.engine.handlers.discovery import Handler
+from moorage.engine.handlers.runtimes import KNOWN_RUNTIMES
 from tests.containerd_configuration import RUNC_SHIM, RuntimeTable
 
 _RUNTIMES = {runtime.name: runtime for runtime in KNOWN_RUNTIMES}

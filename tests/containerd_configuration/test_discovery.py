@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from moorage.handlers import KNOWN_RUNTIMES, Handler
+from moorage.engine.handlers import KNOWN_RUNTIMES, Handler
 from moorage.linux.command import CommandError
 from moorage.linux.program_version import Version
 from tests.containerd_configuration.discovery import (
@@ -17,7 +17,7 @@ from tests.containerd_configuration.discovery import (
     shim_program,
     under_containerd,
 )
-from tests.handlers.programs import program as write_program
+from tests.engine.handlers.programs import program as write_program
 
 SHIM = "containerd-shim-runc-v2"
 OLD = Containerd(Version((1, 6, 20), "1.6.20"), {SHIM: Path("/usr/bin") / SHIM})

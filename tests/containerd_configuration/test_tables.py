@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.handlers import Handler
+from moorage.engine.handlers import Handler
 from tests.containerd_configuration import RuntimeTable
 from tests.containerd_configuration.tables import NoHandlerError, default_handler, runtime_tables
 

@@ -13,14 +13,14 @@ import msgspec
 
 from moorage.api.clock import SystemClock, format_time
 from moorage.api.pods import Pod
-from moorage.apiserver.server import ApiServer
-from moorage.client.config import ClientConfig
-from moorage.client.informer import Informer, object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import NODES, PODS, SERVICE_ACCOUNTS, Resource
-from moorage.client.rest import Client, PatchType
-from moorage.cluster.certificates import Authority, Subject
+from moorage.apiserver.server.lifecycle import ApiServer
+from moorage.cluster.access.certificates import Authority, Subject
 from moorage.controllers import ControllerOptions, run_controllers
+from moorage.wire.client.config import ClientConfig
+from moorage.wire.client.informer import Informer, object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import NODES, PODS, SERVICE_ACCOUNTS, Resource
+from moorage.wire.client.rest import Client, PatchType
 from tests.apiserver.options import loopback_options
 from tests.ports import free_port
 

@@ -20,10 +20,10 @@ import msgspec
 from moorage.api.clock import format_time
 from moorage.api.errors import AlreadyExistsError, ConflictError, NotFoundError
 from moorage.api.meta import ListMeta, Object
-from moorage.client.recorder import EventRecorder
-from moorage.client.resources import EVENTS, Resource
-from moorage.client.rest import ObjectList, PatchType, WatchEvent
 from moorage.controllers.informers import Informers
+from moorage.wire.client.recorder import EventRecorder
+from moorage.wire.client.resources import EVENTS, Resource
+from moorage.wire.client.rest import ObjectList, PatchType, WatchEvent
 from tests.clocks import FakeClock, settle
 
 Json = dict[str, Any]

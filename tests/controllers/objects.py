@@ -18,11 +18,7 @@ from moorage.api.workloads import (
     ReplicaSetStatus,
     RollingUpdateDeployment,
 )
-from moorage.controllers.deployments.revisions import (
-    DESIRED_REPLICAS,
-    MAX_REPLICAS,
-    REVISION,
-)
+from moorage.controllers.deployments.revisions import DESIRED_REPLICAS, MAX_REPLICAS, REVISION
 from moorage.controllers.objects import (
     ContainerStatus,
     Node,

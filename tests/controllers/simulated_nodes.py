@@ -16,10 +16,10 @@ import msgspec
 from moorage.api.clock import format_time
 from moorage.api.errors import ConflictError, NotFoundError
 from moorage.api.pods import Pod
-from moorage.client.informer import Informer, object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES
-from moorage.client.rest import Client, PatchType
+from moorage.wire.client.informer import Informer, object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import NODES, PODS, RUNTIME_CLASSES
+from moorage.wire.client.rest import Client, PatchType
 
 
 class SimulatedNodes:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import AlreadyExistsError, ForbiddenError, NotFoundError
-from moorage.client.resources import CONFIG_MAPS, NAMESPACES, SECRETS
 from moorage.controllers.accounts import (
     DefaultAccountController,
     RootCaController,
@@ -19,6 +18,7 @@ from moorage.controllers.accounts import (
 )
 from moorage.controllers.accounts.root_ca import DESCRIPTION
 from moorage.controllers.objects import SERVICE_ACCOUNTS
+from moorage.wire.client.resources import CONFIG_MAPS, NAMESPACES, SECRETS
 from tests.controllers.memory import MemoryClient, World
 
 NOW = "2026-01-01T00:00:00Z"

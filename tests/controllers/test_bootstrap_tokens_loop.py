@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from moorage.api.errors import ConflictError, NotFoundError
-from moorage.client.informer import Informer
-from moorage.client.resources import CONFIG_MAPS, SECRETS
 from moorage.controllers.bootstraptokens import BootstrapSigner, TokenCleaner
 from moorage.controllers.bootstraptokens.signer import changes, detached_signature
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.resources import CONFIG_MAPS, SECRETS
 from tests.api.test_bootstrap_tokens import secret
 from tests.controllers.memory import MemoryClient, World
 

@@ -14,8 +14,7 @@ import pytest
 from cryptography import x509
 
 from moorage.api.errors import ConflictError, NotFoundError
-from moorage.client.resources import CERTIFICATE_SIGNING_REQUESTS, CLUSTER_TRUST_BUNDLES
-from moorage.cluster.certificates import Authority
+from moorage.cluster.access.certificates import Authority
 from moorage.controllers.certificates import (
     CertificateCleaner,
     CertificateController,
@@ -24,6 +23,7 @@ from moorage.controllers.certificates import (
 )
 from moorage.controllers.certificates.trust_bundle import bundle_name
 from moorage.controllers.objects import POD_CERTIFICATE_REQUESTS
+from moorage.wire.client.resources import CERTIFICATE_SIGNING_REQUESTS, CLUSTER_TRUST_BUNDLES
 from tests.certificates import certificate_pem, encoded, request_pem
 from tests.clocks import START
 from tests.controllers.memory import MemoryClient, World

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from moorage.controllers.claim_expansion import ClaimExpansionController
-from tests.claims.objects import claim_json, volume_json
+from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from tests.api.claims.objects import claim_json, volume_json
 from tests.controllers.memory import World
 
 EVENT = ("data", "Normal", "ExternalExpanding",

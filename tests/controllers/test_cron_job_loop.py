@@ -12,8 +12,8 @@ import pytest
 from moorage.api.clock import format_time
 from moorage.api.errors import ConflictError, ForbiddenError
 from moorage.api.jobs import SCHEDULED_TIMESTAMP
-from moorage.client.resources import CRON_JOBS, JOBS
 from moorage.controllers.cronjobs import CronJobController
+from moorage.wire.client.resources import CRON_JOBS, JOBS
 from tests.controllers.memory import MemoryClient, World
 
 

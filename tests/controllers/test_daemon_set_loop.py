@@ -10,9 +10,9 @@ import pytest
 
 from moorage.api.clock import format_time
 from moorage.api.errors import ForbiddenError
-from moorage.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS, RUNTIME_CLASSES
 from moorage.controllers.daemonsets import DaemonSetController
 from moorage.controllers.objects import NODES, PODS
+from moorage.wire.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS, RUNTIME_CLASSES
 from tests.controllers.memory import MemoryClient, World
 
 

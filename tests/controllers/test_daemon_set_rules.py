@@ -18,12 +18,7 @@ from moorage.api.workloads import (
     DaemonSetUpdateStrategy,
     RollingUpdateDaemonSet,
 )
-from moorage.controllers.daemonsets.daemon_pods import (
-    HASH,
-    daemon_pod,
-    is_updated,
-    target_node,
-)
+from moorage.controllers.daemonsets.daemon_pods import HASH, daemon_pod, is_updated, target_node
 from moorage.controllers.daemonsets.failed_pods import FailedPods
 from moorage.controllers.daemonsets.placement import Fit, Placement, daemon_tolerations
 from moorage.controllers.daemonsets.planning import (

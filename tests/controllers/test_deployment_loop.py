@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import ForbiddenError
-from moorage.client.resources import DEPLOYMENTS, REPLICA_SETS
 from moorage.controllers.deployments import DeploymentController
 from moorage.controllers.objects import PODS
 from moorage.controllers.templates import template_hash
+from moorage.wire.client.resources import DEPLOYMENTS, REPLICA_SETS
 from tests.controllers.memory import MemoryClient, World
 
 NOW = "2026-01-01T00:00:00Z"

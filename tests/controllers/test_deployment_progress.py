@@ -5,11 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from moorage.api.workloads import (
-    DeploymentCondition,
-    DeploymentStatus,
-    ReplicaSetCondition,
-)
+from moorage.api.workloads import DeploymentCondition, DeploymentStatus, ReplicaSetCondition
 from moorage.controllers.deployments import progress
 from moorage.controllers.deployments.sets import SetsOf
 from tests.controllers.objects import NOW, ago, deployment, replica_set

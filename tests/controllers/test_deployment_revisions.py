@@ -14,12 +14,7 @@ from moorage.controllers.deployments.revisions import (
     next_revision,
 )
 from moorage.controllers.deployments.set_requests import new_set, with_collision
-from moorage.controllers.templates import (
-    HASH_LABEL,
-    is_same_template,
-    template_hash,
-    with_hash,
-)
+from moorage.controllers.templates import HASH_LABEL, is_same_template, template_hash, with_hash
 from tests.controllers.objects import OTHER_TEMPLATE, TEMPLATE, deployment, replica_set
 
 ALPHABET = set("bcdfghjklmnpqrstvwxz2456789")

@@ -12,14 +12,14 @@ import pytest
 
 from moorage.api.clock import format_time
 from moorage.api.errors import ConflictError, NotFoundError
-from moorage.client.resources import (
+from moorage.controllers.disruption import DisruptionController, StaleDisruptionController
+from moorage.controllers.objects import PODS
+from moorage.wire.client.resources import (
     DEPLOYMENTS,
     POD_DISRUPTION_BUDGETS,
     REPLICA_SETS,
     STATEFUL_SETS,
 )
-from moorage.controllers.disruption import DisruptionController, StaleDisruptionController
-from moorage.controllers.objects import PODS
 from tests.controllers.memory import MemoryClient, World
 
 LABELS = {"app": "web"}

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import ForbiddenError
-from moorage.client.resources import ENDPOINTS, SERVICES
 from moorage.controllers.endpoints import EndpointsController
 from moorage.controllers.objects import ENDPOINT_SLICES, NODES, PODS
+from moorage.wire.client.resources import ENDPOINTS, SERVICES
 from tests.controllers.memory import MemoryClient, World
 
 LABELS = {

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import ForbiddenError, StatusError
-from moorage.client.resources import PERSISTENT_VOLUME_CLAIMS
 from moorage.controllers.ephemeral_volumes import EphemeralVolumeController
 from moorage.controllers.objects import PODS
-from tests.claims.objects import claim_json
+from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS
+from tests.api.claims.objects import claim_json
 from tests.controllers.memory import MemoryClient, World
 
 SPEC = {

@@ -10,8 +10,8 @@ import pytest
 
 from moorage.api.errors import ConflictError
 from moorage.api.runtime_group import ENFORCE_LABEL, ENFORCED_FOR_ANNOTATION
-from moorage.client.resources import CLUSTER_RUNTIME_POLICIES, NAMESPACES, RUNTIME_POLICIES
 from moorage.controllers.runtimepolicies import FloorLabelController
+from moorage.wire.client.resources import CLUSTER_RUNTIME_POLICIES, NAMESPACES, RUNTIME_POLICIES
 from tests.clocks import settle
 from tests.controllers.memory import World
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import ConflictError, NotFoundError
-from moorage.client.resources import CONFIG_MAPS, SECRETS, PartialObject, Resource
 from moorage.controllers.garbage import GarbageCollector
 from moorage.controllers.objects import NODES
+from moorage.wire.client.resources import CONFIG_MAPS, SECRETS, PartialObject, Resource
 from tests.controllers.memory import MemoryClient, World
 
 SINCE = "2026-01-01T00:00:00Z"

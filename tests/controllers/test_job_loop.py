@@ -11,9 +11,9 @@ import pytest
 from moorage.api.clock import format_time
 from moorage.api.errors import ConflictError, ForbiddenError, InternalError, NotFoundError
 from moorage.api.jobs import COMPLETION_INDEX, INDEX_FAILURES, TRACKING_FINALIZER
-from moorage.client.resources import JOBS
 from moorage.controllers.jobs import JobController, OrphanController, TtlAfterFinishedController
 from moorage.controllers.objects import PODS
+from moorage.wire.client.resources import JOBS
 from tests.controllers.memory import MemoryClient, World
 
 REACHED = "Reached expected number of succeeded pods"

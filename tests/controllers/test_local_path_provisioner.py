@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from moorage.client.resources import (
+from moorage.controllers.objects import NODES, PODS
+from moorage.controllers.persistentvolumes import LocalPathProvisioner
+from moorage.wire.client.resources import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     STORAGE_CLASSES,
 )
-from moorage.controllers.objects import NODES, PODS
-from moorage.controllers.persistentvolumes import LocalPathProvisioner
-from tests.claims.objects import HOSTNAME, claim_json, class_json, volume_json
+from tests.api.claims.objects import HOSTNAME, claim_json, class_json, volume_json
 from tests.controllers.memory import MemoryClient, World
 
 OURS = "runtime.moorage.dev/local-path"

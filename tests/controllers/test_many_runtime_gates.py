@@ -15,22 +15,22 @@ from moorage.api.clock import SystemClock
 from moorage.api.pods import Pod
 from moorage.api.runtime_group import HANDLER_AVAILABLE, HANDLER_GATE, handler_label
 from moorage.api.runtime_profiles import profile_name
-from moorage.client.config import ClientConfig
-from moorage.client.informer import Informer
-from moorage.client.recorder import EventRecorder
-from moorage.client.resources import (
+from moorage.controllers.informers import Informers
+from moorage.controllers.runtimeclasses.profiles import profile_informer
+from moorage.controllers.runtimegates import RuntimeGateController
+from moorage.runtimes.custom_resources import install_definitions, wait_installed
+from moorage.wire.client.config import ClientConfig
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.recorder import EventRecorder
+from moorage.wire.client.resources import (
     NODES,
     PODS,
     RUNTIME_CLASSES,
     RUNTIME_PROFILES,
     SERVICE_ACCOUNTS,
 )
-from moorage.client.rest import Client, PatchType
-from moorage.controllers.informers import Informers
-from moorage.controllers.runtimeclasses.profiles import profile_informer
-from moorage.controllers.runtimegates import RuntimeGateController
-from moorage.custom_resources import install_definitions, wait_installed
-from tests.apiserver.server import Running, serving
+from moorage.wire.client.rest import Client, PatchType
+from tests.apiserver.running_server import Running, serving
 
 pytestmark = pytest.mark.slow
 

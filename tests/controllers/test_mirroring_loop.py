@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import NotFoundError
-from moorage.client.resources import ENDPOINTS, SERVICES
 from moorage.controllers.endpoints import EndpointSliceMirroring
 from moorage.controllers.objects import ENDPOINT_SLICES
+from moorage.wire.client.resources import ENDPOINTS, SERVICES
 from tests.controllers.memory import MemoryClient, World
 
 MANAGED = "endpointslicemirroring-controller.k8s.io"

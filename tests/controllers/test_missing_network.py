@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from moorage.api.clock import format_time
-from moorage.client.resources import SERVICES
 from moorage.controllers.missing_network import INGRESSES, NETWORK_POLICIES, MissingNetworkEvents
+from moorage.wire.client.resources import SERVICES
 from tests.controllers.memory import World
 
 

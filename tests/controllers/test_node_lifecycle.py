@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from moorage.api.clock import format_micro_time, format_time
-from moorage.client.rest import PatchType
 from moorage.controllers.nodes.lifecycle import NodeLifecycleController
 from moorage.controllers.objects import LEASES, NODES, PODS
 from moorage.controllers.options import ControllerOptions
+from moorage.wire.client.rest import PatchType
 from tests.controllers.memory import MemoryClient, World
 
 GRACE_S, STARTUP_S = 50.0, 60.0

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import ConflictError
-from moorage.client.resources import (
+from moorage.controllers.objects import NODES, PODS
+from moorage.controllers.persistentvolumes import PersistentVolumeController
+from moorage.wire.client.resources import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     STORAGE_CLASSES,
 )
-from moorage.controllers.objects import NODES, PODS
-from moorage.controllers.persistentvolumes import PersistentVolumeController
-from tests.claims.objects import HOSTNAME, claim_json, class_json, volume_json
+from tests.api.claims.objects import HOSTNAME, claim_json, class_json, volume_json
 from tests.controllers.memory import MemoryClient, World
 
 UID = "6a1f0b7e-9f0a-4c52-8a55-0e3f9a2b1c77"

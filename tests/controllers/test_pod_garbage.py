@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from moorage.client.rest import PatchType
 from moorage.controllers.objects import NODES, PODS
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.pod_garbage import PodGarbageCollector
+from moorage.wire.client.rest import PatchType
 from tests.controllers.memory import MemoryClient, World
 
 OUT = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}

@@ -10,12 +10,12 @@ import pytest
 
 from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.api.workloads import ReplicaSet
-from moorage.client.informer import Informer
-from moorage.client.resources import REPLICA_SETS, REPLICATION_CONTROLLERS
-from moorage.client.rest import PatchType, UnreachableError
 from moorage.controllers.informers import Informers
 from moorage.controllers.objects import PODS
 from moorage.controllers.replicasets import ReplicaSetController
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.resources import REPLICA_SETS, REPLICATION_CONTROLLERS
+from moorage.wire.client.rest import PatchType, UnreachableError
 from tests.controllers.memory import MemoryClient, World
 
 NOW = "2026-01-01T00:00:00Z"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import NotFoundError
-from moorage.client.resources import CONFIG_MAPS, PODS, RESOURCE_QUOTAS, SECRETS, SERVICES
 from moorage.controllers.resourcequotas import ResourceQuotaController
 from moorage.controllers.resourcequotas.collections import counted_resources
+from moorage.wire.client.resources import CONFIG_MAPS, PODS, RESOURCE_QUOTAS, SECRETS, SERVICES
 from tests.controllers.memory import MemoryClient, World
 
 LIST = ["get", "list", "watch"]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from moorage.api.meta import ObjectMeta
 from moorage.api.workloads import ControllerRevision
-from moorage.client.resources import CONTROLLER_REVISIONS, STATEFUL_SETS
 from moorage.controllers.revisions import (
     RevisionRequests,
     expired,
@@ -21,6 +20,7 @@ from moorage.controllers.revisions import (
     template_of,
 )
 from moorage.controllers.templates import template_hash
+from moorage.wire.client.resources import CONTROLLER_REVISIONS, STATEFUL_SETS
 from tests.clocks import FakeClock
 from tests.controllers.memory import MemoryClient
 from tests.controllers.objects import OTHER_TEMPLATE, TEMPLATE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.api.errors import NotFoundError
-from moorage.client.resources import CLUSTER_ROLES
 from moorage.controllers.role_aggregation import RoleAggregationController
+from moorage.wire.client.resources import CLUSTER_ROLES
 from tests.controllers.memory import World
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from moorage.api.clock import format_micro_time
 from moorage.api.errors import NotFoundError
-from moorage.client.resources import (
+from moorage.controllers.objects import ENDPOINT_SLICES
+from moorage.wire.client.resources import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     EVENTS,
@@ -25,7 +26,6 @@ from moorage.client.resources import (
     SERVICE_ACCOUNTS,
     SERVICES,
 )
-from moorage.controllers.objects import ENDPOINT_SLICES
 from tests.controllers.cluster import Cluster, FakeNodeAgent, running_cluster
 
 # Each starts an API server: not for `make unit`.

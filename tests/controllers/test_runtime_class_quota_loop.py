@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import ConflictError
-from moorage.client.resources import PODS, RUNTIME_CLASS_QUOTAS
 from moorage.controllers.runtimeclassquotas import RuntimeClassQuotaController
+from moorage.wire.client.resources import PODS, RUNTIME_CLASS_QUOTAS
 from tests.controllers.memory import World
 
 

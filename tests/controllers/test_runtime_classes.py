@@ -12,20 +12,20 @@ import pytest
 from moorage.api.clock import SystemClock
 from moorage.api.errors import ConflictError
 from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED_LABEL
-from moorage.client.resources import CONFIG_MAPS, NODES, RUNTIME_CLASSES, RUNTIME_PROFILES
-from moorage.client.rest import Client
 from moorage.controllers.informers import Informers
 from moorage.controllers.runtimeclasses import RuntimeClassController
 from moorage.controllers.runtimeclasses.controller import weakest
 from moorage.controllers.runtimeclasses.profiles import profile_informer
-from moorage.custom_resources import install_definitions
-from moorage.probing import default_classes
-from moorage.probing.default_classes import (
+from moorage.runtimes.custom_resources import install_definitions
+from moorage.runtimes.probing import default_classes
+from moorage.runtimes.probing.default_classes import (
     RECORD,
     RECORD_NAMESPACE,
     complete_class,
     create_classes,
 )
+from moorage.wire.client.resources import CONFIG_MAPS, NODES, RUNTIME_CLASSES, RUNTIME_PROFILES
+from moorage.wire.client.rest import Client
 from tests.controllers.cluster import Cluster, running_cluster
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,6 @@ from moorage.api.runtime_group import (
     feature_label,
     handler_label,
 )
-from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES, RUNTIME_PROFILES
 from moorage.controllers.runtimeclasses.profiles import profile_informer
 from moorage.controllers.runtimegates import RuntimeGateController
 from moorage.controllers.runtimegates.verdict import judge
@@ -26,6 +25,7 @@ from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.needs import parse_needs
 from moorage.runtimeclass.placing import hold, require_labels
 from moorage.runtimeclass.usable_nodes import REQUIRED
+from moorage.wire.client.resources import NODES, PODS, RUNTIME_CLASSES, RUNTIME_PROFILES
 from tests.controllers.memory import Json, MemoryClient, World
 from tests.runtimeclass.indexes import profile
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from moorage.client.resources import NODES, RUNTIME_INSTALLATIONS
 from moorage.controllers.runtimeinstallations import RuntimeInstallationController
+from moorage.wire.client.resources import NODES, RUNTIME_INSTALLATIONS
 from tests.controllers.memory import Json, MemoryClient, World
 
 _FINALIZER = "runtime.moorage.dev/installation"

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import ForbiddenError, InternalError
-from moorage.client.resources import (
+from moorage.controllers.runtimerollouts import RuntimeRolloutController
+from moorage.wire.client.resources import (
     CRON_JOBS,
     DEPLOYMENTS,
     NAMESPACES,
@@ -17,7 +18,6 @@ from moorage.client.resources import (
     RUNTIME_CLASSES,
     RUNTIME_ROLLOUTS,
 )
-from moorage.controllers.runtimerollouts import RuntimeRolloutController
 from tests.controllers.memory import Json, MemoryClient, World
 
 _MOVED_AT = "runtime.moorage.dev/moved-at"

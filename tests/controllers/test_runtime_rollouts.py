@@ -14,7 +14,8 @@ import pytest
 from moorage.api.errors import StatusError
 from moorage.api.runtime_group import API_VERSION
 from moorage.api.runtime_rollouts import RuntimeRollout
-from moorage.client.resources import (
+from moorage.runtimes.custom_resources import install_definitions
+from moorage.wire.client.resources import (
     CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -25,8 +26,7 @@ from moorage.client.resources import (
     STATEFUL_SETS,
     Resource,
 )
-from moorage.client.rest import PatchType
-from moorage.custom_resources import install_definitions
+from moorage.wire.client.rest import PatchType
 from tests.controllers.cluster import Cluster, running_cluster
 from tests.controllers.simulated_nodes import SimulatedNodes
 

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from moorage.api.service_networks import IPAddress, ServiceCIDR
-from moorage.client.resources import IP_ADDRESSES, SERVICE_CIDRS, SERVICES
 from moorage.controllers.servicecidrs import IPAddressController, ServiceCIDRController
 from moorage.controllers.servicecidrs.controller import FINALIZER, is_deletable
+from moorage.wire.client.resources import IP_ADDRESSES, SERVICE_CIDRS, SERVICES
 from tests.controllers.memory import World
 
 NOW = "2026-01-01T00:00:00Z"

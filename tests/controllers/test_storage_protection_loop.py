@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import NotFoundError
-from moorage.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from moorage.controllers.objects import ATTRIBUTES_CLASSES, PODS
 from moorage.controllers.storage_protection import (
     AttributesClassProtectionController,
     ClaimProtectionController,
     VolumeProtectionController,
 )
-from tests.claims.objects import claim_json, volume_json
+from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from tests.api.claims.objects import claim_json, volume_json
 from tests.controllers.memory import MemoryClient, World
 
 DELETED = "2026-01-01T00:00:00Z"

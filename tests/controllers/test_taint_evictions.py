@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from moorage.client.rest import PatchType
 from moorage.controllers.nodes.eviction import TaintEvictionController
 from moorage.controllers.objects import NODES, PODS
+from moorage.wire.client.rest import PatchType
 from tests.controllers.memory import MemoryClient, World
 
 MINE = {"key": "mine", "value": "x", "effect": "NoExecute"}

@@ -10,9 +10,9 @@ import pytest
 
 from moorage.api.configuration import Secret
 from moorage.api.errors import ConflictError
-from moorage.client.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
 from moorage.controllers.accounts import LegacyTokenCleaner
 from moorage.controllers.accounts.token_cleaner import Step, step_of
+from moorage.wire.client.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
 from tests.clocks import START
 from tests.controllers.memory import MemoryClient, World
 

@@ -11,11 +11,7 @@ from typing import Any
 
 import pytest
 
-from moorage.client.resources import SECRETS
-from moorage.controllers.webhookcertificates import (
-    WebhookCertificateController,
-    WebhookService,
-)
+from moorage.controllers.webhookcertificates import WebhookCertificateController, WebhookService
 from moorage.controllers.webhookcertificates.controller import MUTATING, VALIDATING
 from moorage.controllers.webhookcertificates.issuing import LIFE, issue_pair, read_pair
 from moorage.controllers.webhookcertificates.plan import (
@@ -27,6 +23,7 @@ from moorage.controllers.webhookcertificates.plan import (
     after_step,
     next_step,
 )
+from moorage.wire.client.resources import SECRETS
 from tests.clocks import START, settle
 from tests.controllers.memory import Json, MemoryClient, World
 

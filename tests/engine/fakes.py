@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from moorage.engine.drivers import Drivers
-from moorage.engine.paths import EnginePaths
-from moorage.handlers.adapters import (
+from moorage.engine.handlers.adapters import (
     STDOUT,
     Adapter,
     AdapterError,
@@ -22,7 +21,8 @@ from moorage.handlers.adapters import (
     TaskNotFoundError,
     TaskUsage,
 )
-from moorage.handlers.definition import HandlerDefinition
+from moorage.engine.handlers.definition import HandlerDefinition
+from moorage.engine.paths import EnginePaths
 from moorage.linux.cgroups import Cgroups, Layout
 from moorage.linux.reaper import Reaper
 from tests.clocks import START_NS

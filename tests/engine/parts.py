@@ -13,13 +13,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.background import Background
 from moorage.engine.cgroups import ContainerCgroups
 from moorage.engine.containers.create import create_container
 from moorage.engine.containers.start import start_container
 from moorage.engine.context import EngineContext
 from moorage.engine.events import Events
+from moorage.engine.handlers.availability import AVAILABLE, Verdict
+from moorage.engine.handlers.catalogue import Catalogue, OfferedHandler
+from moorage.engine.handlers.definition import HandlerDefinition, parse_definition
+from moorage.engine.handlers.features import HandlerFeatures
 from moorage.engine.idle_gate import IdleGate
 from moorage.engine.images.store import ImagePaths, ImageStore
 from moorage.engine.infra import InfraProcess
@@ -30,18 +33,15 @@ from moorage.engine.options import EngineOptions
 from moorage.engine.paths import EnginePaths
 from moorage.engine.recovery import recover
 from moorage.engine.sandboxes.run import run_pod_sandbox
-from moorage.handlers.availability import AVAILABLE, Verdict
-from moorage.handlers.catalogue import Catalogue, OfferedHandler
-from moorage.handlers.definition import HandlerDefinition, parse_definition
-from moorage.handlers.features import HandlerFeatures
 from moorage.linux.cgroups import Cgroups, Layout
 from moorage.linux.mounts import current_mounts, mounts_below
+from moorage.wire.cri import pb
 from tests.clocks import FakeClock, settle
 from tests.engine.fakes import FakeAdapter, FakeDrivers
+from tests.engine.handlers.programs import program
 from tests.engine.images.builds import Entry, directory, layer, oci_archive
 from tests.engine.images.conftest import place
 from tests.engine.oci.requests import HOST
-from tests.handlers.programs import program
 
 __all__ = ["bench", "make_bench", "place"]
 

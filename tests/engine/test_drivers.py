@@ -9,17 +9,17 @@ import pytest
 
 from moorage.engine.drivers import Drivers, handler_traits, with_cgroup_driver
 from moorage.engine.errors import FailedError
-from moorage.engine.paths import EnginePaths
-from moorage.handlers.adapters.oci import OciAdapter
-from moorage.handlers.adapters.runsc import RunscAdapter, runsc_options
-from moorage.handlers.adapters.shim.adapter import ShimAdapter
-from moorage.handlers.definition import (
+from moorage.engine.handlers.adapters.oci import OciAdapter
+from moorage.engine.handlers.adapters.runsc import RunscAdapter, runsc_options
+from moorage.engine.handlers.adapters.shim.adapter import ShimAdapter
+from moorage.engine.handlers.definition import (
     CgroupDriver,
     HandlerDefinition,
     RunscOptions,
     parse_definition,
 )
-from moorage.handlers.features import HandlerFeatures
+from moorage.engine.handlers.features import HandlerFeatures
+from moorage.engine.paths import EnginePaths
 from moorage.linux.cgroups import Cgroups, Layout
 from moorage.linux.reaper import Reaper
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cri import CriClient, pb
 from moorage.engine.engine import EngineBusyError, running
 from moorage.engine.errors import FailedError
 from moorage.engine.options import EngineOptions
 from moorage.engine.paths import EnginePaths
+from moorage.wire.cri import CriClient, pb
+from tests.engine.handlers.programs import program
 from tests.engine.images.conftest import place
-from tests.handlers.programs import program
 
 __all__ = ["place"]
 

@@ -7,9 +7,9 @@ from contextlib import aclosing
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.errors import ExhaustedError
 from moorage.engine.events import Events
+from moorage.wire.cri import pb
 from tests.clocks import settle
 
 

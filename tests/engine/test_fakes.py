@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.handlers.adapters import STDOUT, Task, TaskNotFoundError
+from moorage.engine.handlers.adapters import STDOUT, Task, TaskNotFoundError
 from tests.clocks import settle
 from tests.engine.fakes import FakeAdapter
 

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.logs import LineFormatter
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError, NotFoundError, PreconditionError
+from moorage.engine.handlers.adapters import Exit, Task
+from moorage.engine.handlers.features import HandlerFeatures
 from moorage.engine.inventory import Container, Inventory, Sandbox, new_id
 from moorage.engine.labels import has_labels
 from moorage.engine.paths import EnginePaths
 from moorage.engine.records import ContainerRecord, SandboxRecord, Stage, User
-from moorage.handlers.adapters import Exit, Task
-from moorage.handlers.features import HandlerFeatures
+from moorage.wire.cri import pb
 from tests.engine.test_records import definition, fill_disk
 
 

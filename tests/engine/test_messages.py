@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from moorage.cri import pb
+from moorage.engine.handlers.adapters import Exit
+from moorage.engine.handlers.features import HandlerFeatures
 from moorage.engine.inventory import Container, Sandbox
 from moorage.engine.messages import (
     container_event,
@@ -19,8 +20,7 @@ from moorage.engine.messages import (
 )
 from moorage.engine.networks import CniResult
 from moorage.engine.records import ContainerRecord, SandboxRecord, Stage, User
-from moorage.handlers.adapters import Exit
-from moorage.handlers.features import HandlerFeatures
+from moorage.wire.cri import pb
 from tests.engine.test_records import definition
 
 POD_METADATA = pb.PodSandboxMetadata(name="web", uid="u-1", namespace="shop", attempt=2)

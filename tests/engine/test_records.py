@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from moorage.engine import records
 from moorage.engine.errors import ExhaustedError
+from moorage.engine.handlers.adapters import Exit
+from moorage.engine.handlers.definition import HandlerDefinition, parse_definition
+from moorage.engine.handlers.features import HandlerFeatures
 from moorage.engine.networks import CniResult
 from moorage.engine.records import ContainerRecord, RecordDirectory, SandboxRecord, Stage, User
-from moorage.handlers.adapters import Exit
-from moorage.handlers.definition import HandlerDefinition, parse_definition
-from moorage.handlers.features import HandlerFeatures
 
 ids = st.text("0123456789abcdef", min_size=1, max_size=8)
 moments = st.integers(0, (1 << 63) - 1)

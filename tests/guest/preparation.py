@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from moorage.cluster.packages import PACKAGES
+from moorage.cluster.host.packages import PACKAGES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LOCK = REPOSITORY / "requirements" / "run.lock"

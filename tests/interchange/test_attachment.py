@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from moorage.api.clock import SystemClock
-from moorage.client.config import load_kubeconfig
-from moorage.client.rest import Client
-from moorage.cluster.attach.attachment import plan_attachment
-from moorage.cluster.attach.detach_options import DetachOptions
-from moorage.cluster.attach.detachment import detach, plan_detachment
-from moorage.cluster.attach.manifests import objects
-from moorage.cluster.attach.served_objects import ServedObjects, name_of
-from moorage.cluster.attach.survey import Level
-from moorage.cluster.attach.values import SchedulerValues, Values
+from moorage.attach.attachment import plan_attachment
+from moorage.attach.detach_options import DetachOptions
+from moorage.attach.detachment import detach, plan_detachment
+from moorage.attach.manifests import objects
+from moorage.attach.served_objects import ServedObjects, name_of
+from moorage.attach.survey import Level
+from moorage.attach.values import SchedulerValues, Values
+from moorage.wire.client.config import load_kubeconfig
+from moorage.wire.client.rest import Client
 from tests.interchange.control_plane import real_api_server, start_control_plane
 from tests.interchange.programs import programs, required
 

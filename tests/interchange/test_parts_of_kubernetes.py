@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from moorage.api.runtime_group import feature_label, handler_label
-from moorage.cluster.certificates import Authority, Subject
-from moorage.cluster.kubeconfig import Access
-from moorage.cluster.kubeconfig import write as write_kubeconfig
+from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.kubeconfig import Access
+from moorage.cluster.access.kubeconfig import write as write_kubeconfig
 from moorage.cluster.settings import host_ip
 from moorage.runtimeclass.placing import requires_label
 from tests.containerd import running_containerd
@@ -28,20 +28,11 @@ from tests.interchange.control_plane import (
     wait_for_node,
     write_kubelet_configuration,
 )
-from tests.interchange.programs import (
-    command,
-    manifests,
-    programs,
-    required,
-)
+from tests.interchange.programs import command, manifests, programs, required
 from tests.interchange.work import do_work
 from tests.own_engine import running_engine
 from tests.ports import free_port
-from tests.running import (
-    RunningCluster,
-    running,
-    until,
-)
+from tests.running import RunningCluster, running, until
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(600)]
 

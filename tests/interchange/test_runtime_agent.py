@@ -14,19 +14,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from moorage.client.config import load_kubeconfig
-from moorage.cluster.attach.manifests import (
-    agent_policy,
-    definitions,
-    namespace,
-    runtime_agent,
-)
-from moorage.cluster.attach.manifests.runtime_agent import DATA_DIRECTORY, ENGINE_CONFIGURATIONS
-from moorage.cluster.attach.values import AgentValues, Values
+from moorage.attach.manifests import agent_policy, definitions, namespace, runtime_agent
+from moorage.attach.manifests.runtime_agent import DATA_DIRECTORY, ENGINE_CONFIGURATIONS
+from moorage.attach.values import AgentValues, Values
 from moorage.cluster.engine.sweep import remove_directory
 from moorage.cluster.settings import host_ip
+from moorage.wire.client.config import load_kubeconfig
+from tests.attach.hostile_agent import assert_confined
 from tests.built_image import built_image
-from tests.cluster.attach.hostile_agent import assert_confined
 from tests.containerd import started_containerd
 from tests.interchange.control_plane import (
     KUBELET_API_ADMIN,
@@ -39,12 +34,7 @@ from tests.interchange.control_plane import (
     write_kubelet_configuration,
 )
 from tests.interchange.programs import programs, required
-from tests.running import (
-    MOOR,
-    RunningCluster,
-    running,
-    until,
-)
+from tests.running import MOOR, RunningCluster, running, until
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(600)]
 

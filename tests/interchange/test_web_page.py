@@ -12,12 +12,12 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.apiserver.web_page.browser import chromium_tab
+from tests.apiserver.web_page.test_doors import basic
 from tests.cli.commands.test_ui import moor_ui
 from tests.interchange.control_plane import real_api_server
 from tests.interchange.programs import required
 from tests.running import RunningCluster
-from tests.ui.browser import chromium_tab
-from tests.ui.test_doors import basic
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(600)]
 

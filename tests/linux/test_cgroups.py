@@ -6,13 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux.cgroups import (
-    Cgroups,
-    Layout,
-    cgroups_of,
-    current_cgroups,
-    unified_mount,
-)
+from moorage.linux.cgroups import Cgroups, Layout, cgroups_of, current_cgroups, unified_mount
 from moorage.linux.mounts import parse_mounts
 
 UNIFIED = "30 24 0:26 / /sys/fs/cgroup rw shared:9 - cgroup2 cgroup2 rw,nsdelegate"

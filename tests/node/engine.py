@@ -7,9 +7,9 @@ from typing import Any
 
 import grpc
 
-from moorage.cri import CriError, pb
 from moorage.node.pod_facts.labels import OWNER, POD_UID
 from moorage.node.runtime.engine import ExecResult
+from moorage.wire.cri import CriError, pb
 from tests.clocks import FakeClock
 
 _NANO = 1_000_000_000

@@ -10,12 +10,12 @@ from typing import Any
 import grpc
 import pytest
 
-from moorage.cri import CriError
 from moorage.linux.cgroups import Cgroups, Layout
 from moorage.node.agent import _Agent
 from moorage.node.machine.facts import MachineFacts
 from moorage.node.machine.machine import Machine
 from moorage.node.options import NodeOptions, ServerOptions
+from moorage.wire.cri import CriError
 from tests.clocks import FakeClock, settle
 from tests.node.objects import a_node
 from tests.node.volumes.mounts import FakeMounter

@@ -6,12 +6,12 @@ from pathlib import Path
 import grpc
 import pytest
 
-from moorage.cri import CriError
 from moorage.node import log_rotation
 from moorage.node.log_rotation import LogKeeper, pieces_of
 from moorage.node.options import LogRotationOptions
 from moorage.node.paths import NodePaths
 from moorage.node.runtime.views import ContainerView, PodView
+from moorage.wire.cri import CriError
 from tests.clocks import FakeClock
 from tests.node.objects import UID, a_pod, a_view, engine_has
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import ForbiddenError, NotFoundError, StatusError
-from moorage.client.resources import CONFIG_MAPS, SECRETS
-from moorage.client.rest import UnreachableError
 from moorage.node.objects import ObjectCache, retry_forbidden
+from moorage.wire.client.resources import CONFIG_MAPS, SECRETS
+from moorage.wire.client.rest import UnreachableError
 from tests.clocks import FakeClock, settle
 
 

@@ -4,12 +4,7 @@ from typing import Any
 
 import pytest
 
-from moorage.node.options import (
-    ImageGarbageOptions,
-    LogRotationOptions,
-    NodeOptions,
-    OptionsError,
-)
+from moorage.node.options import ImageGarbageOptions, LogRotationOptions, NodeOptions, OptionsError
 
 
 def test_the_usual_options_are_sound() -> None:

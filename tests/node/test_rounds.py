@@ -9,7 +9,6 @@ from typing import Any
 import grpc
 import pytest
 
-from moorage.cri import CriError
 from moorage.node.cgroups import qos
 from moorage.node.cgroups.qos import QosTree
 from moorage.node.cgroups.tree import CgroupError
@@ -18,6 +17,7 @@ from moorage.node.garbage.eviction import PressureKeeper
 from moorage.node.garbage.images import ImageCollector
 from moorage.node.garbage.orphans import OrphanCollector
 from moorage.node.log_rotation import LogKeeper
+from moorage.wire.cri import CriError
 from tests.clocks import FakeClock, settle
 
 CRI = CriError("m", grpc.StatusCode.UNKNOWN, "no")

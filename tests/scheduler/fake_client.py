@@ -13,8 +13,8 @@ from moorage.api.errors import ConflictError, ForbiddenError, NotFoundError
 from moorage.api.meta import ListMeta, Object
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
-from moorage.client.informer import object_key
-from moorage.client.resources import (
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.resources import (
     EVENTS,
     NAMESPACES,
     NODES,
@@ -26,7 +26,7 @@ from moorage.client.resources import (
     STORAGE_CLASSES,
     Resource,
 )
-from moorage.client.rest import ObjectList, WatchEvent
+from moorage.wire.client.rest import ObjectList, WatchEvent
 
 
 class FakeClient:

@@ -10,7 +10,7 @@ from moorage.api.pods import Pod
 from moorage.api.runtime_group import HANDLER_AVAILABLE, HANDLER_GATE, handler_label
 from moorage.scheduler import StorageState, explain
 from moorage.scheduler.explain import Explanation, NodeVerdict, Objection
-from tests.claims.objects import a_claim, a_volume
+from tests.api.claims.objects import a_claim, a_volume
 from tests.scheduler.objects import a_class, a_node, a_pod, anti_affinity, pod_affinity, spread
 
 

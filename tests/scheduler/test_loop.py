@@ -11,7 +11,9 @@ from moorage.api.clock import SystemClock
 from moorage.api.meta import ObjectMeta
 from moorage.api.namespaces import Namespace
 from moorage.api.pods import Pod
-from moorage.client.resources import (
+from moorage.scheduler import SchedulerInformers, SchedulerOptions, run_scheduler
+from moorage.scheduler.trimming import TRIMMED_NODES, TRIMMED_PODS
+from moorage.wire.client.resources import (
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
@@ -19,9 +21,7 @@ from moorage.client.resources import (
     RUNTIME_CLASSES,
     STORAGE_CLASSES,
 )
-from moorage.client.rest import Client
-from moorage.scheduler import SchedulerInformers, SchedulerOptions, run_scheduler
-from moorage.scheduler.trimming import TRIMMED_NODES, TRIMMED_PODS
+from moorage.wire.client.rest import Client
 from tests.clocks import FakeClock
 from tests.scheduler.fake_client import FakeClient
 from tests.scheduler.objects import a_class, a_node, a_pod, anti_affinity, pod_affinity

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
-from moorage.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
-from tests.claims.objects import a_claim, a_storage_class, a_volume
+from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from tests.api.claims.objects import a_claim, a_storage_class, a_volume
 from tests.scheduler.fake_client import FakeClient
 from tests.scheduler.objects import a_node
 from tests.scheduler.test_loop import a_client, scheduling

@@ -6,9 +6,9 @@ import asyncio
 from typing import cast
 
 from moorage.api.clock import SystemClock
-from moorage.client.rest import Client
-from moorage.metrics import exposition
 from moorage.scheduler import SchedulerMetrics, SchedulerOptions, run_scheduler
+from moorage.wire.client.rest import Client
+from moorage.wire.metrics import exposition
 from tests.scheduler.fake_client import FakeClient
 from tests.scheduler.objects import a_node, a_pod
 

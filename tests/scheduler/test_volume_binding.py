@@ -12,7 +12,7 @@ import pytest
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
 from moorage.scheduler.volume_binding import VolumeBinder, VolumeBindingError
 from moorage.scheduler.volume_checks import VolumePlan
-from tests.claims.objects import HOSTNAME, a_claim, a_volume, claim_json
+from tests.api.claims.objects import HOSTNAME, a_claim, a_volume, claim_json
 from tests.clocks import FakeClock, settle
 from tests.scheduler.test_volume_checks import DONE, SELECTED
 

@@ -13,7 +13,7 @@ from moorage.api.pods import Pod
 from moorage.scheduler.cluster_state import ClusterState
 from moorage.scheduler.cycle import Cycle, Unschedulable
 from moorage.scheduler.query import make_query
-from tests.claims.objects import a_claim, a_storage_class, a_volume, claim_json
+from tests.api.claims.objects import a_claim, a_storage_class, a_volume, claim_json
 from tests.scheduler.objects import ZONE, a_cluster, a_node, a_pod
 
 DONE = {"pv.kubernetes.io/bind-completed": "yes"}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from moorage import __version__
 from moorage.linux.atomic_file import replace_file
-from moorage.probing.programs import program_files
+from moorage.runtimes.probing.programs import program_files
 from tools.image import debian, layout, python, sbom
 from tools.image.tree import PROGRAM_MODE, Tree, write_layer
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from moorage.image_layout import (
+from moorage.engine.image_layout import (
     CONFIGURATION_TYPE,
     LAYER_TYPE,
     Document,

@@ -19,7 +19,7 @@ from moorage.cli.connection import Target, target_of
 from moorage.cli.errors import is_expected
 
 if TYPE_CHECKING:
-    from moorage.client.resources import Resource
+    from moorage.wire.client.resources import Resource
 
 _DEADLINE_S = 2.0
 _POD_PREFIX = "pod/"
@@ -92,13 +92,13 @@ def _target(ctx: click.Context) -> Target:
 
 
 async def _pod_names(target: Target, namespace: str) -> list[str]:
-    from moorage.client.resources import PODS
+    from moorage.wire.client.resources import PODS
 
     return await _names(target, PODS, namespace)
 
 
 async def _namespace_names(target: Target) -> list[str]:
-    from moorage.client.resources import NAMESPACES
+    from moorage.wire.client.resources import NAMESPACES
 
     return await _names(target, NAMESPACES)
 

@@ -20,9 +20,9 @@ from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cluster.errors import NotRunningError
 
 if TYPE_CHECKING:
-    from moorage.client.config import ClientConfig
-    from moorage.client.rest import Client
     from moorage.cluster import Cluster
+    from moorage.wire.client.config import ClientConfig
+    from moorage.wire.client.rest import Client
 
 KUBECONFIG_VARIABLE = "KUBECONFIG"
 _HINT = "--kubeconfig, --context or KUBECONFIG choose another Kubernetes"
@@ -59,7 +59,7 @@ class Target:
 
         Raises NotRunningError if our cluster does not run, ConfigError for an unusable kubeconfig.
         """
-        from moorage.client.config import load_kubeconfig, load_kubeconfigs
+        from moorage.wire.client.config import load_kubeconfig, load_kubeconfigs
 
         if self.cluster is None:
             return load_kubeconfigs(self.kubeconfigs, self.context)
@@ -71,7 +71,7 @@ class Target:
 
     def client(self, user_agent: str) -> Client:
         """Return a client, to be used in `async with`. Raises like `config`."""
-        from moorage.client.rest import Client
+        from moorage.wire.client.rest import Client
 
         return Client(self.config(), user_agent=user_agent)
 

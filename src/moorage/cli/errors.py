@@ -17,8 +17,8 @@ class CliError(Exception):
 def is_expected(error: Exception) -> bool:
     """Return whether an error's text suffices for the user, so that it needs no traceback."""
     # Imported here: a command that succeeds needs none of these modules.
-    from moorage.client.config import ConfigError
     from moorage.linux.command import CommandError
+    from moorage.wire.client.config import ConfigError
 
     kinds = (CliError, ClusterError, CommandError, ConfigError, OSError, StatusError)
     return isinstance(error, kinds)

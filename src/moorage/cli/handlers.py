@@ -18,12 +18,12 @@ from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
 from moorage.cli.errors import CliError
 from moorage.cluster.engine.paths import engine_paths
 from moorage.cluster.layout import Layout
-from moorage.cluster.probed_defects import defect_warnings, probed_defect
 from moorage.cluster.settings import load
-from moorage.cluster.supervisor import running_pid
-from moorage.cri import CriClient, CriError, HandlersUnknownError, engine_pb, handlers_of
-from moorage.handlers import AdapterKind, Handler, gvisor_defect
-from moorage.handlers.features import HandlerFeatures
+from moorage.cluster.supervision.supervisor import running_pid
+from moorage.engine.handlers import AdapterKind, Handler, gvisor_defect
+from moorage.engine.handlers.features import HandlerFeatures
+from moorage.inspect.probed_defects import defect_warnings, probed_defect
+from moorage.wire.cri import CriClient, CriError, HandlersUnknownError, engine_pb, handlers_of
 
 _DEADLINE_S = 5.0
 
@@ -126,9 +126,9 @@ def host_warnings(layout: Layout, handlers: Iterable[Handler]) -> tuple[str, ...
     Reads the handler files that will be in force. Blocks for some file reads.
     """
     # Imported here: few commands need the engine's places.
+    from moorage.engine.handlers.directory import read_directories
     from moorage.engine.paths import EnginePaths
     from moorage.engine.requirements import HANDLER_DIRECTORY
-    from moorage.handlers.directory import read_directories
 
     own = EnginePaths(layout.engine, layout.engine).handlers
     reading = read_directories((HANDLER_DIRECTORY, own), {}, time.time())

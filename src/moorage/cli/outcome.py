@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from moorage.cli.output import table
 
 if TYPE_CHECKING:
-    from moorage.cluster.attach.outcome import Outcome
+    from moorage.attach.outcome import Outcome
 
 _COLUMNS = ("node", "engine", "works", "does_not_work")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from moorage.api.counted import counted
 from moorage.api.printable import printable
-from moorage.cluster.top import ClassRow
+from moorage.inspect.top import ClassRow
 from moorage.runtimeclass.start_words import duration_words
 
 HELP = "q quit · ←→ sort column · r reverse · / filter · space pause"

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
         StopError,
     )
     from moorage.cluster.settings import Settings, SettingsError
-    from moorage.cluster.status import PartStatus
-    from moorage.cluster.supervisor import AlreadyRunningError
+    from moorage.cluster.supervision.status import PartStatus
+    from moorage.cluster.supervision.supervisor import AlreadyRunningError
 
 __all__ = [
     "AlreadyRunningError",

@@ -25,11 +25,11 @@ from typing import Self
 import msgspec
 
 from moorage import __version__
+from moorage.apiserver.storage import Recorded, StoreBrokenError, copy_database
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings
 from moorage.linux.regular_file import open_regular_file
-from moorage.storage import Recorded, StoreBrokenError, copy_database
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -16,24 +16,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from moorage.cluster.choices import Choices
-from moorage.cluster.errors import (
-    CannotRunPodsError,
-    ClusterError,
-    NotRunningError,
-    StartError,
-)
+from moorage.cluster.errors import CannotRunPodsError, ClusterError, NotRunningError, StartError
 from moorage.cluster.layout import Layout
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import Settings, load
-from moorage.cluster.supervisor import running_pid
+from moorage.cluster.supervision.supervisor import running_pid
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
-    from moorage.client.rest import Client
-    from moorage.cluster.kubeconfig import Access
-    from moorage.cluster.status import PartStatus
-    from moorage.handlers import Handler
+    from moorage.cluster.access.kubeconfig import Access
+    from moorage.cluster.supervision.status import PartStatus
+    from moorage.engine.handlers import Handler
+    from moorage.wire.client.rest import Client
 
 READY_S = 60.0
 """Default deadline of a start, in seconds."""
@@ -93,7 +88,7 @@ class Cluster:
     @property
     def parts(self) -> tuple[PartStatus, ...]:
         """The status of each of the cluster's processes, none while the cluster is down."""
-        from moorage.cluster.status import part_statuses
+        from moorage.cluster.supervision.status import part_statuses
 
         return part_statuses(self.layout)
 
@@ -133,8 +128,8 @@ class Cluster:
 
         Raises ConfigError if the kubeconfig is damaged, OSError if there is none.
         """
-        from moorage.client.config import load_kubeconfig
-        from moorage.client.rest import Client
+        from moorage.wire.client.config import load_kubeconfig
+        from moorage.wire.client.rest import Client
 
         return Client(load_kubeconfig(self.kubeconfig), user_agent=user_agent)
 
@@ -171,7 +166,7 @@ class Cluster:
             endpoint = present.cri if present is not None else ""
         if endpoint:
             return await _check_engine(endpoint)
-        from moorage.cluster.machine import require_machine
+        from moorage.cluster.host.start_check import require_machine
 
         handlers = await require_machine(self.layout, is_installing=is_installing, report=report)
         return HostCheck(handlers)
@@ -227,7 +222,7 @@ class Cluster:
             await asyncio.to_thread(self.create)
 
     async def _start(self) -> None:
-        from moorage.cluster.start import start_supervisor
+        from moorage.cluster.supervision.start import start_supervisor
 
         try:
             self._supervisor = await start_supervisor(
@@ -243,7 +238,7 @@ class Cluster:
         `merged_into` is the kubeconfig to which the cluster was added, for the message once the
         cluster is ready. Call `create` first.
         """
-        from moorage.cluster.supervise import become_supervisor
+        from moorage.cluster.supervision.supervise import become_supervisor
 
         become_supervisor(self.layout, self._reservations or Reservations(), merged_into)
 
@@ -257,8 +252,8 @@ class Cluster:
         Raises NotRunningError if the directory has no cluster, StopError if the supervisor does not
         end, LeftoverError and CommandError if something cannot be removed.
         """
-        from moorage.cluster.locks import exclusive_async
         from moorage.cluster.teardown import clear_host_apart, stop_supervisor
+        from moorage.linux.locks import exclusive_async
 
         settings = self.settings
         self._release()
@@ -325,7 +320,7 @@ class Cluster:
 
 
 async def _check_engine(endpoint: str) -> HostCheck:
-    from moorage.cri import UnusableEngineError, probe
+    from moorage.wire.cri import UnusableEngineError, probe
 
     try:
         probed = await probe(endpoint)

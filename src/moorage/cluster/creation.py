@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from moorage.apiserver.storage import StoreBrokenError, accept_loss, check_kept
+from moorage.cluster.access.credentials import Credentials
+from moorage.cluster.access.identities import prepare
+from moorage.cluster.access.kubeconfig import Access, write
 from moorage.cluster.choices import Choices
-from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine.usage import check_engine_change, note_engine
-from moorage.cluster.identities import prepare
-from moorage.cluster.kubeconfig import Access, write
 from moorage.cluster.layout import Layout
-from moorage.cluster.locks import exclusive
 from moorage.cluster.network import bridge_name, choose_subnet, host_routes
 from moorage.cluster.network.subnet import SubnetTakenError, check_subnet
 from moorage.cluster.reservations import Reservations
@@ -36,9 +36,9 @@ from moorage.cluster.settings import (
     require_port,
     save,
 )
-from moorage.cluster.supervisor import AlreadyRunningError, running_pid
+from moorage.cluster.supervision.supervisor import AlreadyRunningError, running_pid
+from moorage.linux.locks import exclusive
 from moorage.linux.private import make_private
-from moorage.storage import StoreBrokenError, accept_loss, check_kept
 
 SERVICE_NETWORK = "10.96.0.0/16"
 _LONGEST_PREFIX = 28
@@ -187,7 +187,7 @@ def _policy_loader() -> Callable[[Path], object]:
 
 
 def _admission_loader() -> Callable[[Path], object]:
-    from moorage.admission.configuration import load_configuration
+    from moorage.apiserver.admission.configuration import load_configuration
 
     return load_configuration
 

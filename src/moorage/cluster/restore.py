@@ -11,17 +11,17 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
+from moorage.apiserver.storage import StoreBrokenError, accept_copy, check_copy
 from moorage.cluster import backup
 from moorage.cluster.backup import BackupError, Manifest
 from moorage.cluster.directory import check_directory
 from moorage.cluster.layout import Layout
-from moorage.cluster.locks import exclusive
 from moorage.cluster.settings import load
-from moorage.cluster.supervisor import AlreadyRunningError, running_pid
+from moorage.cluster.supervision.supervisor import AlreadyRunningError, running_pid
 from moorage.linux.atomic_file import rename_durably
+from moorage.linux.locks import exclusive
 from moorage.linux.private import make_private
 from moorage.linux.trees import remove_tree
-from moorage.storage import StoreBrokenError, accept_copy, check_copy
 
 
 def restore(layout: Layout, archive: Path, *, replaces: bool, now: datetime) -> Manifest:

@@ -14,8 +14,8 @@ import msgspec
 from moorage.api import names
 from moorage.api.host_ports import Listener
 from moorage.api.image_verification import NEVER_VERIFY_PRELOADED
+from moorage.cluster.access.private_files import write_private
 from moorage.cluster.errors import ClusterError
-from moorage.cluster.files import write_private
 from moorage.cluster.reservations import Reservations
 from moorage.linux.address import own_address
 

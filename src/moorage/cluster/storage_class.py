@@ -13,21 +13,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from moorage.api.claims import default_class
+from moorage.api.claims.annotations import DEFAULT_CLASS
+from moorage.api.claims.classes import WAIT_FOR_FIRST_CONSUMER
+from moorage.api.claims.local_path import DRIVER, PROVISIONER
 from moorage.api.errors import AlreadyExistsError, NotFoundError
 from moorage.api.logs import Log
 from moorage.api.meta import Object, ObjectMeta
-from moorage.claims import default_class
-from moorage.claims.annotations import DEFAULT_CLASS
-from moorage.claims.classes import WAIT_FOR_FIRST_CONSUMER
-from moorage.claims.local_path import DRIVER, PROVISIONER
-from moorage.client.resources import CONFIG_MAPS, STORAGE_CLASSES, Resource
-from moorage.client.rest import Client
-from moorage.probing.default_classes import (
+from moorage.runtimes.probing.default_classes import (
     LAST_APPLIED,
     MANAGED_BY_LABEL,
     MANAGER,
     RECORD_NAMESPACE,
 )
+from moorage.wire.client.resources import CONFIG_MAPS, STORAGE_CLASSES, Resource
+from moorage.wire.client.rest import Client
 
 NAME = "local-path"
 RECORD = "moorage-storage-class"

@@ -11,7 +11,7 @@ from moorage.cluster.engine.paths import engine_paths
 from moorage.cluster.errors import LeftoverError, StopError
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings
-from moorage.cluster.supervisor import running_pid
+from moorage.cluster.supervision.supervisor import running_pid
 from moorage.linux.process import Process
 
 _STOP_S = 90.0

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from moorage.api.errors import StatusError
-from moorage.client.rest import UnreachableError
+from moorage.wire.client.rest import UnreachableError
 
 # Each request under way holds a TLS connection on both sides; more of them are not faster.
 _SIDE_BY_SIDE = 16

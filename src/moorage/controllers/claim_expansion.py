@@ -9,11 +9,11 @@ from __future__ import annotations
 from moorage.api import quantity
 from moorage.api.clock import Clock
 from moorage.api.persistent_volumes import PersistentVolumeClaim
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import NORMAL, EventRecorder, reference
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import CLAIMS
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import NORMAL, EventRecorder, reference
 
 COMPONENT = "volume_expand"
 _REASON = "ExternalExpanding"

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from moorage.api.claims.pod_claims import PodClaim, foreign_claim, pod_claims
 from moorage.api.clock import Clock
 from moorage.api.errors import AlreadyExistsError, NotFoundError, StatusError
 from moorage.api.meta import Raw
 from moorage.api.persistent_volumes import PersistentVolumeClaim
-from moorage.claims.pod_claims import PodClaim, foreign_claim, pod_claims
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import WARNING, EventRecorder, reference
-from moorage.client.resources import PODS as FULL_PODS
-from moorage.client.rest import Client
 from moorage.controllers.informers import CLAIM, Informers, wait_synced
 from moorage.controllers.objects import CLAIMS, PODS, Pod
 from moorage.controllers.ownership import controller_reference
 from moorage.controllers.refusals import is_namespace_ending
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import WARNING, EventRecorder, reference
+from moorage.wire.client.resources import PODS as FULL_PODS
+from moorage.wire.client.rest import Client
 
 COMPONENT = "ephemeral_volume"
 _FAILED = "FailedBinding"

@@ -6,8 +6,8 @@ from typing import Any
 
 from moorage.api.errors import NotFoundError
 from moorage.api.meta import ObjectMeta
-from moorage.client.resources import Resource
-from moorage.client.rest import Client, PatchType
+from moorage.wire.client.resources import Resource
+from moorage.wire.client.rest import Client, PatchType
 
 
 async def remove_finalizer(

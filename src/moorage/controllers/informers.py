@@ -6,12 +6,22 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from moorage.api.claims import class_of_claim, pod_claims
 from moorage.api.clock import Clock
 from moorage.api.meta import Object
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
-from moorage.claims import class_of_claim, pod_claims
-from moorage.client.informer import Informer
-from moorage.client.resources import (
+from moorage.controllers.objects import (
+    ATTRIBUTES_CLASSES,
+    CLAIMS,
+    ENDPOINT_SLICES,
+    LEASES,
+    NODES,
+    PODS,
+    SERVICE_ACCOUNTS,
+    Pod,
+)
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.resources import (
     CERTIFICATE_SIGNING_REQUESTS,
     CLUSTER_ROLES,
     CONTROLLER_REVISIONS,
@@ -35,18 +45,8 @@ from moorage.client.resources import (
     STORAGE_CLASSES,
     Resource,
 )
-from moorage.client.rest import PAGE_SIZE, Client, meta_of
-from moorage.client.served import run_when_served
-from moorage.controllers.objects import (
-    ATTRIBUTES_CLASSES,
-    CLAIMS,
-    ENDPOINT_SLICES,
-    LEASES,
-    NODES,
-    PODS,
-    SERVICE_ACCOUNTS,
-    Pod,
-)
+from moorage.wire.client.rest import PAGE_SIZE, Client, meta_of
+from moorage.wire.client.served import run_when_served
 
 T = TypeVar("T", bound=Object)
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 from moorage.api.clock import Clock, parse_time
 from moorage.api.missing_network import INGRESS, NETWORK_POLICY, REASON, service_warning
 from moorage.api.services import Service
-from moorage.client.informer import Informer
-from moorage.client.recorder import WARNING, EventRecorder, reference
-from moorage.client.resources import SERVICES, PartialObject, Resource
-from moorage.client.rest import Client
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.recorder import WARNING, EventRecorder, reference
+from moorage.wire.client.resources import SERVICES, PartialObject, Resource
+from moorage.wire.client.rest import Client
 
 COMPONENT: Final = "missing-network"
 INGRESSES = Resource("networking.k8s.io", "v1", "ingresses", "Ingress", PartialObject)

@@ -16,7 +16,7 @@ from moorage.api.meta import Object, ObjectMeta, Raw
 from moorage.api.nodes import NodeCondition, Taint
 from moorage.api.pods import NodeSelectorRequirement, PodCondition, PodIP, Toleration
 from moorage.api.volumes import EphemeralVolumeSource, PersistentVolumeClaimVolumeSource
-from moorage.client.resources import PERSISTENT_VOLUME_CLAIMS, PartialObject, Resource
+from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS, PartialObject, Resource
 
 
 class Container(Object, frozen=True):

@@ -16,8 +16,8 @@ import msgspec
 from moorage.api.errors import ConflictError, InvalidError, NotFoundError
 from moorage.api.labels import Selector
 from moorage.api.meta import Object, ObjectMeta, OwnerReference
-from moorage.client.resources import Resource
-from moorage.client.rest import Client, PatchType, meta_of
+from moorage.wire.client.resources import Resource
+from moorage.wire.client.rest import Client, PatchType, meta_of
 
 T = TypeVar("T", bound=Object)
 

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from moorage.api.errors import NotFoundError, StatusError
-from moorage.client.rest import UnreachableError
 from moorage.controllers.batches import at_once, slow_start
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.objects import Pod
 from moorage.controllers.refusals import is_namespace_ending
+from moorage.wire.client.rest import UnreachableError
 
 Failure = StatusError | UnreachableError
 

@@ -10,16 +10,16 @@ from typing import Any
 from moorage.api.clock import Clock, format_time
 from moorage.api.errors import NotFoundError
 from moorage.api.logs import Log
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import NODES as FULL_NODES
-from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import NODE, Informers, wait_synced
 from moorage.controllers.nodes.conditions import TRUE, ready_status
 from moorage.controllers.nodes.taints import OUT_OF_SERVICE
 from moorage.controllers.objects import PODS, Node, Pod
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.pods import is_deleting, is_ended
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import NODES as FULL_NODES
+from moorage.wire.client.rest import Client, PatchType
 
 _NODE, _POD, _ENDED = "node", "pod", "ended"
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.api.labels import from_object
-from moorage.client.informer import Informer, object_key
-from moorage.client.queue import WorkQueue
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE
 from moorage.controllers.objects import Pod
 from moorage.controllers.ownership import controller_of
 from moorage.controllers.pods import is_deleting
+from moorage.wire.client.informer import Informer, object_key
+from moorage.wire.client.queue import WorkQueue
 
 
 class PodOwners:

@@ -10,12 +10,12 @@ from typing import Any
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.meta import ObjectMeta, Raw
 from moorage.api.names import dns_subdomain_errors
-from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
-from moorage.client.resources import Resource
-from moorage.client.rest import Client, UnreachableError, meta_of
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.ownership import controller_reference
 from moorage.controllers.refusals import is_namespace_ending
+from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
+from moorage.wire.client.resources import Resource
+from moorage.wire.client.rest import Client, UnreachableError, meta_of
 
 
 def pod_of(owners: Resource[Any], owner: ObjectMeta, template: Raw) -> dict[str, Any]:

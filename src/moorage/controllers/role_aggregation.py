@@ -13,11 +13,11 @@ from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.labels import from_object
 from moorage.api.rbac import ClusterRole, PolicyRule
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import CLUSTER_ROLES
-from moorage.client.rest import Client
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.patches import locked
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import CLUSTER_ROLES
+from moorage.wire.client.rest import Client
 
 
 def gathered_rules(role: ClusterRole, roles: Iterable[ClusterRole]) -> tuple[PolicyRule, ...]:

@@ -8,11 +8,6 @@ from typing import Any
 
 from moorage.api.bootstrap_tokens import SECRET_TYPE
 from moorage.api.clock import Clock
-from moorage.client.informer import Informer
-from moorage.client.recorder import EventRecorder
-from moorage.client.resources import CLUSTER_TRUST_BUNDLES, SECRETS, Resource
-from moorage.client.rest import Client
-from moorage.client.served import run_when_served
 from moorage.controllers import (
     cronjobs,
     daemonsets,
@@ -62,10 +57,7 @@ from moorage.controllers.nodes.lifecycle import COMPONENT as NODE_COMPONENT
 from moorage.controllers.objects import POD_CERTIFICATE_REQUESTS
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.overhead_drift import OverheadMetrics
-from moorage.controllers.persistentvolumes import (
-    LocalPathProvisioner,
-    PersistentVolumeController,
-)
+from moorage.controllers.persistentvolumes import LocalPathProvisioner, PersistentVolumeController
 from moorage.controllers.persistentvolumes.controller import COMPONENT as VOLUME_COMPONENT
 from moorage.controllers.persistentvolumes.provisioner import COMPONENT as PROVISIONER_COMPONENT
 from moorage.controllers.pod_garbage import PodGarbageCollector
@@ -86,6 +78,11 @@ from moorage.controllers.validatingadmissionpolicies import (
     ValidatingAdmissionPolicyStatusController,
 )
 from moorage.controllers.webhookcertificates import WebhookCertificateController, WebhookService
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.recorder import EventRecorder
+from moorage.wire.client.resources import CLUSTER_TRUST_BUNDLES, SECRETS, Resource
+from moorage.wire.client.rest import Client
+from moorage.wire.client.served import run_when_served
 
 
 async def run_controllers(

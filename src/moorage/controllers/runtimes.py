@@ -13,9 +13,6 @@ from typing import Protocol
 from moorage.api.clock import Clock
 from moorage.api.errors import StatusError
 from moorage.api.logs import Log
-from moorage.client.backoff import Backoff
-from moorage.client.recorder import EventRecorder
-from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.informers import Informers
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.overhead_drift import OverheadDriftController, OverheadMetrics
@@ -30,7 +27,10 @@ from moorage.controllers.runtimeinstallations.controller import COMPONENT as INS
 from moorage.controllers.runtimepolicies import FloorLabelController
 from moorage.controllers.runtimerollouts import RuntimeRolloutController
 from moorage.controllers.runtimerollouts.controller import COMPONENT as ROLLOUT_COMPONENT
-from moorage.custom_resources import install_definitions, wait_installed
+from moorage.runtimes.custom_resources import install_definitions, wait_installed
+from moorage.wire.client.backoff import Backoff
+from moorage.wire.client.recorder import EventRecorder
+from moorage.wire.client.rest import Client, UnreachableError
 
 log = Log(__name__)
 

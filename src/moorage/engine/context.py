@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moorage.api.clock import Clock
-from moorage.cri import pb
 from moorage.engine.cgroups import ContainerCgroups
 from moorage.engine.drivers import Drivers
 from moorage.engine.events import Events
+from moorage.engine.handlers.adapters import Adapter
+from moorage.engine.handlers.catalogue import Catalogue
 from moorage.engine.idle_gate import IdleGate
 from moorage.engine.images.store import ImageStore
 from moorage.engine.infra import InfraProcess
@@ -20,8 +21,7 @@ from moorage.engine.networks import NetworkPool
 from moorage.engine.oci import CdiDirectories, HostFacts, SpecWriter
 from moorage.engine.options import EngineOptions
 from moorage.engine.paths import EnginePaths
-from moorage.handlers.adapters import Adapter
-from moorage.handlers.catalogue import Catalogue
+from moorage.wire.cri import pb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

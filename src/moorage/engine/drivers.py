@@ -8,20 +8,20 @@ from typing import Self
 import msgspec
 
 from moorage.engine.errors import FailedError
-from moorage.engine.oci.context import HandlerTraits
-from moorage.engine.paths import EnginePaths
-from moorage.handlers.adapters import Adapter
-from moorage.handlers.adapters.conmon import Conmon
-from moorage.handlers.adapters.oci import OciAdapter, OciRuntime
-from moorage.handlers.adapters.runsc import RunscAdapter, runsc_options
-from moorage.handlers.definition import (
+from moorage.engine.handlers.adapters import Adapter
+from moorage.engine.handlers.adapters.conmon import Conmon
+from moorage.engine.handlers.adapters.oci import OciAdapter, OciRuntime
+from moorage.engine.handlers.adapters.runsc import RunscAdapter, runsc_options
+from moorage.engine.handlers.definition import (
     CgroupDriver,
     HandlerDefinition,
     OciOptions,
     RunscOptions,
     ShimOptions,
 )
-from moorage.handlers.features import HandlerFeatures
+from moorage.engine.handlers.features import HandlerFeatures
+from moorage.engine.oci.context import HandlerTraits
+from moorage.engine.paths import EnginePaths
 from moorage.linux.cgroups import Cgroups
 from moorage.linux.reaper import Reaper
 
@@ -93,7 +93,7 @@ class Drivers:
 
     def _shim(self, definition: HandlerDefinition, options: ShimOptions, program: Path) -> Adapter:
         # Imported late: its protobuf messages take a megabyte.
-        from moorage.handlers.adapters.shim.adapter import ShimAdapter
+        from moorage.engine.handlers.adapters.shim.adapter import ShimAdapter
 
         return ShimAdapter.of(definition, options, program, self._paths.scratch)
 

@@ -28,6 +28,8 @@ from moorage.engine.context import EngineContext
 from moorage.engine.drivers import Drivers
 from moorage.engine.errors import EngineError, FailedError
 from moorage.engine.events import Events
+from moorage.engine.handlers.catalogue import Catalogue as HandlerCatalogue
+from moorage.engine.handlers.watching import HandlerDirectory
 from moorage.engine.idle_gate import IdleGate
 from moorage.engine.images.service import ImageServicer
 from moorage.engine.images.store import ImagePaths, ImageStore
@@ -47,8 +49,6 @@ from moorage.engine.service.status import StatusServicer
 from moorage.engine.service.streams import EngineTarget, StreamServicer
 from moorage.engine.stats import Statistics
 from moorage.engine.streams import StreamServer
-from moorage.handlers.catalogue import Catalogue as HandlerCatalogue
-from moorage.handlers.watching import HandlerDirectory
 from moorage.linux.host import Host, read_host
 from moorage.linux.private import PASSABLE, PRIVATE_FILE
 from moorage.linux.reaper import Reaper

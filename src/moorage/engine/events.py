@@ -10,8 +10,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
-from moorage.cri import pb
 from moorage.engine.errors import ExhaustedError
+from moorage.wire.cri import pb
 
 _MOST_KEPT = 1000
 _MOST_WAITING = 10_000

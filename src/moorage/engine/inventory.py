@@ -19,22 +19,17 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from moorage.api.logs import Log
-from moorage.cri import pb
 from moorage.engine.cgroups import CgroupPath, container_cgroup
-from moorage.engine.errors import (
-    ExhaustedError,
-    InvalidError,
-    NotFoundError,
-    PreconditionError,
-)
+from moorage.engine.errors import ExhaustedError, InvalidError, NotFoundError, PreconditionError
+from moorage.engine.handlers.adapters import Task
+from moorage.engine.handlers.definition import CgroupDriver, ShimOptions
 from moorage.engine.oci import SandboxContext, SandboxFiles, id_mappings
 from moorage.engine.paths import EnginePaths
 from moorage.engine.records import ContainerRecord, RecordDirectory, SandboxRecord, Stage
-from moorage.handlers.adapters import Task
-from moorage.handlers.definition import CgroupDriver, ShimOptions
 from moorage.linux import pinned
 from moorage.linux.guest_cgroups import guest_cgroups
 from moorage.linux.idmap import IdMappings
+from moorage.wire.cri import pb
 
 log = Log(__name__)
 

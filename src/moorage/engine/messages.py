@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from moorage.cri import pb
 from moorage.engine.inventory import Container, Sandbox
 from moorage.engine.records import Stage
+from moorage.wire.cri import pb
 
 _CONTAINER_STATES: Mapping[Stage, pb.ContainerState.ValueType] = {
     Stage.CREATED: pb.CONTAINER_CREATED,

@@ -16,10 +16,10 @@ import msgspec
 
 from moorage.api.logs import Log
 from moorage.engine.errors import ExhaustedError
+from moorage.engine.handlers.adapters import Exit
+from moorage.engine.handlers.definition import HandlerDefinition
+from moorage.engine.handlers.features import HandlerFeatures
 from moorage.engine.networks import CniResult
-from moorage.handlers.adapters import Exit
-from moorage.handlers.definition import HandlerDefinition
-from moorage.handlers.features import HandlerFeatures
 from moorage.linux.atomic_file import replace_file
 
 log = Log(__name__)

@@ -22,6 +22,7 @@ from moorage.engine.containers.exit import note_pod_kills, record_unknown_exit, 
 from moorage.engine.containers.task import delete_task
 from moorage.engine.context import EngineContext
 from moorage.engine.errors import EngineError
+from moorage.engine.handlers.adapters import AdapterError
 from moorage.engine.inventory import Container, Sandbox
 from moorage.engine.leftovers import remove_leftover
 from moorage.engine.oci import SandboxFiles
@@ -31,7 +32,6 @@ from moorage.engine.sandboxes.files import remove_files
 from moorage.engine.sandboxes.infra_watch import watch_infra
 from moorage.engine.sandboxes.remove import remove_incomplete_sandbox
 from moorage.engine.sandboxes.stop import stop_pod_sandbox
-from moorage.handlers.adapters import AdapterError
 from moorage.linux import pinned
 from moorage.linux.bind import is_mount_point
 from moorage.linux.mounts import current_mounts, isolate, isolate_below, mounts_below, unmount

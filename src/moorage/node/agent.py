@@ -17,11 +17,6 @@ from moorage.api import quantity
 from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
 from moorage.api.nodes import Node
-from moorage.client.informer import Informer
-from moorage.client.recorder import EventRecorder
-from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES, SERVICES
-from moorage.client.rest import Client
-from moorage.cri import CriClient, CriError
 from moorage.linux.private import make_private
 from moorage.node.cgroups.qos import QosTree
 from moorage.node.cgroups.tree import CgroupTree
@@ -41,11 +36,7 @@ from moorage.node.machine.engine_health import EngineHealth, ReadHandlers, repor
 from moorage.node.machine.lease import NodeLease
 from moorage.node.machine.machine import Machine, this_machine
 from moorage.node.machine.node_object import NodeObject
-from moorage.node.machine.node_status import (
-    allocatable_of,
-    allocatable_pids,
-    capacity_of,
-)
+from moorage.node.machine.node_status import allocatable_of, allocatable_pids, capacity_of
 from moorage.node.machine.pressure import Gauges, NodePressure
 from moorage.node.machine.shutdown import NodeShutdown
 from moorage.node.metrics import Metrics
@@ -76,6 +67,11 @@ from moorage.node.volumes.persistent import PersistentMounts
 from moorage.node.volumes.pod_volumes import VolumeKeeper
 from moorage.node.volumes.reclaiming import VolumeReclaimer
 from moorage.node.volumes.tokens import PodTokens
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.recorder import EventRecorder
+from moorage.wire.client.resources import NODES, PODS, RUNTIME_CLASSES, SERVICES
+from moorage.wire.client.rest import Client
+from moorage.wire.cri import CriClient, CriError
 
 log = Log(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from moorage.api.logs import Log
-from moorage.cri import CriError
+from moorage.wire.cri import CriError
 
 log = Log(__name__)
 

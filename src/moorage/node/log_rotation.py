@@ -16,7 +16,6 @@ from pathlib import Path
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
-from moorage.cri import CriError
 from moorage.linux.regular_file import open_regular_file
 from moorage.linux.trees import remove_tree
 from moorage.node.failures import log_failure
@@ -25,6 +24,7 @@ from moorage.node.paths import NodePaths, legacy_log_link
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import ContainerView, PodView, State
+from moorage.wire.cri import CriError
 
 log = Log(__name__)
 

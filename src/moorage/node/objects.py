@@ -17,8 +17,8 @@ from moorage.api.clock import Clock
 from moorage.api.errors import ForbiddenError, NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.meta import Object
-from moorage.client.resources import Resource
-from moorage.client.rest import Client, UnreachableError
+from moorage.wire.client.resources import Resource
+from moorage.wire.client.rest import Client, UnreachableError
 
 log = Log(__name__)
 

@@ -14,15 +14,15 @@ from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.pods import Pod
-from moorage.client.informer import object_key
-from moorage.client.recorder import NORMAL, WARNING, reference
-from moorage.client.resources import PODS, Resource
-from moorage.client.rest import Client, PatchType, UnreachableError
 from moorage.scheduler import messages, status
 from moorage.scheduler.api_dispatcher import ApiDispatcher
 from moorage.scheduler.event_buffer import EventBuffer
 from moorage.scheduler.preemption import Preemption
 from moorage.scheduler.status import Patch
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.recorder import NORMAL, WARNING, reference
+from moorage.wire.client.resources import PODS, Resource
+from moorage.wire.client.rest import Client, PatchType, UnreachableError
 
 log = Log(__name__)
 

@@ -14,12 +14,12 @@ from moorage.api.labels import Labels
 from moorage.api.nodes import Node
 from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.pods import Pod
-from moorage.client.informer import object_key
 from moorage.runtimeclass.resizing import charged_spec
 from moorage.scheduler.disruption_budgets import DisruptionBudgets
 from moorage.scheduler.nodes import NodeInfo, Placed, offers_differ, placed
 from moorage.scheduler.query import PodQuery, QueryCache
 from moorage.scheduler.storage_state import StorageState
+from moorage.wire.client.informer import object_key
 
 ZONE = "topology.kubernetes.io/zone"
 

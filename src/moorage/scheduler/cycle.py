@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from moorage.api.pods import Pod
-from moorage.client.informer import object_key
 from moorage.scheduler import messages, scores
 from moorage.scheduler.cluster_state import ClusterState
 from moorage.scheduler.equivalence_cache import EquivalenceCache, Remembered, remember
@@ -31,6 +30,7 @@ from moorage.scheduler.nodes import NodeInfo
 from moorage.scheduler.preemption import Preemption, preempt
 from moorage.scheduler.query import PodQuery
 from moorage.scheduler.volume_checks import Blocked, VolumeCheck, VolumePlan, check_volumes
+from moorage.wire.client.informer import object_key
 
 _PLANNED_NODES = 40_000
 """Limit of cached templates times nodes; each such entry takes some 200 bytes."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from moorage.api.logs import Log
 from moorage.api.references import ObjectReference
-from moorage.client.recorder import EventRecorder
+from moorage.wire.client.recorder import EventRecorder
 
 _LIMIT = 50_000
 _PORTION = 500

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.client.informer import object_key
 from moorage.runtimeclass import ClassMissing, resolve_handler
 from moorage.scheduler import filters, messages
 from moorage.scheduler.cluster_state import ClusterState, occupies_node
@@ -22,6 +21,7 @@ from moorage.scheduler.nodes import NodeInfo
 from moorage.scheduler.query import PodQuery, QueryCache, make_query
 from moorage.scheduler.storage_state import StorageState
 from moorage.scheduler.volume_checks import Blocked, VolumeCheck, check_volumes
+from moorage.wire.client.informer import object_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from moorage.api.nodes import Node
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.client.informer import Informer
-from moorage.client.resources import (
+from moorage.scheduler.trimming import TRIMMED_NODES, TRIMMED_PODS
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.resources import (
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
@@ -21,8 +22,7 @@ from moorage.client.resources import (
     RUNTIME_CLASSES,
     STORAGE_CLASSES,
 )
-from moorage.client.rest import Client
-from moorage.scheduler.trimming import TRIMMED_NODES, TRIMMED_PODS
+from moorage.wire.client.rest import Client
 
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 

@@ -18,9 +18,6 @@ from moorage.api.nodes import Node
 from moorage.api.pod_phases import ENDED_PHASES
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.client.informer import object_key
-from moorage.client.recorder import EventRecorder
-from moorage.client.rest import Client
 from moorage.scheduler import hints, messages, status
 from moorage.scheduler.actions import Actions
 from moorage.scheduler.api_dispatcher import ApiDispatcher
@@ -38,6 +35,9 @@ from moorage.scheduler.queue import Hint, Place, SchedulingQueue, Waiting
 from moorage.scheduler.storage_events import StorageEvents
 from moorage.scheduler.volume_binding import VolumeBinder, VolumeBindingError
 from moorage.scheduler.volume_checks import VolumePlan
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.recorder import EventRecorder
+from moorage.wire.client.rest import Client
 
 log = Log(__name__)
 

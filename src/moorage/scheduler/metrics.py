@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from moorage.metrics import Counter, Family, Gauge, Histogram
-from moorage.metrics.cardinality import LabelBudget
-from moorage.metrics.families import exponential
 from moorage.runtimeclass.start_phases import SCHEDULE
+from moorage.wire.metrics import Counter, Family, Gauge, Histogram
+from moorage.wire.metrics.cardinality import LabelBudget
+from moorage.wire.metrics.families import exponential
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
 """Results of an attempt."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from moorage.api import quantity
+from moorage.api.claims import pod_claims
 from moorage.api.nodes import Node, Taint
 from moorage.api.pods import Pod
 from moorage.api.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
-from moorage.claims import pod_claims
-from moorage.client.informer import object_key
 from moorage.scheduler.query import HostPort, PodQuery, amount
+from moorage.wire.client.informer import object_key
 
 K = TypeVar("K")
 

@@ -16,8 +16,8 @@ from enum import Enum
 
 from moorage.api.clock import Clock, sleep_unless_set
 from moorage.api.pods import Pod
-from moorage.client.informer import object_key
 from moorage.scheduler.query import PodQuery
+from moorage.wire.client.informer import object_key
 
 _Group = tuple[PodQuery, frozenset[str]]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.api.pods import Pod
-from moorage.client.informer import object_key
 from moorage.scheduler import hints
 from moorage.scheduler.filters import VOLUME_FILTERS
 from moorage.scheduler.nodes import claim_keys
 from moorage.scheduler.queue import SchedulingQueue, Waiting
 from moorage.scheduler.volume_binding import VolumeBinder
+from moorage.wire.client.informer import object_key
 
 
 class StorageEvents:

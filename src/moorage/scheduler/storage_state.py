@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from moorage.api.claims import class_of_volume
+from moorage.api.claims.annotations import SELECTED_NODE
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.claims import class_of_volume
-from moorage.claims.annotations import SELECTED_NODE
-from moorage.client.informer import object_key
+from moorage.wire.client.informer import object_key
 
 
 class StorageState:

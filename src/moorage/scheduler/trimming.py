@@ -21,7 +21,7 @@ from moorage.api.nodes import Node, NodeRuntimeHandler, NodeSpec, NodeStatus
 from moorage.api.pods import Pod, PodCondition, PodSpec, PodStatus
 from moorage.api.remembered import remembered
 from moorage.api.volumes import EphemeralVolumeSource, Volume
-from moorage.client.resources import NODES, PODS, Resource
+from moorage.wire.client.resources import NODES, PODS, Resource
 
 T = TypeVar("T")
 

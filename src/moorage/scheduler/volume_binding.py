@@ -11,15 +11,15 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from moorage.api.claims import binding_patch, is_claim_bound, is_reachable
+from moorage.api.claims.annotations import SELECTED_NODE
 from moorage.api.clock import Clock, sleep_unless_set
 from moorage.api.errors import StatusError
 from moorage.api.persistent_volumes import PersistentVolume
-from moorage.claims import binding_patch, is_claim_bound, is_reachable
-from moorage.claims.annotations import SELECTED_NODE
-from moorage.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
-from moorage.client.rest import Client, UnreachableError
 from moorage.scheduler.storage_state import StorageState
 from moorage.scheduler.volume_checks import VolumePlan
+from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from moorage.wire.client.rest import Client, UnreachableError
 
 _PLUGIN = 'running PreBind plugin "VolumeBinding"'
 

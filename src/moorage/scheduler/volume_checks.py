@@ -10,11 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from moorage.api.labels import Labels
-from moorage.api.node_labels import HOSTNAME
-from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
-from moorage.api.pods import Pod
-from moorage.claims import (
+from moorage.api.claims import (
     PodClaim,
     best_match,
     class_of_claim,
@@ -25,20 +21,19 @@ from moorage.claims import (
     pod_claims,
     zone_conflicts,
 )
-from moorage.claims.classes import NO_PROVISIONER
-from moorage.claims.local_path import PROVISIONER, node_problem
-from moorage.claims.matching import requested
-from moorage.claims.pod_claims import foreign_claim
-from moorage.claims.topology import only_hosts
-from moorage.client.informer import object_key
-from moorage.scheduler.filters import (
-    VOLUME_BINDING,
-    VOLUME_RESTRICTIONS,
-    VOLUME_ZONE,
-    Rejection,
-)
+from moorage.api.claims.classes import NO_PROVISIONER
+from moorage.api.claims.local_path import PROVISIONER, node_problem
+from moorage.api.claims.matching import requested
+from moorage.api.claims.pod_claims import foreign_claim
+from moorage.api.claims.topology import only_hosts
+from moorage.api.labels import Labels
+from moorage.api.node_labels import HOSTNAME
+from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
+from moorage.api.pods import Pod
+from moorage.scheduler.filters import VOLUME_BINDING, VOLUME_RESTRICTIONS, VOLUME_ZONE, Rejection
 from moorage.scheduler.nodes import NodeInfo
 from moorage.scheduler.storage_state import StorageState
+from moorage.wire.client.informer import object_key
 
 _EXCLUSIVE = "ReadWriteOncePod"
 _LOST = "Lost"

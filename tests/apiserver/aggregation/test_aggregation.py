@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from moorage.apiserver import assembly
 from moorage.apiserver.aggregation import forward
+from moorage.apiserver.server import assembly
 from tests.apiserver.aggregation.extension_server import (
     GROUP,
     PLACE,
@@ -21,7 +21,7 @@ from tests.apiserver.aggregation.extension_server import (
     ExtensionServer,
     extension_server,
 )
-from tests.apiserver.server import Answer, Running, serving
+from tests.apiserver.running_server import Answer, Running, serving
 
 Json = dict[str, Any]
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -433,7 +433,7 @@ async def test_own_groups_have_local_services(server: Running) -> None:
 
 
 async def test_definitions_have_local_services_as_long_as_they_are_there(server: Running) -> None:
-    from tests.apiserver.test_custom_resources import CRDS, definition
+    from tests.apiserver.server.test_custom_resources import CRDS, definition
 
     path = f"{SERVICES}/v1.stable.example.com"
     await server.ask("POST", CRDS, definition())

@@ -10,7 +10,7 @@ import msgspec
 
 from moorage.apiserver.audit.policy import parse_policy
 from tests.apiserver.audit.test_policy import document
-from tests.apiserver.server import Running, serving
+from tests.apiserver.running_server import Running, serving
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "b"}}

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from moorage.apiserver.audit.policy import Level, PolicyError, load_policy, parse_policy
-from moorage.registry.rbac import Action
-from moorage.registry.request import User
+from moorage.apiserver.registry.rbac import Action
+from moorage.apiserver.registry.request import User
 
 ALICE = User(name="alice", groups=("dev", "system:authenticated"))
 GET_POD = Action(verb="get", resource="pods", namespace="n", name="p")

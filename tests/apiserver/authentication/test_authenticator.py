@@ -18,9 +18,9 @@ from moorage.apiserver.authentication.authenticator import StaticToken, websocke
 from moorage.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from moorage.apiserver.authentication.certificates import user_of_certificate
 from moorage.apiserver.authentication.impersonation import impersonated
-from moorage.cluster.certificates import Authority, Subject
-from moorage.registry.rbac import Action
-from moorage.registry.request import User
+from moorage.apiserver.registry.rbac import Action
+from moorage.apiserver.registry.request import User
+from moorage.cluster.access.certificates import Authority, Subject
 from tests.api.test_bootstrap_tokens import TOKEN, secret
 from tests.apiserver.authentication.test_tokens import Tokens
 

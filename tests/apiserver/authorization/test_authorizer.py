@@ -8,9 +8,9 @@ import pytest
 
 from moorage.api.errors import ForbiddenError
 from moorage.apiserver.authorization import Authorizer, NodeAuthorizer
-from moorage.registry.rbac import Action
-from moorage.registry.request import User
-from tests.registry.rbac.grants import Grants, rule, user
+from moorage.apiserver.registry.rbac import Action
+from moorage.apiserver.registry.request import User
+from tests.apiserver.registry.rbac.grants import Grants, rule, user
 
 ALICE = User("alice", groups=("system:authenticated",))
 GET_POD = Action(verb="get", resource="pods", namespace="ns", name="p")

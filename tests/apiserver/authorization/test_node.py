@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from moorage.api.claims.local_path import NODE_LABEL
 from moorage.api.fields import EVERYTHING, parse
 from moorage.api.labels import parse as parse_labels
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
 from moorage.api.pods import Pod
 from moorage.apiserver.authorization import NodeAuthorizer
-from moorage.claims.local_path import NODE_LABEL
-from moorage.registry.rbac import Action
-from moorage.registry.request import User
-from tests.claims.objects import claim_json, volume_json
+from moorage.apiserver.registry.rbac import Action
+from moorage.apiserver.registry.request import User
+from tests.api.claims.objects import claim_json, volume_json
 
 AGENT = User("system:node:n1", groups=("system:nodes",))
 

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from moorage.api.flow_control import FlowSchema, PriorityLevelConfiguration
+from moorage.apiserver.endpoints.routing import Target, parse_path
 from moorage.apiserver.flow_control.configuration import Configuration, digest
 from moorage.apiserver.flow_control.defaults import default_objects
-from moorage.apiserver.routing import Target, parse_path
-from moorage.registry.kinds.flowschema import FLOW_SCHEMA
-from moorage.registry.request import User
+from moorage.apiserver.registry.kinds.flowschema import FLOW_SCHEMA
+from moorage.apiserver.registry.request import User
 
 AUTHENTICATED = "system:authenticated"
 ALICE = User("alice", groups=("dev", AUTHENTICATED))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.apiserver.endpoints.routing import verb_of
 from moorage.apiserver.flow_control.classifier import Classifier
 from moorage.apiserver.flow_control.configuration import Configuration
-from moorage.apiserver.routing import verb_of
-from moorage.registry.request import User
+from moorage.apiserver.registry.request import User
 from tests.apiserver.flow_control.requests import (
     ALICE,
     ANONYMOUS,

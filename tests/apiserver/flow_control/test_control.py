@@ -10,17 +10,17 @@ from typing import Any, cast
 import pytest
 
 from moorage.api.clock import SystemClock
+from moorage.apiserver.endpoints.shares import share_of
 from moorage.apiserver.flow_control.control import FlowControl, Seat
 from moorage.apiserver.flow_control.defaults import default_objects
 from moorage.apiserver.flow_control.families import flow_control_families
-from moorage.apiserver.shares import share_of
-from moorage.metrics import exposition
-from moorage.registry.kind import Kind, Obj
-from moorage.registry.kinds.flowschema import FLOW_SCHEMA
-from moorage.registry.kinds.prioritylevelconfiguration import PRIORITY_LEVEL_CONFIGURATION
-from moorage.registry.request import User
-from moorage.registry.stored import Stored, StoredFactory, to_value
-from moorage.storage import Change, WatchCache
+from moorage.apiserver.registry.kind import Kind, Obj
+from moorage.apiserver.registry.kinds.flowschema import FLOW_SCHEMA
+from moorage.apiserver.registry.kinds.prioritylevelconfiguration import PRIORITY_LEVEL_CONFIGURATION
+from moorage.apiserver.registry.request import User
+from moorage.apiserver.registry.stored import Stored, StoredFactory, to_value
+from moorage.apiserver.storage import Change, WatchCache
+from moorage.wire.metrics import exposition
 from tests.apiserver.flow_control.requests import ALICE, MASTER, target
 
 PODS = target("/api/v1/namespaces/default/pods")

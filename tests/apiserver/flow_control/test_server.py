@@ -12,8 +12,8 @@ import pytest
 
 from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.flow_control.defaults import AUTO_UPDATE, default_objects
-from moorage.registry.kinds.flowschema import FLOW_SCHEMA
-from tests.apiserver.server import TOKENS, Answer, Running, serving
+from moorage.apiserver.registry.kinds.flowschema import FLOW_SCHEMA
+from tests.apiserver.running_server import TOKENS, Answer, Running, serving
 
 GROUP = "/apis/flowcontrol.apiserver.k8s.io/v1"
 SCHEMAS, LEVELS = f"{GROUP}/flowschemas", f"{GROUP}/prioritylevelconfigurations"

@@ -9,7 +9,7 @@ import pytest
 
 from moorage.apiserver.flow_control.defaults import AUTO_UPDATE, default_objects
 from moorage.apiserver.flow_control.upkeep import is_unwanted, revised, with_dangling
-from moorage.registry.kind import Kind, Obj
+from moorage.apiserver.registry.kind import Kind, Obj
 
 DEFAULTS = {
     (kind.plural, obj["metadata"]["name"]): (kind, obj, is_mandatory)

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from moorage.apiserver.authentication.authenticator import StaticToken
-from moorage.apiserver.server import ApiServer
-from moorage.cluster.certificates import Authority
-from moorage.storage import Store
+from moorage.apiserver.server.lifecycle import ApiServer
+from moorage.apiserver.storage import Store
+from moorage.cluster.access.certificates import Authority
 from tests.apiserver.options import loopback_options
 
 TOKEN = "admin-token"

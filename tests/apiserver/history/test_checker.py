@@ -8,15 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.apiserver.history.checker import check
-from tests.apiserver.history.operations import (
-    Change,
-    Get,
-    History,
-    Listing,
-    Stream,
-    Version,
-    Write,
-)
+from tests.apiserver.history.operations import Change, Get, History, Listing, Stream, Version, Write
 
 KEY, OTHER = "leases/a", "leases/b"
 A1, A2, A4 = Version(1, "u1", "v1"), Version(2, "u1", "v2"), Version(5, "u4", "v5")

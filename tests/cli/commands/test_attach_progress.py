@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.attach.progress import PartProgress, WaitReason
 from moorage.cli.commands.attach import _Progress
-from moorage.cluster.attach.progress import PartProgress, WaitReason
 
 
 def test_a_pull_that_fails_again_and_again_is_printed_once(

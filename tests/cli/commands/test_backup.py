@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from moorage.apiserver.storage import SqliteStore
 from moorage.cluster.choices import Choices
 from moorage.cluster.creation import open_cluster
 from moorage.cluster.layout import Layout
-from moorage.storage import SqliteStore
 from tests.cli.moor import moor
 
 

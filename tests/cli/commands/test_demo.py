@@ -19,18 +19,19 @@ from moorage.api.runtime_profiles import (
     RuntimeProfileStatus,
 )
 from moorage.cli.commands import demo
-from moorage.client import config, rest
-from moorage.cluster import clearing, creation, machine, teardown
-from moorage.cluster import start as starting
+from moorage.cluster import clearing, creation, teardown
 from moorage.cluster.choices import Choices
-from moorage.cluster.demo import DemoError, DemoRow
-from moorage.cluster.demo_runtimes import FoundClass, RuntimesShown
 from moorage.cluster.errors import StartError
+from moorage.cluster.host import start_check as machine
 from moorage.cluster.layout import Layout
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import Settings, save
-from moorage.handlers import Handler
+from moorage.cluster.supervision import start as starting
+from moorage.engine.handlers import Handler
+from moorage.inspect.demo import DemoError, DemoRow
+from moorage.inspect.demo_runtimes import FoundClass, RuntimesShown
 from moorage.runtimeclass.features import FEATURES
+from moorage.wire.client import config, rest
 from tests.cli.moor import moor
 from tests.cluster.test_settings import SETTINGS
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from moorage.attach.class_uses import ClassUses
+from moorage.attach.detach_options import DetachOptions
+from moorage.attach.detachment import DetachPlan
 from moorage.cli.commands.detach import _show
-from moorage.cluster.attach.class_uses import ClassUses
-from moorage.cluster.attach.detach_options import DetachOptions
-from moorage.cluster.attach.detachment import DetachPlan
 
 
 def _object(kind: str, name: str) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from moorage.cli.commands import doctor
 from moorage.cli.handlers import HandlersInUse
 from moorage.cluster.host import Inventory
 from moorage.cluster.layout import Layout
+from moorage.engine.handlers import Handler
 from moorage.engine.requirements import HANDLER_DIRECTORY
-from moorage.handlers import Handler
 from tests.cli.moor import cluster, moor
 from tests.cluster.hosts import a_host
 

@@ -11,11 +11,11 @@ import pytest
 from moorage.cli.commands import explain
 from moorage.cli.connection import Target
 from moorage.cli.errors import CliError
-from moorage.client import config as client_config
-from moorage.client import rest
 from moorage.cluster import Cluster
-from moorage.cluster.explain import NodeAnswer, PodExplanation
 from moorage.cluster.layout import Layout
+from moorage.inspect.explain import NodeAnswer, PodExplanation
+from moorage.wire.client import config as client_config
+from moorage.wire.client import rest
 from tests.cli.moor import change, cluster, locked, moor
 
 ANSWER = PodExplanation(

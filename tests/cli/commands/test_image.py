@@ -13,7 +13,7 @@ import yaml
 
 from moorage.cli.commands import image as module
 from moorage.cluster.layout import Layout
-from moorage.cri import pb
+from moorage.wire.cri import pb
 from tests.cli.moor import Answer, FakeEngine, change, cluster, locked, moor, serving
 
 ID = f"sha256:{'0123456789ab' * 5}cdef"

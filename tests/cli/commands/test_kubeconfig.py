@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.cluster.credentials import Credentials
+from moorage.cluster.access.credentials import Credentials
 from moorage.cluster.layout import Layout
 from tests.cli.moor import Answer, cluster, moor
 

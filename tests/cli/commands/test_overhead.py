@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.overhead import MeasurementError, MeasureOptions
+from moorage.runtimes.overhead import MeasurementError, MeasureOptions
 from tests.cli.moor import cluster, moor
 
 

@@ -15,14 +15,14 @@ from moorage.api.runtime_profiles import (
     RuntimeProfileSpec,
     RuntimeProfileStatus,
 )
+from moorage.attach.outcome import NodeOutcome, Outcome
 from moorage.cli.commands import runtimes
 from moorage.cli.connection import Target
-from moorage.cluster.attach.outcome import NodeOutcome, Outcome
 from moorage.cluster.host import Inventory
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import load
-from moorage.cri import engine_pb
-from moorage.handlers import Handler
+from moorage.engine.handlers import Handler
+from moorage.wire.cri import engine_pb
 from tests.cli.moor import FakeEngine, change, cluster, locked, moor, serving
 from tests.cluster.hosts import a_host
 from tests.fake_crio import Behaviour, FakeCrio, serving_apart

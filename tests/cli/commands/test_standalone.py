@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 from moorage.api.host_ports import Listener
-from moorage.client.config import ClientConfig
+from moorage.attach.processes import controllers, node, scheduler
+from moorage.attach.processes.connection import ApiUnusableError
 from moorage.cluster.daemon import Service
-from moorage.cluster.standalone import controllers, node, scheduler
-from moorage.cluster.standalone.connection import ApiUnusableError
 from moorage.controllers import ControllerOptions
 from moorage.node.options import NodeOptions, ServerOptions
 from moorage.scheduler import SchedulerOptions
+from moorage.wire.client.config import ClientConfig
 from tests.cli.moor import moor
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.apiserver.server import Running, serving
+from tests.apiserver.running_server import Running, serving
 from tests.cli.moor import moor
 from tests.running import MOOR
 

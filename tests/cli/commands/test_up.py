@@ -13,19 +13,21 @@ import pytest
 import yaml
 
 from moorage.cli.commands import up
-from moorage.cluster import creation, machine, supervise
-from moorage.cluster import start as starting
+from moorage.cluster import creation
+from moorage.cluster.access.credentials import Credentials
 from moorage.cluster.choices import Choices
-from moorage.cluster.credentials import Credentials
 from moorage.cluster.errors import StartError
 from moorage.cluster.host import Inventory
+from moorage.cluster.host import start_check as machine
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import NoSubnetError, SubnetTakenError
 from moorage.cluster.network.subnet import Route
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import Settings, SettingsError, load
-from moorage.cluster.supervisor import AlreadyRunningError
-from moorage.handlers import Handler
+from moorage.cluster.supervision import start as starting
+from moorage.cluster.supervision import supervise
+from moorage.cluster.supervision.supervisor import AlreadyRunningError
+from moorage.engine.handlers import Handler
 from tests.cli.moor import Answer, change, cluster, locked, moor
 from tests.cluster.hosts import a_host, tools_without
 from tests.cluster.test_settings import SETTINGS

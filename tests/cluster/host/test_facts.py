@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from moorage.cluster.host import CniPlugins, Disk, Firewall, Tool, facts, gather
-from moorage.handlers import Machine
+from moorage.engine.handlers import Machine
 from moorage.linux.capabilities import SYS_RESOURCE
 from tests.cluster.hosts import a_host
 from tests.linux.hosts import linux_host

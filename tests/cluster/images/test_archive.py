@@ -11,7 +11,7 @@ import pytest
 
 from moorage.cluster.images.archive import Image, write_archive
 from moorage.cluster.images.layer import File, write_layer
-from moorage.image_layout import digest
+from moorage.engine.image_layout import digest
 from moorage.linux.program import Platform
 
 BASE = write_layer({"bin/sh": File(b"shell", 0o755)})

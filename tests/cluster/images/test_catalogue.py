@@ -15,7 +15,7 @@ from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN, PAUSE, Image, NoPaus
 from moorage.cluster.images.catalogue import Busybox, images_from
 from moorage.cluster.images.layer import Directory, File, HardLink
 from moorage.linux.program import Platform, Program
-from moorage.probing.programs import PROBE_IMAGE, program_files
+from moorage.runtimes.probing.programs import PROBE_IMAGE, program_files
 from tests.cluster.images.programs import PT_INTERP, elf
 
 module = sys.modules["moorage.cluster.images.catalogue"]

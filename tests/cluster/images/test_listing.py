@@ -8,7 +8,7 @@ import pytest
 
 from moorage.cluster.images.listing import ImageError, ListedImage, list_images, remove_image
 from moorage.cluster.images.loading import LoadError, load_archive
-from moorage.cri import pb
+from moorage.wire.cri import pb
 from tests.cli.moor import FakeEngine, serving
 
 IMAGES = [

@@ -15,8 +15,8 @@ import pytest
 from moorage.cluster.images import BUSYBOX, PAUSE, saving
 from moorage.cluster.images.saving import SaveError, save_archive
 from moorage.cluster.layout import Layout
-from moorage.cri import engine_pb
-from moorage.image_layout import digest
+from moorage.engine.image_layout import digest
+from moorage.wire.cri import engine_pb
 from tests.cluster.hosts import a_host, tools_without
 
 

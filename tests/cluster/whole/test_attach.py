@@ -25,11 +25,11 @@ from typing import Any
 import pytest
 
 from moorage import __version__
-from moorage.client.config import load_kubeconfig
-from moorage.client.rest import Client
 from moorage.controllers.webhookcertificates.issuing import LIFE, issue_pair
+from moorage.wire.client.config import load_kubeconfig
+from moorage.wire.client.rest import Client
+from tests.attach.cluster_dump import Dump, dump
 from tests.built_image import built_image
-from tests.cluster.attach.cluster_dump import Dump, dump
 from tests.running import (
     MOOR,
     RunningCluster,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from moorage.client.config import load_kubeconfig
+from moorage.wire.client.config import load_kubeconfig
 from tests.running import (
     RunningCluster,
     pod,

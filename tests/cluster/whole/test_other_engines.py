@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from moorage.cluster.engine_ports import engine_listeners, engine_process
 from moorage.cluster.images import PAUSE
-from moorage.cri import CriClient, pb
+from moorage.wire.cri import CriClient, pb
+from moorage.wire.engine_ports import engine_listeners, engine_process
 from tests.containerd import running_containerd, skip_without_containerd
 from tests.machine import host_resources, leftovers
 from tests.own_engine import running_engine

@@ -13,10 +13,10 @@ import pytest
 from moorage.api.clock import SystemClock
 from moorage.api.quantity import parse
 from moorage.api.runtime_group import MEASUREMENT_LABEL
-from moorage.client.config import load_kubeconfig
-from moorage.client.rest import Client
-from moorage.overhead import Measurement, MeasureOptions
-from moorage.overhead.readings import SummarySource
+from moorage.runtimes.overhead import Measurement, MeasureOptions
+from moorage.runtimes.overhead.readings import SummarySource
+from moorage.wire.client.config import load_kubeconfig
+from moorage.wire.client.rest import Client
 from tests.cluster.whole.odd_handlers import LIES_ABOUT_ITS_OUTPUT, breaks_after, odd_class
 from tests.running import MOOR, RunningCluster, skip_without_gvisor, until
 

@@ -15,13 +15,7 @@ from typing import Any
 import pytest
 
 from tests.ports import free_port
-from tests.running import (
-    RunningCluster,
-    pod,
-    running,
-    skip_without_kubectl,
-    skip_without_runtimes,
-)
+from tests.running import RunningCluster, pod, running, skip_without_kubectl, skip_without_runtimes
 
 pytestmark = pytest.mark.runtime
 

@@ -14,14 +14,7 @@ from typing import Any
 import pytest
 
 from tests.engine.images.builds import Entry, directory, layer, oci_archive
-from tests.running import (
-    BUSYBOX,
-    NGINX_STAND_IN,
-    RunningCluster,
-    pod,
-    skip_without_gvisor,
-    until,
-)
+from tests.running import BUSYBOX, NGINX_STAND_IN, RunningCluster, pod, skip_without_gvisor, until
 
 pytestmark = pytest.mark.runtime
 

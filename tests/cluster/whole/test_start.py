@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.probing.programs import PROBE_IMAGE
+from moorage.runtimes.probing.programs import PROBE_IMAGE
 from tests.running import (
     BUSYBOX,
     NGINX_STAND_IN,

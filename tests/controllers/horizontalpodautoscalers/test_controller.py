@@ -11,9 +11,9 @@ import pytest
 
 from moorage.api.clock import format_time
 from moorage.api.errors import ConflictError, NotFoundError, StatusError
-from moorage.client.resources import HORIZONTAL_POD_AUTOSCALERS, PODS
 from moorage.controllers.horizontalpodautoscalers import AutoscalerController
 from moorage.controllers.options import ControllerOptions
+from moorage.wire.client.resources import HORIZONTAL_POD_AUTOSCALERS, PODS
 from tests.clocks import START
 from tests.controllers.memory import MemoryClient, World
 

@@ -13,7 +13,7 @@ import pytest
 
 from moorage.engine.cgroups import ContainerCgroups, control
 from moorage.engine.errors import FailedError, TimeLimitError
-from moorage.handlers.definition import CgroupDriver
+from moorage.engine.handlers.definition import CgroupDriver
 from moorage.linux import cgroup_removal
 from moorage.linux.cgroup_control import CgroupError, has_cgroup, process_ids
 from moorage.linux.cgroups import Cgroups, Layout

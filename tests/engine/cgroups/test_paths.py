@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from moorage.engine.cgroups import CgroupPath, container_cgroup
 from moorage.engine.cgroups.paths import parent_cgroup, slice_path
 from moorage.engine.errors import InvalidError
-from moorage.handlers.definition import CgroupDriver
+from moorage.engine.handlers.definition import CgroupDriver
 
 BURSTABLE = "/kubepods.slice/kubepods-burstable.slice"
 

@@ -8,31 +8,17 @@ import os
 import msgspec
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.containers.bundle import image_tag
 from moorage.engine.containers.create import create_container
 from moorage.engine.containers.remove import remove_container
 from moorage.engine.containers.start import start_container
-from moorage.engine.errors import (
-    EngineError,
-    InvalidError,
-    NotFoundError,
-    PreconditionError,
-)
+from moorage.engine.errors import EngineError, InvalidError, NotFoundError, PreconditionError
 from moorage.engine.messages import container_status
 from moorage.engine.records import Stage, User
 from moorage.engine.sandboxes.stop import stop_pod_sandbox
+from moorage.wire.cri import pb
 from tests.clocks import START_NS
-from tests.engine.parts import (
-    ABSENT,
-    APP,
-    DATA,
-    Bench,
-    bench,
-    container_config,
-    place,
-    pod_config,
-)
+from tests.engine.parts import ABSENT, APP, DATA, Bench, bench, container_config, place, pod_config
 
 __all__ = ["bench", "place"]
 

@@ -8,21 +8,15 @@ import pytest
 
 from moorage.engine.cgroups.usage import UsageReader
 from moorage.engine.containers.start import start_container
+from moorage.engine.handlers.adapters import Exit
+from moorage.engine.handlers.definition import CgroupDriver
 from moorage.engine.inventory import Sandbox
 from moorage.engine.messages import container_status
 from moorage.engine.records import Stage
-from moorage.handlers.adapters import Exit
-from moorage.handlers.definition import CgroupDriver
 from moorage.linux.cgroups import Cgroups, Layout
 from tests.clocks import START_NS, settle
 from tests.engine.fakes import FINISHED_NS
-from tests.engine.parts import (
-    PARENT,
-    Bench,
-    bench,
-    make_bench,
-    place,
-)
+from tests.engine.parts import PARENT, Bench, bench, make_bench, place
 
 __all__ = ["bench", "place"]
 

@@ -7,14 +7,8 @@ import asyncio
 import pytest
 
 from moorage.engine.containers.remove import remove_container
-from moorage.engine.errors import (
-    NotFoundError,
-)
-from tests.engine.parts import (
-    Bench,
-    bench,
-    place,
-)
+from moorage.engine.errors import NotFoundError
+from tests.engine.parts import Bench, bench, place
 
 __all__ = ["bench", "place"]
 

@@ -5,7 +5,7 @@ from typing import Any, Self
 import pytest
 
 from moorage.engine.containers.sandboxed_exec import SandboxedExec
-from moorage.handlers.adapters import STDERR, STDOUT
+from moorage.engine.handlers.adapters import STDERR, STDOUT
 
 OWN = b"waiting on pid 3: urpc method failed: EOF\n"
 TEXT = b"the command exceeded the memory limit of its pod: in the sandbox of container app all"

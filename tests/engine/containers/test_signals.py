@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cri import pb
 from moorage.engine.containers.signals import cri_signal_name, signal_number, stop_signal
+from moorage.wire.cri import pb
 
 NAMES = [name for name, _ in pb.Signal.items() if name != "RUNTIME_DEFAULT"]
 

@@ -8,19 +8,12 @@ import pytest
 
 from moorage.engine.containers.remove import remove_container
 from moorage.engine.containers.start import start_container
-from moorage.engine.errors import (
-    FailedError,
-    PreconditionError,
-)
+from moorage.engine.errors import FailedError, PreconditionError
+from moorage.engine.handlers.adapters import AdapterError, Exit
 from moorage.engine.records import Stage
-from moorage.handlers.adapters import AdapterError, Exit
 from tests.clocks import START_NS, settle
 from tests.engine.fakes import FIRST_PID
-from tests.engine.parts import (
-    Bench,
-    bench,
-    place,
-)
+from tests.engine.parts import Bench, bench, place
 
 __all__ = ["bench", "place"]
 

@@ -11,20 +11,12 @@ from moorage.engine.containers import stop
 from moorage.engine.containers.remove import remove_container
 from moorage.engine.containers.start import start_container
 from moorage.engine.containers.stop import stop_container
-from moorage.engine.errors import (
-    FailedError,
-    TimeLimitError,
-)
+from moorage.engine.errors import FailedError, TimeLimitError
+from moorage.engine.handlers.adapters import AdapterError, Exit, TaskNotFoundError
 from moorage.engine.records import Stage
-from moorage.handlers.adapters import AdapterError, Exit, TaskNotFoundError
 from tests.clocks import settle
 from tests.engine.fakes import FINISHED_NS
-from tests.engine.parts import (
-    DATA,
-    Bench,
-    bench,
-    place,
-)
+from tests.engine.parts import DATA, Bench, bench, place
 
 __all__ = ["bench", "place"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.containers.bundle import find_target_pid
 from moorage.engine.errors import InvalidError, NotFoundError, PreconditionError
 from moorage.engine.inventory import Container, Inventory, Sandbox
 from moorage.engine.paths import EnginePaths
 from moorage.engine.records import Stage
+from moorage.wire.cri import pb
 from tests.engine.test_inventory import container, paths, sandbox
 
 __all__ = ["paths"]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cri import pb
-from moorage.cri.reference import parse
 from moorage.engine.errors import InvalidError, UnsupportedCallError
 from moorage.engine.images.credentials import Credentials, credentials_file
+from moorage.wire.cri import pb
+from moorage.wire.cri.reference import parse
 
 IMAGE = parse("registry.example:5000/app")
 PACKED = base64.b64encode(b"me:pass:word").decode()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.images.image import Image, ImageConfiguration
 from moorage.engine.images.messages import image_message, usage_message, verbose_info
 from moorage.engine.images.usage import FilesystemUsage
+from moorage.wire.cri import pb
 
 
 def image(user: str, *, is_pinned: bool = False) -> Image:

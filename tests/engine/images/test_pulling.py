@@ -14,19 +14,12 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.errors import FailedError, InvalidError, NotFoundError
 from moorage.engine.images.credentials import Credentials
 from moorage.engine.images.service import ImageServicer
 from moorage.engine.images.store import ImagePaths, ImageStore
-from tests.engine.images.builds import (
-    HERE,
-    Entry,
-    configuration,
-    digest,
-    layer,
-    oci_archive,
-)
+from moorage.wire.cri import pb
+from tests.engine.images.builds import HERE, Entry, configuration, digest, layer, oci_archive
 from tests.engine.images.conftest import Registry, serving
 from tests.ports import free_port
 

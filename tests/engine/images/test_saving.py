@@ -15,15 +15,7 @@ import pytest
 from moorage.engine.errors import FailedError, NotFoundError
 from moorage.engine.images.saving import _paths
 from moorage.engine.images.store import ImagePaths, ImageStore
-from tests.engine.images.builds import (
-    Entry,
-    digest,
-    directory,
-    hard_link,
-    layer,
-    link,
-    oci_archive,
-)
+from tests.engine.images.builds import Entry, digest, directory, hard_link, layer, link, oci_archive
 
 LOWER = layer(
     directory("./", 0o711),

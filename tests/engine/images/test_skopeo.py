@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cri.reference import parse
 from moorage.engine.errors import FailedError
 from moorage.engine.images.skopeo import Skopeo, is_loopback, registries_file
-from tests.handlers.programs import program
+from moorage.wire.cri.reference import parse
+from tests.engine.handlers.programs import program
 
 
 @pytest.mark.parametrize(

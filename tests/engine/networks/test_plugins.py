@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moorage.engine.networks import CniError, Conflist, Plugins, RuntimeConf
-from tests.handlers.programs import program
+from tests.engine.handlers.programs import program
 
 ANSWER = {"cniVersion": "1.0.0", "ips": [{"address": "10.9.0.2/24"}]}
 _NOTING = """

@@ -19,8 +19,8 @@ from moorage.linux import pinned
 from moorage.linux.idmap import IdMappings, IdRange
 from moorage.linux.mounts import current_mounts, mounts_below
 from tests.clocks import FakeClock, settle
+from tests.engine.handlers.programs import program
 from tests.engine.images.conftest import place
-from tests.handlers.programs import program
 
 __all__ = ["place"]
 

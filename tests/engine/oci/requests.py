@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from moorage.cri import pb
 from moorage.engine.oci import (
     ContainerRequest,
     Document,
@@ -17,6 +16,7 @@ from moorage.engine.oci import (
     SandboxContext,
     SpecWriter,
 )
+from moorage.wire.cri import pb
 
 HOST = HostFacts(kernel=(6, 1), machine="x86_64", has_hugetlb=True, has_swap_accounting=True)
 V2_HOST = HostFacts(

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci import container_capabilities
 from moorage.engine.oci.capabilities import DEFAULT, CapabilitySets
 from moorage.linux.capabilities import NAMES
+from moorage.wire.cri import pb
 from tests.engine.oci.requests import HOST
 
 ALL = frozenset(NAMES)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci import CdiDirectories
 from moorage.engine.oci.cdi import (
@@ -18,6 +17,7 @@ from moorage.engine.oci.cdi import (
     requested_devices,
 )
 from moorage.engine.oci.edits import apply_edits
+from moorage.wire.cri import pb
 from tests.engine.oci.requests import container, spec_of
 
 YAML = """

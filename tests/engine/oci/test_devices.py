@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci.cdi import DeviceNode
 from moorage.engine.oci.devices import (
@@ -16,6 +15,7 @@ from moorage.engine.oci.devices import (
     device_rules,
     resolve_devices,
 )
+from moorage.wire.cri import pb
 
 NULL = HostDevice(path="/dev/x", kind="c", major=1, minor=3, mode=0o666, uid=0, gid=0)
 

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci import (
     CdiDirectories,
@@ -19,6 +18,7 @@ from moorage.engine.oci import (
     look_up_sandbox,
 )
 from moorage.engine.oci.cdi import NO_EDITS
+from moorage.wire.cri import pb
 from tests.engine.oci.requests import HANDLER, HOST, container, pod
 
 Profile = pb.SecurityProfile

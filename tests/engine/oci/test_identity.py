@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci import Identity, resolve_identity
 from moorage.engine.oci.identity import choose_identity, parse_group, parse_passwd, read_image_file
+from moorage.wire.cri import pb
 
 USERS = parse_passwd("root:x:0:0:root:/root:/bin/sh\nweb:x:1001:1002::/:/bin/sh\n77:x:5:5::/:/\n")
 GROUPS = parse_group(

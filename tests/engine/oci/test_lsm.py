@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci.lsm import (
     NO_LABELS,
@@ -16,6 +15,7 @@ from moorage.engine.oci.lsm import (
     parse_app_armor_profiles,
     selinux_labels,
 )
+from moorage.wire.cri import pb
 from tests.engine.oci.requests import HOST
 
 WITH_ARMOR = replace(HOST, has_app_armor=True)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci import Document, SandboxFiles, SandboxRequest
 from moorage.engine.oci.mounts import container_mounts, sandbox_mounts
 from moorage.engine.oci.propagation import parse_peers
+from moorage.wire.cri import pb
 from tests.engine.oci.requests import (
     ABLE,
     HANDLER,

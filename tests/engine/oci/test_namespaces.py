@@ -4,20 +4,11 @@ from typing import Any
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.errors import EngineError, InvalidError, PreconditionError
 from moorage.engine.oci import HandlerTraits, user_namespace, verify_sandbox_namespaces
 from moorage.engine.oci.namespaces import container_namespaces, sandbox_namespaces
-from tests.engine.oci.requests import (
-    ABLE,
-    HANDLER,
-    HOST,
-    V2_HOST,
-    container,
-    pod,
-    request,
-    sandbox,
-)
+from moorage.wire.cri import pb
+from tests.engine.oci.requests import ABLE, HANDLER, HOST, V2_HOST, container, pod, request, sandbox
 
 NODE = pb.NODE
 USERNS = pb.UserNamespace(

@@ -6,15 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci import ImageDefaults, exec_process
-from moorage.engine.oci.process import (
-    DEFAULT_PATH,
-    arguments,
-    environment,
-    working_directory,
-)
+from moorage.engine.oci.process import DEFAULT_PATH, arguments, environment, working_directory
+from moorage.wire.cri import pb
 from tests.engine.oci.requests import container
 
 BOTH = ImageDefaults(entrypoint=("/entry",), command=("default",))

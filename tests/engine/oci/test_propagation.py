@@ -2,14 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
-from moorage.engine.oci.propagation import (
-    Peers,
-    parse_peers,
-    rootfs_propagation,
-    verify_source,
-)
+from moorage.engine.oci.propagation import Peers, parse_peers, rootfs_propagation, verify_source
+from moorage.wire.cri import pb
 
 PRIVATE, SLAVE, SHARED = (
     pb.PROPAGATION_PRIVATE,

@@ -11,19 +11,10 @@ from typing import Any
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.oci import Findings, HandlerTraits, Rlimit, SandboxRequest, SpecWriter
 from moorage.engine.oci.identity import Identity
-from tests.engine.oci.requests import (
-    ABLE,
-    HANDLER,
-    HOST,
-    V2_HOST,
-    container,
-    pod,
-    sandbox,
-    spec_of,
-)
+from moorage.wire.cri import pb
+from tests.engine.oci.requests import ABLE, HANDLER, HOST, V2_HOST, container, pod, sandbox, spec_of
 from tests.engine.oci.test_namespaces import USERNS
 from tests.recording import assert_recorded, digest
 

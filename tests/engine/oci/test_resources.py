@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci import HostFacts, oom_score, resources_of
+from moorage.wire.cri import pb
 from tests.engine.oci.requests import HOST, V2_HOST
 
 NO_SWAP = replace(HOST, has_swap_accounting=False)

@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.oci import (
     CdiDirectories,
     ContainerRequest,
@@ -32,6 +31,7 @@ from moorage.engine.oci import (
 )
 from moorage.linux.capabilities import NEEDED
 from moorage.linux.mounts import current_mounts, mount, mounts_below, unmount
+from moorage.wire.cri import pb
 from tests.engine.oci.requests import ABLE, container, pod, sandbox
 from tests.engine.oci.test_namespaces import USERNS
 

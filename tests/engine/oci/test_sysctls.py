@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci import sandbox_sysctls, sysctl
 from moorage.engine.oci.sysctls import sysctl_path
+from moorage.wire.cri import pb
 from tests.engine.oci.requests import pod
 from tests.engine.oci.test_namespaces import USERNS
 

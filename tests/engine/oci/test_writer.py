@@ -9,19 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
-from moorage.engine.oci import (
-    Document,
-    Findings,
-    HandlerTraits,
-    Rlimit,
-    SandboxRequest,
-    SpecWriter,
-)
+from moorage.engine.handlers.definition import CgroupDriver
+from moorage.engine.oci import Document, Findings, HandlerTraits, Rlimit, SandboxRequest, SpecWriter
 from moorage.engine.oci.devices import HostDevice
-from moorage.handlers.definition import CgroupDriver
 from moorage.linux.capabilities import NAMES
+from moorage.wire.cri import pb
 from tests.engine.oci.requests import (
     ABLE,
     HANDLER,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.oci import SandboxFiles
 from moorage.engine.sandboxes import files
 from moorage.engine.sandboxes.files import hosts_text, remove_files, resolver_text, write_files
+from moorage.wire.cri import pb
 
 
 def test_the_hosts_file_names_the_pod_by_every_address() -> None:

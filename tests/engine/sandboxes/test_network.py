@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.sandboxes.network import capability_args, cni_runtime_conf
+from moorage.wire.cri import pb
 
 BURST = (1 << 31) - 1
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from moorage.cri import pb
 from moorage.engine.sandboxes.remove import remove_pod_sandbox
+from moorage.wire.cri import pb
 from tests.engine.parts import PARENT, Bench, bench, place
 
 __all__ = ["bench", "place"]

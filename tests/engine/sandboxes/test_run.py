@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.errors import EngineError, FailedError, InvalidError, PreconditionError
+from moorage.engine.handlers.adapters import AdapterError
+from moorage.engine.handlers.availability import Verdict
+from moorage.engine.handlers.catalogue import Catalogue
 from moorage.engine.sandboxes.remove import remove_pod_sandbox
 from moorage.engine.sandboxes.run import run_pod_sandbox
 from moorage.engine.sandboxes.stop import stop_pod_sandbox
-from moorage.handlers.adapters import AdapterError
-from moorage.handlers.availability import Verdict
-from moorage.handlers.catalogue import Catalogue
+from moorage.wire.cri import pb
 from tests.clocks import START_NS
 from tests.cluster.images.programs import elf
 from tests.engine.fakes import FIRST_PID

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.errors import EngineError, FailedError
+from moorage.engine.handlers.adapters import AdapterError
 from moorage.engine.records import Stage
 from moorage.engine.sandboxes.remove import remove_pod_sandbox
 from moorage.engine.sandboxes.stop import stop_pod_sandbox
-from moorage.handlers.adapters import AdapterError
 from moorage.linux import pinned
+from moorage.wire.cri import pb
 from tests.cluster.images.programs import elf
 from tests.engine.parts import Bench, bench, place
 

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 import moorage
-from moorage.cri import pb
-from moorage.cri.client import OUTPUT_TAIL
 from moorage.engine.containers.exec import Output, OutputLimit, exec_sync
 from moorage.engine.containers.remove import remove_container
 from moorage.engine.engine import Engine
@@ -24,6 +22,10 @@ from moorage.engine.errors import (
     PreconditionError,
     TimeLimitError,
 )
+from moorage.engine.handlers.adapters import STDERR, STDOUT, AdapterError, UnsupportedError
+from moorage.engine.handlers.availability import Verdict
+from moorage.engine.handlers.catalogue import Catalogue
+from moorage.engine.handlers.definition import CgroupDriver
 from moorage.engine.inventory import Container, Sandbox
 from moorage.engine.sandboxes.stop import stop_pod_sandbox
 from moorage.engine.service.containers import ContainerServicer
@@ -33,22 +35,12 @@ from moorage.engine.service.status import StatusServicer
 from moorage.engine.service.streams import EngineTarget, StreamServicer
 from moorage.engine.stats import Statistics
 from moorage.engine.streams import StreamServer
-from moorage.handlers.adapters import STDERR, STDOUT, AdapterError, UnsupportedError
-from moorage.handlers.availability import Verdict
-from moorage.handlers.catalogue import Catalogue
-from moorage.handlers.definition import CgroupDriver
 from moorage.linux.cgroups import Cgroups, Layout
+from moorage.wire.cri import pb
+from moorage.wire.cri.client import OUTPUT_TAIL
 from tests.clocks import START_NS, settle
 from tests.engine.fakes import FIRST_PID, FakeStreams
-from tests.engine.parts import (
-    ADDRESS,
-    PARENT,
-    Bench,
-    bench,
-    container_config,
-    place,
-    pod_config,
-)
+from tests.engine.parts import ADDRESS, PARENT, Bench, bench, container_config, place, pod_config
 
 __all__ = ["bench", "place"]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from moorage.cri import engine_pb
 from moorage.engine.errors import InvalidError
+from moorage.engine.handlers.availability import AVAILABLE, Verdict
+from moorage.engine.handlers.catalogue import Catalogue, Diagnostic, OfferedHandler
+from moorage.engine.handlers.definition import parse_definition
+from moorage.engine.handlers.features import HandlerFeatures
 from moorage.engine.service.extension import ExtensionServicer, catalogue_message
-from moorage.handlers.availability import AVAILABLE, Verdict
-from moorage.handlers.catalogue import Catalogue, Diagnostic, OfferedHandler
-from moorage.handlers.definition import parse_definition
-from moorage.handlers.features import HandlerFeatures
+from moorage.wire.cri import engine_pb
 
 Listener = Callable[[Catalogue, Catalogue], None]
 

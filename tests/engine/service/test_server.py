@@ -14,7 +14,6 @@ import grpc
 import pytest
 
 from moorage.api.logs import LineFormatter
-from moorage.cri import CriClient, CriError, pb
 from moorage.engine.errors import (
     EngineError,
     ExhaustedError,
@@ -25,9 +24,10 @@ from moorage.engine.errors import (
     TimeLimitError,
     UnsupportedCallError,
 )
+from moorage.engine.handlers.adapters import AdapterError, TaskNotFoundError, UnsupportedError
 from moorage.engine.service import serve
 from moorage.engine.service.server import answer_to, method_name
-from moorage.handlers.adapters import AdapterError, TaskNotFoundError, UnsupportedError
+from moorage.wire.cri import CriClient, CriError, pb
 
 Code = grpc.StatusCode
 

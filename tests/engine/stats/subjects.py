@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from moorage.cri import pb
 from moorage.engine.stats import ContainerSubject, SandboxSubject
+from moorage.wire.cri import pb
 
 LAYERS = Path("/")
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.stats import select_containers, select_sandboxes
+from moorage.wire.cri import pb
 from tests.engine.stats.subjects import container, sandbox
 
 CONTAINERS = (container("ab1"), container("ab2", sandbox_id="s2", labels={}), container("cd"))

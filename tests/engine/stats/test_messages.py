@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.cgroups.files import Pressure, Stall
 from moorage.engine.cgroups.measures import Pressures
 from moorage.engine.cgroups.usage import Usage
 from moorage.engine.stats.messages import container_stats, sandbox_stats
 from moorage.engine.stats.samples import Sample
 from moorage.linux.network_devices import NetworkDevice, Traffic
+from moorage.wire.cri import pb
 from tests.engine.stats.subjects import container, sandbox
 
 WAITED = Pressure(Stall(7000, 1.5, 0.5, 0.25), Stall(3000, 4.5, 3.5, 2.25))

@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.cgroups.files import DeviceUsage, Pressure, Stall
 from moorage.engine.cgroups.measures import PageUsage, Pressures
 from moorage.engine.cgroups.usage import Accounts, Usage
@@ -12,6 +11,7 @@ from moorage.engine.stats.metrics import ALL_ROWS, BASE_LABELS, CONTAINER_ROWS, 
 from moorage.engine.stats.processes import ProcessCounts
 from moorage.engine.stats.samples import FileSystem, Readings, Sample
 from moorage.linux.network_devices import NetworkDevice, Traffic
+from moorage.wire.cri import pb
 
 S = 1_000_000_000
 BASE = ("app", "/pods/a", "busybox", "c1", "shop", "web")

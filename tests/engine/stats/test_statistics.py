@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from moorage.api.clock import SystemClock
-from moorage.cri import pb
 from moorage.engine.cgroups.usage import Usage
 from moorage.engine.stats import SharedCgroup, Statistics
 from moorage.linux.cgroup_control import make_cgroup
 from moorage.linux.cgroups import Cgroups, Layout, current_cgroups
+from moorage.wire.cri import pb
 from tests import cgroup_trees as trees
 from tests.clocks import START_NS, FakeClock
 from tests.engine.stats.subjects import container, sandbox

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import aiohttp
 
 from moorage.engine.streams import StreamServer, Target
-from moorage.streaming.deadlines import Deadlines
-from moorage.streaming.dial import Refused, Upgraded, Upstream, dial
-from moorage.streaming.spdy import SpdySession
-from moorage.streaming.upgrade import PROTOCOL_VERSION, SPDY
+from moorage.wire.streaming.deadlines import Deadlines
+from moorage.wire.streaming.dial import Refused, Upgraded, Upstream, dial
+from moorage.wire.streaming.spdy import SpdySession
+from moorage.wire.streaming.upgrade import PROTOCOL_VERSION, SPDY
 from tests.clocks import FakeClock
 from tests.engine.streams.targets import DEADLINE_S
 

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Self
 
-from moorage.cri import pb
+from moorage.engine.handlers.adapters import STDERR, STDOUT
 from moorage.engine.streams import dial_port
-from moorage.handlers.adapters import STDERR, STDOUT
-from moorage.streaming.connection import Connection
-from moorage.streaming.inbox import Inbox
+from moorage.wire.cri import pb
+from moorage.wire.streaming.connection import Connection
+from moorage.wire.streaming.inbox import Inbox
 
 DEADLINE_S = 10.0
 Program = Callable[["FakeProcess"], Awaitable[int]]

@@ -8,24 +8,17 @@ from contextlib import suppress
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.errors import PreconditionError
-from moorage.handlers.adapters import AdapterError
-from moorage.streaming.deadlines import Deadlines
-from moorage.streaming.dial import Refused, Upgraded
-from moorage.streaming.spdy import SpdyError
-from moorage.streaming.spdy.frames import FrameType, control_frame
-from moorage.streaming.upgrade import PROTOCOL_VERSION
+from moorage.engine.handlers.adapters import AdapterError
+from moorage.wire.cri import pb
+from moorage.wire.streaming.deadlines import Deadlines
+from moorage.wire.streaming.dial import Refused, Upgraded
+from moorage.wire.streaming.spdy import SpdyError
+from moorage.wire.streaming.spdy.frames import FrameType, control_frame
+from moorage.wire.streaming.upgrade import PROTOCOL_VERSION
 from tests.clocks import settle
 from tests.engine.streams.callers import QUICK, V4, asking, serving, spdy
-from tests.engine.streams.targets import (
-    DEADLINE_S,
-    FakeProcess,
-    FakeTarget,
-    echo,
-    says,
-    silent,
-)
+from tests.engine.streams.targets import DEADLINE_S, FakeProcess, FakeTarget, echo, says, silent
 
 OUTPUTS = pb.ExecRequest(container_id="c1", cmd=["x"], stdout=True, stderr=True)
 WITH_INPUT = pb.ExecRequest(container_id="c1", cmd=["cat"], stdin=True, stdout=True)

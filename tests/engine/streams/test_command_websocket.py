@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from moorage.cri import pb
-from moorage.streaming.deadlines import Deadlines
+from moorage.wire.cri import pb
+from moorage.wire.streaming.deadlines import Deadlines
 from tests.engine.streams.callers import by_channel, messages, serving, websocket
 from tests.engine.streams.targets import DEADLINE_S, FakeTarget, echo, says, silent
 

@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.errors import NotFoundError
-from moorage.streaming.dial import Upgraded
-from moorage.streaming.spdy import SpdyError, SpdySession
-from moorage.streaming.spdy.frames import Data, FrameType, control_frame
-from moorage.streaming.websocket import TUNNEL
+from moorage.wire.cri import pb
+from moorage.wire.streaming.dial import Upgraded
+from moorage.wire.streaming.spdy import SpdyError, SpdySession
+from moorage.wire.streaming.spdy.frames import Data, FrameType, control_frame
+from moorage.wire.streaming.websocket import TUNNEL
 from tests.engine.streams.callers import (
     PORT_FORWARD,
     QUICK,
@@ -28,7 +28,7 @@ from tests.engine.streams.callers import (
 )
 from tests.engine.streams.targets import DEADLINE_S, FakeTarget
 from tests.ports import free_port
-from tests.streaming.pairs import connected
+from tests.wire.streaming.pairs import connected
 
 ASKED = pb.PortForwardRequest(pod_sandbox_id="s1")
 V4 = "v4.channel.k8s.io"

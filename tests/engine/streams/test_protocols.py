@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cri import pb
 from moorage.engine.streams import forward
 from moorage.engine.streams.clients import channel_names
 from moorage.engine.streams.outcome import Exited, Failed, encode
@@ -21,6 +20,7 @@ from moorage.engine.streams.protocols import (
     choose,
 )
 from moorage.engine.streams.terminal import Size, SizeReader
+from moorage.wire.cri import pb
 
 
 @pytest.mark.parametrize(

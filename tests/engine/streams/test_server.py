@@ -11,12 +11,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.errors import ExhaustedError, FailedError, InvalidError
 from moorage.engine.streams import StreamServer
-from moorage.serving import Limits
-from moorage.streaming.connection import Connection
-from moorage.streaming.dial import Refused, Upgraded
+from moorage.wire.cri import pb
+from moorage.wire.serving import Limits
+from moorage.wire.streaming.connection import Connection
+from moorage.wire.streaming.dial import Refused, Upgraded
 from tests.clocks import FakeClock
 from tests.engine.streams.callers import asking, serving
 from tests.engine.streams.targets import DEADLINE_S, FakeTarget, says

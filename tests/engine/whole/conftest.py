@@ -10,13 +10,8 @@ from pathlib import Path
 import pytest
 
 from moorage.cluster.images import catalogue, write_archive
-from moorage.cri import CriClient
-from tests.engine.whole.engines import (
-    Caller,
-    RunningEngine,
-    an_engine,
-    skip_where_no_engine_runs,
-)
+from moorage.wire.cri import CriClient
+from tests.engine.whole.engines import Caller, RunningEngine, an_engine, skip_where_no_engine_runs
 
 
 @pytest.fixture(scope="session")

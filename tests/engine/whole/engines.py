@@ -24,13 +24,13 @@ from typing import Any
 
 import pytest
 
-from moorage.cri import CriClient, CriError, pb
 from moorage.linux.cgroup_control import kill_processes, remove_cgroup
 from moorage.linux.cgroups import current_cgroups
 from moorage.linux.mounts import current_mounts, mount, mounts_below, unmount
 from moorage.linux.process import parent, state
 from moorage.linux.trees import remove_tree
-from tests.handlers.programs import program
+from moorage.wire.cri import CriClient, CriError, pb
+from tests.engine.handlers.programs import program
 
 BUSYBOX = "moorage.local/busybox:1"
 DEADLINE_S = 30.0

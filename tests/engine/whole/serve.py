@@ -15,9 +15,9 @@ from pathlib import Path
 
 from moorage.api.logs import configure
 from moorage.engine.engine import running
+from moorage.engine.handlers import search_path
 from moorage.engine.options import EngineOptions
 from moorage.engine.paths import EnginePaths
-from moorage.handlers import search_path
 
 
 async def _serve(root: Path, archive: Path, spares: int, *, is_draining: bool) -> None:

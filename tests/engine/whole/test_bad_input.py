@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from moorage.cri import CriClient, CriError, engine_pb, pb
+from moorage.wire.cri import CriClient, CriError, engine_pb, pb
 from tests.engine.whole.engines import (
     BUSYBOX,
     Caller,

@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from moorage.cri import CriError, engine_pb, pb
+from moorage.wire.cri import CriError, engine_pb, pb
 from tests.engine.images.builds import Entry, directory, hard_link, layer, link, oci_archive
 from tests.engine.whole.engines import Caller, RunningEngine, shell
 from tests.engine.whole.test_user_namespaces import mapped, user_namespace_options

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cri import pb
+from moorage.wire.cri import pb
 from tests.engine.whole.engines import Caller, RunningEngine, eventually, shell
 from tests.peers import required_peer
 

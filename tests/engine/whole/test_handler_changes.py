@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from moorage.cri import CriError, engine_pb, pb
+from moorage.wire.cri import CriError, engine_pb, pb
 from tests.engine.whole.engines import Caller, RunningEngine, eventually
 
 pytestmark = [pytest.mark.runtime]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.cri import pb
+from moorage.wire.cri import pb
 from tests.engine.whole.engines import BUSYBOX, Caller
 
 pytestmark = [pytest.mark.runtime]

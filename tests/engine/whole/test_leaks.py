@@ -15,7 +15,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from moorage.cri import CriClient, CriError, pb
+from moorage.wire.cri import CriClient, CriError, pb
 from tests.engine.whole.engines import Caller, RunningEngine, an_engine
 
 _PODS = int(os.environ.get("MOORAGE_ENGINE_PODS", "20"))

@@ -10,8 +10,8 @@ import pytest
 
 from moorage.cluster.images import Image, write_archive
 from moorage.cluster.images.layer import Directory, write_layer
-from moorage.cri import CriError, engine_pb, pb
 from moorage.linux.program import Platform
+from moorage.wire.cri import CriError, engine_pb, pb
 from tests.engine.images.builds import artifact_archive
 from tests.engine.whole.engines import Caller, RunningEngine, eventually
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from moorage.cri import CriError, pb
 from moorage.linux.mounts import current_mounts
+from moorage.wire.cri import CriError, pb
 from tests.engine.streams.callers import V4, by_channel, messages, spdy, websocket
 from tests.engine.whole.engines import Caller, RunningEngine, eventually, log_lines, shell
 

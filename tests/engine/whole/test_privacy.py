@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from moorage.cri import pb
+from moorage.wire.cri import pb
 from tests.engine.whole.engines import (
     BUSYBOX,
     Caller,

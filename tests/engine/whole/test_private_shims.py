@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from moorage.cri import pb
 from moorage.linux.mounts import current_mounts, mounts_below
+from moorage.wire.cri import pb
 from tests.engine.whole.engines import Caller, RunningEngine, eventually
 
 pytestmark = [pytest.mark.runtime]

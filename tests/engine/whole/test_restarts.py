@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cri import CriClient, CriError, pb
+from moorage.wire.cri import CriClient, CriError, pb
 from tests.engine.whole.engines import Caller, RunningEngine, an_engine, eventually, shell
 
 pytestmark = [pytest.mark.runtime]

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from moorage.cri import pb
+from moorage.wire.cri import pb
 from tests.engine.whole.engines import Caller
 
 pytestmark = [pytest.mark.runtime]

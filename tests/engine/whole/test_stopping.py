@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from moorage.cri import pb
 from moorage.linux.cgroups import current_cgroups
+from moorage.wire.cri import pb
 from tests.engine.streams.callers import spdy
 from tests.engine.whole.engines import Caller, eventually, shell
 

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
-from moorage.cri import CriError, pb
+from moorage.wire.cri import CriError, pb
 from tests.engine.whole.engines import Caller, RunningEngine, eventually, shell
 
 pytestmark = [pytest.mark.runtime]

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from moorage.cri import pb
 from moorage.node.config.container import ContainerSetting, container_config
 from moorage.node.config.errors import ConfigError
 from moorage.node.config.security import ImageUser, SecurityDefaults
+from moorage.wire.cri import pb
 from tests.node.objects import UID, a_pod, wire_container
 
 

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
-from moorage.cri import pb
 from moorage.node.config.errors import ConfigError
 from moorage.node.config.namespaces import (
     check_user_namespaces,
     has_recursive_read_only,
     namespaces,
 )
+from moorage.wire.cri import pb
 from tests.node.objects import a_pod
 
 

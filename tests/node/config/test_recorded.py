@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from moorage.cri import pb
 from moorage.node.config.container import ContainerSetting, container_config
 from moorage.node.config.sandbox import sandbox_config
 from moorage.node.config.security import ImageUser, SecurityDefaults
+from moorage.wire.cri import pb
 from tests.node.config.test_sandbox import SETTING
 from tests.node.objects import a_pod, wire_container
 from tests.recording import assert_recorded, digest

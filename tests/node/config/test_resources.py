@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.pods import Pod
-from moorage.cri import pb
 from moorage.node.config.resources import (
     MAX_SHARES,
     MIN_SHARES,
@@ -19,6 +18,7 @@ from moorage.node.config.resources import (
     sandbox_resources,
     shares,
 )
+from moorage.wire.cri import pb
 from tests.node.objects import Wire, a_pod, wire_container
 
 GI = 1 << 30

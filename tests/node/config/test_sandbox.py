@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cri import pb
 from moorage.node.config.dns import Resolver
 from moorage.node.config.sandbox import SandboxSetting, dotted, sandbox_config
+from moorage.wire.cri import pb
 from tests.node.objects import UID, a_pod, wire_container
 
 SETTING = SandboxSetting(

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from moorage.cri import pb
 from moorage.node.config.errors import ConfigError
 from moorage.node.config.security import (
     ImageUser,
@@ -14,6 +13,7 @@ from moorage.node.config.security import (
     is_privileged,
     sandbox_security,
 )
+from moorage.wire.cri import pb
 from tests.node.objects import UID, a_pod, wire_container
 
 Profile = pb.SecurityProfile

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from moorage.api.pods import Pod
-from moorage.cri import pb
 from moorage.linux.cgroups import Cgroups, Layout
 from moorage.linux.trees import DiskUse
 from moorage.node.cgroups.tree import CgroupTree
@@ -25,6 +24,7 @@ from moorage.node.pressure.ranking import ContainerUse
 from moorage.node.pressure.signals import Observation, Observations
 from moorage.node.pressure.thresholds import EvictionOptions
 from moorage.node.status.inputs import TerminationReason
+from moorage.wire.cri import pb
 from tests import cgroup_trees
 from tests.clocks import FakeClock, settle
 from tests.node.objects import a_pod, wire_container

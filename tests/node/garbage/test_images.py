@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cri import pb
 from moorage.node.garbage.images import (
     Candidate,
     DiskUse,
@@ -19,6 +18,7 @@ from moorage.node.garbage.images import (
     sandbox_image,
 )
 from moorage.node.options import ImageGarbageOptions
+from moorage.wire.cri import pb
 from tests.clocks import START, FakeClock
 
 OPTIONS = ImageGarbageOptions(high_percent=85, low_percent=80)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from moorage.cri import pb
 from moorage.node.garbage.storage import PodFile, engine_files, file_use
+from moorage.wire.cri import pb
 
 HOSTNAME = {
     "destination": "/etc/hostname",

@@ -10,29 +10,17 @@ import grpc
 import pytest
 
 from moorage.api.pods import Pod
-from moorage.cri import CriError, pb
 from moorage.linux.trees import disk_use
 from moorage.node.garbage.storage import StorageMeter
-from moorage.node.garbage.usage import (
-    StorageUsage,
-    UsageWatch,
-    exceeded_limit,
-)
+from moorage.node.garbage.usage import StorageUsage, UsageWatch, exceeded_limit
 from moorage.node.metrics import Metrics
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.runtime.views import PodView
 from moorage.node.status.inputs import TerminationReason
+from moorage.wire.cri import CriError, pb
 from tests.nesting import nest
-from tests.node.objects import (
-    UID,
-    Wire,
-    a_pod,
-    a_sandbox,
-    a_view,
-    engine_has,
-    wire_container,
-)
+from tests.node.objects import UID, Wire, a_pod, a_sandbox, a_view, engine_has, wire_container
 
 MIB = 1024 * 1024
 VOLUMES: list[Wire] = [

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from moorage.api.configuration import Secret
-from moorage.cri.reference import parse
 from moorage.node.images.credentials import SecretFormatError, credentials_in, matching
+from moorage.wire.cri.reference import parse
 
 
 def a_secret(auths: Any, *, is_old: bool = False) -> Secret:

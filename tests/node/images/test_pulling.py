@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from moorage.api.configuration import Secret
-from moorage.cri import CriError, pb
 from moorage.node.config.security import ImageUser
 from moorage.node.images.pulling import FoundImage, ImagePuller
 from moorage.node.images.records import PullRecords
@@ -19,6 +18,7 @@ from moorage.node.images.verification import Verification
 from moorage.node.pod_facts.containers import Kind, Member
 from moorage.node.pod_facts.errors import SyncError
 from moorage.node.pod_facts.labels import RUNTIME_HANDLER
+from moorage.wire.cri import CriError, pb
 from tests.clocks import FakeClock
 from tests.node.objects import UID, a_container, a_pod
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.image_verification import POLICIES
-from moorage.node.images.verification import (
-    Access,
-    AllowlistError,
-    PullSecret,
-    Verification,
-)
+from moorage.node.images.verification import Access, AllowlistError, PullSecret, Verification
 from moorage.node.options import NodeOptions, OptionsError
 
 MINE = PullSecret("u1", "team", "pull", "hash-1")

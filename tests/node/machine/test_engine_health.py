@@ -6,10 +6,10 @@ from typing import Any
 import grpc
 import pytest
 
-from moorage.cri import CriError, pb
 from moorage.node.machine.engine_health import EngineHealth
 from moorage.node.options import OptionsError
 from moorage.node.runtime.engine import EngineVersion
+from moorage.wire.cri import CriError, pb
 from tests.clocks import FakeClock, settle
 
 

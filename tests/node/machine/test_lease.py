@@ -8,8 +8,8 @@ import pytest
 
 from moorage.api.coordination import Lease
 from moorage.api.errors import ConflictError, NotFoundError, UnavailableError
-from moorage.client.resources import LEASES
 from moorage.node.machine.lease import NodeLease
+from moorage.wire.client.resources import LEASES
 from tests.clocks import FakeClock, settle
 from tests.node.objects import a_node
 

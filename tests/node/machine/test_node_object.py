@@ -12,13 +12,13 @@ import pytest
 
 from moorage.api.errors import NotFoundError, UnavailableError
 from moorage.api.nodes import NodeRuntimeHandler, Taint
-from moorage.client.resources import NODES
-from moorage.client.rest import PatchType
-from moorage.cri import pb
 from moorage.node.machine.node_object import NodeObject
 from moorage.node.machine.pressure import NodePressure
 from moorage.node.machine.shutdown import NodeShutdown
 from moorage.node.options import NodeOptions
+from moorage.wire.client.resources import NODES
+from moorage.wire.client.rest import PatchType
+from moorage.wire.cri import pb
 from tests.clocks import FakeClock, settle
 from tests.controllers.memory import MemoryClient
 from tests.node.machine.test_node_status import FACTS

@@ -11,7 +11,6 @@ from moorage.api.nodes import (
     NodeRuntimeHandlerFeatures,
     NodeStatus,
 )
-from moorage.cri import pb
 from moorage.node.machine.facts import MachineFacts
 from moorage.node.machine.node_object import status_changes
 from moorage.node.machine.node_status import (
@@ -23,6 +22,7 @@ from moorage.node.machine.node_status import (
     node_status,
 )
 from moorage.node.pressure.thresholds import EvictionOptions
+from moorage.wire.cri import pb
 
 FACTS = MachineFacts(
     max_pids=32768,

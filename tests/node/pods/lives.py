@@ -17,9 +17,7 @@ from moorage.api.meta import ObjectMeta
 from moorage.api.nodes import NodeRuntimeHandler
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.client.resources import PODS
 from moorage.linux.cgroups import Cgroups, Layout
-from moorage.metrics import RequestMetrics
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.config.security import SecurityDefaults
 from moorage.node.images.pulling import ImagePuller
@@ -44,6 +42,8 @@ from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import PodView
 from moorage.node.status.writer import StatusWriter
 from moorage.node.volumes.pod_volumes import VolumeKeeper
+from moorage.wire.client.resources import PODS
+from moorage.wire.metrics import RequestMetrics
 from tests.clocks import FakeClock, settle
 from tests.node.engine import FakeEngine
 from tests.node.objects import UID

@@ -12,8 +12,6 @@ import pytest
 
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
-from moorage.client.rest import UnreachableError
-from moorage.cri import CriError
 from moorage.linux.cgroup_control import CgroupError
 from moorage.node.config.errors import ConfigError
 from moorage.node.paths import NodePaths
@@ -27,6 +25,8 @@ from moorage.node.pods.start_timeline import StartTimeline
 from moorage.node.pods.starting import HookFailedError
 from moorage.node.runtime.views import PodView, pod_view
 from moorage.node.volumes.mounted import VolumeError
+from moorage.wire.client.rest import UnreachableError
+from moorage.wire.cri import CriError
 from tests.clocks import FakeClock
 from tests.node.objects import UID, a_pod, a_sandbox, a_view, engine_has
 from tests.node.pods.lives import FakeEvents

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from moorage.api.containers import LifecycleHandler
-from moorage.cri import CriError
 from moorage.node.pods.hooks import HookError, Hooks, bounded
 from moorage.node.probes.http import HttpFailure
 from moorage.node.runtime.engine import ExecResult
+from moorage.wire.cri import CriError
 from tests.clocks import FakeClock, settle
 from tests.node.objects import a_container, a_pod
 

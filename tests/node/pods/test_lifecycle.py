@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from moorage.api.pods import Pod
-from moorage.client.recorder import NORMAL, WARNING
 from moorage.node.pod_facts.containers import Kind
 from moorage.node.pods.lifecycle import (
     CLEAN,
@@ -38,6 +37,7 @@ from moorage.node.pods.lifecycle import (
 from moorage.node.pods.plan import Kill, NewSandbox, Probed, Reason, Start
 from moorage.node.runtime.views import PodView
 from moorage.node.status.inputs import TerminationReason
+from moorage.wire.client.recorder import NORMAL, WARNING
 from tests.node.objects import UID, a_pod, a_sandbox, a_view, engine_has, exited
 
 NO_VIEW = PodView(UID)

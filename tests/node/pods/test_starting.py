@@ -12,8 +12,6 @@ import pytest
 
 from moorage.api.containers import EphemeralContainer
 from moorage.api.errors import StatusError
-from moorage.client.rest import UnreachableError
-from moorage.cri import CriError, pb
 from moorage.node.config.errors import ConfigError
 from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
@@ -27,6 +25,8 @@ from moorage.node.pods.starting import ContainerStarter, HookFailedError, Launch
 from moorage.node.runtime.views import PodView, SandboxView, State
 from moorage.node.volumes.kinds import HOST_PATH, IMAGE
 from moorage.node.volumes.mounted import MountedVolume
+from moorage.wire.client.rest import UnreachableError
+from moorage.wire.cri import CriError, pb
 from tests.clocks import FakeClock
 from tests.node.objects import UID, WHERE, a_pod, a_sandbox, a_view, engine_has, wire_container
 from tests.node.pods.lives import FakeEvents

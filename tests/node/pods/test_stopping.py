@@ -7,12 +7,12 @@ from typing import Any
 import grpc
 import pytest
 
-from moorage.cri import CriError
 from moorage.node.pod_facts.errors import TeardownError
 from moorage.node.pods.hooks import Hooks
 from moorage.node.pods.plan import Kill, Reason
 from moorage.node.pods.stopping import ContainerStopper, kill_grace_s
 from moorage.node.runtime.engine import ExecResult
+from moorage.wire.cri import CriError
 from tests.clocks import FakeClock, settle
 from tests.node.engine import FakeEngine
 from tests.node.objects import (

@@ -11,10 +11,10 @@ import grpc
 import pytest
 from grpc import aio
 
-from moorage.cri import CriError, pb
-from moorage.cri.client import CriClient
 from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.runtime.engine import OUTPUT_TAIL_BYTES, Engine, EngineVersion, ExecResult
+from moorage.wire.cri import CriError, pb
+from moorage.wire.cri.client import CriClient
 
 
 class Answering(grpc.GenericRpcHandler):

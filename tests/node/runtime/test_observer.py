@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import grpc
 
-from moorage.cri import CriError, pb
 from moorage.node.pod_facts.labels import OWNER, POD_UID
 from moorage.node.runtime.observer import Observer
+from moorage.wire.cri import CriError, pb
 from tests.clocks import FakeClock, settle
 from tests.node.engine import FakeEngine
 

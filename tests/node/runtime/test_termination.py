@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from moorage.cri import pb
 from moorage.node.pod_facts.labels import MESSAGE_PATH, MESSAGE_POLICY
 from moorage.node.runtime.termination import termination_message
+from moorage.wire.cri import pb
 
 
 def ended(file: Path | None = None, log: Path | None = None, **fields: Any) -> pb.ContainerStatus:

@@ -4,14 +4,8 @@ import itertools
 
 import pytest
 
-from moorage.cri import pb
-from moorage.node.runtime.views import (
-    State,
-    container_view,
-    is_step_back,
-    sandbox_view,
-    state_of,
-)
+from moorage.node.runtime.views import State, container_view, is_step_back, sandbox_view, state_of
+from moorage.wire.cri import pb
 from tests.node.objects import UID, a_sandbox, a_view, engine_has, exited
 
 

@@ -15,15 +15,15 @@ import aiohttp
 import grpc
 import pytest
 
-from moorage.cluster.certificates import Authority, Subject
-from moorage.cluster.credentials import Pair
-from moorage.cri import CriError, pb
+from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.credentials import Pair
 from moorage.node.options import ServerOptions
 from moorage.node.pods.worker import PodWorker
 from moorage.node.runtime.engine import ExecResult
 from moorage.node.server.endpoint import serve
-from moorage.serving import Limits
-from moorage.streaming.dial import Refused, Upgraded, Upstream, dial
+from moorage.wire.cri import CriError, pb
+from moorage.wire.serving import Limits
+from moorage.wire.streaming.dial import Refused, Upgraded, Upstream, dial
 from tests.node.objects import UID, a_pod
 from tests.node.pods.lives import Life, living
 from tests.ports import free_port

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from moorage.api.clock import parse_time
-from moorage.cri import pb
 from moorage.linux.cgroups import Cgroups, Layout
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.cgroups.values import pod_directory
@@ -16,6 +15,7 @@ from moorage.node.options import NodeOptions
 from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.runtime.views import pod_view
 from moorage.node.server.statistics import Rates, Statistics, resource_text
+from moorage.wire.cri import pb
 from tests import cgroup_trees
 from tests.clocks import START_NS, FakeClock
 from tests.node.objects import a_pod, a_sandbox, engine_has, exited

@@ -10,9 +10,9 @@ import pytest
 
 from moorage.api.errors import ConflictError, NotFoundError, UnavailableError
 from moorage.api.pods import Pod, PodStatus
-from moorage.client.resources import PODS
-from moorage.client.rest import PatchType
 from moorage.node.status.writer import StatusWriter, is_urgent
+from moorage.wire.client.resources import PODS
+from moorage.wire.client.rest import PatchType
 from tests.clocks import FakeClock, settle
 from tests.node.objects import a_pod
 

@@ -12,13 +12,13 @@ import pytest
 
 from moorage.api.errors import ForbiddenError
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
-from moorage.client.resources import PERSISTENT_VOLUME_CLAIMS
 from moorage.node.paths import NodePaths
 from moorage.node.volumes.claimed import ClaimedVolume
 from moorage.node.volumes.mounted import VolumeError
 from moorage.node.volumes.persistent import PersistentMounts
 from moorage.node.volumes.pod_volumes import VolumeKeeper
-from tests.claims.objects import HOSTNAME, claim_json, volume_json
+from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS
+from tests.api.claims.objects import HOSTNAME, claim_json, volume_json
 from tests.clocks import FakeClock
 from tests.node.objects import UID, WHERE, a_pod, wire_container
 from tests.node.volumes.mounts import FakeMounter

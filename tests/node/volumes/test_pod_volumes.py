@@ -11,13 +11,13 @@ import pytest
 from moorage.api.configuration import ConfigMap, Secret
 from moorage.api.errors import ForbiddenError
 from moorage.api.pods import Pod
-from moorage.client.resources import CONFIG_MAPS
 from moorage.linux.bind import bind, unmount_all
 from moorage.node.paths import NodePaths
 from moorage.node.volumes.mounted import VolumeError
 from moorage.node.volumes.mounting import SystemMounter
 from moorage.node.volumes.payload import TokenWanted
 from moorage.node.volumes.pod_volumes import VolumeKeeper
+from moorage.wire.client.resources import CONFIG_MAPS
 from tests.clocks import START_S, FakeClock
 from tests.linux.mounting import bind_and_mount_disk, shared_tree
 from tests.nesting import nest

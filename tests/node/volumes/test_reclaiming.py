@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from moorage.api.persistent_volumes import PersistentVolume
-from moorage.client.recorder import EventRecorder
-from moorage.client.resources import PERSISTENT_VOLUMES
 from moorage.node.paths import NodePaths
 from moorage.node.volumes.persistent import PersistentMounts
 from moorage.node.volumes.reclaiming import Fate, VolumeReclaimer, fate_of
-from tests.claims.objects import a_volume, claim_json
+from moorage.wire.client.recorder import EventRecorder
+from moorage.wire.client.resources import PERSISTENT_VOLUMES
+from tests.api.claims.objects import a_volume, claim_json
 from tests.clocks import FakeClock, settle
 from tests.controllers.memory import MemoryClient
 from tests.node.objects import UID

@@ -8,9 +8,9 @@ import pytest
 
 from moorage.api.clock import format_time
 from moorage.api.errors import NotFoundError, StatusError, UnavailableError
-from moorage.client.rest import UnreachableError
 from moorage.node.volumes.payload import TokenWanted
 from moorage.node.volumes.tokens import PodTokens, TokenRequest
+from moorage.wire.client.rest import UnreachableError
 from tests.clocks import START_S, FakeClock
 from tests.node.objects import UID, a_pod
 

@@ -15,13 +15,13 @@ from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.apiserver.aggregation.backend import Backends, FetchError
 from moorage.apiserver.aggregation.services import Extension, extension_of
-from moorage.registry.kind import Obj
-from moorage.registry.kinds.apiservice import API_SERVICE
-from moorage.registry.kinds.endpointslice import ENDPOINT_SLICE
-from moorage.registry.kinds.service import SERVICE
-from moorage.registry.objects import Objects
-from moorage.registry.request import SYSTEM_MASTERS, Request, User
-from moorage.storage import Change
+from moorage.apiserver.registry.kind import Obj
+from moorage.apiserver.registry.kinds.apiservice import API_SERVICE
+from moorage.apiserver.registry.kinds.endpointslice import ENDPOINT_SLICE
+from moorage.apiserver.registry.kinds.service import SERVICE
+from moorage.apiserver.registry.objects import Objects
+from moorage.apiserver.registry.request import SYSTEM_MASTERS, Request, User
+from moorage.apiserver.storage import Change
 
 _TABLE = API_SERVICE.prefix("")
 _WATCHED = (_TABLE, SERVICE.prefix(""), ENDPOINT_SLICE.prefix(""))

@@ -15,9 +15,9 @@ from yarl import URL
 from moorage.api.errors import StatusError
 from moorage.apiserver.aggregation.front_proxy import FrontProxy, user_headers
 from moorage.apiserver.aggregation.services import Extension
-from moorage.registry.request import SYSTEM_MASTERS, User
-from moorage.streaming.connector import Connector
-from moorage.webhooks import CallError, read_bounded
+from moorage.apiserver.registry.request import SYSTEM_MASTERS, User
+from moorage.wire.streaming.connector import Connector
+from moorage.wire.webhooks import CallError, read_bounded
 
 _CONNECT_S = 30.0
 _CONTEXTS = 64

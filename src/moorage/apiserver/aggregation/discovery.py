@@ -16,10 +16,10 @@ from moorage.api.clock import Clock
 from moorage.apiserver.aggregation.backend import Backends, Fetched, FetchError
 from moorage.apiserver.aggregation.openapi import ExtensionDocuments
 from moorage.apiserver.aggregation.services import Extension, Extensions
-from moorage.apiserver.discovery.groups import ForeignVersion
-from moorage.registry.kind import Obj
-from moorage.registry.kinds.apiservice import API_SERVICE
-from moorage.storage import Change
+from moorage.apiserver.endpoints.discovery.groups import ForeignVersion
+from moorage.apiserver.registry.kind import Obj
+from moorage.apiserver.registry.kinds.apiservice import API_SERVICE
+from moorage.apiserver.storage import Change
 
 _TABLE = API_SERVICE.prefix("")
 _EVERY_S = 60.0

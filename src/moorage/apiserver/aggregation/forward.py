@@ -19,15 +19,19 @@ from moorage.api.errors import StatusError
 from moorage.apiserver.aggregation.backend import Backends
 from moorage.apiserver.aggregation.front_proxy import user_headers
 from moorage.apiserver.aggregation.services import Extension
-from moorage.apiserver.proxy.headers import copied_headers, request_headers, switching_headers
-from moorage.apiserver.replies import TEXT, Reply, overloaded, text_reply
-from moorage.registry.request import User
-from moorage.serving import Budget
-from moorage.streaming.deadlines import Deadlines
-from moorage.streaming.dial import Refused, Upstream, dial
-from moorage.streaming.pipe import join
-from moorage.streaming.takeover import HandledResponse, take_over
-from moorage.streaming.upgrade import SUBPROTOCOL, offered_subprotocols, upgrade_of
+from moorage.apiserver.endpoints.proxy.headers import (
+    copied_headers,
+    request_headers,
+    switching_headers,
+)
+from moorage.apiserver.endpoints.replies import TEXT, Reply, overloaded, text_reply
+from moorage.apiserver.registry.request import User
+from moorage.wire.serving import Budget
+from moorage.wire.streaming.deadlines import Deadlines
+from moorage.wire.streaming.dial import Refused, Upstream, dial
+from moorage.wire.streaming.pipe import join
+from moorage.wire.streaming.takeover import HandledResponse, take_over
+from moorage.wire.streaming.upgrade import SUBPROTOCOL, offered_subprotocols, upgrade_of
 
 _UNAVAILABLE = "service unavailable\n"
 _REDIRECTED = "the backend attempted to redirect this request, which is not permitted"

@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from moorage.registry.kind import Obj
-from moorage.registry.kinds.configmap import CONFIG_MAP
-from moorage.registry.objects import Objects
-from moorage.registry.request import SYSTEM_MASTERS, Request, User
+from moorage.apiserver.registry.kind import Obj
+from moorage.apiserver.registry.kinds.configmap import CONFIG_MAP
+from moorage.apiserver.registry.objects import Objects
+from moorage.apiserver.registry.request import SYSTEM_MASTERS, Request, User
 
 NAME = "front-proxy-client"
 """The name in the certificate, the only one that extension servers accept."""

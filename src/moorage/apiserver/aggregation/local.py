@@ -11,14 +11,14 @@ from collections.abc import Iterable
 
 from moorage.api.errors import AlreadyExistsError, ConflictError, NotFoundError, StatusError
 from moorage.api.logs import Log
-from moorage.apiserver.discovery.groups import group_priority, version_priority
-from moorage.registry.deletion import DeleteOptions
-from moorage.registry.kind import Obj
-from moorage.registry.kinds.apiservice import API_SERVICE
-from moorage.registry.objects import Objects
-from moorage.registry.request import SYSTEM_MASTERS, Request, User
-from moorage.registry.resource_map import ResourceMap
-from moorage.storage import Change
+from moorage.apiserver.endpoints.discovery.groups import group_priority, version_priority
+from moorage.apiserver.registry.deletion import DeleteOptions
+from moorage.apiserver.registry.kind import Obj
+from moorage.apiserver.registry.kinds.apiservice import API_SERVICE
+from moorage.apiserver.registry.objects import Objects
+from moorage.apiserver.registry.request import SYSTEM_MASTERS, Request, User
+from moorage.apiserver.registry.resource_map import ResourceMap
+from moorage.apiserver.storage import Change
 
 AUTOMANAGED = "kube-aggregator.kubernetes.io/automanaged"
 _ON_START, _ALWAYS = "onstart", "true"

@@ -15,7 +15,7 @@ import msgspec
 from moorage.api import bounds
 from moorage.apiserver.aggregation.backend import Backends, FetchError
 from moorage.apiserver.aggregation.services import Extension
-from moorage.apiserver.replies import JSON, Reply, text_reply
+from moorage.apiserver.endpoints.replies import JSON, Reply, text_reply
 
 ROOT = "/openapi/v3"
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from moorage.registry.kind import Obj
-from moorage.registry.kinds.apiservice import API_SERVICE
-from moorage.registry.resource_map import ResourceMap
-from moorage.registry.stored import Stored
-from moorage.storage import Change, WatchCache
+from moorage.apiserver.registry.kind import Obj
+from moorage.apiserver.registry.kinds.apiservice import API_SERVICE
+from moorage.apiserver.registry.resource_map import ResourceMap
+from moorage.apiserver.registry.stored import Stored
+from moorage.apiserver.storage import Change, WatchCache
 
 _TABLE = API_SERVICE.prefix("")
 _PORT = 443

@@ -16,8 +16,8 @@ from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.apiserver.aggregation.backend import Backends, FetchError
 from moorage.apiserver.aggregation.services import Extension, Extensions
-from moorage.apiserver.replies import JSON
-from moorage.registry.custom.swagger_parts import SwaggerPart, part_of
+from moorage.apiserver.endpoints.replies import JSON
+from moorage.apiserver.registry.custom.swagger_parts import SwaggerPart, part_of
 
 PATH = "/openapi/v2"
 

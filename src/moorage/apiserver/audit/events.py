@@ -34,13 +34,13 @@ from moorage.apiserver.audit.policy import (
     Level,
     Recorded,
 )
-from moorage.apiserver.call import Call
-from moorage.apiserver.replies import Reply
-from moorage.apiserver.routing import Target
-from moorage.metrics import Counter, Family
-from moorage.registry.kind import Obj
-from moorage.registry.rbac import Action
-from moorage.registry.request import User
+from moorage.apiserver.endpoints.call import Call
+from moorage.apiserver.endpoints.replies import Reply
+from moorage.apiserver.endpoints.routing import Target
+from moorage.apiserver.registry.kind import Obj
+from moorage.apiserver.registry.rbac import Action
+from moorage.apiserver.registry.request import User
+from moorage.wire.metrics import Counter, Family
 
 _LONGEST_AGENT = 1024
 _MOST_ADDRESSES = 16

@@ -12,12 +12,12 @@ import msgspec
 
 from moorage.api.errors import StatusError
 from moorage.apiserver.audit.policy import Level, Recorded
-from moorage.apiserver.call import Call
-from moorage.apiserver.replies import Reply
-from moorage.registry.codec import Codec, Media
-from moorage.registry.kind import Obj
-from moorage.registry.schema.errors import DecodeError
-from moorage.registry.yaml_body import parse_yaml
+from moorage.apiserver.endpoints.call import Call
+from moorage.apiserver.endpoints.replies import Reply
+from moorage.apiserver.registry.codec import Codec, Media
+from moorage.apiserver.registry.kind import Obj
+from moorage.apiserver.registry.schema.errors import DecodeError
+from moorage.apiserver.registry.yaml_body import parse_yaml
 
 _TRUNCATED = "audit.k8s.io/truncated"
 _UNREADABLE = (StatusError, DecodeError, ValueError, RecursionError)

@@ -13,14 +13,14 @@ from pathlib import Path
 import msgspec
 
 from moorage.api import names
-from moorage.registry.option_files import (
+from moorage.apiserver.registry.option_files import (
     DocumentError,
     OptionFileError,
     parse_option_document,
     read_option_file,
 )
-from moorage.registry.rbac import Action
-from moorage.registry.request import User
+from moorage.apiserver.registry.rbac import Action
+from moorage.apiserver.registry.request import User
 
 API_VERSION = "audit.k8s.io/v1"
 RECEIVED, STARTED = "RequestReceived", "ResponseStarted"

@@ -19,7 +19,7 @@ from moorage.api.errors import UnauthorizedError
 from moorage.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from moorage.apiserver.authentication.certificates import user_of_certificate
 from moorage.apiserver.authentication.service_accounts import TokenVerifier
-from moorage.registry.request import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
+from moorage.apiserver.registry.request import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
 
 _REMEMBERED = 4096
 _REMEMBER_S = 10.0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from moorage.api.bootstrap_tokens import NAME_PREFIX, USER_PREFIX, groups_of, token_id
 from moorage.api.clock import Clock
 from moorage.api.configuration import Secret
-from moorage.registry.request import AUTHENTICATED, User
+from moorage.apiserver.registry.request import AUTHENTICATED, User
 
 
 class BootstrapTokens:

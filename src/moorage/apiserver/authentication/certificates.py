@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from moorage.registry.request import AUTHENTICATED, User
+from moorage.apiserver.registry.request import AUTHENTICATED, User
 
 if TYPE_CHECKING:
     from cryptography import x509

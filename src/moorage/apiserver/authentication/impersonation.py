@@ -14,8 +14,8 @@ from multidict import CIMultiDictProxy
 from moorage.api import names
 from moorage.api.errors import BadRequestError, ForbiddenError
 from moorage.apiserver.authentication.service_accounts import service_account_groups
-from moorage.registry.rbac import Action
-from moorage.registry.request import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
+from moorage.apiserver.registry.rbac import Action
+from moorage.apiserver.registry.request import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
 
 _PREFIX = "impersonate-"
 _EXTRA = _PREFIX + "extra-"

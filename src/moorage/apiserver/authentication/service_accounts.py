@@ -18,7 +18,7 @@ import msgspec
 
 from moorage.api.clock import Clock
 from moorage.apiserver.authentication.certificates import CREDENTIAL_ID
-from moorage.registry.request import AUTHENTICATED, User
+from moorage.apiserver.registry.request import AUTHENTICATED, User
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -13,8 +13,8 @@ from moorage.api.errors import ForbiddenError, qualified
 from moorage.api.fields import EVERYTHING, FieldSelector
 from moorage.api.labels import Selector
 from moorage.apiserver.authorization.node import NodeAuthorizer
-from moorage.registry.rbac import Action, RuleResolver, allows
-from moorage.registry.request import SYSTEM_MASTERS, User
+from moorage.apiserver.registry.rbac import Action, RuleResolver, allows
+from moorage.apiserver.registry.request import SYSTEM_MASTERS, User
 
 _REMEMBERED = 20_000
 _REMEMBERED_CHARS = 4_000_000

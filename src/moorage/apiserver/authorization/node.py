@@ -1,6 +1,6 @@
 """Node authorizer: agents read the objects their pods need and write their own.
 
-NodeRestriction (moorage.admission) checks which of those objects they may write. Source: API
+NodeRestriction (moorage.apiserver.admission) checks which of those objects they may write. Source: API
 docs "Node Authorization", KEP-4601 (selectors).
 """
 
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from moorage.admission.node_restriction import LEASE_NAMESPACE, node_name_of
 from moorage.api import labels
+from moorage.api.claims import pod_claims
+from moorage.api.claims.local_path import NODE_LABEL
 from moorage.api.fields import FieldRequirement, FieldSelector
 from moorage.api.labels import Selector
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
@@ -18,10 +19,9 @@ from moorage.api.pods import Pod
 from moorage.api.rbac import PolicyRule
 from moorage.api.runtime_group import GROUP as RUNTIME_GROUP
 from moorage.api.runtime_profiles import node_of_profile
-from moorage.claims import pod_claims
-from moorage.claims.local_path import NODE_LABEL
-from moorage.registry.rbac import Action, allows
-from moorage.registry.request import User
+from moorage.apiserver.admission.node_restriction import LEASE_NAMESPACE, node_name_of
+from moorage.apiserver.registry.rbac import Action, allows
+from moorage.apiserver.registry.request import User
 
 _READ = ("get", "list", "watch")
 _LEASE_VERBS = ("get", "create", "update", "patch", "delete")

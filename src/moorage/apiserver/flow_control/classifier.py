@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from moorage.api.flow_control import CATCH_ALL
+from moorage.apiserver.endpoints.routing import Target
 from moorage.apiserver.flow_control.configuration import SchemaConfiguration
 from moorage.apiserver.flow_control.matching import matches
-from moorage.apiserver.routing import Target
-from moorage.registry.request import User
+from moorage.apiserver.registry.request import User
 
 T = TypeVar("T")
 

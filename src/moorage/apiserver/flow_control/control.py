@@ -18,25 +18,21 @@ from moorage.api.clock import Clock
 from moorage.api.flow_control import FlowSchema, PriorityLevelConfiguration
 from moorage.api.logs import Log
 from moorage.api.meta import Object
+from moorage.apiserver.endpoints.routing import Target
 from moorage.apiserver.flow_control.classifier import Classifier
-from moorage.apiserver.flow_control.configuration import (
-    Configuration,
-    SchemaConfiguration,
-    digest,
-)
+from moorage.apiserver.flow_control.configuration import Configuration, SchemaConfiguration, digest
 from moorage.apiserver.flow_control.fair_queues import Queue
 from moorage.apiserver.flow_control.matching import distinguisher_of
 from moorage.apiserver.flow_control.seats import Level, SeatPool
 from moorage.apiserver.flow_control.sharding import flow_hash, hand_of
-from moorage.apiserver.routing import Target
-from moorage.registry.kind import Kind
-from moorage.registry.kinds.flowschema import FLOW_SCHEMA
-from moorage.registry.kinds.prioritylevelconfiguration import PRIORITY_LEVEL_CONFIGURATION
-from moorage.registry.request import User
-from moorage.registry.stored import Stored
-from moorage.registry.typed import TypedReader
-from moorage.serving import Budget
-from moorage.storage import Change, WatchCache
+from moorage.apiserver.registry.kind import Kind
+from moorage.apiserver.registry.kinds.flowschema import FLOW_SCHEMA
+from moorage.apiserver.registry.kinds.prioritylevelconfiguration import PRIORITY_LEVEL_CONFIGURATION
+from moorage.apiserver.registry.request import User
+from moorage.apiserver.registry.stored import Stored
+from moorage.apiserver.registry.typed import TypedReader
+from moorage.apiserver.storage import Change, WatchCache
+from moorage.wire.serving import Budget
 
 SEATS = 600
 """Requests at a time. Source: kube-apiserver, the sum of `--max-requests-inflight` and

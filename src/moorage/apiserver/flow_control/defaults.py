@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.api.flow_control import CATCH_ALL, EXEMPT
-from moorage.registry.kind import Kind, Obj
-from moorage.registry.kinds.flowschema import FLOW_SCHEMA, MANDATORY_SPECS
-from moorage.registry.kinds.prioritylevelconfiguration import (
+from moorage.apiserver.registry.kind import Kind, Obj
+from moorage.apiserver.registry.kinds.flowschema import FLOW_SCHEMA, MANDATORY_SPECS
+from moorage.apiserver.registry.kinds.prioritylevelconfiguration import (
     CATCH_ALL_SPEC,
     PRIORITY_LEVEL_CONFIGURATION,
 )

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from aiohttp import web
 
+from moorage.apiserver.endpoints.replies import Reply, text_reply
 from moorage.apiserver.flow_control.control import Flow, FlowControl
 from moorage.apiserver.flow_control.seats import Level
-from moorage.apiserver.replies import Reply, text_reply
 
 _BELOW = "/debug/api_priority_and_fairness/"
 _LEVELS = (

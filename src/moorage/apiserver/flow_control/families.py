@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.apiserver.flow_control.control import FlowControl
-from moorage.metrics import Counter, Family, Gauge
+from moorage.wire.metrics import Counter, Family, Gauge
 
 _PREFIX = "apiserver_flowcontrol_"
 _LEVEL = ("priority_level",)

@@ -18,13 +18,13 @@ from moorage.api.logs import Log
 from moorage.apiserver.flow_control.control import CONFIGURATION_TABLES, FlowControl
 from moorage.apiserver.flow_control.defaults import default_objects
 from moorage.apiserver.flow_control.upkeep import is_unwanted, level_of, revised, with_dangling
-from moorage.registry.deletion import DeleteOptions
-from moorage.registry.kind import Kind, Obj
-from moorage.registry.kinds.flowschema import FLOW_SCHEMA
-from moorage.registry.kinds.prioritylevelconfiguration import PRIORITY_LEVEL_CONFIGURATION
-from moorage.registry.objects import Objects
-from moorage.registry.request import SYSTEM_MASTERS, Request, User
-from moorage.storage import Change
+from moorage.apiserver.registry.deletion import DeleteOptions
+from moorage.apiserver.registry.kind import Kind, Obj
+from moorage.apiserver.registry.kinds.flowschema import FLOW_SCHEMA
+from moorage.apiserver.registry.kinds.prioritylevelconfiguration import PRIORITY_LEVEL_CONFIGURATION
+from moorage.apiserver.registry.objects import Objects
+from moorage.apiserver.registry.request import SYSTEM_MASTERS, Request, User
+from moorage.apiserver.storage import Change
 
 INTERVAL_S = 60.0
 _PRODUCER = "api-priority-and-fairness-config-producer-v1"

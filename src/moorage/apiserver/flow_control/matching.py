@@ -11,9 +11,9 @@ from moorage.api.flow_control import (
     ResourcePolicyRule,
     Subject,
 )
+from moorage.apiserver.endpoints.routing import Target
 from moorage.apiserver.flow_control.configuration import SchemaConfiguration
-from moorage.apiserver.routing import Target
-from moorage.registry.request import User
+from moorage.apiserver.registry.request import User
 
 _ANY = "*"
 _ACCOUNT = "system:serviceaccount:"

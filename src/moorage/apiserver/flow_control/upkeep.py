@@ -15,8 +15,8 @@ import msgspec
 from moorage.api.flow_control import EXEMPT, FlowSchemaSpec, PriorityLevelSpec
 from moorage.api.meta import Object
 from moorage.apiserver.flow_control.defaults import AUTO_UPDATE
-from moorage.registry.kind import Kind, Obj
-from moorage.registry.kinds.prioritylevelconfiguration import PRIORITY_LEVEL_CONFIGURATION
+from moorage.apiserver.registry.kind import Kind, Obj
+from moorage.apiserver.registry.kinds.prioritylevelconfiguration import PRIORITY_LEVEL_CONFIGURATION
 
 T = TypeVar("T", bound=Object)
 

@@ -12,22 +12,22 @@ from moorage.api.clock import SystemClock
 from moorage.api.counted import counted
 from moorage.api.printable import printable
 from moorage.api.yaml_text import dump
+from moorage.attach.attachment import Plan, attach, plan_attachment
+from moorage.attach.changes import Change, Verb
+from moorage.attach.installation import InstallationOptions
+from moorage.attach.manifests import objects
+from moorage.attach.outcome import Outcome
+from moorage.attach.progress import PartProgress
+from moorage.attach.served_objects import name_of
+from moorage.attach.survey import SurveyFinding
+from moorage.attach.values import Values
+from moorage.attach.values_input import read_values
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
 from moorage.cli.options import Seconds
 from moorage.cli.outcome import outcome_table
 from moorage.cli.output import has_colour
-from moorage.cluster.attach.attachment import Plan, attach, plan_attachment
-from moorage.cluster.attach.changes import Change, Verb
-from moorage.cluster.attach.installation import InstallationOptions
-from moorage.cluster.attach.manifests import objects
-from moorage.cluster.attach.outcome import Outcome
-from moorage.cluster.attach.progress import PartProgress
-from moorage.cluster.attach.served_objects import name_of
-from moorage.cluster.attach.survey import SurveyFinding
-from moorage.cluster.attach.values import Values
-from moorage.cluster.attach.values_input import read_values
 
 USER_AGENT = "moor-attach"
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
@@ -91,7 +91,7 @@ def command(
     if image is not None:
         settings = (*settings, f"image={image}")
     if chart is not None:
-        from moorage.cluster.attach.chart import write_chart
+        from moorage.attach.chart import write_chart
 
         if files or settings:
             raise click.UsageError("--chart takes no values: they are given to Helm")

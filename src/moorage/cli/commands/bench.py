@@ -17,9 +17,7 @@ from moorage.cli.interruption import interruptible
 from moorage.cli.options import OutputFile, Seconds
 from moorage.cli.output import dim, output_option, show, show_document
 from moorage.cli.verbs import VerbGroup
-from moorage.client.config import ClientConfig
-from moorage.client.rest import Client
-from moorage.cluster.class_bench import (
+from moorage.inspect.class_bench import (
     BenchPlan,
     ClassBench,
     ClassSummary,
@@ -27,9 +25,11 @@ from moorage.cluster.class_bench import (
     summarize,
     table_columns,
 )
-from moorage.cluster.class_workloads import IMAGE, METRICS
-from moorage.cluster.known_classes import check_classes
-from moorage.cluster.side_by_side import class_names
+from moorage.inspect.class_workloads import IMAGE, METRICS
+from moorage.inspect.side_by_side import class_names
+from moorage.runtimes.known_classes import check_classes
+from moorage.wire.client.config import ClientConfig
+from moorage.wire.client.rest import Client
 
 _UNITS = {metric.name: metric.unit for metric in METRICS}
 

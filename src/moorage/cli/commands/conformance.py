@@ -15,18 +15,18 @@ from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
 from moorage.cli.options import OutputFile, Seconds
 from moorage.cli.output import dim, show, show_document
-from moorage.client.resources import RUNTIME_CLASSES
-from moorage.conformance import (
+from moorage.linux.atomic_file import replace_file
+from moorage.runtimeclass.conformance.catalogue import STANDARD_CLASSES
+from moorage.runtimeclass.conformance.results import ClassResult, Standing, standings
+from moorage.runtimes.conformance import (
     ConformanceError,
     ConformanceOptions,
     ConformanceTest,
     read_profiles,
     write_result,
 )
-from moorage.conformance.reports import REPORTS
-from moorage.linux.atomic_file import replace_file
-from moorage.runtimeclass.conformance.catalogue import STANDARD_CLASSES
-from moorage.runtimeclass.conformance.results import ClassResult, Standing, standings
+from moorage.runtimes.conformance.reports import REPORTS
+from moorage.wire.client.resources import RUNTIME_CLASSES
 
 _DEFAULTS = ConformanceOptions(runtime_class="")
 _LIST_FORMATS = ("text", "json")

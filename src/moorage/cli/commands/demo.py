@@ -19,12 +19,12 @@ from moorage.api.runtime_profiles import SUPPORTED, RuntimeProfile
 from moorage.cli.interruption import Interruptions, interruptible
 from moorage.cli.output import dim, output_option, show, show_document
 from moorage.cluster import Choices, Cluster
-from moorage.cluster.demo import Demo, DemoRow, find_examples
-from moorage.cluster.demo_runtimes import RuntimesShown, read_features, show_runtimes
-from moorage.cluster.manifests import Manifest, read_manifests
-from moorage.cluster.probed_defects import defect_warnings
-from moorage.cluster.runtime_features import columns, rows
-from moorage.handlers import Handler
+from moorage.engine.handlers import Handler
+from moorage.inspect.demo import Demo, DemoRow, find_examples
+from moorage.inspect.demo_runtimes import RuntimesShown, read_features, show_runtimes
+from moorage.inspect.manifests import Manifest, read_manifests
+from moorage.inspect.probed_defects import defect_warnings
+from moorage.inspect.runtime_features import columns, rows
 
 _COLUMNS = ("pod", "status", "class", "handler", "node", "ip", "kernel", "inside", "start")
 _READY_S = 120.0

@@ -14,14 +14,14 @@ from moorage.cli.errors import CANNOT_RUN_PODS
 from moorage.cli.handlers import handlers_in_use
 from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cli.output import output_option, show
-from moorage.cluster.doctor import can_run_pods, examine
 from moorage.cluster.host import Inventory
+from moorage.cluster.host.findings import can_run_pods, examine
+from moorage.cluster.host.start_check import inspect_machine
 from moorage.cluster.layout import Layout
-from moorage.cluster.machine import inspect_machine
 from moorage.cluster.settings import load
+from moorage.engine.handlers import Handler
 from moorage.engine.paths import EnginePaths
 from moorage.engine.requirements import HANDLER_DIRECTORY
-from moorage.handlers import Handler
 
 _COLUMNS = ("subject", "state", "meaning")
 
@@ -42,7 +42,7 @@ def command(data_dir: Path, *, install: bool, deep: bool, output: str) -> None:
     findings = examine(host, handlers, directories)
     if deep:
         # Imported here: only this option reads the store.
-        from moorage.cluster.store_findings import examine_store
+        from moorage.inspect.store_findings import examine_store
 
         findings += examine_store(layout)
     remedies = [[f"→ {finding.remedy}"] if finding.remedy else [] for finding in findings]

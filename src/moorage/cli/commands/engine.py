@@ -16,6 +16,8 @@ from moorage.cluster.daemon import Service, calm_collector, until_stopped
 from moorage.cluster.errors import CannotRunPodsError
 from moorage.engine.engine import running
 from moorage.engine.errors import EngineError
+from moorage.engine.handlers import search_path
+from moorage.engine.handlers.definition import CgroupDriver
 from moorage.engine.images.limits import ImageLimits
 from moorage.engine.options import EngineOptions
 from moorage.engine.paths import EnginePaths
@@ -25,8 +27,6 @@ from moorage.engine.requirements import (
     HANDLER_DIRECTORY,
     NEEDED_PROGRAMS,
 )
-from moorage.handlers import search_path
-from moorage.handlers.definition import CgroupDriver
 from moorage.linux.host import has_systemd
 from moorage.linux.private import UMASK
 

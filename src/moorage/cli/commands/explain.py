@@ -16,19 +16,19 @@ from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.handlers import handlers_in_use
 from moorage.cli.output import output_option, show_document
-from moorage.client.resources import Resource
 from moorage.cluster import Cluster, Settings
-from moorage.cluster.explain import NodeAnswer, PodExplanation, explain_pod
-from moorage.cluster.explain_workload import (
+from moorage.cluster.host.start_check import inspect_machine
+from moorage.engine.handlers import Handler
+from moorage.inspect.explain import NodeAnswer, PodExplanation, explain_pod
+from moorage.inspect.explain_workload import (
     WORKLOADS,
     PodGroup,
     WorkloadExplanation,
     explain_workload,
 )
-from moorage.cluster.machine import inspect_machine
-from moorage.handlers import Handler
 from moorage.node.paths import NodePaths
 from moorage.node.pods.handler_records import HandlerRecords
+from moorage.wire.client.resources import Resource
 
 T = TypeVar("T", PodExplanation, WorkloadExplanation)
 

@@ -27,9 +27,9 @@ from moorage.cluster.images.listing import ListedImage, list_images, remove_imag
 from moorage.cluster.images.loading import load_archive
 from moorage.cluster.images.rootfs import read_rootfs, write_image
 from moorage.cluster.images.saving import save_archive
-from moorage.cri.reference import InvalidReferenceError, parse
 from moorage.engine.images.manifest import Platform as MachinePlatform
 from moorage.linux.program import Platform
+from moorage.wire.cri.reference import InvalidReferenceError, parse
 
 _COLUMNS = ("image", "id", "size", "pinned")
 _SHORT_ID = 12

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from moorage.cli.options import cluster_of, data_dir_option
-from moorage.cluster import kubeconfig
+from moorage.cluster.access import kubeconfig
 
 _USER_FILE = Path.home() / ".kube" / "config"
 

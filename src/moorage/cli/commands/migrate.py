@@ -15,17 +15,10 @@ from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import is_expected, sentence_of
 from moorage.cli.options import pairs
 from moorage.cli.output import has_colour, output_option, show_document
-from moorage.cluster.migration import plan_files
-from moorage.cluster.migration.reading import STANDARD_INPUT
-from moorage.runtimeclass.migration import (
-    Finding,
-    Meaning,
-    Options,
-    OutputError,
-    RenameError,
-    Severity,
-)
-from moorage.runtimeclass.migration.formats import MAX_BYTES
+from moorage.migrate import plan_files
+from moorage.migrate.reading import STANDARD_INPUT
+from moorage.migrate.rules import Finding, Meaning, Options, OutputError, RenameError, Severity
+from moorage.migrate.rules.formats import MAX_BYTES
 
 _DIFFERENCES = 1
 _FAILED = 2
@@ -156,7 +149,7 @@ def _migrate_live(options: Options, target: Target, *, write: bool) -> _Done:
     # Imported here: files are migrated without a client.
     import asyncio
 
-    from moorage.cluster.migration.live import migrate_live
+    from moorage.migrate.live import migrate_live
 
     result = asyncio.run(migrate_live(target.config(), options, is_writing=write))
     has_changes = bool(result.diffs)

@@ -10,22 +10,18 @@ from pathlib import Path
 import click
 
 from moorage.api.host_ports import Listener
+from moorage.attach.processes import node as part
 from moorage.cli.daemon import log_level_option, run_until_stopped, server_options
 from moorage.cli.options import pairs, socket_path
-from moorage.client.config import ClientConfig
 from moorage.cluster.errors import CannotRunPodsError
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
 from moorage.cluster.settings import DEFAULT_NODE_PORT, host_ip, node_name
-from moorage.cluster.standalone import node as part
 from moorage.cluster.system_reserved import system_reserved
 from moorage.linux.host import read_host
-from moorage.node.configuration import (
-    ConfigurationError,
-    NodeConfiguration,
-    load_configuration,
-)
+from moorage.node.configuration import ConfigurationError, NodeConfiguration, load_configuration
 from moorage.node.options import NodeOptions, OptionsError, ServerOptions
+from moorage.wire.client.config import ClientConfig
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 

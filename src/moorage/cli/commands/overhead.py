@@ -16,11 +16,11 @@ from moorage.cli.interruption import interruptible
 from moorage.cli.options import OutputFile, Seconds, size_bytes
 from moorage.cli.output import dim, output_option, show_document
 from moorage.cli.verbs import VerbGroup
-from moorage.client.rest import UnreachableError
-from moorage.overhead import Measurement, MeasurementError, MeasureOptions, Report
-from moorage.overhead.applying import Applied, apply_report
-from moorage.overhead.plots import terminal_plot, write_png
-from moorage.overhead.report import lines
+from moorage.runtimes.overhead import Measurement, MeasurementError, MeasureOptions, Report
+from moorage.runtimes.overhead.applying import Applied, apply_report
+from moorage.runtimes.overhead.plots import terminal_plot, write_png
+from moorage.runtimes.overhead.report import lines
+from moorage.wire.client.rest import UnreachableError
 
 _DEFAULTS = MeasureOptions(handler="")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from moorage.cli.options import cluster_of, data_dir_option
-from moorage.cluster.supervise import moor_command
+from moorage.cluster.supervision.supervise import moor_command
 
 
 @click.command("restore")

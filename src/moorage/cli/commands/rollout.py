@@ -19,8 +19,8 @@ from moorage.cli.errors import CliError
 from moorage.cli.output import output_option, show, show_document
 from moorage.cli.rollouts import LiveView, document_of, lines_of, row_of
 from moorage.cli.verbs import VerbGroup
-from moorage.client.rest import Client
-from moorage.cluster import rollouts
+from moorage.runtimes import rollouts
+from moorage.wire.client.rest import Client
 
 _NAME_LABEL = "kubernetes.io/metadata.name"
 _COLUMNS = ("name", "from", "to", "phase", "wave", "moved", "failed", "created")

@@ -16,12 +16,12 @@ from moorage.cli.errors import FAILED, CliError
 from moorage.cli.interruption import interruptible
 from moorage.cli.options import Seconds, pairs
 from moorage.cli.output import dim, output_option, show, show_document
-from moorage.client.config import ClientConfig
-from moorage.client.rest import Client
-from moorage.cluster.side_by_side import Comparison, class_names, run_side_by_side
-from moorage.cluster.trials import Trial, TrialResult
+from moorage.inspect.side_by_side import Comparison, class_names, run_side_by_side
+from moorage.inspect.trials import Trial, TrialResult
 from moorage.runtimeclass.start_phases import CONDITION_RESOLUTION_MS
 from moorage.runtimeclass.start_words import duration_words
+from moorage.wire.client.config import ClientConfig
+from moorage.wire.client.rest import Client
 
 _COLUMNS = ("class", "handler", "result", "start", "run", "cpu", "memory")
 _MAX_TIMEOUT_S = 86400

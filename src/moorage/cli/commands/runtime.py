@@ -15,13 +15,13 @@ from moorage.cli.errors import CliError
 from moorage.cli.options import cluster_of, data_dir_option, pairs, socket_path
 from moorage.cli.output import output_option, show_document
 from moorage.cli.verbs import VerbGroup
+from moorage.cluster.engine.finding import find_target
+from moorage.cluster.engine.target import installer_of
 from moorage.cluster.host import gather
-from moorage.cluster.packages import install_package
-from moorage.cluster.runtimes import Installer, Request, Source
-from moorage.cluster.runtimes.errors import HandlerInUseError
-from moorage.cluster.runtimes.finding import find_target
-from moorage.cluster.runtimes.removal import OrphanedClass, consequence, orphaned_classes
-from moorage.cluster.runtimes.target import installer_of
+from moorage.cluster.host.packages import install_package
+from moorage.runtimes.installing import Installer, Request, Source
+from moorage.runtimes.installing.errors import HandlerInUseError
+from moorage.runtimes.installing.removal import OrphanedClass, consequence, orphaned_classes
 
 _name = click.argument("name")
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True)

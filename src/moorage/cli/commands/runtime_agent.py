@@ -9,14 +9,14 @@ from pathlib import Path
 
 import click
 
+from moorage.attach.processes import runtime_agent
+from moorage.attach.processes.runtime_agent import AgentOptions
 from moorage.cli.daemon import log_level_option, run_until_stopped, server_options
 from moorage.cli.options import socket_path
-from moorage.client.config import ClientConfig
 from moorage.cluster.errors import CannotRunPodsError
 from moorage.cluster.settings import node_name
-from moorage.cluster.standalone import runtime_agent
-from moorage.cluster.standalone.runtime_agent import AgentOptions
-from moorage.probing.pod_carrier import NAMESPACE
+from moorage.runtimes.probing.pod_carrier import NAMESPACE
+from moorage.wire.client.config import ClientConfig
 
 
 @click.command("runtime-agent")
@@ -102,7 +102,7 @@ def command(
         raise CannotRunPodsError("a runtime agent needs root, which engines' sockets are open to")
     if remove_data:
         # Its HTTP server takes 3 MB, which an agent on each node does without.
-        from moorage.cluster.standalone import data_removal
+        from moorage.attach.processes import data_removal
 
         removal = data_removal.RemovalOptions(
             data_dir=data_dir.absolute(), cri=cri, enters_host=installs, health_port=health_port

@@ -20,9 +20,12 @@ from moorage.cli.handlers import HandlersInUse, handlers_in_use, with_problems
 from moorage.cli.outcome import outcome_table
 from moorage.cli.output import output_option, show, show_document, table
 from moorage.cli.verbs import VerbGroup
+from moorage.cluster.host.start_check import inspect_machine
 from moorage.cluster.layout import Layout
-from moorage.cluster.machine import inspect_machine
-from moorage.cluster.runtime_features import (
+from moorage.cluster.settings import load
+from moorage.cluster.supervision.supervisor import running_pid
+from moorage.engine.handlers import Handler
+from moorage.inspect.runtime_features import (
     FeatureColumn,
     columns,
     probed_here,
@@ -30,13 +33,10 @@ from moorage.cluster.runtime_features import (
     rows,
     short,
 )
-from moorage.cluster.settings import load
-from moorage.cluster.supervisor import running_pid
-from moorage.handlers import Handler
-from moorage.probing.cache import ProbedHandler
+from moorage.runtimes.probing.cache import ProbedHandler
 
 if TYPE_CHECKING:
-    from moorage.cluster.attach.outcome import Outcome
+    from moorage.attach.outcome import Outcome
 
 _NOT_SERVED = (
     "the API does not serve RuntimeProfiles (yet): on a Kubernetes of others, `moor attach` "
@@ -100,7 +100,7 @@ def _show_elsewhere(outcome: Outcome, output: str) -> None:
 async def _outcome(target: Target) -> Outcome:
     """Return what works where on another Kubernetes. Raises CliError without our definitions."""
     # Imported here: only another Kubernetes needs it.
-    from moorage.cluster.attach.outcome import read_outcome
+    from moorage.attach.outcome import read_outcome
 
     async with target.client("moor-runtimes") as client:
         try:
@@ -145,7 +145,7 @@ def features(target: Target, *, shows_evidence: bool, output: str) -> None:
 
 async def _profiles(target: Target) -> tuple[RuntimeProfile, ...]:
     # Imported here: the list of a machine without a cluster needs no client.
-    from moorage.client.resources import RUNTIME_PROFILES
+    from moorage.wire.client.resources import RUNTIME_PROFILES
 
     async with target.client("moor-runtimes") as client:
         try:
@@ -196,7 +196,7 @@ async def _with_probes(target: Target, layout: Layout) -> HandlersInUse:
     if settings is None or not settings.has_node or running_pid(layout) is None:
         return in_use
     # Imported here: the list of a machine without a cluster needs no client.
-    from moorage.client.config import ConfigError
+    from moorage.wire.client.config import ConfigError
 
     try:
         async with asyncio.timeout(_API_DEADLINE_S):

@@ -6,10 +6,10 @@ from functools import partial
 
 import click
 
+from moorage.attach.processes import scheduler
 from moorage.cli.daemon import log_level_option, run_until_stopped, server_options
-from moorage.client.config import ClientConfig
-from moorage.cluster.standalone import scheduler
 from moorage.scheduler import DEFAULT_SCHEDULER, SchedulerOptions
+from moorage.wire.client.config import ClientConfig
 
 
 @click.command("scheduler")

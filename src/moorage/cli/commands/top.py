@@ -16,9 +16,9 @@ from moorage.cli.options import Seconds
 from moorage.cli.output import output_option, show_document, table
 from moorage.cli.screen import COLUMNS, Screen
 from moorage.cli.terminal import Terminal, full_screen
-from moorage.client.config import ClientConfig
-from moorage.client.rest import Client
-from moorage.cluster.top import ClassRow, ClassWatch
+from moorage.inspect.top import ClassRow, ClassWatch
+from moorage.wire.client.config import ClientConfig
+from moorage.wire.client.rest import Client
 
 _SORTS = {column.title.lower().replace(" ", "-"): index for index, column in enumerate(COLUMNS)}
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 
 from moorage.api.logs import Log
+from moorage.apiserver.web_page.doors import KeyDoor, TokenDoor
+from moorage.apiserver.web_page.server import PageOptions, serve_page
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.daemon import log_level_option, run_until_stopped
-from moorage.client.config import ClientConfig, in_cluster_anonymous_config
-from moorage.client.rest import Client
-from moorage.ui.doors import KeyDoor, TokenDoor
-from moorage.ui.server import PageOptions, serve_page
+from moorage.wire.client.config import ClientConfig, in_cluster_anonymous_config
+from moorage.wire.client.rest import Client
 
 _KEY_BYTES = 24
 _ANY_ADDRESS = "0.0.0.0"

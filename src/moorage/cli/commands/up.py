@@ -24,10 +24,11 @@ from moorage.cli.options import (
     size_bytes,
     socket_path,
 )
-from moorage.cluster import AlreadyRunningError, Choices, Cluster, Settings, kubeconfig
+from moorage.cluster import AlreadyRunningError, Choices, Cluster, Settings
+from moorage.cluster.access import kubeconfig
 from moorage.cluster.settings import CONTROLLERS, DEFAULT_POD_PIDS_LIMIT, NODE, RUNTIMES, SCHEDULER
-from moorage.cluster.supervise import moor_command, usage
-from moorage.cluster.supervisor import COMPLETE
+from moorage.cluster.supervision.supervise import moor_command, usage
+from moorage.cluster.supervision.supervisor import COMPLETE
 
 _OPTIONAL_PARTS = (SCHEDULER, CONTROLLERS, NODE, RUNTIMES)
 USER_KUBECONFIG = Path.home() / ".kube" / "config"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from moorage.admission_webhook import WebhookOptions
+from moorage.attach.processes import webhook
+from moorage.attach.webhook import WebhookOptions
 from moorage.cli.daemon import log_level_option, run_until_stopped, server_options
-from moorage.client.config import ClientConfig
-from moorage.cluster.standalone import webhook
+from moorage.wire.client.config import ClientConfig
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 

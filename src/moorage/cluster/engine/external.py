@@ -11,11 +11,11 @@ from moorage.api.runtime_group import PROBE_LABEL
 from moorage.cluster.errors import LeftoverError
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings
-from moorage.cri import CriClient, CriError, pb
-from moorage.cri.client import REQUEST_TIMEOUT_S
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.labels import OWNER, owner_of
-from moorage.probing.cri_configuration import probe_owner
+from moorage.runtimes.probing.cri_configuration import probe_owner
+from moorage.wire.cri import CriClient, CriError, pb
+from moorage.wire.cri.client import REQUEST_TIMEOUT_S
 
 log = Log(__name__)
 

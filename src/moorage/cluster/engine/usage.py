@@ -6,7 +6,7 @@ run on two engines, so the engine can change only after `moor down`.
 
 from __future__ import annotations
 
-from moorage.cluster.files import write_private
+from moorage.cluster.access.private_files import write_private
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings, SettingsError
 

@@ -23,7 +23,7 @@ from moorage.cluster.host.tools import (
     find_tools,
 )
 from moorage.cluster.settings import host_ip
-from moorage.handlers import Machine, search_path
+from moorage.engine.handlers import Machine, search_path
 from moorage.linux.capabilities import SYS_RESOURCE
 from moorage.linux.host import Host, read_host
 from moorage.linux.overlay import supports_overlay

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from moorage.image_layout import (
+from moorage.engine.image_layout import (
     CONFIGURATION_TYPE,
     LAYER_TYPE,
     Document,

@@ -21,7 +21,7 @@ from moorage.cluster.images.layer import (
     write_layer,
 )
 from moorage.linux.program import Program
-from moorage.probing.programs import PROBE_IMAGE, program_files
+from moorage.runtimes.probing.programs import PROBE_IMAGE, program_files
 
 DOMAIN = "moorage.local"
 PAUSE = f"{DOMAIN}/pause:1"

@@ -15,9 +15,9 @@ from moorage.cluster.images.archive import Image, write_archive
 from moorage.cluster.images.building import catalogue
 from moorage.cluster.images.catalogue import NoPauseError
 from moorage.cluster.layout import Layout
-from moorage.cri import CriClient, CriError, pb
 from moorage.linux.command import CommandError, must_run
-from moorage.probing.programs import PROBE_IMAGE
+from moorage.runtimes.probing.programs import PROBE_IMAGE
+from moorage.wire.cri import CriClient, CriError, pb
 
 _DEADLINE_S = 120.0
 _USUAL_STORAGE = Path("/var/lib/containers/storage")

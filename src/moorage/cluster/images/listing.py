@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from moorage.cluster.errors import ClusterError
-from moorage.cri import CriClient, CriError, pb
+from moorage.wire.cri import CriClient, CriError, pb
 
 _REMOVE_DEADLINE_S = 120.0
 

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from moorage.cluster.errors import ClusterError
-from moorage.cri import CriClient, CriError, engine_pb
+from moorage.wire.cri import CriClient, CriError, engine_pb
 
 _DEADLINE_S = 600.0
 # Part of the engine's error for an archive without an image.

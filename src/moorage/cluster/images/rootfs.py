@@ -17,8 +17,7 @@ from pathlib import Path
 
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.images.archive import Image
-from moorage.engine.images.blob_stream import BlobStream, LayerError
-from moorage.image_layout import (
+from moorage.engine.image_layout import (
     CONFIGURATION_TYPE,
     LAYER_TYPE,
     add_blob,
@@ -29,6 +28,7 @@ from moorage.image_layout import (
     index_entry,
     manifest,
 )
+from moorage.engine.images.blob_stream import BlobStream, LayerError
 from moorage.linux.program import Platform
 
 # The first bytes of a file → its compression, the suffix of the layer's media type.

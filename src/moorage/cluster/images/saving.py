@@ -19,10 +19,10 @@ from moorage.cluster.images.archive import Image, write_archive
 from moorage.cluster.images.building import catalogue
 from moorage.cluster.images.catalogue import NoPauseError
 from moorage.cluster.layout import Layout
-from moorage.cri import CriClient, CriError, engine_pb
-from moorage.cri.reference import InvalidReferenceError, parse
-from moorage.image_layout import digest
+from moorage.engine.image_layout import digest
 from moorage.linux.trees import make_directories, remove_tree
+from moorage.wire.cri import CriClient, CriError, engine_pb
+from moorage.wire.cri.reference import InvalidReferenceError, parse
 
 _DEADLINE_S = 3600.0
 

@@ -14,11 +14,11 @@ import uvloop
 
 from moorage.api.logs import Log, configure
 from moorage.cluster.daemon import Service, calm_collector, until_stopped
-from moorage.cluster.heartbeat import send_heartbeats
 from moorage.cluster.importing import import_program
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import SettingsError, load
-from moorage.cluster.supervisor import PORT_TAKEN_STATUS
+from moorage.cluster.supervision.heartbeat import send_heartbeats
+from moorage.cluster.supervision.supervisor import PORT_TAKEN_STATUS
 from moorage.linux.log_file import LogFile
 from moorage.linux.parent_death import die_with_parent
 from moorage.linux.private import UMASK

@@ -11,23 +11,23 @@ from pathlib import Path
 
 from msgspec import structs
 
-from moorage.admission.configuration import AdmissionOptions, load_configuration
-from moorage.admission.runtime_policies import RuntimePolicyAdmission, RuntimePolicyWrites
-from moorage.admission.runtime_policies.class_quotas import RuntimeClassQuotaAdmission
 from moorage.api.host_ports import Listener
+from moorage.apiserver.admission.configuration import AdmissionOptions, load_configuration
+from moorage.apiserver.admission.runtime_policies import RuntimePolicyAdmission, RuntimePolicyWrites
+from moorage.apiserver.admission.runtime_policies.class_quotas import RuntimeClassQuotaAdmission
 from moorage.apiserver.aggregation import FrontProxy
-from moorage.apiserver.assembly import ApiOptions
 from moorage.apiserver.audit import load_policy
-from moorage.apiserver.node_agents import NodeTls
-from moorage.apiserver.server import ApiServer, ServerOptions
-from moorage.cluster.credentials import Credentials
-from moorage.cluster.engine_ports import engine_listeners, engine_process
+from moorage.apiserver.endpoints.node_agents import NodeTls
+from moorage.apiserver.server.assembly import ApiOptions
+from moorage.apiserver.server.lifecycle import ApiServer, ServerOptions
+from moorage.cluster.access.credentials import Credentials
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import ISSUER
-from moorage.cluster.readiness import notify_ready
 from moorage.cluster.settings import Settings
+from moorage.cluster.supervision.readiness import notify_ready
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.private import make_private
+from moorage.wire.engine_ports import engine_listeners, engine_process
 
 _RUNTIME_PLUGINS = frozenset(
     plugin.name

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from moorage.api.errors import StatusError
-from moorage.client.config import ClientConfig
-from moorage.client.rest import Client, UnreachableError
-from moorage.cluster.credentials import Credentials, Pair
+from moorage.cluster.access.credentials import Credentials, Pair
 from moorage.cluster.settings import Settings
+from moorage.wire.client.config import ClientConfig
+from moorage.wire.client.rest import Client, UnreachableError
 
 _FIRST_ANSWER_S = 60.0
 _RETRY_S = 0.02

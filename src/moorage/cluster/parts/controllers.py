@@ -9,22 +9,17 @@ from dataclasses import dataclass
 
 from moorage.api.clock import SystemClock
 from moorage.api.logs import Log
-from moorage.client.rest import Client
-from moorage.cluster.credentials import Credentials, Pair
+from moorage.cluster.access.credentials import Credentials, Pair
 from moorage.cluster.layout import Layout
 from moorage.cluster.parts.connection import connected
 from moorage.cluster.parts.secure_port import serve_metrics
-from moorage.cluster.readiness import notify_ready
 from moorage.cluster.settings import CONTROLLERS, SCHEDULER, Settings
-from moorage.controllers import (
-    ControllerOptions,
-    OverheadMetrics,
-    run_alone,
-    run_controllers,
-)
-from moorage.custom_resources import wait_installed
-from moorage.metrics import Family, QueueMetrics, counting_queues, process_families
+from moorage.cluster.supervision.readiness import notify_ready
+from moorage.controllers import ControllerOptions, OverheadMetrics, run_alone, run_controllers
+from moorage.runtimes.custom_resources import wait_installed
 from moorage.scheduler import SchedulerMetrics, SchedulerOptions, run_scheduler
+from moorage.wire.client.rest import Client
+from moorage.wire.metrics import Family, QueueMetrics, counting_queues, process_families
 
 log = Log(__name__)
 

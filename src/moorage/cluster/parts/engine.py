@@ -13,8 +13,8 @@ from moorage.cluster.images import PAUSE, NoPauseError, catalogue
 from moorage.cluster.images.importing import import_images
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import set_up
-from moorage.cluster.readiness import notify_ready
 from moorage.cluster.settings import Settings
+from moorage.cluster.supervision.readiness import notify_ready
 from moorage.engine.engine import Engine, running
 from moorage.linux.private import PASSABLE, make_private
 

@@ -16,28 +16,18 @@ from moorage.api.host_ports import Listener
 from moorage.api.logs import Log
 from moorage.api.references import ObjectReference
 from moorage.api.runtime_profiles import WORKING, RuntimeProfile
-from moorage.client.informer import Informer
-from moorage.client.recorder import EventRecorder
-from moorage.client.resources import NODES, RUNTIME_INSTALLATIONS, RUNTIME_PROFILES
-from moorage.client.rest import Client, UnreachableError
-from moorage.client.served import run_when_served
-from moorage.client.waiting import wait_until
-from moorage.cluster.credentials import Credentials
+from moorage.cluster.access.credentials import Credentials
+from moorage.cluster.engine.handler_discovery import NodeDiscovery, discovery_of
+from moorage.cluster.engine.handlers import NodeEvents, follow_handlers, read_handlers
 from moorage.cluster.engine.paths import cgroup_root, engine_paths
-from moorage.cluster.engine_handlers import NodeEvents, follow_handlers, read_handlers
-from moorage.cluster.engine_ports import engine_listeners, engine_process
-from moorage.cluster.handler_discovery import NodeDiscovery, discovery_of
+from moorage.cluster.engine.target import installer_of, node_target
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
 from moorage.cluster.parts.connection import connected
-from moorage.cluster.readiness import notify_ready
-from moorage.cluster.runtimes.following import InstallationFollower
-from moorage.cluster.runtimes.target import installer_of, node_target
 from moorage.cluster.settings import CONTROLLERS, Settings
 from moorage.cluster.storage_class import create_storage_class
+from moorage.cluster.supervision.readiness import notify_ready
 from moorage.cluster.system_reserved import system_reserved
-from moorage.cri import CriClient, engine_pb
-from moorage.custom_resources import install_definitions
 from moorage.linux.atomic_file import write_durably
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.host import Host, read_host
@@ -46,9 +36,19 @@ from moorage.node.configuration import NodeConfiguration, load_configuration
 from moorage.node.images.verification import Verification
 from moorage.node.machine.machine import this_machine
 from moorage.node.options import NodeOptions, ServerOptions
-from moorage.probing.default_classes import create_classes
-from moorage.probing.host import read_host as read_host_facts
-from moorage.probing.states import same_handlers
+from moorage.runtimes.custom_resources import install_definitions
+from moorage.runtimes.installing.following import InstallationFollower
+from moorage.runtimes.probing.default_classes import create_classes
+from moorage.runtimes.probing.host import read_host as read_host_facts
+from moorage.runtimes.probing.states import same_handlers
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.recorder import EventRecorder
+from moorage.wire.client.resources import NODES, RUNTIME_INSTALLATIONS, RUNTIME_PROFILES
+from moorage.wire.client.rest import Client, UnreachableError
+from moorage.wire.client.served import run_when_served
+from moorage.wire.client.waiting import wait_until
+from moorage.wire.cri import CriClient, engine_pb
+from moorage.wire.engine_ports import engine_listeners, engine_process
 
 _ENGINE_PATIENCE_S = 5.0
 _POLL_S = 0.02

@@ -17,12 +17,12 @@ from aiohttp import web
 from moorage.api.clock import Clock
 from moorage.api.errors import StatusError
 from moorage.api.logs import Log
-from moorage.client.delegation import Caller, DelegatedAccess
-from moorage.client.rest import Client, UnreachableError
-from moorage.cluster.credentials import Pair
+from moorage.cluster.access.credentials import Pair
 from moorage.linux.descriptors import descriptor_limit
-from moorage.metrics import CONTENT_TYPE, Family, exposition
-from moorage.serving import Acceptor, Limits, prove, server_context
+from moorage.wire.client.delegation import Caller, DelegatedAccess
+from moorage.wire.client.rest import Client, UnreachableError
+from moorage.wire.metrics import CONTENT_TYPE, Family, exposition
+from moorage.wire.serving import Acceptor, Limits, prove, server_context
 
 ADDRESS = "127.0.0.1"
 _OPEN = ("/healthz", "/livez", "/readyz")

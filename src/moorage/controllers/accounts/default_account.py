@@ -8,12 +8,12 @@ from __future__ import annotations
 from moorage.api.clock import Clock
 from moorage.api.errors import AlreadyExistsError, StatusError
 from moorage.api.namespaces import Namespace
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import PartialObject
-from moorage.client.rest import Client
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import SERVICE_ACCOUNTS
 from moorage.controllers.refusals import is_namespace_ending
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import PartialObject
+from moorage.wire.client.rest import Client
 
 DEFAULT = "default"
 

@@ -12,13 +12,13 @@ from moorage.api.clock import Clock
 from moorage.api.configuration import ConfigMap
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.namespaces import Namespace
-from moorage.client.informer import Informer
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import CONFIG_MAPS
-from moorage.client.rest import Client
 from moorage.controllers.accounts.default_account import is_open
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.refusals import is_namespace_ending
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import CONFIG_MAPS
+from moorage.wire.client.rest import Client
 
 NAME = "kube-root-ca.crt"
 KEY = "ca.crt"

@@ -27,10 +27,10 @@ from moorage.api.token_secrets import (
     TYPE,
     parse_day,
 )
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
-from moorage.client.rest import Client
 from moorage.controllers.patches import locked
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
+from moorage.wire.client.rest import Client
 
 _INTERVAL_S = 24 * 3600.0
 _DAY = timedelta(days=1)

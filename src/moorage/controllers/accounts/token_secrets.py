@@ -17,13 +17,13 @@ from moorage.api.clock import Clock
 from moorage.api.configuration import Secret
 from moorage.api.errors import NotFoundError
 from moorage.api.token_secrets import ACCOUNT_NAME, ACCOUNT_UID, TYPE
-from moorage.client.informer import Informer, object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import SECRETS, PartialObject
-from moorage.client.rest import Client
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import SERVICE_ACCOUNTS
 from moorage.controllers.patches import locked
+from moorage.wire.client.informer import Informer, object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import SECRETS, PartialObject
+from moorage.wire.client.rest import Client
 
 LONGEST_S = 2**32
 """Longest lifetime that can be requested for a token, about 136 years."""

@@ -9,11 +9,11 @@ from moorage.api.bootstrap_tokens import NAMESPACE, SECRET_TYPE, expiration, is_
 from moorage.api.clock import Clock
 from moorage.api.configuration import Secret
 from moorage.api.errors import ConflictError, NotFoundError
-from moorage.client.informer import Informer
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import SECRETS
-from moorage.client.rest import Client
 from moorage.controllers.informers import wait_synced
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import SECRETS
+from moorage.wire.client.rest import Client
 
 
 class TokenCleaner:

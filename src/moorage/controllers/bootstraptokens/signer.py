@@ -21,12 +21,12 @@ from moorage.api.bootstrap_tokens import NAMESPACE, signing_token
 from moorage.api.clock import Clock
 from moorage.api.configuration import ConfigMap, Secret
 from moorage.api.errors import NotFoundError
-from moorage.client.informer import Informer
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import CONFIG_MAPS
-from moorage.client.rest import Client
 from moorage.controllers.informers import wait_synced
 from moorage.controllers.patches import locked
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import CONFIG_MAPS
+from moorage.wire.client.rest import Client
 
 INFO_NAMESPACE, INFO_NAME = "kube-public", "cluster-info"
 _CONTENT = "kubeconfig"

@@ -9,23 +9,15 @@ import asyncio
 import base64
 from datetime import datetime, timedelta
 
-from moorage.api.certificates import (
-    APPROVED,
-    DENIED,
-    FAILED,
-    CertificateSigningRequest,
-)
+from moorage.api.certificates import APPROVED, DENIED, FAILED, CertificateSigningRequest
 from moorage.api.clock import Clock, parse_time
 from moorage.api.errors import NotFoundError
-from moorage.client.informer import Informer, object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import (
-    CERTIFICATE_SIGNING_REQUESTS,
-    PartialObject,
-)
-from moorage.client.rest import Client
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import POD_CERTIFICATE_REQUESTS
+from moorage.wire.client.informer import Informer, object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import CERTIFICATE_SIGNING_REQUESTS, PartialObject
+from moorage.wire.client.rest import Client
 
 _DECIDED = timedelta(hours=1)
 _WAITING = timedelta(hours=24)

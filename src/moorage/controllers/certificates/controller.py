@@ -27,11 +27,11 @@ from moorage.api.certificates import (
 from moorage.api.clock import Clock, format_time, parse_time
 from moorage.api.errors import NotFoundError
 from moorage.api.logs import Log
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import CERTIFICATE_SIGNING_REQUESTS
-from moorage.client.rest import Client
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.patches import status_patch
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import CERTIFICATE_SIGNING_REQUESTS
+from moorage.wire.client.rest import Client
 
 if TYPE_CHECKING:
     from moorage.api.certificate_requests import CertificateRequest

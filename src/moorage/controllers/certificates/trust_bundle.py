@@ -13,12 +13,12 @@ import hashlib
 from moorage.api.certificates import API_SERVER_SERVING, ClusterTrustBundle
 from moorage.api.clock import Clock
 from moorage.api.errors import AlreadyExistsError, NotFoundError
-from moorage.client.informer import Informer
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import CLUSTER_TRUST_BUNDLES
-from moorage.client.rest import Client
 from moorage.controllers.informers import wait_synced
 from moorage.controllers.patches import locked
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import CLUSTER_TRUST_BUNDLES
+from moorage.wire.client.rest import Client
 
 _HASH_BYTES = 12
 _KEY = ""

@@ -16,11 +16,6 @@ from moorage.api.cron import Schedule, ScheduleError, UnknownTimeZoneError, load
 from moorage.api.errors import AlreadyExistsError, NotFoundError, StatusError
 from moorage.api.jobs import CronJob, CronJobStatus, Job
 from moorage.api.references import ObjectReference
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
-from moorage.client.resources import CRON_JOBS, JOBS
-from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.cronjobs.history import (
     ended_jobs,
     expired_jobs,
@@ -33,6 +28,11 @@ from moorage.controllers.informers import OWNER, Informers, wait_synced
 from moorage.controllers.ownership import controller_of
 from moorage.controllers.patches import status_patch
 from moorage.controllers.refusals import is_namespace_ending
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
+from moorage.wire.client.resources import CRON_JOBS, JOBS
+from moorage.wire.client.rest import Client, UnreachableError
 
 COMPONENT = "cronjob-controller"
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from moorage.api.clock import parse_time
 from moorage.api.jobs import SCHEDULED_TIMESTAMP, CronJob, CronJobSpec, Job
-from moorage.client.resources import CRON_JOBS
 from moorage.controllers.jobs.conditions import COMPLETE
 from moorage.controllers.ownership import controller_reference
+from moorage.wire.client.resources import CRON_JOBS
 
 _END_OF_TIME = "9999-12-31T23:59:59Z"
 

@@ -15,11 +15,6 @@ from moorage.api.errors import NotFoundError
 from moorage.api.labels import from_object
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.workloads import ControllerRevision, DaemonSet, DaemonSetStatus
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
-from moorage.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS
-from moorage.client.rest import Client
 from moorage.controllers.daemonsets.daemon_pods import HASH, daemon_pod, target_node
 from moorage.controllers.daemonsets.failed_pods import FailedPods
 from moorage.controllers.daemonsets.placement import Fit, Placement, class_name
@@ -42,6 +37,11 @@ from moorage.controllers.revisions import (
     next_number,
     sort_history,
 )
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
+from moorage.wire.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS
+from moorage.wire.client.rest import Client
 
 COMPONENT = "daemonset-controller"
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from moorage.api.meta import Raw
 from moorage.api.workloads import DaemonSet
-from moorage.client.resources import DAEMON_SETS
 from moorage.controllers.daemonsets.placement import daemon_tolerations
 from moorage.controllers.objects import Pod
 from moorage.controllers.pod_requests import pod_of
+from moorage.wire.client.resources import DAEMON_SETS
 
 HASH = "controller-revision-hash"
 GENERATION = "pod-template-generation"

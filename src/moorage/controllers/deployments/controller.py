@@ -14,11 +14,6 @@ from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.labels import from_object
 from moorage.api.meta import ObjectMeta
 from moorage.api.workloads import Deployment, DeploymentStatus, ReplicaSet
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import EventRecorder
-from moorage.client.resources import DEPLOYMENTS, REPLICA_SETS
-from moorage.client.rest import Client
 from moorage.controllers.deployments import progress
 from moorage.controllers.deployments.bounds import is_rolling
 from moorage.controllers.deployments.revisions import (
@@ -49,6 +44,11 @@ from moorage.controllers.ownership import Claimer, controller_of, sort_claims
 from moorage.controllers.patches import locked, status_patch
 from moorage.controllers.pods import is_ended
 from moorage.controllers.refusals import is_namespace_ending
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import EventRecorder
+from moorage.wire.client.resources import DEPLOYMENTS, REPLICA_SETS
+from moorage.wire.client.rest import Client
 
 COMPONENT = "deployment-controller"
 

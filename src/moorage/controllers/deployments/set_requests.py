@@ -8,9 +8,6 @@ import msgspec
 
 from moorage.api.errors import AlreadyExistsError, ConflictError, StatusError
 from moorage.api.workloads import Deployment, ReplicaSet
-from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
-from moorage.client.resources import DEPLOYMENTS, REPLICA_SETS
-from moorage.client.rest import Client
 from moorage.controllers.deployments.progress import SET_CREATE_ERROR
 from moorage.controllers.deployments.revisions import size_annotations
 from moorage.controllers.deployments.rolling import Plan
@@ -24,6 +21,9 @@ from moorage.controllers.templates import (
     template_hash,
     with_hash,
 )
+from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
+from moorage.wire.client.resources import DEPLOYMENTS, REPLICA_SETS
+from moorage.wire.client.rest import Client
 
 
 class HashCollisionError(ConflictError):

@@ -23,11 +23,6 @@ from moorage.api.disruptions import (
 )
 from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.meta import Condition
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
-from moorage.client.resources import POD_DISRUPTION_BUDGETS
-from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.disruption.planning import (
     Expected,
     allowed_disruptions,
@@ -40,6 +35,11 @@ from moorage.controllers.disruption.scale import ScaleError, ScaleFinder
 from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.patches import status_patch
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
+from moorage.wire.client.resources import POD_DISRUPTION_BUDGETS
+from moorage.wire.client.rest import Client, UnreachableError
 
 COMPONENT = "controllermanager"
 

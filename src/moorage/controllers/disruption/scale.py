@@ -17,18 +17,18 @@ import msgspec
 from moorage.api.autoscaling import Scale
 from moorage.api.errors import NotFoundError
 from moorage.api.meta import OwnerReference
-from moorage.client.discovery import ServedResource, read_version
-from moorage.client.resources import (
+from moorage.controllers.informers import Informers
+from moorage.controllers.objects import Pod
+from moorage.controllers.ownership import controller_of
+from moorage.wire.client.discovery import ServedResource, read_version
+from moorage.wire.client.resources import (
     DEPLOYMENTS,
     REPLICA_SETS,
     STATEFUL_SETS,
     PartialObject,
     Resource,
 )
-from moorage.client.rest import Client
-from moorage.controllers.informers import Informers
-from moorage.controllers.objects import Pod
-from moorage.controllers.ownership import controller_of
+from moorage.wire.client.rest import Client
 
 _API_VERSION = re.compile(r"([a-z0-9.-]+/)?[a-z0-9]+")
 _DEFAULT_REPLICAS = 1

@@ -12,13 +12,13 @@ from typing import Any
 from moorage.api.clock import Clock, format_time, parse_time
 from moorage.api.disruptions import DISRUPTION_TARGET
 from moorage.api.errors import NotFoundError
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.patches import locked
 from moorage.controllers.pods import is_deleting, is_ended
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.rest import Client, PatchType
 
 STALE_AFTER = timedelta(minutes=2)
 _BY_NODE_AGENT = "TerminationByKubelet"

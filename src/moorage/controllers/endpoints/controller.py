@@ -13,10 +13,6 @@ from moorage.api.clock import Clock
 from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.meta import ObjectMeta
 from moorage.api.services import Endpoints, Service
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import ENDPOINTS, SERVICES
-from moorage.client.rest import Client
 from moorage.controllers.endpoints.backends import Backend, backends_of, has_backends, selects
 from moorage.controllers.endpoints.slices import SliceContent, divide
 from moorage.controllers.endpoints.subsets import subsets_of
@@ -26,6 +22,10 @@ from moorage.controllers.ownership import controller_reference
 from moorage.controllers.patches import locked
 from moorage.controllers.pods import is_deleting, is_ended, is_ready
 from moorage.controllers.refusals import is_namespace_ending
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import ENDPOINTS, SERVICES
+from moorage.wire.client.rest import Client
 
 SERVICE_NAME = "kubernetes.io/service-name"
 SLICE_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"

@@ -18,15 +18,15 @@ import msgspec
 from moorage.api.clock import Clock
 from moorage.api.errors import AlreadyExistsError, NotFoundError
 from moorage.api.services import EndpointAddress, Endpoints, EndpointSubset, Service
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import WARNING, EventRecorder, reference
-from moorage.client.resources import ENDPOINTS
-from moorage.client.rest import Client
 from moorage.controllers.informers import OWNER, Informers, wait_synced
 from moorage.controllers.objects import ENDPOINT_SLICES, EndpointSlice
 from moorage.controllers.ownership import controller_reference
 from moorage.controllers.patches import locked
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import WARNING, EventRecorder, reference
+from moorage.wire.client.resources import ENDPOINTS
+from moorage.wire.client.rest import Client
 
 COMPONENT = "endpoint-slice-mirroring-controller"
 MANAGER = "endpointslicemirroring-controller.k8s.io"

@@ -16,13 +16,6 @@ from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.meta import ObjectMeta, OwnerReference
 from moorage.api.references import ObjectReference
-from moorage.client.backoff import Backoff
-from moorage.client.discovery import Discovered, discover
-from moorage.client.informer import Informer
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import WARNING, EventRecorder
-from moorage.client.resources import PartialObject, Resource, read_as
-from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.garbage.graph import Coordinates, Graph, forward
 from moorage.controllers.garbage.owners import (
     FOREGROUND_FINALIZER,
@@ -38,6 +31,13 @@ from moorage.controllers.garbage.owners import (
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.ownership import without_owners
 from moorage.controllers.patches import locked
+from moorage.wire.client.backoff import Backoff
+from moorage.wire.client.discovery import Discovered, discover
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import WARNING, EventRecorder
+from moorage.wire.client.resources import PartialObject, Resource, read_as
+from moorage.wire.client.rest import Client, UnreachableError
 
 COMPONENT = "garbage-collector-controller"
 

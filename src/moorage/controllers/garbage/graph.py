@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from moorage.api.meta import ObjectMeta, OwnerReference
-from moorage.client.discovery import SECOND_HOMES, Discovered
-from moorage.client.informer import Informer
-from moorage.client.resources import Resource
-from moorage.client.rest import meta_of
 from moorage.controllers.informers import OWNER, Informers
+from moorage.wire.client.discovery import SECOND_HOMES, Discovered
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.resources import Resource
+from moorage.wire.client.rest import meta_of
 
 _IGNORED = frozenset({("", "events"), ("events.k8s.io", "events")})
 _MOVED_GROUPS = {group: home for (group, _), (home, _) in SECOND_HOMES.items()}

@@ -27,11 +27,6 @@ from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.labels import Selector
 from moorage.api.logs import Log
 from moorage.api.meta import Condition, Raw
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
-from moorage.client.resources import HORIZONTAL_POD_AUTOSCALERS, PODS
-from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.horizontalpodautoscalers.limits import (
     Bounds,
     Decision,
@@ -57,6 +52,11 @@ from moorage.controllers.horizontalpodautoscalers.usage import read_usages
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.patches import status_patch
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
+from moorage.wire.client.resources import HORIZONTAL_POD_AUTOSCALERS, PODS
+from moorage.wire.client.rest import Client, UnreachableError
 
 COMPONENT = "horizontal-pod-autoscaler"
 

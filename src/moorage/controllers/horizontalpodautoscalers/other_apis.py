@@ -18,10 +18,10 @@ from moorage.api.autoscaling import CrossVersionObjectReference, MetricIdentifie
 from moorage.api.clock import parse_time
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.meta import Object
-from moorage.client.discovery import preferred_versions
-from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.horizontalpodautoscalers.proposals import PodUsage, ProposalError
 from moorage.controllers.horizontalpodautoscalers.targets import TargetError
+from moorage.wire.client.discovery import preferred_versions
+from moorage.wire.client.rest import Client, UnreachableError
 
 _CUSTOM, _EXTERNAL = "custom.metrics.k8s.io", "external.metrics.k8s.io"
 _VERSIONS = (f"{_CUSTOM}/v1beta2", f"{_CUSTOM}/v1beta1")

@@ -14,9 +14,9 @@ import msgspec
 from moorage.api.autoscaling import CrossVersionObjectReference, Scale
 from moorage.api.clock import Clock
 from moorage.api.errors import ConflictError, NotFoundError
-from moorage.client.discovery import preferred_versions, read_version
-from moorage.client.resources import PartialObject, Resource
-from moorage.client.rest import Client
+from moorage.wire.client.discovery import preferred_versions, read_version
+from moorage.wire.client.resources import PartialObject, Resource
+from moorage.wire.client.rest import Client
 
 _REMEMBERED_S = 30.0
 _MOST_REMEMBERED = 1024

@@ -15,8 +15,8 @@ from moorage.api.clock import parse_time
 from moorage.api.durations import parse_duration
 from moorage.api.errors import StatusError
 from moorage.api.meta import Object, ObjectMeta
-from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.horizontalpodautoscalers.proposals import PodUsage, ProposalError
+from moorage.wire.client.rest import Client, UnreachableError
 
 _PATH = "/apis/metrics.k8s.io/v1beta1/namespaces/{}/pods"
 _API = "resource metrics API"

@@ -23,11 +23,6 @@ from moorage.api.jobs import (
     UncountedTerminatedPods,
 )
 from moorage.api.labels import from_object
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
-from moorage.client.resources import JOBS
-from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.batches import at_once
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
@@ -51,6 +46,11 @@ from moorage.controllers.pod_batches import Failure, PodBatches
 from moorage.controllers.pod_owners import PodOwners
 from moorage.controllers.pod_requests import PodRequests
 from moorage.controllers.pods import is_ready
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
+from moorage.wire.client.resources import JOBS
+from moorage.wire.client.rest import Client, UnreachableError
 
 COMPONENT = "job-controller"
 

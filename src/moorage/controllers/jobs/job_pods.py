@@ -21,11 +21,11 @@ from moorage.api.jobs import (
     JobSpec,
 )
 from moorage.api.meta import Raw
-from moorage.client.resources import JOBS
 from moorage.controllers.jobs.failure_policy import match_failure_policy
 from moorage.controllers.objects import ContainerStatus, Pod
 from moorage.controllers.pod_requests import pod_of
 from moorage.controllers.pods import is_deleting, ready_condition
+from moorage.wire.client.resources import JOBS
 
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 _NUMBER = re.compile("[0-9]{1,10}")

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from moorage.api.clock import Clock
 from moorage.api.jobs import Job
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import JOBS
-from moorage.client.rest import Client
 from moorage.controllers.informers import OWNER, Informers, wait_synced
 from moorage.controllers.jobs.job_pods import is_tracked
 from moorage.controllers.jobs.requests import is_managed_elsewhere, release
 from moorage.controllers.objects import Pod
 from moorage.controllers.ownership import controller_of
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import JOBS
+from moorage.wire.client.rest import Client
 
 
 class OrphanController:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.api.jobs import JOB_CONTROLLER, TRACKING_FINALIZER, Job, JobStatus
-from moorage.client.resources import JOBS
-from moorage.client.rest import Client
 from moorage.controllers.finalizers import remove_finalizer
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.patches import status_patch
+from moorage.wire.client.resources import JOBS
+from moorage.wire.client.rest import Client
 
 
 def is_managed_elsewhere(job: Job) -> bool:

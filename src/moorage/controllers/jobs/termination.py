@@ -9,11 +9,7 @@ from __future__ import annotations
 
 from moorage.api.completion_indexes import count
 from moorage.api.jobs import JobCondition
-from moorage.controllers.jobs.conditions import (
-    FAILURE_TARGET,
-    SUCCESS_CRITERIA_MET,
-    new_condition,
-)
+from moorage.controllers.jobs.conditions import FAILURE_TARGET, SUCCESS_CRITERIA_MET, new_condition
 from moorage.controllers.jobs.failure_policy import match_failure_policy
 from moorage.controllers.jobs.job_pods import has_failed, restarts
 from moorage.controllers.jobs.success_policy import matched_rule

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from moorage.api.clock import Clock, parse_time
 from moorage.api.errors import NotFoundError
 from moorage.api.jobs import Job
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import JOBS
-from moorage.client.rest import Client
 from moorage.controllers.informers import Informers, wait_synced
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import JOBS
+from moorage.wire.client.rest import Client
 
 
 class TtlAfterFinishedController:

@@ -13,7 +13,7 @@ from typing import Any
 
 from moorage.api.clock import format_time
 from moorage.api.meta import ObjectMeta, Raw
-from moorage.client.resources import Resource
+from moorage.wire.client.resources import Resource
 
 _SETTLED = {
     "NamespaceDeletionDiscoveryFailure": (

@@ -15,13 +15,13 @@ from moorage.api.clock import Clock
 from moorage.api.errors import MethodNotAllowedError, NotFoundError, StatusError
 from moorage.api.meta import ObjectMeta
 from moorage.api.namespaces import Namespace
-from moorage.client.discovery import Discovered, discover
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import NAMESPACES, Resource
-from moorage.client.rest import Client
 from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
 from moorage.controllers.namespaces.conditions import Progress, conditions_after
 from moorage.controllers.objects import PODS
+from moorage.wire.client.discovery import Discovered, discover
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import NAMESPACES, Resource
+from moorage.wire.client.rest import Client
 
 FINALIZER = "kubernetes"
 

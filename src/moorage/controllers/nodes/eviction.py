@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from moorage.api.clock import Clock, format_time
 from moorage.api.errors import NotFoundError
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import NORMAL, EventRecorder, reference
-from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import NODE, Informers, wait_synced
 from moorage.controllers.nodes.taints import no_execute, seconds_borne
 from moorage.controllers.objects import PODS, Node, Pod
 from moorage.controllers.pods import is_deleting
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import NORMAL, EventRecorder, reference
+from moorage.wire.client.rest import Client, PatchType
 
 COMPONENT = "taint-eviction-controller"
 

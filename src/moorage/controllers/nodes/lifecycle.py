@@ -14,9 +14,6 @@ import msgspec
 from moorage.api.clock import Clock, format_time, parse_time
 from moorage.api.errors import NotFoundError
 from moorage.api.references import ObjectReference
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
-from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import NODE, Informers, wait_synced
 from moorage.controllers.nodes.conditions import READY, TRUE, ready_status, unknown_conditions
 from moorage.controllers.nodes.taints import evicting_key, has_evicting_taint, taints_after
@@ -25,6 +22,9 @@ from moorage.controllers.objects import NODES, PODS, Lease, Node, Pod
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.patches import locked
 from moorage.controllers.pods import is_ready
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
+from moorage.wire.client.rest import Client, PatchType
 
 COMPONENT = "node-controller"
 LEASE_NAMESPACE = "kube-node-lease"

@@ -20,12 +20,6 @@ from moorage.api.quantity import parse
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import ISOLATION_LABEL
 from moorage.api.runtime_profiles import RuntimeProfile
-from moorage.client.informer import Informer
-from moorage.client.node_summary import PodFigures, SummaryError, read_node_summary
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
-from moorage.client.resources import RUNTIME_CLASSES
-from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import Pod
 from moorage.controllers.overhead_drift.metrics import OverheadMetrics
@@ -42,6 +36,12 @@ from moorage.runtimeclass.overhead_drift import (
     overhead_bounds,
 )
 from moorage.runtimeclass.overhead_estimates import MEBIBYTE
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.node_summary import PodFigures, SummaryError, read_node_summary
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
+from moorage.wire.client.resources import RUNTIME_CLASSES
+from moorage.wire.client.rest import Client, UnreachableError
 
 COMPONENT = "overhead-drift-controller"
 DRIFT, FITS = "OverheadDrift", "OverheadFits"

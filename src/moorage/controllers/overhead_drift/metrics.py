@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moorage.metrics import Family
-from moorage.metrics.families import Gauge
 from moorage.runtimeclass.overhead_drift import Bounds, Drift
+from moorage.wire.metrics import Family
+from moorage.wire.metrics.families import Gauge
 
 
 class OverheadMetrics:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.claims import (
+from moorage.api.claims import (
     best_match,
     class_of_claim,
     default_class,
@@ -18,9 +17,10 @@ from moorage.claims import (
     is_delayed,
     mismatch,
 )
-from moorage.claims.annotations import BIND_COMPLETED, SELECTED_NODE
-from moorage.claims.classes import names_class
-from moorage.client.recorder import NORMAL, WARNING
+from moorage.api.claims.annotations import BIND_COMPLETED, SELECTED_NODE
+from moorage.api.claims.classes import names_class
+from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.wire.client.recorder import NORMAL, WARNING
 
 PENDING, BOUND, LOST = "Pending", "Bound", "Lost"
 _RETRY_S = 15.0

@@ -10,23 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from moorage.api.claims import class_of_claim, class_of_volume
+from moorage.api.claims.local_path import NODE_LABEL
 from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.claims import class_of_claim, class_of_volume
-from moorage.claims.local_path import NODE_LABEL
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import NORMAL, WARNING, EventRecorder
-from moorage.client.resources import PERSISTENT_VOLUME_CLAIMS
-from moorage.client.rest import Client
-from moorage.controllers.informers import (
-    CLAIM,
-    STORAGE_CLASS,
-    Informers,
-    claim_keys,
-    wait_synced,
-)
+from moorage.controllers.informers import CLAIM, STORAGE_CLASS, Informers, claim_keys, wait_synced
 from moorage.controllers.objects import Node, Pod
 from moorage.controllers.persistentvolumes.claim_steps import LOST as CLAIM_LOST
 from moorage.controllers.persistentvolumes.claim_steps import (
@@ -57,6 +46,11 @@ from moorage.controllers.persistentvolumes.volume_steps import (
 )
 from moorage.controllers.persistentvolumes.writes import VolumeWrites
 from moorage.controllers.pods import is_ended
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder
+from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS
+from moorage.wire.client.rest import Client
 
 COMPONENT = "persistentvolume-controller"
 _IN_TREE = "kubernetes.io/"

@@ -6,16 +6,16 @@ Source: see `claims/local_path.py`.
 
 from __future__ import annotations
 
+from moorage.api.claims.annotations import SELECTED_NODE
+from moorage.api.claims.local_path import FINALIZER, NODE_LABEL
 from moorage.api.errors import AlreadyExistsError
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.claims.annotations import SELECTED_NODE
-from moorage.claims.local_path import FINALIZER, NODE_LABEL
-from moorage.client.recorder import NORMAL, WARNING
 from moorage.controllers.informers import CLAIM, Informers
 from moorage.controllers.persistentvolumes.claim_steps import Announcement
 from moorage.controllers.persistentvolumes.provisioning import ProvisioningError, new_volume
 from moorage.controllers.persistentvolumes.writes import VolumeWrites
 from moorage.controllers.pods import is_ended
+from moorage.wire.client.recorder import NORMAL, WARNING
 
 _DELETE = "Delete"
 

@@ -7,20 +7,16 @@ Provisioning"; sig-storage-lib-external-provisioner (`shouldProvision`, `shouldD
 
 from __future__ import annotations
 
-from moorage.api.clock import Clock
-from moorage.api.errors import NotFoundError
-from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
-from moorage.claims import class_of_claim
-from moorage.claims.annotations import (
+from moorage.api.claims import class_of_claim
+from moorage.api.claims.annotations import (
     BETA_STORAGE_PROVISIONER,
     SELECTED_NODE,
     STORAGE_PROVISIONER,
 )
-from moorage.claims.local_path import NODE_LABEL, PROVISIONER
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import EventRecorder
-from moorage.client.rest import Client
+from moorage.api.claims.local_path import NODE_LABEL, PROVISIONER
+from moorage.api.clock import Clock
+from moorage.api.errors import NotFoundError
+from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
 from moorage.controllers.informers import CLAIM, Informers, claim_keys, wait_synced
 from moorage.controllers.objects import Node, Pod
 from moorage.controllers.persistentvolumes.local_volumes import LocalVolumes
@@ -28,6 +24,10 @@ from moorage.controllers.persistentvolumes.provisioning import is_internal
 from moorage.controllers.persistentvolumes.volume_steps import is_ours, is_released
 from moorage.controllers.persistentvolumes.writes import VolumeWrites
 from moorage.controllers.pods import is_ended
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import EventRecorder
+from moorage.wire.client.rest import Client
 
 COMPONENT = PROVISIONER
 _WAITS = "WaitForFirstConsumer"

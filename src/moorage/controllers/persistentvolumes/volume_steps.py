@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moorage.api.claims import modes_differ
+from moorage.api.claims.annotations import PROVISIONED_BY
+from moorage.api.claims.local_path import PROVISIONER
+from moorage.api.claims.sources import source_kind
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
-from moorage.claims import modes_differ
-from moorage.claims.annotations import PROVISIONED_BY
-from moorage.claims.local_path import PROVISIONER
-from moorage.claims.sources import source_kind
-from moorage.client.recorder import WARNING
 from moorage.controllers.persistentvolumes.claim_steps import Announcement
+from moorage.wire.client.recorder import WARNING
 
 AVAILABLE, BOUND, RELEASED, FAILED = "Available", "Bound", "Released", "Failed"
 RETAIN, DELETE, RECYCLE = "Retain", "Delete", "Recycle"

@@ -11,14 +11,8 @@ from typing import Any
 import msgspec
 
 from moorage.api import quantity
-from moorage.api.clock import Clock, format_time
-from moorage.api.persistent_volumes import (
-    PersistentVolume,
-    PersistentVolumeClaim,
-    PersistentVolumeClaimStatus,
-)
-from moorage.claims import binding_patch
-from moorage.claims.annotations import (
+from moorage.api.claims import binding_patch
+from moorage.api.claims.annotations import (
     BETA_STORAGE_PROVISIONER,
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
@@ -26,13 +20,19 @@ from moorage.claims.annotations import (
     STORAGE_PROVISIONER,
     YES,
 )
-from moorage.claims.local_path import FINALIZER
-from moorage.claims.matching import capacity
-from moorage.client.recorder import EventRecorder, reference
-from moorage.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
-from moorage.client.rest import Client
+from moorage.api.claims.local_path import FINALIZER
+from moorage.api.claims.matching import capacity
+from moorage.api.clock import Clock, format_time
+from moorage.api.persistent_volumes import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimStatus,
+)
 from moorage.controllers.patches import locked, status_patch
 from moorage.controllers.persistentvolumes.claim_steps import BOUND, PENDING, Announcement
+from moorage.wire.client.recorder import EventRecorder, reference
+from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from moorage.wire.client.rest import Client
 
 
 class VolumeWrites:

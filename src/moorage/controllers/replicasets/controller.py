@@ -13,11 +13,6 @@ from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.labels import from_object
 from moorage.api.workloads import ReplicaSet, ReplicaSetStatus
-from moorage.client.informer import Informer, object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import EventRecorder
-from moorage.client.resources import REPLICA_SETS
-from moorage.client.rest import Client
 from moorage.controllers.deletion_ranking import pods_to_delete
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, OWNER, Informers, wait_synced
@@ -29,6 +24,11 @@ from moorage.controllers.pod_owners import PodOwners
 from moorage.controllers.pod_requests import PodRequests, pod_of
 from moorage.controllers.pods import is_active, is_terminating, next_available_s
 from moorage.controllers.replicasets.status import observed_status
+from moorage.wire.client.informer import Informer, object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import EventRecorder
+from moorage.wire.client.resources import REPLICA_SETS
+from moorage.wire.client.rest import Client
 
 COMPONENT = "replicaset-controller"
 REPLICATION_COMPONENT = "replication-controller"

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from moorage.api.errors import ForbiddenError, MethodNotAllowedError, NotFoundError
-from moorage.client.discovery import discover
-from moorage.client.resources import Resource
-from moorage.client.rest import Client
-from moorage.quota import Charge, charge_of
+from moorage.apiserver.quota import Charge, charge_of
+from moorage.wire.client.discovery import discover
+from moorage.wire.client.resources import Resource
+from moorage.wire.client.rest import Client
 
 _COUNT = "count/"
 _BY_NAME = ("configmaps", "replicationcontrollers", "resourcequotas", "secrets")

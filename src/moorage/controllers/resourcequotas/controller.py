@@ -13,17 +13,17 @@ from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.quantity import canonical, to_texts
 from moorage.api.quotas import ResourceQuota, ResourceQuotaStatus
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import RESOURCE_QUOTAS, Resource
-from moorage.client.rest import Client
+from moorage.apiserver.quota import Amounts, charge_of, used_by
+from moorage.apiserver.quota.amounts import masked, parsed
 from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.patches import status_patch
 from moorage.controllers.pods import is_ended
 from moorage.controllers.resourcequotas.collections import Collections, counted_resources
-from moorage.quota import Amounts, charge_of, used_by
-from moorage.quota.amounts import masked, parsed
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import RESOURCE_QUOTAS, Resource
+from moorage.wire.client.rest import Client
 
 _RESYNC_S = 300.0
 _RECOUNT_S = 30.0

@@ -6,11 +6,11 @@ from typing import Any
 
 from moorage.api.labels import from_object
 from moorage.api.workloads import ControllerRevision
-from moorage.client.informer import Informer, object_key
-from moorage.client.queue import WorkQueue
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE
 from moorage.controllers.ownership import controller_of
+from moorage.wire.client.informer import Informer, object_key
+from moorage.wire.client.queue import WorkQueue
 
 
 class RevisionOwners:

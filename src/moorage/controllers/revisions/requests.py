@@ -12,12 +12,12 @@ from typing import Any
 from moorage.api.errors import AlreadyExistsError, NotFoundError
 from moorage.api.meta import ObjectMeta, Raw
 from moorage.api.workloads import ControllerRevision
-from moorage.client.resources import CONTROLLER_REVISIONS, Resource
-from moorage.client.rest import Client
 from moorage.controllers.ownership import controller_of, controller_reference
 from moorage.controllers.patches import locked
 from moorage.controllers.revisions.history import revision_data, template_of
 from moorage.controllers.templates import is_same_template, template_hash
+from moorage.wire.client.resources import CONTROLLER_REVISIONS, Resource
+from moorage.wire.client.rest import Client
 
 _PREFIX_LIMIT = 223
 

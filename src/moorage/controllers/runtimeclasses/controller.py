@@ -17,14 +17,14 @@ from moorage.api.clock import Clock
 from moorage.api.conditions import is_true
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_profiles import WORKING, RuntimeProfile, profile_name
-from moorage.client.informer import Informer
-from moorage.client.queue import WorkQueue
-from moorage.client.rest import Client
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import Node
 from moorage.controllers.runtimeclasses.profiles import PROFILE_HANDLER, PROFILE_NODE
-from moorage.probing.default_classes import complete_class, create_classes
 from moorage.runtimeclass.isolation import LEVELS
+from moorage.runtimes.probing.default_classes import complete_class, create_classes
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.rest import Client
 
 
 class RuntimeClassController:

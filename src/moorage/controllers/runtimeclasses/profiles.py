@@ -17,9 +17,9 @@ from moorage.api.runtime_profiles import (
     RuntimeProfileSpec,
     RuntimeProfileStatus,
 )
-from moorage.client.informer import Informer
-from moorage.client.resources import RUNTIME_PROFILES
-from moorage.client.rest import Client
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.resources import RUNTIME_PROFILES
+from moorage.wire.client.rest import Client
 
 PROFILE_HANDLER, PROFILE_NODE = "handler", "node"
 """Indexes of the informer."""

@@ -12,15 +12,15 @@ from moorage.api.clock import Clock
 from moorage.api.errors import ConflictError, NotFoundError
 from moorage.api.quantity import canonical, to_texts
 from moorage.api.runtime_quotas import RuntimeClassQuota, RuntimeClassQuotaStatus
-from moorage.client.informer import Informer, object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import PODS, RUNTIME_CLASS_QUOTAS
-from moorage.client.rest import Client
+from moorage.apiserver.quota.class_quotas import class_usage
 from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
 from moorage.controllers.objects import Pod
 from moorage.controllers.patches import status_patch
 from moorage.controllers.pods import is_ended
-from moorage.quota.class_quotas import class_usage
+from moorage.wire.client.informer import Informer, object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import PODS, RUNTIME_CLASS_QUOTAS
+from moorage.wire.client.rest import Client
 
 _WORKERS = 5
 _RESYNC_S = 300.0

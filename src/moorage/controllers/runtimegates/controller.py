@@ -19,11 +19,6 @@ from moorage.api.pods import MIRROR_ANNOTATION, PodCondition
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import HANDLER_AVAILABLE, HANDLER_GATE, HELD_FOR_ANNOTATION
 from moorage.api.runtime_profiles import RuntimeProfile, node_of_profile
-from moorage.client.informer import Informer, object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
-from moorage.client.resources import PODS, read_as
-from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import Node
 from moorage.controllers.runtimegates.pace import GATHER_S, Pace
@@ -35,6 +30,11 @@ from moorage.runtimeclass.handler import is_implicit
 from moorage.runtimeclass.index_feed import IndexFeed
 from moorage.runtimeclass.node_sets import NodeFacts, NodeFactsStatus
 from moorage.runtimeclass.placing import has_gate
+from moorage.wire.client.informer import Informer, object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
+from moorage.wire.client.resources import PODS, read_as
+from moorage.wire.client.rest import Client, PatchType
 
 COMPONENT = "runtime-gate-controller"
 _WORKERS = 4

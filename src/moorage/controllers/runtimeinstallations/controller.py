@@ -15,15 +15,15 @@ from moorage.api.errors import ConflictError, NotFoundError
 from moorage.api.meta import Condition
 from moorage.api.node_labels import ARCH
 from moorage.api.runtime_installations import DEGRADED, FINALIZER, READY, RuntimeInstallation
-from moorage.client.informer import Informer
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
-from moorage.client.resources import RUNTIME_INSTALLATIONS
-from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import Node
 from moorage.controllers.patches import locked, status_patch
 from moorage.runtimeclass.installations import NodeFacts, TargetNode, plan_waves
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
+from moorage.wire.client.resources import RUNTIME_INSTALLATIONS
+from moorage.wire.client.rest import Client, PatchType
 
 COMPONENT = "runtime-installation-controller"
 

@@ -17,12 +17,12 @@ from moorage.api.meta import Object, Raw
 from moorage.api.namespaces import Namespace
 from moorage.api.runtime_group import ENFORCE_LABEL, ENFORCED_FOR_ANNOTATION
 from moorage.api.runtime_policies import ClusterRuntimePolicy, RuntimePolicy
-from moorage.client.informer import Informer
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import CLUSTER_RUNTIME_POLICIES, NAMESPACES, RUNTIME_POLICIES
-from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
 from moorage.runtimeclass.policies import effective_policy, restricting_policies
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import CLUSTER_RUNTIME_POLICIES, NAMESPACES, RUNTIME_POLICIES
+from moorage.wire.client.rest import Client, PatchType
 
 log = Log(__name__)
 

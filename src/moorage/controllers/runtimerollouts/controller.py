@@ -23,11 +23,6 @@ from moorage.api.runtime_rollouts import (
     RuntimeRollout,
     RuntimeRolloutStatus,
 )
-from moorage.client.informer import Informer
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
-from moorage.client.resources import RUNTIME_ROLLOUTS
-from moorage.client.rest import Client
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import Node, Pod
 from moorage.controllers.patches import status_patch
@@ -48,6 +43,11 @@ from moorage.runtimeclass.rollouts import (
     is_active,
     step,
 )
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
+from moorage.wire.client.resources import RUNTIME_ROLLOUTS
+from moorage.wire.client.rest import Client
 
 COMPONENT = "runtime-rollout-controller"
 

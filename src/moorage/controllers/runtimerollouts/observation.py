@@ -22,8 +22,6 @@ from moorage.api.runtime_rollouts import (
     RuntimeRollout,
 )
 from moorage.api.workloads import DaemonSet, Deployment, ReplicaSet, StatefulSet
-from moorage.client.informer import Informer
-from moorage.client.resources import CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, STATEFUL_SETS, Resource
 from moorage.controllers.informers import OWNER, RUNTIME_CLASS, Informers
 from moorage.controllers.objects import Node, Pod
 from moorage.controllers.ownership import controller_of
@@ -43,6 +41,14 @@ from moorage.runtimeclass.rollouts import (
     Unmovable,
     Workload,
     record_of,
+)
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.resources import (
+    CRON_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    STATEFUL_SETS,
+    Resource,
 )
 
 WORKLOADS: dict[str, Resource[Any]] = {

@@ -24,12 +24,12 @@ from moorage.api.runtime_rollouts import (
     ROLLOUT_UID_ANNOTATION,
     WAVE_ANNOTATION,
 )
-from moorage.client.resources import Resource
-from moorage.client.rest import Client, PatchType, UnreachableError
 from moorage.controllers.patches import locked
 from moorage.controllers.runtimerollouts.field_owners import handed_back
 from moorage.controllers.runtimerollouts.observation import WORKLOADS, AnyWorkload
 from moorage.runtimeclass.rollouts import Mark, Move
+from moorage.wire.client.resources import Resource
+from moorage.wire.client.rest import Client, PatchType, UnreachableError
 
 FIELD_MANAGER = "moorage-rollouts"
 AGAIN_S = 60.0

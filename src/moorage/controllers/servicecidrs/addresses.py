@@ -21,10 +21,10 @@ from moorage.api.service_networks import (
     ParentReference,
 )
 from moorage.api.services import Service
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import IP_ADDRESSES
-from moorage.client.rest import Client
 from moorage.controllers.informers import Informers, wait_synced
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import IP_ADDRESSES
+from moorage.wire.client.rest import Client
 
 _HEADLESS = "None"
 

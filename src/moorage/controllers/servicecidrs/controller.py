@@ -14,19 +14,12 @@ import msgspec
 from moorage.api.clock import Clock, format_time, parse_time
 from moorage.api.errors import NotFoundError
 from moorage.api.meta import Condition
-from moorage.api.service_networks import (
-    READY,
-    Address,
-    IPAddress,
-    Network,
-    ServiceCIDR,
-    holds,
-)
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import SERVICE_CIDRS
-from moorage.client.rest import Client, PatchType
+from moorage.api.service_networks import READY, Address, IPAddress, Network, ServiceCIDR, holds
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.patches import status_patch
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import SERVICE_CIDRS
+from moorage.wire.client.rest import Client, PatchType
 
 FINALIZER = "networking.k8s.io/service-cidr-finalizer"
 _GRACE = timedelta(seconds=10)

@@ -14,7 +14,6 @@ import msgspec
 
 from moorage.api.meta import ObjectMeta, OwnerReference, Raw
 from moorage.api.workloads import StatefulSet
-from moorage.client.resources import STATEFUL_SETS, Resource
 from moorage.controllers.objects import PODS
 from moorage.controllers.ownership import controller_reference
 from moorage.controllers.statefulsets.identity import (
@@ -25,6 +24,7 @@ from moorage.controllers.statefulsets.identity import (
     parent_and_ordinal,
     pod_name,
 )
+from moorage.wire.client.resources import STATEFUL_SETS, Resource
 
 _DELETE = "Delete"
 

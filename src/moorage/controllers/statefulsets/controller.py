@@ -16,11 +16,6 @@ from moorage.api.labels import from_object
 from moorage.api.meta import ObjectMeta, Raw
 from moorage.api.persistent_volumes import PersistentVolumeClaim
 from moorage.api.workloads import ControllerRevision, StatefulSet, StatefulSetStatus
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import EventRecorder
-from moorage.client.resources import CONTROLLER_REVISIONS, STATEFUL_SETS
-from moorage.client.rest import Client
 from moorage.controllers.batches import at_once
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
@@ -49,6 +44,11 @@ from moorage.controllers.statefulsets.planning import (
 )
 from moorage.controllers.statefulsets.requests import MemberRequests
 from moorage.controllers.statefulsets.status import observed_status
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import EventRecorder
+from moorage.wire.client.resources import CONTROLLER_REVISIONS, STATEFUL_SETS
+from moorage.wire.client.rest import Client
 
 COMPONENT = "statefulset-controller"
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from moorage.api.meta import ObjectMeta, Raw
 from moorage.api.workloads import StatefulSet
-from moorage.client.resources import STATEFUL_SETS
 from moorage.controllers.pod_requests import pod_of
+from moorage.wire.client.resources import STATEFUL_SETS
 
 POD_NAME = "statefulset.kubernetes.io/pod-name"
 POD_INDEX = "apps.kubernetes.io/pod-index"

@@ -15,12 +15,7 @@ from moorage.api.workloads import StatefulSet
 from moorage.controllers.int_or_percent import scaled
 from moorage.controllers.objects import Pod
 from moorage.controllers.pods import is_deleting, is_ended, is_ready, seconds_until_available
-from moorage.controllers.statefulsets.identity import (
-    REVISION,
-    ordinal_of,
-    ordinals_of,
-    replicas_of,
-)
+from moorage.controllers.statefulsets.identity import REVISION, ordinal_of, ordinals_of, replicas_of
 
 _PARALLEL = "Parallel"
 _ROLLING_UPDATE = "RollingUpdate"

@@ -11,10 +11,6 @@ from moorage.api.errors import AlreadyExistsError, ConflictError, NotFoundError,
 from moorage.api.meta import ObjectMeta, Raw
 from moorage.api.persistent_volumes import PersistentVolumeClaim
 from moorage.api.workloads import StatefulSet
-from moorage.client.informer import Informer
-from moorage.client.recorder import NORMAL, WARNING, EventRecorder, reference
-from moorage.client.resources import STATEFUL_SETS
-from moorage.client.rest import Client, UnreachableError
 from moorage.controllers.objects import CLAIMS, PODS, Pod
 from moorage.controllers.patches import locked
 from moorage.controllers.refusals import is_namespace_ending
@@ -31,6 +27,10 @@ from moorage.controllers.statefulsets.identity import (
     ordinal_of,
     pod_name,
 )
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
+from moorage.wire.client.resources import STATEFUL_SETS
+from moorage.wire.client.rest import Client, UnreachableError
 
 Failure = StatusError | UnreachableError
 

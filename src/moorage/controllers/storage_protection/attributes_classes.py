@@ -5,20 +5,16 @@ Source: controller `volumeattributesclass-protection` of kube-controller-manager
 
 from __future__ import annotations
 
+from moorage.api.claims.finalizers import ATTRIBUTES_CLASS_PROTECTION
 from moorage.api.clock import Clock
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
-from moorage.claims.finalizers import ATTRIBUTES_CLASS_PROTECTION
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import PartialObject
-from moorage.client.rest import Client
 from moorage.controllers.finalizers import add_finalizer, remove_finalizer
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import ATTRIBUTES_CLASSES
-from moorage.controllers.storage_protection.protection import (
-    is_leaving,
-    is_unprotected,
-    needs_work,
-)
+from moorage.controllers.storage_protection.protection import is_leaving, is_unprotected, needs_work
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import PartialObject
+from moorage.wire.client.rest import Client
 
 
 def classes_of_claim(claim: PersistentVolumeClaim | None) -> set[str]:

@@ -6,21 +6,17 @@ Source: controller `persistentvolumeclaim-protection` of kube-controller-manager
 
 from __future__ import annotations
 
+from moorage.api.claims.finalizers import CLAIM_PROTECTION
+from moorage.api.claims.pod_claims import foreign_claim, pod_claims
 from moorage.api.clock import Clock
 from moorage.api.persistent_volumes import PersistentVolumeClaim
-from moorage.claims.finalizers import CLAIM_PROTECTION
-from moorage.claims.pod_claims import foreign_claim, pod_claims
-from moorage.client.informer import object_key
-from moorage.client.queue import WorkQueue
-from moorage.client.rest import Client
 from moorage.controllers.finalizers import add_finalizer, remove_finalizer
 from moorage.controllers.informers import CLAIM, Informers, claim_keys, wait_synced
 from moorage.controllers.objects import CLAIMS, PODS, Pod
-from moorage.controllers.storage_protection.protection import (
-    is_leaving,
-    is_unprotected,
-    needs_work,
-)
+from moorage.controllers.storage_protection.protection import is_leaving, is_unprotected, needs_work
+from moorage.wire.client.informer import object_key
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.rest import Client
 
 
 def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:

@@ -5,19 +5,15 @@ Source: controller `persistentvolume-protection` of kube-controller-manager.
 
 from __future__ import annotations
 
+from moorage.api.claims.finalizers import VOLUME_PROTECTION
 from moorage.api.clock import Clock
 from moorage.api.persistent_volumes import PersistentVolume
-from moorage.claims.finalizers import VOLUME_PROTECTION
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import PERSISTENT_VOLUMES
-from moorage.client.rest import Client
 from moorage.controllers.finalizers import add_finalizer, remove_finalizer
 from moorage.controllers.informers import Informers, wait_synced
-from moorage.controllers.storage_protection.protection import (
-    is_leaving,
-    is_unprotected,
-    needs_work,
-)
+from moorage.controllers.storage_protection.protection import is_leaving, is_unprotected, needs_work
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import PERSISTENT_VOLUMES
+from moorage.wire.client.rest import Client
 
 _BOUND = "Bound"
 

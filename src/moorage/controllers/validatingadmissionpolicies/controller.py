@@ -17,14 +17,14 @@ import msgspec
 from moorage.api.admission_policies import Expressions, PolicyRule, ValidatingAdmissionPolicy
 from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
-from moorage.cel.evaluator import BusyError, Evaluator, LimitError
-from moorage.client.discovery import read_version
-from moorage.client.informer import Informer
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import VALIDATING_ADMISSION_POLICIES
-from moorage.client.rest import Client, PatchType
+from moorage.apiserver.cel.evaluator import BusyError, Evaluator, LimitError
 from moorage.controllers.informers import wait_synced
 from moorage.controllers.validatingadmissionpolicies.schemas import Kind, Schema, Schemas
+from moorage.wire.client.discovery import read_version
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import VALIDATING_ADMISSION_POLICIES
+from moorage.wire.client.rest import Client, PatchType
 
 MANAGER = "validatingadmissionpolicy-status-controller"
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.errors import NotFoundError
-from moorage.client.rest import Client
+from moorage.wire.client.rest import Client
 
 Schema = dict[str, Any]
 Kind = tuple[str, str, str]

@@ -21,17 +21,13 @@ from moorage.api.errors import NotFoundError
 from moorage.api.logs import Log
 from moorage.api.meta import Object, ObjectMeta, Raw
 from moorage.api.runtime_group import GROUP
-from moorage.client.informer import Informer
-from moorage.client.queue import WorkQueue
-from moorage.client.resources import SECRETS, Resource
-from moorage.client.rest import Client, PatchType
 from moorage.controllers.informers import wait_synced
-from moorage.controllers.webhookcertificates.issuing import (
-    authorities_of,
-    issue_pair,
-    read_pair,
-)
+from moorage.controllers.webhookcertificates.issuing import authorities_of, issue_pair, read_pair
 from moorage.controllers.webhookcertificates.plan import Certificates, Step, after_step, next_step
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.resources import SECRETS, Resource
+from moorage.wire.client.rest import Client, PatchType
 
 CHANGED_ANNOTATION = f"{GROUP}/certificate-changed"
 """Annotation of the Secret: when the last step of a rotation was taken."""

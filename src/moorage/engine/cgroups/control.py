@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from moorage.engine.cgroups.usage import UsageReader
 from moorage.engine.errors import FailedError, TimeLimitError
-from moorage.handlers.definition import CgroupDriver
+from moorage.engine.handlers.definition import CgroupDriver
 from moorage.linux.cgroup_control import (
     CgroupError,
     has_cgroup,
@@ -21,11 +21,7 @@ from moorage.linux.cgroup_control import (
     process_ids,
     remove_if_empty,
 )
-from moorage.linux.cgroup_removal import (
-    CgroupBusyError,
-    kill_and_remove_cgroup,
-    kill_cgroup,
-)
+from moorage.linux.cgroup_removal import CgroupBusyError, kill_and_remove_cgroup, kill_cgroup
 from moorage.linux.cgroups import Cgroups
 
 Answer = TypeVar("Answer")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from moorage.engine.errors import InvalidError
-from moorage.handlers.definition import CgroupDriver
+from moorage.engine.handlers.definition import CgroupDriver
 
 SCOPE_PREFIX = "cri-moorage"
 # For containers of sandboxes without a `cgroup_parent`, as from crictl without a kubelet.

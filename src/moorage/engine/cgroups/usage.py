@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from moorage.engine.cgroups.files import number, numbers, read
 from moorage.engine.cgroups.scope import NOT_RECURSIVE, container_subgroup, joined
-from moorage.handlers.adapters import TaskUsage
+from moorage.engine.handlers.adapters import TaskUsage
 from moorage.linux.cgroup_control import files_below, read_text
 from moorage.linux.cgroups import Cgroups, directory_in
 

@@ -6,7 +6,7 @@ Source: CRI `Attach`.
 from __future__ import annotations
 
 from moorage.engine.context import EngineContext
-from moorage.handlers.adapters import Streams
+from moorage.engine.handlers.adapters import Streams
 
 
 async def attach(context: EngineContext, container_id: str) -> Streams:

@@ -15,8 +15,6 @@ from pathlib import Path
 
 import msgspec
 
-from moorage.cri import pb
-from moorage.cri.reference import InvalidReferenceError, parse
 from moorage.engine.containers.declared_volumes import choose_volumes
 from moorage.engine.containers.signals import cri_signal_name, stop_signal
 from moorage.engine.context import EngineContext
@@ -38,6 +36,8 @@ from moorage.engine.records import ContainerRecord, User
 from moorage.linux.idmap import IdMappings
 from moorage.linux.private import make_private_for, write_private
 from moorage.linux.trees import remove_tree
+from moorage.wire.cri import pb
+from moorage.wire.cri.reference import InvalidReferenceError, parse
 
 ROOTFS = "rootfs"
 _VOLUMES = "volumes"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from moorage.cri import pb
 from moorage.engine.containers.bundle import create_bundle, remove_bundle
 from moorage.engine.context import EngineContext
 from moorage.engine.errors import InvalidError, PreconditionError
 from moorage.engine.inventory import Container, Sandbox, container_name, new_id
+from moorage.wire.cri import pb
 
 
 async def create_container(

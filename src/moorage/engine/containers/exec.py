@@ -12,13 +12,13 @@ from functools import partial
 
 import msgspec
 
-from moorage.cri import pb
 from moorage.engine.containers.sandboxed_exec import SandboxedExec
 from moorage.engine.context import EngineContext
 from moorage.engine.errors import FailedError, InvalidError, TimeLimitError
+from moorage.engine.handlers.adapters import STDERR, STDOUT, AdapterError, ExecProcess
 from moorage.engine.inventory import Container
 from moorage.engine.oci import exec_process
-from moorage.handlers.adapters import STDERR, STDOUT, AdapterError, ExecProcess
+from moorage.wire.cri import pb
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024 - 64 * 1024
 # A background child of the command may hold its output open for ever.

@@ -10,13 +10,13 @@ import signal
 
 import msgspec
 
-from moorage.cri import pb
 from moorage.engine.containers.task import delete_task
 from moorage.engine.context import EngineContext
+from moorage.engine.handlers.adapters import Exit
+from moorage.engine.handlers.definition import CgroupDriver
 from moorage.engine.inventory import Container, Sandbox
 from moorage.engine.records import Stage
-from moorage.handlers.adapters import Exit
-from moorage.handlers.definition import CgroupDriver
+from moorage.wire.cri import pb
 
 _UNKNOWN_CODE = 255
 _KILLED_CODE = 128 + signal.SIGKILL

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from moorage.cri import pb
 from moorage.engine.inventory import Container
 from moorage.engine.labels import has_labels
 from moorage.engine.messages import container_item, container_state
+from moorage.wire.cri import pb
 
 
 def list_containers(

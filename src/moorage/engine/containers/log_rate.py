@@ -21,10 +21,10 @@ from pathlib import PurePosixPath
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.engine.cgroups import container_cgroup
+from moorage.engine.handlers.adapters.conmon import monitor_pid
+from moorage.engine.handlers.definition import CgroupDriver
 from moorage.engine.inventory import Container, Inventory
 from moorage.engine.paths import EnginePaths
-from moorage.handlers.adapters.conmon import monitor_pid
-from moorage.handlers.definition import CgroupDriver
 from moorage.linux.cgroup_control import (
     CgroupError,
     enter_cpu_cgroup,

@@ -5,12 +5,12 @@ Source: CRI `RemoveContainer`.
 
 from __future__ import annotations
 
-from moorage.cri import pb
 from moorage.engine.containers.bundle import remove_bundle
 from moorage.engine.containers.stop import stop_container
 from moorage.engine.containers.task import delete_task
 from moorage.engine.context import EngineContext
 from moorage.engine.inventory import Container
+from moorage.wire.cri import pb
 
 
 async def remove_container(context: EngineContext, container: Container) -> None:

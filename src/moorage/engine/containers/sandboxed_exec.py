@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from moorage.handlers.adapters import STDERR, STDOUT, ExecProcess
+from moorage.engine.handlers.adapters import STDERR, STDOUT, ExecProcess
 
 OOM_KILLED = 128 + 9
 _RUNTIME_FAILED = 128

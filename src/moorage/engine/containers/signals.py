@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 
 from moorage.api.logs import Log
-from moorage.cri import pb
+from moorage.wire.cri import pb
 
 log = Log(__name__)
 

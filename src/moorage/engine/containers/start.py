@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from moorage.api.logs import Log
-from moorage.cri import pb
 from moorage.engine.containers.bundle import ROOTFS
 from moorage.engine.containers.exit import note_pod_kills, record_exit, watch_exit
 from moorage.engine.containers.task import delete_task
 from moorage.engine.context import EngineContext
 from moorage.engine.errors import FailedError, PreconditionError
+from moorage.engine.handlers.adapters import Adapter, AdapterError, Exit, Task
 from moorage.engine.inventory import Container
 from moorage.engine.records import Stage
-from moorage.handlers.adapters import Adapter, AdapterError, Exit, Task
+from moorage.wire.cri import pb
 
 log = Log(__name__)
 

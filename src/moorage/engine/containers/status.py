@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from moorage.cri import pb
 from moorage.engine.context import EngineContext
 from moorage.engine.inventory import Container
 from moorage.engine.messages import container_status
+from moorage.wire.cri import pb
 
 
 async def container_status_response(

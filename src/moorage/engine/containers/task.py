@@ -6,8 +6,8 @@ import signal
 
 from moorage.engine.context import EngineContext
 from moorage.engine.errors import FailedError
+from moorage.engine.handlers.adapters import AdapterError, TaskNotFoundError
 from moorage.engine.inventory import Container
-from moorage.handlers.adapters import AdapterError, TaskNotFoundError
 
 
 async def delete_task(context: EngineContext, container: Container) -> None:

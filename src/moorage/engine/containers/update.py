@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import msgspec
 
-from moorage.cri import pb
 from moorage.engine.context import EngineContext
 from moorage.engine.inventory import Container
 from moorage.engine.oci import resources_of
 from moorage.engine.records import Stage
+from moorage.wire.cri import pb
 
 
 async def update_container_resources(

@@ -19,7 +19,6 @@ from typing import IO
 
 import msgspec
 
-from moorage.cri.reference import InvalidReferenceError, Reference, parse
 from moorage.engine.images.image import SHA256, MalformedImageError, layers_of
 from moorage.engine.images.layers import Blob
 from moorage.engine.images.limits import ImageLimits, in_words
@@ -33,6 +32,7 @@ from moorage.engine.images.manifest import (
     read_manifest,
 )
 from moorage.engine.images.modules import MODULE_PLATFORM, file_of, module_image
+from moorage.wire.cri.reference import InvalidReferenceError, Reference, parse
 
 _FULL_NAME = "io.containerd.image.name"
 _REF_NAME = "org.opencontainers.image.ref.name"

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from moorage.cri import pb
-from moorage.cri.reference import DEFAULT_REGISTRY, Reference
 from moorage.engine.errors import InvalidError, UnsupportedCallError
+from moorage.wire.cri import pb
+from moorage.wire.cri.reference import DEFAULT_REGISTRY, Reference
 
 _HUB_HOSTS = frozenset({"index.docker.io", "registry-1.docker.io", DEFAULT_REGISTRY})
 

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.cri.reference import Reference
 from moorage.engine.errors import FailedError, NotFoundError
 from moorage.engine.images.archive import read_archive
 from moorage.engine.images.catalogue import Catalogue
@@ -26,6 +25,7 @@ from moorage.engine.images.threads import in_thread
 from moorage.engine.leftovers import remove_leftover
 from moorage.linux.private import make_private
 from moorage.linux.trees import remove_tree
+from moorage.wire.cri.reference import Reference
 
 
 @dataclass(frozen=True, slots=True)

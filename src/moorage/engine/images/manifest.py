@@ -14,11 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from moorage.engine.images.image import (
-    DOCUMENT_LIMIT_BYTES,
-    MalformedImageError,
-    check_digest,
-)
+from moorage.engine.images.image import DOCUMENT_LIMIT_BYTES, MalformedImageError, check_digest
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _SCHEMA_1 = "application/vnd.docker.distribution.manifest.v1"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from moorage.cri import pb
 from moorage.engine.images.image import Image
 from moorage.engine.images.usage import FilesystemUsage
+from moorage.wire.cri import pb
 
 
 def image_message(image: Image) -> pb.Image:

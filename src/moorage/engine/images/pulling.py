@@ -16,14 +16,8 @@ from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.cri.reference import Reference, parse
 from moorage.engine.errors import ExhaustedError, FailedError
-from moorage.engine.images.image import (
-    SHA256,
-    MalformedImageError,
-    check_digest,
-    layers_of,
-)
+from moorage.engine.images.image import SHA256, MalformedImageError, check_digest, layers_of
 from moorage.engine.images.layers import Blob
 from moorage.engine.images.limits import ImageLimits, in_words
 from moorage.engine.images.manifest import (
@@ -38,6 +32,7 @@ from moorage.engine.images.manifest import (
 )
 from moorage.engine.images.modules import file_of, module_image
 from moorage.engine.images.skopeo import Skopeo
+from moorage.wire.cri.reference import Reference, parse
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from moorage import image_layout
+from moorage.engine import image_layout
 from moorage.engine.images.image import SHA256
 from moorage.engine.images.layers import LayerRecord, read_record, tree_of
 

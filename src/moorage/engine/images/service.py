@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection
 
-from moorage.cri import pb
-from moorage.cri.reference import InvalidReferenceError, parse
 from moorage.engine.errors import InvalidError, NotFoundError
 from moorage.engine.images.credentials import Credentials
 from moorage.engine.images.image import Image
 from moorage.engine.images.messages import image_message, usage_message, verbose_info
 from moorage.engine.images.store import ImageStore
+from moorage.wire.cri import pb
+from moorage.wire.cri.reference import InvalidReferenceError, parse
 
 _IMAGES_A_MESSAGE = 200
 

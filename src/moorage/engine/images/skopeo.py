@@ -20,10 +20,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from moorage.api.logs import Log
-from moorage.cri.reference import Reference
 from moorage.engine.errors import FailedError
 from moorage.engine.images.refusals import refusal
 from moorage.linux.command import Answer, CommandError, run
+from moorage.wire.cri.reference import Reference
 
 log = Log(__name__)
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Self
 
 from moorage.api.logs import Log
-from moorage.cri.reference import InvalidReferenceError, Reference, parse
 from moorage.engine.errors import FailedError, InvalidError, NotFoundError
 from moorage.engine.images.catalogue import Catalogue
 from moorage.engine.images.credentials import Credentials
@@ -43,6 +42,7 @@ from moorage.linux.idmap import IdMappings
 from moorage.linux.mounts import MountSource
 from moorage.linux.overlay import supports_overlay
 from moorage.linux.private import make_private
+from moorage.wire.cri.reference import InvalidReferenceError, Reference, parse
 
 log = Log(__name__)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
-from moorage.cri import pb
 from moorage.engine.oci.context import ContainerRequest, SandboxRequest
+from moorage.wire.cri import pb
 
 _CRI = "io.kubernetes.cri."
 _CRI_O = "io.kubernetes.cri-o."

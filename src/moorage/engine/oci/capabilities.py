@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci.host import HostFacts
 from moorage.linux.capabilities import NAMES
+from moorage.wire.cri import pb
 
 DEFAULT = frozenset(
     {

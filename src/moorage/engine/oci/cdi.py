@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from moorage.api.yaml_values import parse_document
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.linux.trust import distrust
+from moorage.wire.cri import pb
 
 DEFAULT_DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
 _ANNOTATION = "cdi.k8s.io/"

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from moorage.cri import pb
+from moorage.engine.handlers.definition import CgroupDriver
 from moorage.engine.oci.identity import Identity
-from moorage.handlers.definition import CgroupDriver
+from moorage.wire.cri import pb
 
 Document = dict[str, Any]
 """A JSON object: an OCI `config.json` or a part of one."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci.cdi import DeviceNode
+from moorage.wire.cri import pb
 
 ALL_ACCESS = "rwm"
 _DEV = Path("/dev")

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci.cdi import NO_EDITS, CdiDirectories, ContainerEdits, requested_devices
 from moorage.engine.oci.context import Document, HandlerTraits
@@ -33,6 +32,7 @@ from moorage.engine.oci.seccomp.files import read_profile
 from moorage.linux.mounts import MOUNTINFO
 from moorage.linux.trees import make_directories
 from moorage.linux.trust import distrust
+from moorage.wire.cri import pb
 
 _MISSING_MODE = 0o755
 

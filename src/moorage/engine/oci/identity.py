@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.linux.securejoin import read_in_root
+from moorage.wire.cri import pb
 
 MAX_ID = 2**31 - 1
 MAX_FILE_BYTES = 4 << 20

@@ -12,10 +12,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci.host import HostFacts
 from moorage.engine.oci.seccomp.choice import SecurityContext
+from moorage.wire.cri import pb
 
 APP_ARMOR_PROFILES = Path("/sys/kernel/security/apparmor/profiles")
 DEFAULT_APP_ARMOR = ("cri-moorage", "cri-containerd.apparmor.d", "crio-default", "docker-default")

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError, PreconditionError
 from moorage.engine.oci.context import ContainerRequest, HandlerTraits, SandboxContext
 from moorage.engine.oci.host import HostFacts
 from moorage.linux.idmap import IdMappings, IdRange
+from moorage.wire.cri import pb
 
 Mapping = dict[str, int]
 """An OCI id mapping: containerID, hostID, size."""

@@ -10,10 +10,10 @@ import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci.context import ImageDefaults, Rlimit
 from moorage.engine.oci.identity import Identity
+from moorage.wire.cri import pb
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _TERMINAL_TYPE = "xterm"

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
+from moorage.wire.cri import pb
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _POINT_FIELD = 4

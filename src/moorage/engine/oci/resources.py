@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci.host import HostFacts
 from moorage.linux.oom import LOWEST_OOM_SCORE
+from moorage.wire.cri import pb
 
 SANDBOX_SHARES = 2
 SANDBOX_OOM_SCORE = -998

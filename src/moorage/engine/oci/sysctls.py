@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci.namespaces import user_namespace
+from moorage.wire.cri import pb
 
 _EXACT = {
     "kernel/domainname": "uts",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.cri import pb
 from moorage.engine.cgroups import container_cgroup
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci.annotations import container_annotations, sandbox_annotations
@@ -44,15 +43,11 @@ from moorage.engine.oci.process import (
     working_directory,
 )
 from moorage.engine.oci.propagation import rootfs_propagation
-from moorage.engine.oci.resources import (
-    SANDBOX_OOM_SCORE,
-    SANDBOX_SHARES,
-    oom_score,
-    resources_of,
-)
+from moorage.engine.oci.resources import SANDBOX_OOM_SCORE, SANDBOX_SHARES, oom_score, resources_of
 from moorage.engine.oci.seccomp import SeccompProfiles, choose_seccomp
 from moorage.engine.oci.seccomp.choice import SecurityContext
 from moorage.engine.oci.sysctls import sandbox_sysctls
+from moorage.wire.cri import pb
 
 # Debian's crun refuses 1.2 and later.
 OCI_VERSION = "1.0.2"

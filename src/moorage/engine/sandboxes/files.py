@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from moorage.cri import pb
 from moorage.engine.oci import SandboxFiles
 from moorage.linux.idmap import IdMappings
 from moorage.linux.mounts import NO_EXECUTION, NO_PRIVILEGE, mount, unmount
 from moorage.linux.private import make_private_for
 from moorage.linux.trees import remove_tree
+from moorage.wire.cri import pb
 
 SHARED_MEMORY_BYTES = 64 * 1024 * 1024
 _HOST_RESOLV_CONF = Path("/etc/resolv.conf")

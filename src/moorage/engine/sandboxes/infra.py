@@ -14,10 +14,10 @@ from moorage.api.logs import Log
 from moorage.engine.context import EngineContext
 from moorage.engine.drivers import handler_traits
 from moorage.engine.errors import FailedError
+from moorage.engine.handlers.adapters import AdapterError
+from moorage.engine.handlers.definition import ShimOptions
 from moorage.engine.inventory import Sandbox
 from moorage.engine.oci import SandboxRequest, look_up_sandbox
-from moorage.handlers.adapters import AdapterError
-from moorage.handlers.definition import ShimOptions
 from moorage.linux.bind import bind
 from moorage.linux.guest_cgroups import GUEST_REMEDY, KATA_CONFIGURATION, outside_cgroup
 from moorage.linux.private import make_private_for, write_private

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from moorage.cri import pb
 from moorage.engine.inventory import Sandbox
 from moorage.engine.labels import has_labels
 from moorage.engine.messages import sandbox_item, sandbox_state
+from moorage.wire.cri import pb
 
 
 def list_pod_sandboxes(

@@ -10,7 +10,6 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from moorage.cri import pb
 from moorage.engine.context import EngineContext
 from moorage.engine.errors import FailedError
 from moorage.engine.inventory import Sandbox
@@ -19,6 +18,7 @@ from moorage.engine.oci import sandbox_sysctls
 from moorage.engine.sandboxes.files import unmount_shared_memory
 from moorage.engine.sandboxes.network import cni_runtime_conf
 from moorage.linux import pinned
+from moorage.wire.cri import pb
 
 
 async def create_namespaces(

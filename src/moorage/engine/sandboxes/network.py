@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from moorage.api.quantity import parse as parse_quantity
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.networks import RuntimeConf
+from moorage.wire.cri import pb
 
 _INGRESS = "kubernetes.io/ingress-bandwidth"
 _EGRESS = "kubernetes.io/egress-bandwidth"

@@ -6,10 +6,10 @@ Source: CRI `PortForward`.
 from __future__ import annotations
 
 from moorage.engine.context import EngineContext
+from moorage.engine.handlers import HandlerDefinition, ShimOptions
 from moorage.engine.streams.pod_port import dial_port
-from moorage.handlers import HandlerDefinition, ShimOptions
 from moorage.linux import pinned
-from moorage.streaming.connection import Connection
+from moorage.wire.streaming.connection import Connection
 
 
 async def dial_pod_port(context: EngineContext, sandbox_id: str, port: int) -> Connection:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 
-from moorage.cri import pb
 from moorage.engine.cgroups import DEFAULT_PARENT
 from moorage.engine.containers.remove import remove_container
 from moorage.engine.context import EngineContext
@@ -19,6 +18,7 @@ from moorage.engine.sandboxes.infra import ROOTFS, delete_infra
 from moorage.engine.sandboxes.pod_cgroup import remove_pod_cgroup
 from moorage.engine.sandboxes.stop import stop_pod_sandbox
 from moorage.linux.bind import unmount_all
+from moorage.wire.cri import pb
 
 
 async def remove_pod_sandbox(context: EngineContext, sandbox: Sandbox) -> None:

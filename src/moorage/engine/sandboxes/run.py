@@ -16,10 +16,10 @@ from pathlib import Path
 
 import msgspec
 
-from moorage.cri import pb
 from moorage.engine.context import EngineContext
 from moorage.engine.drivers import handler_traits, with_cgroup_driver
 from moorage.engine.errors import FailedError, InvalidError
+from moorage.engine.handlers.catalogue import OfferedHandler
 from moorage.engine.inventory import Sandbox, new_id, sandbox_name
 from moorage.engine.oci import verify_sandbox_namespaces
 from moorage.engine.records import SandboxRecord
@@ -29,8 +29,8 @@ from moorage.engine.sandboxes.infra_watch import watch_infra
 from moorage.engine.sandboxes.namespaces import create_namespaces
 from moorage.engine.sandboxes.pod_cgroup import create_pod_cgroup, remove_pod_cgroup
 from moorage.engine.sandboxes.remove import remove_directories
-from moorage.handlers.catalogue import OfferedHandler
 from moorage.linux.trust import distrust
+from moorage.wire.cri import pb
 
 
 async def run_pod_sandbox(

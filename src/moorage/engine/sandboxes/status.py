@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
-from moorage.cri import pb
 from moorage.engine.context import EngineContext
 from moorage.engine.inventory import Sandbox
 from moorage.engine.messages import container_status, sandbox_status
+from moorage.wire.cri import pb
 
 
 def pod_sandbox_status_response(

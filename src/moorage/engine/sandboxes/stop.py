@@ -10,12 +10,12 @@ import asyncio
 
 import msgspec
 
-from moorage.cri import pb
 from moorage.engine.containers.stop import stop_container
 from moorage.engine.context import EngineContext
 from moorage.engine.inventory import Sandbox
 from moorage.engine.sandboxes.infra import delete_infra
 from moorage.engine.sandboxes.namespaces import release_namespaces
+from moorage.wire.cri import pb
 
 
 async def stop_pod_sandbox(context: EngineContext, sandbox: Sandbox) -> None:

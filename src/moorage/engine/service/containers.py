@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from moorage.cri import pb
 from moorage.engine.containers.checkpoint import checkpoint_container
 from moorage.engine.containers.create import create_container
 from moorage.engine.containers.list import list_containers
@@ -16,6 +15,7 @@ from moorage.engine.containers.status import container_status_response
 from moorage.engine.containers.stop import stop_container
 from moorage.engine.containers.update import update_container_resources
 from moorage.engine.context import EngineContext
+from moorage.wire.cri import pb
 
 
 class ContainerServicer:

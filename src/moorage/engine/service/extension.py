@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from moorage.cri import engine_pb
 from moorage.engine.errors import InvalidError
+from moorage.engine.handlers import Catalogue, HandlerDirectory, OfferedHandler
 from moorage.engine.images.store import ImageStore
-from moorage.handlers import Catalogue, HandlerDirectory, OfferedHandler
+from moorage.wire.cri import engine_pb
 
 
 class ExtensionServicer:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from moorage.cri import pb
 from moorage.engine.context import EngineContext
 from moorage.engine.sandboxes.list import list_pod_sandboxes
 from moorage.engine.sandboxes.remove import remove_pod_sandbox
 from moorage.engine.sandboxes.run import run_pod_sandbox
 from moorage.engine.sandboxes.status import pod_sandbox_status_response
 from moorage.engine.sandboxes.stop import stop_pod_sandbox
+from moorage.wire.cri import pb
 
 
 class SandboxServicer:

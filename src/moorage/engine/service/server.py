@@ -22,9 +22,9 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from grpc import aio
 
 from moorage.api.logs import Log
-from moorage.cri import engine_pb, pb
 from moorage.engine.errors import EngineError
-from moorage.handlers.adapters import AdapterError, TaskNotFoundError, UnsupportedError
+from moorage.engine.handlers.adapters import AdapterError, TaskNotFoundError, UnsupportedError
+from moorage.wire.cri import engine_pb, pb
 
 log = Log(__name__)
 

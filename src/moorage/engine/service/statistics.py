@@ -7,10 +7,10 @@ from dataclasses import asdict
 from functools import partial
 
 from moorage.api.logs import Log
-from moorage.cri import pb
 from moorage.engine.cgroups import Usage
 from moorage.engine.context import EngineContext
 from moorage.engine.errors import EngineError, NotFoundError
+from moorage.engine.handlers.adapters import AdapterError
 from moorage.engine.inventory import Container, Sandbox
 from moorage.engine.stats import (
     ContainerSubject,
@@ -20,9 +20,9 @@ from moorage.engine.stats import (
     select_containers,
     select_sandboxes,
 )
-from moorage.handlers.adapters import AdapterError
 from moorage.linux import pinned
 from moorage.linux.guest_cgroups import outside_cgroup
+from moorage.wire.cri import pb
 
 log = Log(__name__)
 

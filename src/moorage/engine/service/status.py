@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import moorage
-from moorage.cri import pb
 from moorage.engine.context import EngineContext
+from moorage.engine.handlers.catalogue import OfferedHandler
+from moorage.engine.handlers.definition import CgroupDriver
 from moorage.engine.networks import ConflistError, read_conflist
-from moorage.handlers.catalogue import OfferedHandler
-from moorage.handlers.definition import CgroupDriver
+from moorage.wire.cri import pb
 
 _API_VERSION, _KUBE_API_VERSION = "v1", "0.1.0"
 _NAME = "moorage"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from moorage.cri import pb
-from moorage.cri.client import OUTPUT_TAIL
 from moorage.engine.containers.attach import attach
 from moorage.engine.containers.exec import MAX_OUTPUT_BYTES, OutputLimit, exec_sync, start_exec
 from moorage.engine.context import EngineContext
+from moorage.engine.handlers.adapters import ExecProcess, Streams
 from moorage.engine.sandboxes.port_forward import dial_pod_port
 from moorage.engine.service.server import with_metadata
 from moorage.engine.streams import StreamServer
-from moorage.handlers.adapters import ExecProcess, Streams
-from moorage.streaming.connection import Connection
+from moorage.wire.cri import pb
+from moorage.wire.cri.client import OUTPUT_TAIL
+from moorage.wire.streaming.connection import Connection
 
 
 class StreamServicer:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from moorage.cri import pb
 from moorage.engine.labels import has_labels
 from moorage.engine.stats.subjects import ContainerSubject, SandboxSubject
+from moorage.wire.cri import pb
 
 
 def select_containers(

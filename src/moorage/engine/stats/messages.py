@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from moorage.cri import pb
 from moorage.engine.cgroups.files import Pressure, Stall
 from moorage.engine.stats.samples import Sample
 from moorage.engine.stats.subjects import ContainerSubject, LayerUsage, SandboxSubject
 from moorage.linux.network_devices import NetworkDevice
+from moorage.wire.cri import pb
 
 # The name that CNI plugins give a pod's device.
 _DEFAULT_DEVICE = "eth0"

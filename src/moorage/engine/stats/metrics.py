@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from moorage.cri import pb
 from moorage.engine.cgroups.files import DeviceUsage, Pressure, Stall
 from moorage.engine.stats.samples import FileSystem, Readings
 from moorage.linux.network_devices import NetworkDevice
+from moorage.wire.cri import pb
 
 BASE_LABELS = ("container", "id", "image", "name", "namespace", "pod")
 _NS_PER_S = 1_000_000_000

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from moorage.api.clock import Clock
-from moorage.cri import pb
 from moorage.engine.cgroups.files import DeviceUsage
 from moorage.engine.cgroups.measures import (
     PageUsage,
@@ -27,6 +26,7 @@ from moorage.engine.stats.subjects import ContainerSubject, LayerUsage, SharedCg
 from moorage.linux.cgroup_control import process_ids_below
 from moorage.linux.cgroups import Cgroups, directory_in
 from moorage.linux.network_devices import NetworkDevice
+from moorage.wire.cri import pb
 
 _NS_PER_S = 1_000_000_000
 _BLOCK_DEVICES = "/sys/dev/block"

@@ -13,22 +13,16 @@ from typing import Any
 
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
-from moorage.cri import pb
 from moorage.engine.background import Background
 from moorage.engine.cgroups.usage import Usage
 from moorage.engine.stats.messages import container_stats, sandbox_stats
-from moorage.engine.stats.metrics import (
-    ALL_ROWS,
-    CONTAINER_ROWS,
-    POD_ROWS,
-    descriptors,
-    metrics,
-)
+from moorage.engine.stats.metrics import ALL_ROWS, CONTAINER_ROWS, POD_ROWS, descriptors, metrics
 from moorage.engine.stats.rates import CpuRates
 from moorage.engine.stats.samples import Sample, Sampler
 from moorage.engine.stats.subjects import ContainerSubject, LayerUsage, SandboxSubject
 from moorage.linux.cgroups import Cgroups
 from moorage.linux.network_devices import NetworkDevice, read_network_devices
+from moorage.wire.cri import pb
 
 log = Log(__name__)
 

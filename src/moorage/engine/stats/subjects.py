@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from moorage.cri import pb
 from moorage.engine.cgroups.usage import Usage
+from moorage.wire.cri import pb
 
 LayerUsage = tuple[int, int]
 """Bytes and inodes."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from moorage.cri import pb
 from moorage.engine.streams.command import Channels
 from moorage.engine.streams.protocols import Dialect
-from moorage.streaming.channel_socket import ChannelSocket, Coding
-from moorage.streaming.spdy import SpdyStream
+from moorage.wire.cri import pb
+from moorage.wire.streaming.channel_socket import ChannelSocket, Coding
+from moorage.wire.streaming.spdy import SpdyStream
 
 CommandRequest = pb.ExecRequest | pb.AttachRequest
 

@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from moorage.api.logs import Log
-from moorage.cri import pb
 from moorage.engine.errors import EngineError
+from moorage.engine.handlers.adapters import STDERR, STDOUT, AdapterError, ExecProcess, Streams
 from moorage.engine.streams.outcome import Exited, Failed, Outcome, encode
 from moorage.engine.streams.target import Target
 from moorage.engine.streams.terminal import SizeReader
-from moorage.handlers.adapters import STDERR, STDOUT, AdapterError, ExecProcess, Streams
-from moorage.streaming.pipe import ByteStream
-from moorage.streaming.race import first_to_end
+from moorage.wire.cri import pb
+from moorage.wire.streaming.pipe import ByteStream
+from moorage.wire.streaming.race import first_to_end
 
 log = Log(__name__)
 

@@ -18,7 +18,6 @@ from aiohttp import web
 
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
-from moorage.cri import pb
 from moorage.engine.streams.clients import (
     SOCKET_CHANNELS,
     CommandRequest,
@@ -41,15 +40,16 @@ from moorage.engine.streams.requests import StreamRequest, path_of
 from moorage.engine.streams.target import Target
 from moorage.engine.streams.tokens import Tokens
 from moorage.linux.descriptors import descriptor_limit
-from moorage.serving import Acceptor, Limits, prove
-from moorage.streaming.channel_socket import ChannelSocket
-from moorage.streaming.deadlines import Deadlines, IdleTimer
-from moorage.streaming.pipe import ByteStream
-from moorage.streaming.race import first_to_end
-from moorage.streaming.spdy import ServerSession
-from moorage.streaming.takeover import HandledResponse, take_over
-from moorage.streaming.unfinished import Unfinished
-from moorage.streaming.upgrade import (
+from moorage.wire.cri import pb
+from moorage.wire.serving import Acceptor, Limits, prove
+from moorage.wire.streaming.channel_socket import ChannelSocket
+from moorage.wire.streaming.deadlines import Deadlines, IdleTimer
+from moorage.wire.streaming.pipe import ByteStream
+from moorage.wire.streaming.race import first_to_end
+from moorage.wire.streaming.spdy import ServerSession
+from moorage.wire.streaming.takeover import HandledResponse, take_over
+from moorage.wire.streaming.unfinished import Unfinished
+from moorage.wire.streaming.upgrade import (
     PROTOCOL_VERSION,
     SPDY,
     WEBSOCKET,
@@ -57,7 +57,7 @@ from moorage.streaming.upgrade import (
     offered_versions,
     upgrade_of,
 )
-from moorage.streaming.websocket import TUNNEL, Tunnel, accept
+from moorage.wire.streaming.websocket import TUNNEL, Tunnel, accept
 
 log = Log(__name__)
 

@@ -16,11 +16,11 @@ from typing import Protocol
 
 from moorage.api.logs import Log
 from moorage.engine.errors import EngineError
+from moorage.engine.handlers.adapters import AdapterError
 from moorage.engine.streams.target import Target
-from moorage.handlers.adapters import AdapterError
-from moorage.streaming.deadlines import Deadlines
-from moorage.streaming.pipe import ByteStream, join
-from moorage.streaming.spdy import SpdyStream
+from moorage.wire.streaming.deadlines import Deadlines
+from moorage.wire.streaming.pipe import ByteStream, join
+from moorage.wire.streaming.spdy import SpdyStream
 
 log = Log(__name__)
 

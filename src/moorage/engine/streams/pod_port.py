@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from moorage.linux.namespaces import connected_socket
-from moorage.streaming.connection import Connection
+from moorage.wire.streaming.connection import Connection
 
 LOOPBACK = ("127.0.0.1", "::1")
 

@@ -5,8 +5,8 @@ Source: CRI `ExecRequest`, `AttachRequest`, `PortForwardRequest`; containerd's a
 
 from __future__ import annotations
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
+from moorage.wire.cri import pb
 
 StreamRequest = pb.ExecRequest | pb.AttachRequest | pb.PortForwardRequest
 

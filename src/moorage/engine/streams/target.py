@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from moorage.cri import pb
-from moorage.handlers.adapters import ExecProcess, Streams
-from moorage.streaming.connection import Connection
+from moorage.engine.handlers.adapters import ExecProcess, Streams
+from moorage.wire.cri import pb
+from moorage.wire.streaming.connection import Connection
 
 
 class Target(Protocol):

@@ -16,12 +16,7 @@ from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.api.qos import BEST_EFFORT, BURSTABLE
 from moorage.node.cgroups.tree import CgroupError, CgroupTree
-from moorage.node.cgroups.values import (
-    KUBEPODS,
-    QOS_DIRECTORIES,
-    CgroupValues,
-    burstable_values,
-)
+from moorage.node.cgroups.values import KUBEPODS, QOS_DIRECTORIES, CgroupValues, burstable_values
 from moorage.node.config.resources import MIN_SHARES, shares
 from moorage.node.notifier import Notifier
 

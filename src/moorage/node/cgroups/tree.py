@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from moorage.api.logs import Log
-from moorage.linux.cgroup_control import (
-    CgroupError,
-    make_cgroup,
-)
+from moorage.linux.cgroup_control import CgroupError, make_cgroup
 from moorage.linux.cgroup_removal import kill_and_remove_cgroup_blocking
 from moorage.linux.cgroups import Cgroups, Layout, directory_in
 from moorage.node.cgroups.values import (

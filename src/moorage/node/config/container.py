@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from moorage.api.pods import Pod
-from moorage.cri import pb
 from moorage.node.config.environment import Environment
 from moorage.node.config.errors import ConfigError
 from moorage.node.config.expansion import expand_all
@@ -19,6 +18,7 @@ from moorage.node.config.resources import container_resources
 from moorage.node.config.security import ImageUser, SecurityDefaults, container_security
 from moorage.node.paths import container_log
 from moorage.node.pod_facts.labels import AnyContainer, container_annotations, container_labels
+from moorage.wire.cri import pb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

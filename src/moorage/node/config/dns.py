@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from moorage.api.pods import Pod, PodDNSConfig
-from moorage.cri import pb
+from moorage.wire.cri import pb
 
 _MAX_SERVERS = 3
 _MAX_SEARCHES = 32

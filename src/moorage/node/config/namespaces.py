@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from moorage.api.nodes import NodeRuntimeHandler
 from moorage.api.pods import PodSpec
-from moorage.cri import pb
 from moorage.node.config.errors import ConfigError
+from moorage.wire.cri import pb
 
 
 def namespaces(

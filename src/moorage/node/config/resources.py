@@ -15,12 +15,12 @@ from moorage.api.pods import Pod
 from moorage.api.qos import BEST_EFFORT, GUARANTEED
 from moorage.api.quantity import Quantity
 from moorage.api.resource_names import HUGEPAGES_PREFIX, is_hugepages
-from moorage.cri import pb
 from moorage.node.pod_facts.containers import sidecars
 from moorage.node.pod_facts.labels import AnyContainer
 from moorage.node.pod_facts.qos import pod_qos_class
 from moorage.runtimeclass import pod_limits
 from moorage.runtimeclass.overhead import pod_requests_without_overhead
+from moorage.wire.cri import pb
 
 MIN_SHARES = 2
 MAX_SHARES = 262144

@@ -9,18 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.api.containers import (
-    AppArmorProfile,
-    SeccompProfile,
-    SecurityContext,
-    SELinuxOptions,
-)
+from moorage.api.containers import AppArmorProfile, SeccompProfile, SecurityContext, SELinuxOptions
 from moorage.api.pods import Pod, PodSecurityContext
-from moorage.cri import pb
 from moorage.node.config.errors import ConfigError
 from moorage.node.pod_facts.containers import members
 from moorage.node.pod_facts.labels import AnyContainer
 from moorage.node.pod_facts.references import format_pod
+from moorage.wire.cri import pb
 
 _MASKED = (
     "/proc/asound",

@@ -16,7 +16,6 @@ from pathlib import Path
 from moorage.api.clock import Clock, sleep_unless_done
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
-from moorage.cri import CriError
 from moorage.linux.guest_cgroups import guests_outside
 from moorage.linux.trees import DiskUse
 from moorage.node.cgroups.usage import pod_usage, process_count
@@ -40,6 +39,7 @@ from moorage.node.pressure.thresholds import EvictionOptions, Threshold, met, th
 from moorage.node.pressure.tracking import PressureState, track
 from moorage.node.runtime.engine import Engine
 from moorage.node.status.inputs import TerminationReason
+from moorage.wire.cri import CriError
 
 log = Log(__name__)
 

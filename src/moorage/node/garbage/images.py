@@ -17,9 +17,9 @@ import msgspec
 
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
-from moorage.cri import CriError, pb
 from moorage.node.options import ImageGarbageOptions
 from moorage.node.runtime.engine import Engine
+from moorage.wire.cri import CriError, pb
 
 Tidy = Callable[[Collection[str], datetime], Awaitable[None]]
 """Called with the IDs of the images on the node and the time of that listing."""

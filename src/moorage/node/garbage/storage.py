@@ -22,7 +22,6 @@ import msgspec
 
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
-from moorage.cri import CriError, pb
 from moorage.linux.trees import DiskUse, disk_use
 from moorage.node.config.identity import HOSTS_PATH
 from moorage.node.paths import NodePaths, PodPaths
@@ -32,6 +31,7 @@ from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import State
 from moorage.node.volumes.kinds import EMPTY_DIR, PLUGINS
+from moorage.wire.cri import CriError, pb
 
 log = Log(__name__)
 

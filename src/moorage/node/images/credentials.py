@@ -17,9 +17,9 @@ from typing import TypeVar
 import msgspec
 
 from moorage.api.configuration import Secret
-from moorage.cri import pb
-from moorage.cri.reference import DEFAULT_REGISTRY, Reference
 from moorage.node.images.verification import PullSecret
+from moorage.wire.cri import pb
+from moorage.wire.cri.reference import DEFAULT_REGISTRY, Reference
 
 _CONFIG_JSON = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson")
 _CONFIG = ("kubernetes.io/dockercfg", ".dockercfg")

@@ -18,16 +18,8 @@ from moorage.api.configuration import Secret
 from moorage.api.durations import format_duration
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
-from moorage.client.recorder import NORMAL, WARNING
-from moorage.cri import CriError, pb
-from moorage.cri.reference import InvalidReferenceError, parse, with_default_tag
 from moorage.node.config.security import ImageUser
-from moorage.node.images.credentials import (
-    Credential,
-    SecretFormatError,
-    credentials_in,
-    matching,
-)
+from moorage.node.images.credentials import Credential, SecretFormatError, credentials_in, matching
 from moorage.node.images.records import PullRecords
 from moorage.node.images.verification import Access, PullSecret, Verification
 from moorage.node.pod_facts.containers import Member
@@ -35,6 +27,9 @@ from moorage.node.pod_facts.errors import SyncError
 from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pod_facts.labels import RUNTIME_HANDLER
 from moorage.node.runtime.engine import Engine
+from moorage.wire.client.recorder import NORMAL, WARNING
+from moorage.wire.cri import CriError, pb
+from moorage.wire.cri.reference import InvalidReferenceError, parse, with_default_tag
 
 log = Log(__name__)
 

@@ -17,7 +17,7 @@ from moorage.api.image_verification import (
     NEVER_VERIFY_PRELOADED,
     POLICIES,
 )
-from moorage.cri.reference import InvalidReferenceError, parse
+from moorage.wire.cri.reference import InvalidReferenceError, parse
 
 _REMEMBERED_SECRETS = 100
 

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from moorage.api.clock import Clock, sleep_unless_set
 from moorage.api.logs import Log
 from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
-from moorage.cri import CriError, pb
 from moorage.node.options import CGROUPFS, SYSTEMD, OptionsError
 from moorage.node.runtime.engine import Engine
+from moorage.wire.cri import CriError, pb
 
 log = Log(__name__)
 

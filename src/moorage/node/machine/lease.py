@@ -9,10 +9,10 @@ from moorage.api.clock import Clock, format_micro_time
 from moorage.api.coordination import Lease, LeaseSpec
 from moorage.api.errors import AlreadyExistsError, ConflictError, NotFoundError, StatusError
 from moorage.api.logs import Log
-from moorage.client.backoff import Backoff
-from moorage.client.resources import LEASES
-from moorage.client.rest import Client, UnreachableError
 from moorage.node.machine.node_object import NodeObject
+from moorage.wire.client.backoff import Backoff
+from moorage.wire.client.resources import LEASES
+from moorage.wire.client.rest import Client, UnreachableError
 
 log = Log(__name__)
 

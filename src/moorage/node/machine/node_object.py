@@ -19,11 +19,6 @@ from moorage.api.logs import Log
 from moorage.api.node_labels import ARCH, HOSTNAME, OS
 from moorage.api.nodes import ContainerImage, Node, NodeCondition, NodeStatus
 from moorage.api.references import ObjectReference
-from moorage.client.backoff import Backoff
-from moorage.client.recorder import NORMAL, WARNING, EventRecorder
-from moorage.client.resources import NODES
-from moorage.client.rest import Client, PatchType, UnreachableError
-from moorage.cri import CriError
 from moorage.node.machine.engine_health import EngineHealth
 from moorage.node.machine.facts import MachineFacts
 from moorage.node.machine.node_status import (
@@ -38,6 +33,11 @@ from moorage.node.machine.shutdown import NodeShutdown
 from moorage.node.notifier import Notifier
 from moorage.node.options import NodeOptions
 from moorage.node.runtime.engine import Engine
+from moorage.wire.client.backoff import Backoff
+from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder
+from moorage.wire.client.resources import NODES
+from moorage.wire.client.rest import Client, PatchType, UnreachableError
+from moorage.wire.cri import CriError
 
 log = Log(__name__)
 

@@ -27,9 +27,9 @@ from moorage.api.nodes import (
 from moorage.api.quantity import Family, Quantity
 from moorage.api.release import KUBERNETES
 from moorage.api.resource_names import is_extended
-from moorage.cri import pb
 from moorage.node.machine.facts import MachineFacts
 from moorage.node.pressure.thresholds import EvictionOptions, hard_reservation
+from moorage.wire.cri import pb
 
 """API level of this agent; clients compare it with the server's."""
 

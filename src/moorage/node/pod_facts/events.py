@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import msgspec
 
 from moorage.api.pods import Pod
-from moorage.client.recorder import EventRecorder, reference
-from moorage.client.resources import PODS
 from moorage.node.pod_facts.containers import Member
+from moorage.wire.client.recorder import EventRecorder, reference
+from moorage.wire.client.resources import PODS
 
 
 class PodEvents:

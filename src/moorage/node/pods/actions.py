@@ -13,10 +13,6 @@ from collections.abc import Callable
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
-from moorage.client.recorder import NORMAL, WARNING
-from moorage.client.resources import PODS
-from moorage.client.rest import UnreachableError
-from moorage.cri import CriError
 from moorage.linux.private import make_private
 from moorage.node.cgroups.tree import CgroupError
 from moorage.node.cgroups.values import CgroupValues, pod_directory, pod_values
@@ -45,6 +41,10 @@ from moorage.node.pods.starting import HookFailedError, Launch
 from moorage.node.runtime.views import PodView, SandboxView
 from moorage.node.volumes.mounted import Mounted, VolumeError
 from moorage.runtimeclass.resizing import ERROR
+from moorage.wire.client.recorder import NORMAL, WARNING
+from moorage.wire.client.resources import PODS
+from moorage.wire.client.rest import UnreachableError
+from moorage.wire.cri import CriError
 
 log = Log(__name__)
 

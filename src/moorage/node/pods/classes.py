@@ -16,9 +16,6 @@ from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.client.informer import Informer
-from moorage.client.resources import RUNTIME_CLASSES
-from moorage.client.rest import Client, UnreachableError
 from moorage.node.pod_facts.references import format_pod
 from moorage.node.pods.handler_choice import (
     CLASS_UNREADABLE,
@@ -31,6 +28,9 @@ from moorage.node.pods.handler_choice import (
 from moorage.node.pods.handler_records import DamagedRecordError, HandlerRecord, HandlerRecords
 from moorage.node.runtime.views import PodView
 from moorage.runtimeclass.handler import DEFAULT_HANDLER, is_implicit
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.resources import RUNTIME_CLASSES
+from moorage.wire.client.rest import Client, UnreachableError
 
 log = Log(__name__)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from moorage.api.clock import Clock
-from moorage.client.rest import Client
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.images.pulling import ImagePuller
 from moorage.node.log_rotation import LogKeeper
@@ -27,6 +26,7 @@ from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.status.writer import StatusWriter
 from moorage.node.volumes.pod_volumes import VolumeKeeper
+from moorage.wire.client.rest import Client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

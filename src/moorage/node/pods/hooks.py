@@ -10,11 +10,11 @@ import asyncio
 from moorage.api.clock import Clock
 from moorage.api.containers import HTTPGetAction, LifecycleHandler
 from moorage.api.pods import Pod
-from moorage.cri import CriError
 from moorage.node.pod_facts.labels import AnyContainer
 from moorage.node.pod_facts.references import format_pod
 from moorage.node.probes.http import HttpClient, HttpFailure
 from moorage.node.runtime.engine import Engine
+from moorage.wire.cri import CriError
 
 NO_LIMIT_S = 0
 _MOST_CHARACTERS = 1024

@@ -12,7 +12,7 @@ from typing import Any
 
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
-from moorage.client.backoff import Backoff
+from moorage.wire.client.backoff import Backoff
 
 log = Log(__name__)
 

@@ -13,9 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from moorage.api.logs import Log
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
-from moorage.client.backoff import Backoff
-from moorage.client.informer import Informer
-from moorage.client.recorder import WARNING
 from moorage.node.machine.node_object import NodeObject
 from moorage.node.pod_facts.phases import TERMINAL
 from moorage.node.pod_facts.references import format_pod
@@ -24,6 +21,9 @@ from moorage.node.pods.admission import AdmissionInputs, refusal, shortage
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.worker import PodWorker
 from moorage.node.status.inputs import TerminationReason
+from moorage.wire.client.backoff import Backoff
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.recorder import WARNING
 
 log = Log(__name__)
 

@@ -13,7 +13,6 @@ from enum import Enum
 
 from moorage.api.clock import Clock, format_time
 from moorage.api.pods import Pod
-from moorage.client.recorder import NORMAL, WARNING
 from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pod_facts.labels import Given
 from moorage.node.pod_facts.resources import allocated, allocation_of, given_by
@@ -29,6 +28,7 @@ from moorage.node.pods.resizing import (
 )
 from moorage.node.runtime.views import ContainerView, PodView, State
 from moorage.node.status.resizing import ResizeConditions, is_news
+from moorage.wire.client.recorder import NORMAL, WARNING
 
 
 class _Fit(Enum):

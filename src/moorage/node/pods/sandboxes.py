@@ -14,9 +14,7 @@ from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.api.nodes import NodeRuntimeHandler
 from moorage.api.pods import Pod
-from moorage.client.recorder import WARNING
-from moorage.cri import CriError, pb
-from moorage.handlers.runtimes import KNOWN_RUNTIMES
+from moorage.engine.handlers.runtimes import KNOWN_RUNTIMES
 from moorage.linux.cgroups import Cgroups
 from moorage.linux.guest_cgroups import (
     GUEST_REMEDY,
@@ -40,6 +38,8 @@ from moorage.node.pods.user_namespaces import UserNamespaces
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import PodView, SandboxView
+from moorage.wire.client.recorder import WARNING
+from moorage.wire.cri import CriError, pb
 
 log = Log(__name__)
 

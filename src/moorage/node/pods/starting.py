@@ -22,11 +22,6 @@ from moorage.api.errors import StatusError
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.api.services import Service
-from moorage.client.informer import Informer
-from moorage.client.recorder import NORMAL, WARNING
-from moorage.client.resources import CONFIG_MAPS, SECRETS
-from moorage.client.rest import UnreachableError
-from moorage.cri import CriError, pb
 from moorage.linux.private import make_private
 from moorage.node.config.container import ContainerSetting, container_config
 from moorage.node.config.downward import DownwardInputs
@@ -68,6 +63,11 @@ from moorage.node.volumes.mounting import Mounter
 from moorage.node.volumes.subpath import check_subpath, open_inside
 from moorage.runtimeclass import start_phases
 from moorage.runtimeclass.overhead import is_sidecar
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.recorder import NORMAL, WARNING
+from moorage.wire.client.resources import CONFIG_MAPS, SECRETS
+from moorage.wire.client.rest import UnreachableError
+from moorage.wire.cri import CriError, pb
 
 log = Log(__name__)
 

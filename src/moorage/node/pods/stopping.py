@@ -15,8 +15,6 @@ from moorage.api.clock import Clock, sleep_unless_done
 from moorage.api.containers import Container, LifecycleHandler
 from moorage.api.logs import Log
 from moorage.api.pods import Pod, PodSpec
-from moorage.client.recorder import NORMAL, WARNING
-from moorage.cri import CriError
 from moorage.node.pod_facts.containers import Member, member, sidecars
 from moorage.node.pod_facts.errors import TeardownError
 from moorage.node.pod_facts.events import PodEvents
@@ -26,6 +24,8 @@ from moorage.node.pods.plan import Kill, Reason
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import ContainerView, PodView
+from moorage.wire.client.recorder import NORMAL, WARNING
+from moorage.wire.cri import CriError
 
 log = Log(__name__)
 

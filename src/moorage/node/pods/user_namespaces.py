@@ -16,11 +16,11 @@ from msgspec import field
 
 from moorage.api.meta import Object
 from moorage.api.pods import Pod
-from moorage.cri import pb
 from moorage.linux import id_register
 from moorage.linux.atomic_file import replace_file
 from moorage.node.config.errors import ConfigError
 from moorage.node.paths import NodePaths
+from moorage.wire.cri import pb
 
 LENGTH = 65536
 # IDs from 2^31 on are negative to programs that use signed integers.

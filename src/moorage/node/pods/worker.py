@@ -15,7 +15,6 @@ from moorage.api.clock import parse_time
 from moorage.api.durations import format_duration
 from moorage.api.logs import Log
 from moorage.api.pods import Pod, PodStatus
-from moorage.client.recorder import WARNING
 from moorage.node.notifier import Notifier
 from moorage.node.pod_facts.containers import member
 from moorage.node.pod_facts.errors import SyncError, TeardownError
@@ -65,6 +64,7 @@ from moorage.node.status.inputs import StatusInputs, TerminationReason, Waiting
 from moorage.node.status.pod import ended, refused, status_of
 from moorage.node.volumes.mounted import Mounted
 from moorage.runtimeclass import start_phases
+from moorage.wire.client.recorder import WARNING
 
 log = Log(__name__)
 

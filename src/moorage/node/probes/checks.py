@@ -16,13 +16,13 @@ from grpc import aio
 from moorage.api.containers import GRPCAction, HTTPGetAction, Probe, TCPSocketAction
 from moorage.api.durations import format_duration
 from moorage.api.release import MAJOR, MINOR
-from moorage.cri import CriError
 from moorage.node.config.environment import static_environment
 from moorage.node.config.expansion import expand_all
 from moorage.node.pod_facts.labels import AnyContainer
 from moorage.node.probes.http import HttpClient, HttpFailure
 from moorage.node.probes.ports import resolve_port
 from moorage.node.runtime.engine import Engine
+from moorage.wire.cri import CriError
 
 _OUTPUT_LIMIT = 10 * 1024
 _HEALTH = "/grpc.health.v1.Health/Check"

@@ -19,7 +19,7 @@ from moorage.api.containers import HTTPGetAction
 from moorage.api.release import MAJOR, MINOR
 from moorage.node.pod_facts.labels import AnyContainer
 from moorage.node.probes.ports import resolve_port
-from moorage.streaming.connector import Connector
+from moorage.wire.streaming.connector import Connector
 
 _BODY_LIMIT = 10 * 1024
 _MAX_REDIRECTS = 10

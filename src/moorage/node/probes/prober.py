@@ -16,7 +16,6 @@ from moorage.api.clock import Clock
 from moorage.api.containers import Probe
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
-from moorage.client.recorder import WARNING
 from moorage.node.metrics import Metrics
 from moorage.node.pod_facts.containers import Kind, Member, members
 from moorage.node.pod_facts.events import PodEvents
@@ -24,6 +23,7 @@ from moorage.node.probes.checks import CheckResult, Checks, Outcome
 from moorage.node.probes.thresholds import ProbeKind, Thresholds
 from moorage.node.runtime.views import ContainerView, PodView, State
 from moorage.node.status.inputs import Verdicts
+from moorage.wire.client.recorder import WARNING
 
 log = Log(__name__)
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 
-from moorage.cri import CriClient, CriError, pb
-from moorage.cri.client import OUTPUT_TAIL, RECONNECT_S, REQUEST_TIMEOUT_S, SANDBOX_TIMEOUT_S
 from moorage.node.pod_facts.labels import POD_UID
+from moorage.wire.cri import CriClient, CriError, pb
+from moorage.wire.cri.client import OUTPUT_TAIL, RECONNECT_S, REQUEST_TIMEOUT_S, SANDBOX_TIMEOUT_S
 
 if TYPE_CHECKING:
     from grpc.aio import UnaryUnaryMultiCallable

@@ -14,7 +14,6 @@ from typing import Generic, TypeVar
 
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
-from moorage.cri import CriError, pb
 from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.termination import termination_message
@@ -28,6 +27,7 @@ from moorage.node.runtime.views import (
     sandbox_view,
     state_of,
 )
+from moorage.wire.cri import CriError, pb
 
 log = Log(__name__)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from moorage.cri import pb
 from moorage.linux.regular_file import read_tail
 from moorage.node.logs.reading import LogReadError, last_of_log
 from moorage.node.pod_facts.labels import parse_container_record
+from moorage.wire.cri import pb
 
 FALLBACK_TO_LOGS = "FallbackToLogsOnError"
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import Enum
 from ipaddress import ip_address
 
-from moorage.cri import pb
 from moorage.node.pod_facts.labels import (
     CONTAINER_NAME,
     OWNER,
@@ -20,6 +19,7 @@ from moorage.node.pod_facts.labels import (
     parse_container_record,
     sandbox_handler,
 )
+from moorage.wire.cri import pb
 
 
 class State(Enum):

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from moorage.serving import prove
+from moorage.wire.serving import prove
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

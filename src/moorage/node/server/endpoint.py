@@ -14,9 +14,7 @@ import msgspec
 from aiohttp import web
 
 from moorage.api.logs import Log
-from moorage.cri import CriError
 from moorage.linux.descriptors import descriptor_limit
-from moorage.metrics import CONTENT_TYPE, exposition, process_families
 from moorage.node.options import ServerOptions
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.pod_manager import PodManager
@@ -24,7 +22,9 @@ from moorage.node.server.access import guard
 from moorage.node.server.container_logs import ContainerLogs
 from moorage.node.server.statistics import Statistics
 from moorage.node.server.streams import Streams
-from moorage.serving import Acceptor, Limits, server_context
+from moorage.wire.cri import CriError
+from moorage.wire.metrics import CONTENT_TYPE, exposition, process_families
+from moorage.wire.serving import Acceptor, Limits, server_context
 
 log = Log(__name__)
 

@@ -17,16 +17,16 @@ from typing import Any
 
 from moorage.api.clock import format_time
 from moorage.api.pods import Pod
-from moorage.cri import pb
 from moorage.linux.guest_cgroups import guests_outside
 from moorage.linux.host import parse_meminfo
-from moorage.metrics.exposition import Labels, exposition_text, family_lines, sample_line
 from moorage.node.cgroups.usage import CgroupUsage, pod_usage
 from moorage.node.cgroups.values import pod_directory
 from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.pod_manager import PodManager
 from moorage.node.runtime.views import State
+from moorage.wire.cri import pb
+from moorage.wire.metrics.exposition import Labels, exposition_text, family_lines, sample_line
 
 _NANO = 1_000_000_000
 _FRESHER_NS = _NANO

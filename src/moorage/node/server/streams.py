@@ -10,14 +10,14 @@ from collections.abc import Mapping
 import grpc
 from aiohttp import web
 
-from moorage.cri import CriError, pb
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.pod_manager import PodManager
 from moorage.node.pods.worker import PodWorker
 from moorage.node.runtime.views import ContainerView, State
 from moorage.node.server.upgrade import proxy_upgrade
-from moorage.streaming.dial import DialError
-from moorage.streaming.upgrade import upgrade_of
+from moorage.wire.cri import CriError, pb
+from moorage.wire.streaming.dial import DialError
+from moorage.wire.streaming.upgrade import upgrade_of
 
 _HTTP_CODES = {
     grpc.StatusCode.NOT_FOUND: 404,

@@ -10,11 +10,11 @@ from __future__ import annotations
 from aiohttp import web
 
 from moorage.api.logs import Log
-from moorage.streaming.deadlines import Deadlines
-from moorage.streaming.dial import Refused, Upstream, dial
-from moorage.streaming.pipe import join
-from moorage.streaming.takeover import HandledResponse, take_over
-from moorage.streaming.upgrade import passed_back, passed_on, upgrade_of
+from moorage.wire.streaming.deadlines import Deadlines
+from moorage.wire.streaming.dial import Refused, Upstream, dial
+from moorage.wire.streaming.pipe import join
+from moorage.wire.streaming.takeover import HandledResponse, take_over
+from moorage.wire.streaming.upgrade import passed_back, passed_on, upgrade_of
 
 log = Log(__name__)
 

@@ -15,9 +15,6 @@ from moorage.api.errors import AlreadyExistsError, ConflictError, NotFoundError,
 from moorage.api.logs import Log
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
-from moorage.client.informer import Informer
-from moorage.client.resources import PODS
-from moorage.client.rest import Client, UnreachableError
 from moorage.linux.inotify import Inotify
 from moorage.node.notifier import Notifier
 from moorage.node.pod_facts.references import format_pod
@@ -26,6 +23,9 @@ from moorage.node.pods.pod_manager import PodManager
 from moorage.node.static_pods.manifests import read_manifests
 from moorage.node.static_pods.mirrors import mirror_of, plan_mirrors
 from moorage.node.status.writer import StatusWriter
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.resources import PODS
+from moorage.wire.client.rest import Client, UnreachableError
 
 log = Log(__name__)
 

@@ -32,7 +32,7 @@ from moorage.node.pod_facts.sources import CONFIG_HASH, CONFIG_SOURCE, FILE_SOUR
 
 # The rules of kinds are imported in functions: they are large, and few nodes have static pods.
 if TYPE_CHECKING:
-    from moorage.registry.codec import Codec
+    from moorage.apiserver.registry.codec import Codec
 
 _LARGEST_BYTES = 10 * 1024 * 1024
 _DEFAULT_NAMESPACE = "default"
@@ -129,23 +129,23 @@ def _typed(document: dict[str, Any]) -> dict[str, Any]:
 
     What follows relies on the types. Raises DecodeError.
     """
-    from moorage.registry.kinds.pod import POD
+    from moorage.apiserver.registry.kinds.pod import POD
 
     return _codec().fit_type(POD.served[0].type, document).obj
 
 
 @cache
 def _codec() -> Codec:
-    from moorage.registry.codec import Codec
-    from moorage.registry.schema import load_schema
+    from moorage.apiserver.registry.codec import Codec
+    from moorage.apiserver.registry.schema import load_schema
 
     return Codec(load_schema())
 
 
 def _complete(document: dict[str, Any]) -> list[str]:
     """Default the pod as the API server does; return what it would refuse."""
-    from moorage.registry.kinds.pod.defaults import default_pod
-    from moorage.registry.kinds.pod.validation import validate_pod
+    from moorage.apiserver.registry.kinds.pod.defaults import default_pod
+    from moorage.apiserver.registry.kinds.pod.validation import validate_pod
 
     default_pod(document)
     return [str(error) for error in validate_pod(document)]

@@ -15,11 +15,11 @@ from moorage.api.conditions import is_ready
 from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.pods import Pod, PodStatus
-from moorage.client.backoff import Backoff
-from moorage.client.resources import PODS
-from moorage.client.rest import Client, PatchType, UnreachableError
 from moorage.node.pod_facts.sources import is_static
 from moorage.node.status.patch import status_patch
+from moorage.wire.client.backoff import Backoff
+from moorage.wire.client.resources import PODS
+from moorage.wire.client.rest import Client, PatchType, UnreachableError
 
 log = Log(__name__)
 

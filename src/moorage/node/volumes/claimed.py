@@ -10,17 +10,17 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from moorage.api.claims import PodClaim, pod_claims
+from moorage.api.claims.matching import FILESYSTEM
+from moorage.api.claims.pod_claims import foreign_claim
 from moorage.api.errors import StatusError
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
 from moorage.api.pods import Pod
-from moorage.claims import PodClaim, pod_claims
-from moorage.claims.matching import FILESYSTEM
-from moorage.claims.pod_claims import foreign_claim
-from moorage.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
-from moorage.client.rest import UnreachableError
 from moorage.node.objects import ObjectCache
 from moorage.node.pod_facts.containers import members
 from moorage.node.volumes.mounted import UnprocessedVolumeError
+from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from moorage.wire.client.rest import UnreachableError
 
 _BOUND = "Bound"
 _BLOCK = "Block"

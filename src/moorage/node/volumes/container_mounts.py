@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from moorage.api.containers import VolumeMount
-from moorage.cri import pb
 from moorage.node.config.errors import ConfigError
 from moorage.node.config.expansion import expand_strictly
 from moorage.node.paths import PodPaths
@@ -18,6 +17,7 @@ from moorage.node.pod_facts.labels import AnyContainer
 from moorage.node.volumes.mounted import Mounted, MountedVolume
 from moorage.node.volumes.mounting import Mounter
 from moorage.node.volumes.subpath import bind_subpath, check_subpath
+from moorage.wire.cri import pb
 
 _PROPAGATION = {
     None: pb.PROPAGATION_PRIVATE,

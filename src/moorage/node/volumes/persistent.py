@@ -14,12 +14,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from moorage.api.claims import is_reachable
+from moorage.api.claims.local_path import DRIVER, handle_of
+from moorage.api.claims.matching import FILESYSTEM
+from moorage.api.claims.sources import source_kind
 from moorage.api.persistent_volumes import PersistentVolume
 from moorage.api.pods import Pod
-from moorage.claims import is_reachable
-from moorage.claims.local_path import DRIVER, handle_of
-from moorage.claims.matching import FILESYSTEM
-from moorage.claims.sources import source_kind
 from moorage.linux.trees import make_directories, make_directory, remove_tree
 from moorage.node.paths import NodePaths
 from moorage.node.volumes.claimed import ClaimedVolume

@@ -19,8 +19,6 @@ from moorage.api.configuration import ConfigMap, Secret
 from moorage.api.errors import StatusError
 from moorage.api.pods import Pod
 from moorage.api.volumes import Volume
-from moorage.client.resources import CONFIG_MAPS, SECRETS
-from moorage.client.rest import UnreachableError
 from moorage.linux.trees import make_directories, remove_tree
 from moorage.node.config.downward import DownwardInputs
 from moorage.node.config.errors import ConfigError
@@ -46,6 +44,8 @@ from moorage.node.volumes.ownership import give_to_group
 from moorage.node.volumes.payload import VolumeNeeds, VolumeSources, needs_of, payload_of
 from moorage.node.volumes.persistent import PersistentMounts
 from moorage.node.volumes.tokens import PodTokens
+from moorage.wire.client.resources import CONFIG_MAPS, SECRETS
+from moorage.wire.client.rest import UnreachableError
 
 _FRESH_S = 1.0
 _FETCHED_AT_ONCE = 16

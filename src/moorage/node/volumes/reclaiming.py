@@ -11,17 +11,17 @@ import asyncio
 from collections.abc import Iterable
 from enum import Enum
 
+from moorage.api.claims.local_path import DRIVER, FINALIZER, NODE_LABEL, handle_of
 from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.logs import Log
 from moorage.api.persistent_volumes import PersistentVolume
-from moorage.claims.local_path import DRIVER, FINALIZER, NODE_LABEL, handle_of
-from moorage.client.informer import Informer
-from moorage.client.queue import WorkQueue
-from moorage.client.recorder import WARNING, EventRecorder, reference
-from moorage.client.resources import PERSISTENT_VOLUMES
-from moorage.client.rest import Client
 from moorage.node.volumes.persistent import PersistentMounts
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.recorder import WARNING, EventRecorder, reference
+from moorage.wire.client.resources import PERSISTENT_VOLUMES
+from moorage.wire.client.rest import Client
 
 log = Log(__name__)
 

@@ -14,10 +14,10 @@ from moorage.api.errors import StatusError
 from moorage.api.logs import Log
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.pods import Pod
-from moorage.client.resources import Resource
-from moorage.client.rest import Client, UnreachableError
 from moorage.node.objects import retry_forbidden
 from moorage.node.volumes.payload import TokenWanted
+from moorage.wire.client.resources import Resource
+from moorage.wire.client.rest import Client, UnreachableError
 
 log = Log(__name__)
 

@@ -12,13 +12,7 @@ import msgspec
 from moorage.api.labels import from_labels, from_object
 from moorage.api.meta import Raw
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_rollouts import (
-    ACCEPTED,
-    BLOCKED,
-    DONE,
-    ROLLED_BACK,
-    RuntimeRollout,
-)
+from moorage.api.runtime_rollouts import ACCEPTED, BLOCKED, DONE, ROLLED_BACK, RuntimeRollout
 
 OVERLAPS = "RolloutOverlaps"
 """Reason of a rollout that waits for another one."""

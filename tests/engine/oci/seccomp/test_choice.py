@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci.seccomp import SeccompChoice, choose_seccomp
+from moorage.wire.cri import pb
 
 BUILT_IN = SeccompChoice(is_built_in=True)
 NONE = SeccompChoice()

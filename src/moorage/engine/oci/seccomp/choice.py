@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci.context import BUILT_IN_SECCOMP, UNCONFINED_SECCOMP
+from moorage.wire.cri import pb
 
 _LOCALHOST = "localhost/"
 _OLDER_DEFAULTS = ("runtime/default", "docker/default")

@@ -1,0 +1,40 @@
+"""DefaultStorageClass plugin: the default class of claims that name none.
+
+Source: apiserver plugin DefaultStorageClass of Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from moorage.api.claims.annotations import BETA_CLASS
+from moorage.api.claims.classes import default_class
+from moorage.api.persistent_volumes import StorageClass
+from moorage.apiserver.admission.chain import CREATE, Scope
+from moorage.apiserver.registry.request import Attributes
+
+
+class DefaultStorageClass:
+    """Sets the class of new claims: the newest of those annotated as default.
+
+    A claim with the class `""` wants a volume without a class. `every` returns all classes.
+    """
+
+    name = "DefaultStorageClass"
+    scope = Scope.of(["persistentvolumeclaims"], [CREATE])
+    validate = None
+
+    def __init__(self, every: Callable[[], Iterable[StorageClass]]) -> None:
+        self._every = every
+        self.mutate = self._set_class
+
+    def _set_class(self, attributes: Attributes) -> None:
+        claim = attributes.obj
+        assert claim is not None
+        if "storageClassName" in claim["spec"]:
+            return
+        if BETA_CLASS in claim["metadata"].get("annotations", {}):
+            return
+        default = default_class(self._every())
+        if default is not None:
+            claim["spec"]["storageClassName"] = default.metadata.name

@@ -1,0 +1,140 @@
+"""Default roles of users: what people and their tools may do.
+
+Source: API docs "Default roles and role bindings", rules of Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+from moorage.api.runtime_group import GROUP
+from moorage.apiserver.authorization.default_policy.rules import (
+    READ,
+    READ_WRITE,
+    WRITE,
+    path_rule,
+    rule,
+)
+from moorage.apiserver.registry.kind import Obj
+
+_RBAC, _DRA = "rbac.authorization.k8s.io", "resource.k8s.io"
+
+USER_ROLES: dict[str, list[Obj]] = {
+    "cluster-admin": [
+        rule("*", "*", "*"),
+        path_rule("*", "*"),
+    ],
+    "system:aggregate-to-admin": [
+        rule("authorization.k8s.io", "localsubjectaccessreviews", "create"),
+        rule(_RBAC, "rolebindings roles", READ_WRITE),
+    ],
+    "system:aggregate-to-edit": [
+        rule("core", "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy",
+             READ),
+        rule("core", "serviceaccounts", "impersonate"),
+        rule("core", "pods pods/attach pods/exec pods/portforward pods/proxy", WRITE),
+        rule("core", "pods/eviction", "create"),
+        rule("core", "configmaps persistentvolumeclaims replicationcontrollers "
+             "replicationcontrollers/scale secrets serviceaccounts services services/proxy", WRITE),
+        rule("core", "serviceaccounts/token", "create"),
+        rule("core events.k8s.io", "events", WRITE),
+        rule("apps", "daemonsets deployments deployments/rollback deployments/scale replicasets "
+             "replicasets/scale statefulsets statefulsets/scale", WRITE),
+        rule("autoscaling", "horizontalpodautoscalers", WRITE),
+        rule("batch", "cronjobs jobs", WRITE),
+        rule("extensions", "daemonsets deployments deployments/rollback deployments/scale "
+             "ingresses networkpolicies replicasets replicasets/scale "
+             "replicationcontrollers/scale", WRITE),
+        rule("policy", "poddisruptionbudgets", WRITE),
+        rule("networking.k8s.io", "ingresses networkpolicies", WRITE),
+        rule("coordination.k8s.io", "leases", READ_WRITE),
+        rule(_DRA, "resourceclaims resourceclaimtemplates", WRITE),
+    ],
+    "system:aggregate-to-view": [
+        rule("core", "configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status "
+             "pods replicationcontrollers replicationcontrollers/scale serviceaccounts services "
+             "services/status", READ),
+        rule("core", "bindings limitranges namespaces/status pods/log pods/status "
+             "replicationcontrollers/status resourcequotas resourcequotas/status", READ),
+        rule("core", "namespaces", READ),
+        rule("core events.k8s.io", "events", READ),
+        rule("discovery.k8s.io", "endpointslices", READ),
+        rule("apps", "controllerrevisions daemonsets daemonsets/status deployments "
+             "deployments/scale deployments/status replicasets replicasets/scale "
+             "replicasets/status statefulsets statefulsets/scale statefulsets/status", READ),
+        rule("autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status", READ),
+        rule("batch", "cronjobs cronjobs/status jobs jobs/status", READ),
+        rule("extensions", "daemonsets daemonsets/status deployments deployments/scale "
+             "deployments/status ingresses ingresses/status networkpolicies replicasets "
+             "replicasets/scale replicasets/status replicationcontrollers/scale", READ),
+        rule("policy", "poddisruptionbudgets poddisruptionbudgets/status", READ),
+        rule("networking.k8s.io", "ingresses ingresses/status networkpolicies", READ),
+        rule(_DRA, "resourceclaims resourceclaims/status resourceclaimtemplates", READ),
+    ],
+    "system:basic-user": [
+        rule("authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews", "create"),
+        rule("authentication.k8s.io", "selfsubjectreviews", "create"),
+    ],
+    "system:certificates.k8s.io:certificatesigningrequests:nodeclient": [
+        rule("certificates.k8s.io", "certificatesigningrequests/nodeclient", "create"),
+    ],
+    "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient": [
+        rule("certificates.k8s.io", "certificatesigningrequests/selfnodeclient", "create"),
+    ],
+    "system:certificates.k8s.io:kube-apiserver-client-approver": [
+        rule("certificates.k8s.io", "signers",
+             "approve", names="kubernetes.io/kube-apiserver-client"),
+    ],
+    "system:certificates.k8s.io:kube-apiserver-client-kubelet-approver": [
+        rule("certificates.k8s.io", "signers",
+             "approve", names="kubernetes.io/kube-apiserver-client-kubelet"),
+    ],
+    "system:certificates.k8s.io:kubelet-serving-approver": [
+        rule("certificates.k8s.io", "signers", "approve", names="kubernetes.io/kubelet-serving"),
+    ],
+    "system:certificates.k8s.io:legacy-unknown-approver": [
+        rule("certificates.k8s.io", "signers", "approve", names="kubernetes.io/legacy-unknown"),
+    ],
+    "system:discovery": [
+        path_rule("/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version "
+                  "/version/"),
+    ],
+    "system:kubelet-api-admin": [
+        rule("core", "nodes", READ),
+        rule("core", "nodes", "proxy"),
+        rule("core", "nodes/log nodes/metrics nodes/proxy nodes/stats", "*"),
+        rule("core", "nodes/configz nodes/healthz nodes/pods", "*"),
+    ],
+    "system:monitoring": [
+        path_rule("/flagz /healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz "
+                  "/readyz/* /statusz"),
+        rule("core", "nodes/metrics", "get"),
+    ],
+    "system:public-info-viewer": [path_rule("/healthz /livez /readyz /version /version/")],
+    "system:service-account-issuer-discovery": [
+        path_rule("/.well-known/openid-configuration /.well-known/openid-configuration/ "
+                  "/openid/v1/jwks /openid/v1/jwks/"),
+    ],
+    "system:cluster-trust-bundle-discovery": [
+        rule("certificates.k8s.io", "clustertrustbundles", READ),
+    ],
+    # The page shows what its user may read, no more.
+    "moorage:runtimeclass-viewer": [
+        rule("node.k8s.io", "runtimeclasses", READ),
+        rule(GROUP, "clusterruntimepolicies runtimeinstallations runtimeprofiles", READ),
+        path_rule("/ui /ui/*"),
+    ],
+}  # fmt: skip
+"""Cluster role → its rules."""
+
+AGGREGATED = {"view": ("view",), "edit": ("edit", "view"), "admin": ("admin", "edit", "view")}
+"""Aggregated role → the `aggregate-to` labels whose rules it aggregates."""
+
+OWN_AGGREGATED: dict[str, tuple[str, list[Obj]]] = {
+    "moorage:aggregate-to-view": (
+        "view",
+        [rule(GROUP, "runtimepolicies runtimeclassquotas runtimeclassquotas/status", READ)],
+    ),
+    # A namespace's own policy can only be stricter than the cluster's. Quotas bound the namespace,
+    # as ResourceQuotas do: its administrator reads them.
+    "moorage:aggregate-to-admin": ("admin", [rule(GROUP, "runtimepolicies", WRITE)]),
+}
+"""Role of our own kinds → the role that aggregates it, and its rules."""

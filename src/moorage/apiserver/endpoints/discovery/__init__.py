@@ -1,0 +1,5 @@
+"""API discovery: the documents at `/api` and `/apis`."""
+
+from moorage.apiserver.endpoints.discovery.handler import DiscoveryHandler
+
+__all__ = ["DiscoveryHandler"]

@@ -1,0 +1,201 @@
+"""Review endpoints: TokenReview, SelfSubjectReview and the access reviews.
+
+Source: authentication.k8s.io/v1, authorization.k8s.io/v1; API docs "Checking API access".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from moorage.api.clock import Clock, format_time
+from moorage.api.errors import BadRequestError, FieldError, InvalidError
+from moorage.apiserver.authentication import Authenticator
+from moorage.apiserver.authorization import Authorizer
+from moorage.apiserver.endpoints.call import Call
+from moorage.apiserver.endpoints.decoding import BodyDecoder
+from moorage.apiserver.endpoints.replies import Reply, document_reply
+from moorage.apiserver.endpoints.review_selectors import read_selectors, selector_errors
+from moorage.apiserver.registry.kind import Obj
+from moorage.apiserver.registry.rbac import Action, RuleResolver
+from moorage.apiserver.registry.request import SYSTEM_MASTERS, Request, User
+
+
+class Reviews(msgspec.Struct, frozen=True):
+    """Serves every kind of review."""
+
+    decoder: BodyDecoder
+    authenticator: Authenticator
+    authorizer: Authorizer
+    resolver: RuleResolver
+    clock: Clock
+
+    async def create(self, call: Call) -> Reply:
+        """Answer POST of a review with the review and its status; nothing is stored."""
+        form = call.document_form()
+        request = Request(user=call.user, field_validation="Ignore")
+        review = await self.decoder.decode(call, request)
+        review.setdefault("metadata", {})
+        answer: Callable[[Call, Obj], Obj] = {
+            "TokenReview": self._token,
+            "SelfSubjectReview": self._self_subject,
+            "SubjectAccessReview": self._subject_access,
+            "LocalSubjectAccessReview": self._local_access,
+            "SelfSubjectAccessReview": self._self_access,
+            "SelfSubjectRulesReview": self._rules,
+        }[call.kind.name]
+        review["status"] = answer(call, review)
+        document = {"kind": call.kind.name, "apiVersion": call.served.api_version, **review}
+        return document_reply(document, form, 201, type_name=call.served.type)
+
+    def _token(self, call: Call, review: Obj) -> Obj:
+        del call
+        spec = review["spec"]
+        token = spec.get("token", "")
+        if not token:
+            raise BadRequestError("token is required for TokenReview in authentication")
+        asked = tuple(spec.get("audiences", ()))
+        authenticated = self.authenticator.user_of_token(token, asked or None)
+        if authenticated is None:
+            return {"user": {}, "error": "invalid bearer token"}
+        user, audiences = authenticated
+        return {"authenticated": True, "user": _user_info(user), "audiences": list(audiences)}
+
+    def _self_subject(self, call: Call, review: Obj) -> Obj:
+        review["metadata"]["creationTimestamp"] = format_time(self.clock.now())
+        return {"userInfo": _user_info(call.user)}
+
+    def _subject_access(self, call: Call, review: Obj) -> Obj:
+        del call
+        _raise_invalid(_subject_errors(review["spec"]))
+        return self._decision(_subject(review["spec"]), review["spec"])
+
+    def _local_access(self, call: Call, review: Obj) -> Obj:
+        spec = review["spec"]
+        errors = _subject_errors(spec)
+        if "resourceAttributes" in spec:
+            namespace = spec["resourceAttributes"].get("namespace", "")
+            if namespace != call.namespace:
+                errors.append(
+                    FieldError.invalid(
+                        "spec.resourceAttributes.namespace",
+                        namespace,
+                        "must match metadata.namespace",
+                    )
+                )
+        if "nonResourceAttributes" in spec:
+            errors.append(
+                FieldError.invalid(
+                    "spec.nonResourceAttributes",
+                    spec["nonResourceAttributes"],
+                    "disallowed on this kind of request",
+                )
+            )
+        _raise_invalid(errors)
+        return self._decision(_subject(spec), spec)
+
+    def _self_access(self, call: Call, review: Obj) -> Obj:
+        _raise_invalid(_attribute_errors(review["spec"]))
+        return self._decision(call.user, review["spec"])
+
+    def _decision(self, user: User, spec: Obj) -> Obj:
+        selector, label_selector, unread = read_selectors(spec.get("resourceAttributes") or {})
+        decision = self.authorizer.decide(user, action_of(spec), selector, label_selector)
+        status: Obj = {"allowed": decision.is_allowed}
+        if decision.reason:
+            status["reason"] = decision.reason
+        if unread:
+            status["evaluationError"] = unread
+        return status
+
+    def _rules(self, call: Call, review: Obj) -> Obj:
+        namespace = review["spec"].get("namespace", "")
+        if not namespace:
+            raise BadRequestError("no namespace on request")
+        resource_rules: list[Obj] = []
+        path_rules: list[Obj] = []
+        if SYSTEM_MASTERS in call.user.groups:
+            resource_rules.append({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]})
+            path_rules.append({"verbs": ["*"], "nonResourceURLs": ["*"]})
+        for held in self.resolver.rules_of(call.user, namespace):
+            rule: Obj = msgspec.to_builtins(held.rule)
+            (path_rules if held.rule.non_resource_urls else resource_rules).append(rule)
+        return {
+            "resourceRules": resource_rules,
+            "nonResourceRules": path_rules,
+            "incomplete": False,
+        }
+
+
+def action_of(spec: Obj) -> Action:
+    """Return the action of a valid SubjectAccessReview, which has one of the two attributes."""
+    paths = spec.get("nonResourceAttributes")
+    if paths is not None:
+        return Action(verb=paths.get("verb", ""), path=paths.get("path", ""))
+    attributes = spec["resourceAttributes"]
+    return Action(
+        verb=attributes.get("verb", ""),
+        group=attributes.get("group", ""),
+        resource=attributes.get("resource", ""),
+        subresource=attributes.get("subresource", ""),
+        namespace=attributes.get("namespace", ""),
+        name=attributes.get("name", ""),
+    )
+
+
+def _subject(spec: Obj) -> User:
+    return User(
+        name=spec.get("user", ""),
+        uid=spec.get("uid", ""),
+        groups=tuple(spec.get("groups", ())),
+        extra={key: tuple(values) for key, values in spec.get("extra", {}).items()},
+    )
+
+
+def _subject_errors(spec: Obj) -> list[FieldError]:
+    errors = _choice_errors(spec)
+    if not spec.get("user") and not spec.get("groups"):
+        why = "at least one of user or group must be specified"
+        errors.append(FieldError.invalid("spec.user", "", why))
+    return errors + selector_errors(spec.get("resourceAttributes", {}))
+
+
+def _attribute_errors(spec: Obj) -> list[FieldError]:
+    return _choice_errors(spec) + selector_errors(spec.get("resourceAttributes", {}))
+
+
+def _choice_errors(spec: Obj) -> list[FieldError]:
+    has_resource, has_path = "resourceAttributes" in spec, "nonResourceAttributes" in spec
+    if has_resource and has_path:
+        return [
+            FieldError.invalid(
+                "spec.nonResourceAttributes",
+                spec["nonResourceAttributes"],
+                "cannot be specified in combination with resourceAttributes",
+            )
+        ]
+    if not has_resource and not has_path:
+        return [
+            FieldError.invalid(
+                "spec.resourceAttributes",
+                None,
+                "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+            )
+        ]
+    return []
+
+
+def _raise_invalid(errors: list[FieldError]) -> None:
+    if errors:
+        raise InvalidError.of("", "", errors, group="authorization.k8s.io")
+
+
+def _user_info(user: User) -> Obj:
+    info = {
+        "username": user.name,
+        "uid": user.uid,
+        "groups": list(user.groups),
+        "extra": {key: list(values) for key, values in user.extra.items()},
+    }
+    return {key: value for key, value in info.items() if value}

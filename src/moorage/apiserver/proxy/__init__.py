@@ -1,5 +1,0 @@
-"""Proxy subresources: HTTP requests passed on to nodes, pods and the pods behind services."""
-
-from moorage.apiserver.proxy.forward import Proxy
-
-__all__ = ["Proxy"]

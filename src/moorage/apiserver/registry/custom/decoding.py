@@ -1,0 +1,124 @@
+"""Decoding of custom resources: a parsed body becomes an object that has the structure's fields.
+
+Metadata is decoded as that of any kind. The rest keeps the values of the body, without unknown
+fields and with defaults; value validation comes later, with the other rules of the kind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from moorage.api.errors import BadRequestError, FieldError, InvalidError
+from moorage.apiserver.registry.custom.defaulting import remove_nulls, set_defaults
+from moorage.apiserver.registry.custom.fitting import compile_fits
+from moorage.apiserver.registry.custom.pruning import prune
+from moorage.apiserver.registry.custom.rules import Rule
+from moorage.apiserver.registry.custom.structure import Structure, has_embedded
+from moorage.apiserver.registry.custom.whole_numbers import set_whole_numbers
+from moorage.apiserver.registry.kind import Obj
+
+_DIGEST_CHARS = 16
+
+
+class CustomType:
+    """One version of a custom resource: its structure and the rule of its values."""
+
+    def __init__(self, name: str, kind: str, group: str, structure: Structure, rule: Rule) -> None:
+        self.name = name
+        self.kind = kind
+        self.group = group
+        self.structure = structure
+        self.has_embedded = has_embedded(structure)
+        self.digest = _digest(structure)
+        """Differs between structures: what fits one may not fit the other."""
+        self._rule = rule
+        self._fits = compile_fits(structure, completes=True)
+        self._fits_partially = compile_fits(structure, completes=False)
+
+    def fit(self, obj: Obj, *, completes: bool = True) -> list[str]:
+        """Prune an object in place and set its defaults; return an error per unknown field.
+
+        Whole numbers become integers.
+        `completes` is false for a configuration that is applied, which gets no defaults. Raises
+        InvalidError for a value that is no object or list where the structure has one.
+        """
+        if (self._fits if completes else self._fits_partially)(obj):
+            return []
+        if not _has_containers(obj, self.structure):
+            raise self._invalid(obj)
+        set_whole_numbers(obj)
+        unknown = prune(obj, self.structure)
+        if completes:
+            set_defaults(obj, self.structure)
+        return [f'unknown field "{path}"' for path in unknown]
+
+    def prune(self, obj: Obj) -> None:
+        """Remove in place what the structure does not specify, of an object that was converted."""
+        set_whole_numbers(obj)
+        prune(obj, self.structure)
+        remove_nulls(obj, self.structure)
+
+    def refit(self, obj: Obj) -> None:
+        """Prune an object that was stored, in place, and set its defaults."""
+        set_whole_numbers(obj)
+        prune(obj, self.structure)
+        set_defaults(obj, self.structure)
+
+    def errors(self, obj: Obj) -> list[FieldError]:
+        """Return the errors of an object's values."""
+        errors: list[FieldError] = []
+        self._rule(obj, "", errors)
+        return errors
+
+    def _invalid(self, obj: Obj) -> InvalidError:
+        metadata = obj.get("metadata")
+        name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+        return InvalidError.of(self.kind, name, self.errors(obj), group=self.group)
+
+
+def _digest(structure: Structure) -> str:
+    text = msgspec.json.encode(structure, order="deterministic")
+    return hashlib.sha256(text).hexdigest()[:_DIGEST_CHARS]
+
+
+def _has_containers(value: Any, structure: Structure) -> bool:
+    """Return whether every object and list of the structure is one in the value, or is null.
+
+    An item of a list with keys is never null: its keys are needed to find it.
+    """
+    if isinstance(value, dict):
+        if structure.type == "array":
+            return False
+        return all(
+            _has_containers(member, inner)
+            for name, member in value.items()
+            if (inner := structure.properties.get(name) or structure.values) is not None
+        )
+    if isinstance(value, list):
+        if structure.type == "object":
+            return False
+        items = structure.items
+        if items is None:
+            return True
+        if structure.list_type == "map" and None in value and not items.has_default:
+            return False
+        return all(_has_containers(item, items) for item in value)
+    return value is None or structure.type not in ("object", "array")
+
+
+def check_custom_type(obj: Obj, name: str, group: str, api_version: str) -> None:
+    """Raise for a body of another kind or version: custom resources must name both."""
+    version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
+    if version != api_version:
+        raise BadRequestError(
+            f"the API version in the data ({version}) does not match the expected API version "
+            f"({api_version})"
+        )
+    if kind != name:
+        metadata = obj.get("metadata")
+        of = metadata.get("name", "") if isinstance(metadata, dict) else ""
+        error = FieldError.invalid("kind", kind, f"must be {name}")
+        raise InvalidError.of(name, of, [error], group=group)

@@ -1,0 +1,83 @@
+"""ResourceSlices. Source: resource validation and strategy of Kubernetes 1.37."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
+from moorage.apiserver.registry.kind import (
+    Column,
+    Kind,
+    Obj,
+    Printer,
+    SelectableField,
+    Served,
+    Strategy,
+    get_spec,
+)
+from moorage.apiserver.registry.kinds.resourceslice.preparation import (
+    prepare_resource_slice,
+    prepare_resource_slice_update,
+)
+from moorage.apiserver.registry.kinds.resourceslice.validation import (
+    validate_resource_slice,
+    validate_resource_slice_update,
+)
+
+_TYPES = "io.k8s.api.resource.v1"
+
+
+def warn_resource_slice(new: Obj, old: Obj | None) -> list[str]:
+    """Warn about a driver's name that is not in lower case."""
+    del old
+    driver = new.get("spec", {}).get("driver", "")
+    if driver == driver.lower():
+        return []
+    return [
+        f'spec.driver: driver names should be lowercase; "{driver}" contains uppercase characters'
+    ]
+
+
+def _resource_slice_cells(resource_slice: Obj, now: float) -> list[Any]:
+    spec = resource_slice.get("spec", {})
+    return [
+        name_of(resource_slice),
+        spec.get("nodeName", ""),
+        spec.get("driver", ""),
+        spec.get("pool", {}).get("name", ""),
+        age_of(resource_slice, now),
+    ]
+
+
+_PRINTER = Printer(
+    columns=(
+        NAME,
+        Column("Node", documented_by=f"{_TYPES}.ResourceSliceSpec.nodeName"),
+        Column("Driver", documented_by=f"{_TYPES}.ResourceSliceSpec.driver"),
+        Column("Pool", documented_by=f"{_TYPES}.ResourcePool.name"),
+        AGE,
+    ),
+    cells=_resource_slice_cells,
+)
+
+RESOURCE_SLICE = Kind(
+    name="ResourceSlice",
+    plural="resourceslices",
+    served=(Served(group="resource.k8s.io", version="v1", type=f"{_TYPES}.ResourceSlice"),),
+    is_namespaced=False,
+    strategy=Strategy(
+        prepare_create=prepare_resource_slice,
+        prepare_update=prepare_resource_slice_update,
+        validate=validate_resource_slice,
+        validate_update=validate_resource_slice_update,
+        warn=warn_resource_slice,
+        spec_of=get_spec,
+        returns_deleted=True,
+    ),
+    printer=_PRINTER,
+    selectable=(
+        SelectableField("spec.nodeName", ("spec", "nodeName")),
+        SelectableField("spec.driver", ("spec", "driver")),
+        SelectableField("spec.pool.name", ("spec", "pool", "name")),
+    ),
+)

@@ -1,0 +1,54 @@
+"""RoleBindings. Source: rbac validation of Kubernetes 1.36."""
+
+from __future__ import annotations
+
+from moorage.api import names
+from moorage.api.errors import FieldError
+from moorage.apiserver.registry.columns.role_bindings import INVALID_ROLE, binding_printer
+from moorage.apiserver.registry.defaults.role_binding import default_binding
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
+from moorage.apiserver.registry.validation.rbac import binding_errors, changed_role_errors
+
+
+def default_role_binding(binding: Obj) -> None:
+    """Set the API defaults of a RoleBinding."""
+    default_binding(binding)
+    namespace = binding["metadata"].get("namespace")
+    for subject in binding.get("subjects", ()):
+        if subject.get("kind") == "ServiceAccount" and namespace:
+            subject.setdefault("namespace", namespace)
+
+
+def validate_role_binding(binding: Obj) -> list[FieldError]:
+    """Return the errors of a new RoleBinding."""
+    return binding_errors(binding, ("Role", "ClusterRole"))
+
+
+def validate_role_binding_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of an update of a RoleBinding."""
+    return validate_role_binding(new) + changed_role_errors(new, old)
+
+
+_PRINTER = binding_printer(
+    "roleBinding",
+    "RoleRef can reference a Role in the current namespace or a ClusterRole in the global "
+    f"namespace. {INVALID_ROLE}",
+)
+
+ROLE_BINDING = Kind(
+    name="RoleBinding",
+    plural="rolebindings",
+    served=(
+        Served(
+            group="rbac.authorization.k8s.io", version="v1", type="io.k8s.api.rbac.v1.RoleBinding"
+        ),
+    ),
+    strategy=Strategy(
+        default=default_role_binding,
+        validate=validate_role_binding,
+        validate_update=validate_role_binding_update,
+        name_errors=names.path_segment_errors,
+        may_create_on_update=True,
+    ),
+    printer=_PRINTER,
+)

@@ -1,0 +1,145 @@
+"""StorageVersionMigrations. Source: storagemigration validation of Kubernetes 1.37."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from moorage.api import names
+from moorage.api.errors import FieldError
+from moorage.apiserver.registry.columns.cells import name_of
+from moorage.apiserver.registry.kind import (
+    Column,
+    Kind,
+    Obj,
+    PartRules,
+    Printer,
+    Served,
+    Strategy,
+    status_subresource,
+)
+from moorage.apiserver.registry.preparation import drop_status, keep_all_but_status, keep_status
+from moorage.apiserver.registry.validation.conditions import condition_errors
+
+_TYPES = "io.k8s.api.storagemigration.v1"
+_REVISION = re.compile(r"[1-9][0-9]*")
+_CONDITION = ("type", "status", "observedGeneration", "lastTransitionTime", "reason", "message")
+"""Fields of a condition, in the order in which errors show them."""
+
+_STATES = ("Running", "Failed", "Succeeded")
+
+
+def validate_migration(migration: Obj) -> list[FieldError]:
+    """Return the errors of a StorageVersionMigration."""
+    resource = migration.get("spec", {}).get("resource", {})
+    name, group = resource.get("resource", ""), resource.get("group", "")
+    errors: list[FieldError] = []
+    if not name:
+        errors.append(
+            FieldError.required("spec.resource.resource", "resource is required to be set")
+        )
+    elif details := names.dns_1035_label_errors(name):
+        errors.append(FieldError.invalid("spec.resource.resource", name, ",".join(details)))
+    if group and (details := names.dns_subdomain_errors(group)):
+        errors.append(FieldError.invalid("spec.resource.group", group, ",".join(details)))
+    return errors
+
+
+def validate_migration_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of an update; the specification never changes."""
+    errors = validate_migration(new)
+    spec = new.get("spec", {})
+    if spec != old.get("spec", {}):
+        resource = spec.get("resource", {})
+        shown = {
+            "group": resource.get("group", ""),
+            "resource": resource.get("resource", ""),
+        }
+        errors.append(FieldError.invalid("spec", {"Resource": shown}, "field is immutable"))
+    return errors
+
+
+def validate_migration_status(new: Obj, old: Obj) -> list[FieldError]:
+    """Return the errors of an update of the status, which never takes back an end."""
+    status, was = new.get("status", {}), old.get("status", {})
+    path = "status.resourceVersion"
+    revision, before = status.get("resourceVersion", ""), was.get("resourceVersion", "")
+    errors: list[FieldError] = []
+    if revision and not _REVISION.fullmatch(revision):
+        errors.append(
+            FieldError.invalid(path, revision, f"resource version is not well formed: {revision}")
+        )
+    errors += condition_errors(status.get("conditions", []), "status.conditions")
+    if before and before != revision:
+        errors.append(FieldError.invalid(path, revision, "field is immutable"))
+    return errors + _end_errors(status, was)
+
+
+def _end_errors(status: Obj, was: Obj) -> list[FieldError]:
+    path = "status.conditions"
+    shown = [
+        {field: condition[field] for field in _CONDITION if field in condition}
+        for condition in status.get("conditions", ())
+    ] or None
+    errors: list[FieldError] = []
+    if _is_true(status, "Succeeded") and _is_true(status, "Failed"):
+        detail = "Both success and failed conditions cannot be true at the same time"
+        errors.append(FieldError.invalid(path, shown, detail))
+    for state, name in (("Succeeded", "Success"), ("Failed", "Failed")):
+        if _is_true(was, state) and not _is_true(status, state):
+            errors.append(
+                FieldError.invalid(
+                    path, shown, f"{name} condition cannot be set to false once it is true"
+                )
+            )
+    return errors
+
+
+def _is_true(status: Obj, state: str) -> bool:
+    for condition in status.get("conditions", ()):
+        if condition.get("type") == state:
+            return bool(condition.get("status") == "True")
+    return False
+
+
+def _migration_cells(migration: Obj, now: float) -> list[Any]:
+    del now
+    resource = migration.get("spec", {}).get("resource", {})
+    group, state = resource.get("group", ""), "Unknown"
+    for condition in migration.get("status", {}).get("conditions", ()):
+        if condition.get("status") == "True" and condition.get("type") in _STATES:
+            state = condition["type"]
+    name = resource.get("resource", "")
+    return [name_of(migration), f"{name}.{group}" if group else name, state]
+
+
+_PRINTER = Printer(
+    columns=(
+        Column("Name", documented_by="io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta.name"),
+        Column("Resource", description="GroupResource to migrate"),
+        Column("Status", description="Status of the migration"),
+    ),
+    cells=_migration_cells,
+)
+
+
+STORAGE_VERSION_MIGRATION = Kind(
+    name="StorageVersionMigration",
+    plural="storageversionmigrations",
+    served=(
+        Served(
+            group="storagemigration.k8s.io", version="v1", type=f"{_TYPES}.StorageVersionMigration"
+        ),
+    ),
+    is_namespaced=False,
+    strategy=Strategy(
+        prepare_create=drop_status,
+        prepare_update=keep_status,
+        validate=validate_migration,
+        validate_update=validate_migration_update,
+        parts={"status": PartRules(keep_all_but_status, validate_migration_status)},
+        needs_revision_on_update=True,
+    ),
+    printer=_PRINTER,
+    subresources=status_subresource(),
+)

@@ -1,0 +1,164 @@
+"""Objects as the page reads them: the few fields that it shows, so that many of them cost little.
+
+Users and nodes may write objects of a megabyte, so that each is made small as it is read: texts
+have a limit, and so have lists.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from moorage.api.meta import Condition, Object, ObjectMeta
+from moorage.api.nodes import NodeRuntimeHandler
+from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED_LABEL, MEASUREMENT_LABEL, PROBE_LABEL
+from moorage.api.runtime_profiles import WORKING, ProfileFeature, RuntimeProfile
+from moorage.runtimeclass.features import FEATURES
+from moorage.wire.client.resources import EVENTS, NODES, PODS, read_as
+
+MOST_LETTERS = 200
+"""Limit on the letters of a text."""
+_MOST_MESSAGE_LETTERS = 1024
+"""Limit on the letters of an event's message. Source: events/v1 `note`."""
+_MOST_HANDLERS = 100
+"""Limit on the handlers of a node."""
+_LABELS = (ISOLATION_LABEL, MANAGED_LABEL, PROBE_LABEL, MEASUREMENT_LABEL)
+
+
+class NamedMeta(Object, frozen=True):
+    name: str = ""
+    namespace: str = ""
+
+
+class PodRowSpec(Object, frozen=True):
+    node_name: str = ""
+    runtime_class_name: str | None = None
+
+
+class PodRowStatus(Object, frozen=True):
+    phase: str = ""
+    reason: str = ""
+
+
+class PodRow(Object, frozen=True):
+    """A pod in a list."""
+
+    metadata: NamedMeta = NamedMeta()
+    spec: PodRowSpec = PodRowSpec()
+    status: PodRowStatus = PodRowStatus()
+
+
+class NodeRowStatus(Object, frozen=True):
+    runtime_handlers: tuple[NodeRuntimeHandler, ...] = ()
+
+
+class NodeRow(Object, frozen=True):
+    """A node: its name, and the handlers that its engine lists."""
+
+    metadata: NamedMeta = NamedMeta()
+    status: NodeRowStatus = NodeRowStatus()
+
+
+class EventRow(Object, frozen=True):
+    """An event about a pod."""
+
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    last_timestamp: str | None = None
+    event_time: str | None = None
+
+    @property
+    def seen_at(self) -> str:
+        """Return when it was last seen, empty if that is not said."""
+        return self.last_timestamp or self.event_time or ""
+
+
+POD_ROWS = read_as(PODS, PodRow)
+NODE_ROWS = read_as(NODES, NodeRow)
+EVENT_ROWS = read_as(EVENTS, EventRow)
+
+
+def shortened(text: str, most: int = MOST_LETTERS) -> str:
+    """Return a text of a cell: nodes and users may write any number of letters."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def small_node(node: NodeRow) -> NodeRow:
+    """Return what the page shows of a node."""
+    handlers = tuple(
+        NodeRuntimeHandler(name=shortened(handler.name))
+        for handler in node.status.runtime_handlers[:_MOST_HANDLERS]
+    )
+    return NodeRow(metadata=node.metadata, status=NodeRowStatus(runtime_handlers=handlers))
+
+
+def small_class(runtime_class: RuntimeClass) -> RuntimeClass:
+    """Return what the page shows of a class."""
+    meta = runtime_class.metadata
+    labels = {key: shortened(meta.labels[key]) for key in _LABELS if key in meta.labels}
+    return msgspec.structs.replace(
+        runtime_class, metadata=ObjectMeta(name=meta.name, labels=labels), scheduling=None
+    )
+
+
+def small_event(event: EventRow) -> EventRow:
+    """Return what the page shows of an event."""
+    return EventRow(
+        type=shortened(event.type),
+        reason=shortened(event.reason),
+        message=shortened(event.message, _MOST_MESSAGE_LETTERS),
+        last_timestamp=shortened(event.last_timestamp or "") or None,
+        event_time=shortened(event.event_time or "") or None,
+    )
+
+
+class SmallProfiles:
+    """Makes profiles small: a limit for each node, and findings that are alike are kept once."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._findings: dict[tuple[ProfileFeature, ...], tuple[ProfileFeature, ...]] = {}
+
+    def small(self, profile: RuntimeProfile) -> RuntimeProfile | None:
+        """Return what the page shows of a profile, None for one that is left out."""
+        spec, status = profile.spec, profile.status
+        count = self._counts[spec.node_name] = self._counts.get(spec.node_name, 0) + 1
+        if count > _MOST_HANDLERS:
+            return None
+        findings = tuple(
+            ProfileFeature(each.name, each.state, shortened(each.message))
+            for each in {each.name: each for each in status.features}.values()
+            if each.name in FEATURES
+        )
+        program = status.program
+        if program is not None:
+            program = msgspec.structs.replace(
+                program, name=shortened(program.name), version=shortened(program.version),
+                path="", digest="",
+            )  # fmt: skip
+        return RuntimeProfile(
+            metadata=ObjectMeta(name=profile.metadata.name),
+            spec=spec,
+            status=msgspec.structs.replace(
+                status,
+                program=program,
+                engine="",
+                kernel="",
+                host_kernel="",
+                probed_at=None,
+                isolation=shortened(status.isolation),
+                features=self._findings.setdefault(findings, findings),
+                conditions=tuple(_small_condition(each) for each in status.conditions
+                                 if each.type == WORKING)[:1],
+            ),
+        )  # fmt: skip
+
+
+def _small_condition(condition: Condition) -> Condition:
+    return Condition(
+        type=condition.type,
+        status=shortened(condition.status),
+        reason=shortened(condition.reason),
+        message=shortened(condition.message),
+    )

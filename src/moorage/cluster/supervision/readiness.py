@@ -1,0 +1,26 @@
+"""Readiness of a part, reported to the process that started it."""
+
+from __future__ import annotations
+
+import os
+
+from moorage.api.logs import Log
+from moorage.cluster.supervision.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
+
+log = Log(__name__)
+
+
+def notify_ready() -> None:
+    """Report to the process that started this one that it is ready.
+
+    Does nothing without such a process, or if that has stopped waiting.
+    """
+    descriptor = os.environ.pop(NOTIFY_VARIABLE, None)
+    if descriptor is None:
+        return
+    try:
+        os.write(int(descriptor), READY_MESSAGE)
+    except BrokenPipeError:
+        log.info("the starting process exited before this one was ready")
+    finally:
+        os.close(int(descriptor))

@@ -1,0 +1,261 @@
+"""Named pipes of a shim's processes: read output for the log and for attached clients.
+
+    shim ──fifo──▶ ProcessOutput ──▶ CRI log
+                               └──▶ OutputQueue of each who attached
+    attached ──fifo──▶ shim
+
+A pipe holds the unread output, so a slow reader blocks the process instead of filling memory.
+Output for a log is also read at a limited rate: a process that floods its log blocks in write(2)
+instead of filling the disk. Source: fifo(7), pipe(7); poll(2) reports no end before a first writer
+has opened it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from moorage.engine.handlers.adapters.adapter import STDERR, STDOUT
+from moorage.engine.handlers.adapters.cri_log import CriLog
+
+_CHUNK_BYTES = 64 * 1024
+_QUEUE_BYTES = 256 * 1024
+_REOPEN_S = 0.5
+LOG_BYTES_PER_S = 16 * 1024 * 1024
+"""Output read for the log of one process, in bytes per second."""
+_LOG_PERIOD_S = 1.0
+ATTACHED_PATIENCE_S = 10.0
+
+
+class OutputQueue:
+    """Output queued for one reader, in order, with its descriptors."""
+
+    def __init__(self, room: Callable[[], None]) -> None:
+        """`room` is called when a full queue has room again."""
+        self._room = room
+        self._pieces: deque[tuple[int, bytes]] = deque()
+        self._size = 0
+        self._has_ended = False
+        self._arrived = asyncio.Event()
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether the queue holds at least 256 KiB, and has not ended."""
+        return self._size >= _QUEUE_BYTES and not self._has_ended
+
+    def feed(self, descriptor: int, data: bytes) -> None:
+        """Add output; dropped after the end."""
+        if not self._has_ended:
+            self._pieces.append((descriptor, data))
+            self._size += len(data)
+            self._arrived.set()
+
+    def end(self) -> None:
+        """Mark the end of the output."""
+        self._has_ended = True
+        self._arrived.set()
+
+    async def read(self) -> tuple[int, bytes] | None:
+        """Block until there is output, and return it; None at the end.
+
+        No deadline: a process may be silent for days.
+        """
+        while not self._pieces:
+            if self._has_ended:
+                return None
+            self._arrived.clear()
+            await self._arrived.wait()
+        was_full = self.is_full
+        descriptor, data = self._pieces.popleft()
+        self._size -= len(data)
+        if was_full and not self.is_full:
+            self._room()
+        return descriptor, data
+
+
+class ProcessOutput:
+    """Output and error of a process, read from their pipes while every attached reader keeps up."""
+
+    def __init__(self, paths: Mapping[int, Path], log: CriLog | None) -> None:
+        """`paths` are the pipes by descriptor. Raises OSError."""
+        self._log = log
+        self._open: dict[int, int] = {}
+        self._queues: list[OutputQueue] = []
+        self._is_reading = False
+        self._late: asyncio.TimerHandle | None = None
+        self._period_start_s = 0.0
+        self._period_bytes = 0
+        self._rate_limited: asyncio.TimerHandle | None = None
+        self._reopening: asyncio.Event | None = None
+        self.ended = asyncio.Event()
+        """Set once every writer has closed and all output has been read."""
+        try:
+            for descriptor, path in paths.items():
+                self._open[descriptor] = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except BaseException:
+            self.close()
+            raise
+        self._resume()
+
+    async def finish(self, patience_s: float) -> None:
+        """Read to the end, for a process that has ended: its writers have closed, or will shortly.
+
+        Blocks for at most `patience_s` seconds on output of a child process that is still running.
+        """
+        for descriptor, pipe in tuple(self._open.items()):
+            # poll(2) reports no end for writers that closed before the pipe was opened.
+            while self._open.get(descriptor) == pipe and self._read(descriptor, pipe):
+                pass
+        try:
+            async with asyncio.timeout(patience_s):
+                await self.ended.wait()
+        except TimeoutError:
+            self.close()
+
+    def attach(self) -> OutputQueue:
+        """Return a queue that receives the output from now on."""
+        queue = OutputQueue(self._resume)
+        if self.ended.is_set():
+            queue.end()
+        else:
+            self._queues.append(queue)
+        return queue
+
+    def detach(self, queue: OutputQueue) -> None:
+        """Remove a queue, and resume reading if it was full."""
+        queue.end()
+        if queue in self._queues:
+            self._queues.remove(queue)
+            self._resume()
+
+    async def reopen_log(self) -> None:
+        """Continue in a new log file, from a line's end if one comes soon. Raises OSError."""
+        if self._log is None:
+            return
+        if not self._log.is_at_line_end and not self.ended.is_set():
+            self._reopening = asyncio.Event()
+            try:
+                # A prompt has no line end: after `_REOPEN_S` the log is reopened anywhere.
+                async with asyncio.timeout(_REOPEN_S):
+                    await self._reopening.wait()
+            except TimeoutError:
+                self._log.reopen()
+            finally:
+                self._reopening = None
+            return
+        self._log.reopen()
+
+    def close(self) -> None:
+        """Stop reading. The process keeps running, and blocks when its pipes are full."""
+        self._pause()
+        if self._rate_limited is not None:
+            self._rate_limited.cancel()
+            self._rate_limited = None
+        for pipe in self._open.values():
+            os.close(pipe)
+        self._open.clear()
+        for queue in self._queues:
+            queue.end()
+        self._queues.clear()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        self.ended.set()
+
+    def _read(self, descriptor: int, pipe: int) -> bool:
+        """Read at most one chunk; return whether there was any output."""
+        try:
+            data = os.read(pipe, _CHUNK_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._end(descriptor)
+            return False
+        if self._log is not None:
+            self._log.write(descriptor, data)
+            self._limit_rate(len(data))
+            if self._reopening is not None and self._log.is_at_line_end:
+                self._log.reopen()
+                self._reopening.set()
+                self._reopening = None
+        for queue in self._queues:
+            queue.feed(descriptor, data)
+        if any(queue.is_full for queue in self._queues):
+            self._pause()
+            if self._log is not None:
+                # An attached client that does not read must not block the container indefinitely.
+                loop = asyncio.get_running_loop()
+                self._late = loop.call_later(ATTACHED_PATIENCE_S, self._cut)
+        return True
+
+    def _limit_rate(self, size: int) -> None:
+        """Pause reading until the period is over once the log has received its share."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if now - self._period_start_s >= _LOG_PERIOD_S:
+            self._period_start_s, self._period_bytes = now, 0
+        self._period_bytes += size
+        if self._period_bytes >= LOG_BYTES_PER_S and self._rate_limited is None:
+            self._pause()
+            next_period = self._period_start_s + _LOG_PERIOD_S
+            self._rate_limited = loop.call_at(next_period, self._end_rate_limit)
+
+    def _end_rate_limit(self) -> None:
+        self._rate_limited = None
+        self._resume()
+
+    def _end(self, descriptor: int) -> None:
+        pipe = self._open.pop(descriptor)
+        asyncio.get_running_loop().remove_reader(pipe)
+        os.close(pipe)
+        if not self._open:
+            self.close()
+
+    def _cut(self) -> None:
+        for queue in tuple(self._queues):
+            if queue.is_full:
+                self.detach(queue)
+
+    def _pause(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            loop = asyncio.get_running_loop()
+            for pipe in self._open.values():
+                loop.remove_reader(pipe)
+
+    def _resume(self) -> None:
+        if (
+            self._rate_limited is not None
+            or self._is_reading
+            or any(queue.is_full for queue in self._queues)
+        ):
+            return
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+        self._is_reading = True
+        loop = asyncio.get_running_loop()
+        for descriptor, pipe in self._open.items():
+            loop.add_reader(pipe, self._read, descriptor, pipe)
+
+
+def make_pipes(directory: Path, *, has_stdin: bool, has_stderr: bool) -> dict[int, Path]:
+    """Create named pipes and return them by descriptor, 0 to 2. Raises OSError."""
+    paths = {STDOUT: directory / "stdout"}
+    if has_stdin:
+        paths[0] = directory / "stdin"
+    if has_stderr:
+        paths[STDERR] = directory / "stderr"
+    for path in paths.values():
+        path.unlink(missing_ok=True)
+        os.mkfifo(path, 0o600)
+    return paths
+
+
+def pipes_in(directory: Path) -> dict[int, Path]:
+    """Return the named pipes that exist, by descriptor."""
+    named = {0: directory / "stdin", STDOUT: directory / "stdout", STDERR: directory / "stderr"}
+    return {number: path for number, path in named.items() if path.exists()}

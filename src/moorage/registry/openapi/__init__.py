@@ -1,5 +1,0 @@
-"""OpenAPI documents of the API: generated at build time, read on request."""
-
-from moorage.registry.openapi.documents import Document, Documents
-
-__all__ = ["Document", "Documents"]

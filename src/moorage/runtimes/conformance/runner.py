@@ -1,0 +1,195 @@
+"""Conformance test of a class: runs each probe once, judges every property, writes the result.
+
+Properties that share a probe share its pod. Nothing that a probe does ends the test: a pod that is
+refused, hangs or floods its log is a result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from moorage.api.clock import Clock, format_time
+from moorage.api.errors import ConflictError, NotFoundError
+from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_profiles import RuntimeProfile
+from moorage.runtimeclass.conformance.catalogue import (
+    STANDARD_CLASSES,
+    StandardClass,
+    properties_of,
+    standard_class,
+)
+from moorage.runtimeclass.conformance.outcomes import NodeFacts, Outcome
+from moorage.runtimeclass.conformance.properties import WASM_IMAGE, Probe, Property
+from moorage.runtimeclass.conformance.results import (
+    ClassResult,
+    PropertyResult,
+    annotation_patch,
+    conforming,
+    digest_of_tested,
+    judge,
+    untested,
+)
+from moorage.runtimes.conformance.errors import ConformanceError
+from moorage.runtimes.conformance.probe_pods import PodRunner, ProbeRunner
+from moorage.wire.client.resources import NODES, RUNTIME_CLASSES, RUNTIME_PROFILES
+from moorage.wire.client.rest import Client, PatchType
+
+
+class ConformanceOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a test. `timeout_s` is that of each probe, `parallel` how many run at once.
+
+    `standard` is the standard class that is tested, empty for every one that can be. `wasm_image`
+    is an image with a WebAssembly program that ends with status 0.
+    """
+
+    runtime_class: str
+    standard: str = ""
+    namespace: str = "default"
+    node: str = ""
+    image: str = "moorage.local/busybox:1"
+    wasm_image: str = ""
+    timeout_s: float = 60.0
+    parallel: int = 2
+
+
+class ConformanceTest:
+    """One test of a class through an API server. `progress` receives a sentence per probe."""
+
+    def __init__(
+        self,
+        client: Client,
+        options: ConformanceOptions,
+        clock: Clock,
+        *,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._clock = clock
+        self._progress = progress
+        self._run = secrets.token_hex(4)
+
+    async def run(self) -> ClassResult:
+        """Test and return the result. Writes nothing.
+
+        Raises NotFoundError without the class, UnknownStandardError, ConformanceError when the
+        probes' options cannot be, StatusError, UnreachableError.
+        """
+        options = self._options
+        if options.parallel < 1 or not 1 <= options.timeout_s <= 3600:
+            raise ConformanceError(
+                "parallel must be at least 1, and the timeout between 1 and 3600 s"
+            )
+        standards = self._standards()
+        tested = await self._client.get(RUNTIME_CLASSES, options.runtime_class)
+        runner = PodRunner(
+            self._client,
+            run=self._run,
+            runtime_class=options.runtime_class,
+            namespace=options.namespace,
+            node=options.node,
+            timeout_s=options.timeout_s,
+        )
+        async with runner.watching():
+            outcomes = await self._outcomes(runner, properties_of(standards))
+        results = await self._judged(properties_of(standards), outcomes)
+        return ClassResult(
+            runtime_class=options.runtime_class,
+            handler=tested.handler,
+            tested_at=format_time(self._clock.now()),
+            tested=digest_of_tested(tested, await read_profiles(self._client)),
+            standards=tuple(standard.name for standard in standards),
+            conforms_to=conforming(standards, results),
+            properties=tuple(results),
+        )
+
+    def _standards(self) -> Sequence[StandardClass]:
+        name = self._options.standard
+        if name:
+            return [standard_class(name)]
+        # Without an image for them, WebAssembly programs cannot be tested.
+        has_wasm = bool(self._options.wasm_image)
+        return [one for one in STANDARD_CLASSES.values() if has_wasm or one.name != "wasm"]
+
+    async def _outcomes(
+        self, runner: ProbeRunner, properties: Iterable[Property]
+    ) -> list[tuple[Probe, Outcome, float]]:
+        probes: list[Probe] = []
+        for one in properties:
+            if one.probe not in probes and self._image(one.probe):
+                probes.append(one.probe)
+        slots = asyncio.Semaphore(self._options.parallel)
+
+        async def run(number: int, probe: Probe) -> tuple[Probe, Outcome, float]:
+            async with slots:
+                began_s = self._clock.monotonic()
+                name = f"moorage-conformance-{self._run}-{number}"
+                outcome = await runner.run(name, probe, self._image(probe))
+                self._progress(f"probe {number + 1}/{len(probes)}: {outcome.error or 'done'}")
+                return probe, outcome, self._clock.monotonic() - began_s
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(run(number, one)) for number, one in enumerate(probes)]
+        return [task.result() for task in tasks]
+
+    def _image(self, probe: Probe) -> str:
+        return self._options.wasm_image if probe.image == WASM_IMAGE else self._options.image
+
+    async def _judged(
+        self, properties: Iterable[Property], outcomes: Sequence[tuple[Probe, Outcome, float]]
+    ) -> list[PropertyResult]:
+        nodes = {outcome.node for _, outcome, _ in outcomes if outcome.node}
+        facts = {node: await node_facts(self._client, node) for node in sorted(nodes)}
+        results = []
+        for one in properties:
+            found = next((entry for entry in outcomes if entry[0] == one.probe), None)
+            if found is None:
+                results.append(untested(one, "no image with a WebAssembly program was given"))
+            else:
+                _, outcome, duration_s = found
+                node = facts.get(outcome.node, NodeFacts())
+                results.append(judge(one, outcome, node, duration_s))
+        return results
+
+
+async def node_facts(client: Client, name: str) -> NodeFacts:
+    """Return what is known of a node. Raises StatusError, UnreachableError."""
+    status = (await client.get(NODES, name)).status
+    return NodeFacts(
+        name=name,
+        kernel=status.node_info.kernel_version,
+        boot_id=status.node_info.boot_id,
+        addresses=tuple(address.address for address in status.addresses),
+    )
+
+
+async def read_profiles(client: Client) -> list[RuntimeProfile]:
+    """Return all RuntimeProfiles; none on a cluster that lacks the kind.
+
+    Raises StatusError, UnreachableError.
+    """
+    try:
+        return (await client.list(RUNTIME_PROFILES)).items
+    except NotFoundError:
+        return []
+
+
+async def write_result(client: Client, result: ClassResult) -> RuntimeClass:
+    """Write a result on its class, beside those of other standards.
+
+    Raises StatusError, UnreachableError.
+    """
+    while True:
+        current = await client.get(RUNTIME_CLASSES, result.runtime_class)
+        patch = annotation_patch(result, current)
+        try:
+            return await client.patch(
+                RUNTIME_CLASSES, result.runtime_class, patch, kind=PatchType.MERGE
+            )
+        except ConflictError:
+            # Another write came between, perhaps that of another test.
+            continue

@@ -1,0 +1,229 @@
+"""Script of a probe program: system calls in order, with results that are reported by name.
+
+    script.call("openat", AT_FDCWD, b"/etc/passwd\\0", 0) → a cell with the result
+    with script.child("mount") as child: …                 calls in a process of their own
+
+An argument is a number, bytes (its address is passed), a Cell (its value is passed) or a Buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from moorage.runtimes.probing.programs.interpreter import (
+    BUFFERS_ADDRESS,
+    BUFFERS_BYTES,
+    CELLS_ADDRESS,
+    DATA_ADDRESS,
+    FORK,
+    HEX,
+    JUMP,
+    NO_WAIT,
+    REPEAT,
+    WORDS,
+    executable,
+)
+from moorage.runtimes.probing.programs.numbers import number_of
+
+AT_FDCWD = -100
+CHILD_LIMIT_S = 3
+"""A child that takes longer is ended by SIGALRM."""
+
+_CELLS_BYTES = 0x10000
+_PROT_READ_WRITE = 3
+_MAP_SHARED, _MAP_FIXED, _MAP_ANONYMOUS = 1, 0x10, 0x20
+_DIGITS = 16
+_READ_BYTES = 4096
+_STDOUT = 1
+_ARGUMENTS = 6
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """A place for a 64-bit result."""
+
+    address: int
+
+
+class Buffer(msgspec.Struct, frozen=True):
+    """A place for what a system call writes."""
+
+    address: int
+    size: int
+
+    def at(self, offset: int) -> Cell:
+        """Return the 64-bit value at an offset."""
+        return Cell(self.address + offset)
+
+
+Argument = int | bytes | Cell | Buffer
+
+
+class Script:
+    """A program under construction, for one architecture."""
+
+    def __init__(self, architecture: str) -> None:
+        self._architecture = architecture
+        self._table: list[list[int]] = []
+        self._data = bytearray()
+        self._next_cell = CELLS_ADDRESS
+        self._next_buffer = BUFFERS_ADDRESS
+        self._reports: list[tuple[str, Cell]] = []
+        # Results must be shared, since children write them.
+        self.call(
+            "mmap", CELLS_ADDRESS, _CELLS_BYTES, _PROT_READ_WRITE,
+            _MAP_SHARED | _MAP_FIXED | _MAP_ANONYMOUS, -1, 0,
+        )  # fmt: skip
+
+    def call(self, name: str, *arguments: Argument, repeats: bool = False) -> Cell:
+        """Append a system call; return the cell of its result, below 0 for an error number."""
+        cell = self.cell()
+        words, mask = [], 0
+        for position, argument in enumerate(arguments):
+            words.append(self._word(argument))
+            if isinstance(argument, Cell):
+                mask |= 1 << position
+        words += [0] * (_ARGUMENTS - len(words))
+        self._add(number_of(name, self._architecture), words, mask, REPEAT if repeats else 0, cell)
+        return cell
+
+    def report(self, name: str, cell: Cell) -> None:
+        """Print a value by name at the end of the program."""
+        self._reports.append((name, cell))
+
+    def cell(self) -> Cell:
+        """Return a new cell; it is 0 until something is written."""
+        cell = Cell(self._next_cell)
+        self._next_cell += 8
+        assert self._next_cell <= CELLS_ADDRESS + _CELLS_BYTES
+        return cell
+
+    def buffer(self, size: int, content: bytes = b"") -> Buffer:
+        """Return a new buffer, aligned to 64 bytes, of a size in bytes and with this content."""
+        if content:
+            return Buffer(self._word(content.ljust(size, b"\0")), size)
+        buffer = Buffer(self._next_buffer, size)
+        self._next_buffer += (size + 63) & ~63
+        assert self._next_buffer <= BUFFERS_ADDRESS + BUFFERS_BYTES
+        return buffer
+
+    @contextmanager
+    def child(self, name: str = "", *, limit_s: int = CHILD_LIMIT_S) -> Iterator[Buffer]:
+        """Have the calls of the block made in a process of its own, and wait for its end.
+
+        Its wait status is reported as `NAME.end` if there is a name. Yields the buffer of its
+        resource usage, as wait4 writes it.
+        """
+        status, usage = self.cell(), self.buffer(256)
+        with self._forked(FORK, status, usage):
+            self._limit(limit_s)
+            yield usage
+        if name:
+            self.report(f"{name}.end", status)
+
+    @contextmanager
+    def concurrent(self) -> Iterator[Cell]:
+        """Have the calls of the block made in a process of its own; yields the cell of its pid."""
+        with self._forked(FORK | NO_WAIT, self.cell(), self.buffer(8)) as pid:
+            self._limit(CHILD_LIMIT_S)
+            yield pid
+
+    def split(self) -> Cell:
+        """Go on in two processes; return the cell of the fork's result."""
+        cell = self.cell()
+        self._add(0, [0] * _ARGUMENTS, 0, FORK | NO_WAIT, cell)
+        return cell
+
+    @contextmanager
+    def endless(self) -> Iterator[None]:
+        """Have the calls of the block repeated for ever."""
+        first = len(self._table)
+        yield
+        back = first - len(self._table) - 1
+        self._add(0, [back, 0, 0, 0, 0, 0], 0, JUMP, self.cell())
+
+    def sleep(self, milliseconds: int) -> None:
+        """Append a pause."""
+        seconds, rest = divmod(milliseconds, 1000)
+        moment = seconds.to_bytes(8, "little") + (rest * 1_000_000).to_bytes(8, "little")
+        self.call("nanosleep", moment, 0)
+
+    def print_text(self, text: str) -> None:
+        """Append the output of a text."""
+        content = text.encode()
+        self.call("write", _STDOUT, content, len(content))
+
+    def print_file(self, path: str, *, reads: int = 1) -> None:
+        """Append the output of a file's beginning, up to 4096 bytes a read, below its path."""
+        self.print_text(f"== {path}\n")
+        descriptor = self.call("openat", AT_FDCWD, text_of(path), 0)
+        buffer = self.buffer(_READ_BYTES)
+        for _ in range(reads):
+            count = self.call("read", descriptor, buffer, _READ_BYTES)
+            self.call("write", _STDOUT, buffer, count)
+        self.call("close", descriptor)
+        self.print_text("\n")
+
+    def print_link(self, path: str) -> None:
+        """Append the output of a symbolic link's target, below its path."""
+        self.print_text(f"== {path}\n")
+        buffer = self.buffer(256)
+        count = self.call("readlinkat", AT_FDCWD, text_of(path), buffer, buffer.size)
+        self.call("write", _STDOUT, buffer, count)
+        self.print_text("\n")
+
+    def finished(self) -> bytes:
+        """Return the executable. Prints the reports, and ends with status 0."""
+        self.print_reports()
+        self.call("exit_group", 0)
+        return executable(self._architecture, self._table, bytes(self._data))
+
+    def print_reports(self) -> None:
+        """Append the output of what was reported so far."""
+        text, digits = bytearray(b"== results\n"), []
+        for name, cell in self._reports:
+            text += f"{name} ".encode()
+            digits.append((cell, len(text)))
+            text += b"0" * _DIGITS + b"\n"
+        self._reports = []
+        address = self._word(bytes(text))
+        for cell, offset in digits:
+            self._add(0, [cell.address, address + offset, 0, 0, 0, 0], 0, HEX, cell)
+        self.call("write", _STDOUT, Buffer(address, len(text)), len(text))
+
+    @contextmanager
+    def _forked(self, flags: int, status: Cell, usage: Buffer | None = None) -> Iterator[Cell]:
+        place, pid = len(self._table), self.cell()
+        assert usage is not None
+        self._add(0, [0, status.address, usage.address, 0, 0, 0], 0, flags, pid)
+        yield pid
+        self.call("exit_group", 0)
+        self._table[place][1] = len(self._table) - place - 1
+
+    def _limit(self, seconds: int) -> None:
+        """Have the process ended by SIGALRM."""
+        timer = bytes(16) + seconds.to_bytes(8, "little") + bytes(8)
+        self.call("setitimer", 0, timer, 0)
+
+    def _add(self, number: int, words: list[int], mask: int, flags: int, cell: Cell) -> None:
+        entry = [number, *words, mask, flags, cell.address]
+        assert len(entry) == WORDS
+        self._table.append(entry)
+
+    def _word(self, argument: Argument) -> int:
+        if isinstance(argument, int):
+            return argument
+        if isinstance(argument, bytes):
+            # Aligned, since structures are passed too.
+            self._data += bytes(-len(self._data) % 64)
+            address = DATA_ADDRESS + len(self._data)
+            self._data += argument
+            return address
+        return argument.address
+
+
+def text_of(text: str) -> bytes:
+    """Return a text as system calls take it, with a zero byte at its end."""
+    return text.encode() + b"\0"

@@ -1,0 +1,186 @@
+"""Acceptor: accepts connections for an HTTP server within its limits.
+
+The event loop's own acceptor accepts without bound, and a protocol can refuse a connection only
+after its TLS handshake. This one checks the limits first, so a refused connection costs one
+`accept`, and a connection dropped during its handshake is closed at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import Self
+
+from aiohttp import web
+
+from moorage.api.logs import Log
+from moorage.wire.serving.connection import AtOnce, HttpConnection
+from moorage.wire.serving.limits import ConnectionTable, Limits, Place
+
+_BACKLOG = 1024
+# Connections accepted per callback, before the event loop runs other work.
+_BATCH = 64
+_SWEEP_S = 1.0
+# Pause after the process has run out of descriptors.
+_PAUSE_S = 0.2
+# Longest wait for the peer's TLS close_notify, during which a descriptor is held.
+_TLS_END_S = 5.0
+
+log = Log(__name__)
+
+
+class Acceptor:
+    """Accepts connections of `server` on listening sockets while it is entered.
+
+    The acceptor owns the sockets and closes them on exit. Open connections stay until the server's
+    own shutdown.
+    """
+
+    def __init__(
+        self,
+        server: web.Server,
+        listeners: Sequence[socket.socket],
+        limits: Limits,
+        tls: ssl.SSLContext | None = None,
+        at_once: AtOnce | None = None,
+    ) -> None:
+        """`at_once` answers requests without the server's handler, where it can."""
+        self._server = server
+        self._listeners = listeners
+        self._tls = tls
+        self._at_once = at_once
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._timers: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._refused = 0
+        self.table = ConnectionTable(limits)
+
+    async def __aenter__(self) -> Self:
+        for listener in self._listeners:
+            listener.setblocking(False)
+            listener.listen(_BACKLOG)
+            self._loop.add_reader(listener, self._accept, listener)
+        self._sweeping = asyncio.create_task(self._sweep(), name="connection deadlines")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for listener in self._listeners:
+            if (timer := self._timers.get(listener)) is not None:
+                timer.cancel()
+            self._loop.remove_reader(listener)
+            listener.close()
+        tasks = (*self._opening, self._sweeping)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(_BATCH):
+            try:
+                connection, peer = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause(listener, error)
+                return
+            connection.setblocking(False)
+            self._admit(connection, peer)
+
+    def _admit(self, connection: socket.socket, peer: tuple[str, int]) -> None:
+        opening = _Opening(connection)
+        address = peer[0]
+        is_local = _is_local(address, connection)
+        place = Place(address, is_local, opening.abort, opening.is_waiting)
+        if not self.table.admit(place):
+            connection.close()
+            self._count_refused(address)
+            return
+        protocol = HttpConnection(
+            self._server,
+            idle_s=self._limits.idle_s,
+            on_proven=lambda user: self.table.prove(place, user),
+            on_lost=lambda: self.table.release(place),
+            at_once=self._at_once,
+        )
+        task = asyncio.create_task(self._open(opening, protocol, place))
+        opening.task = task
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _open(self, opening: _Opening, protocol: HttpConnection, place: Place) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: protocol,
+                opening.socket,
+                ssl=self._tls,
+                # The table's handshake deadline expires before the event loop's.
+                ssl_shutdown_timeout=None if self._tls is None else _TLS_END_S,
+            )
+        except OSError as error:
+            log.debug("connection not opened", peer=place.address, reason=error)
+        else:
+            opening.protocol = protocol
+        finally:
+            if opening.protocol is None:
+                opening.end()
+                self.table.release(place)
+
+    def _pause(self, listener: socket.socket, error: OSError) -> None:
+        """Pause accepting: no descriptor or memory is left for a connection."""
+        log.warning("connections are not accepted now", reason=error)
+        self.table.drop_unproven()
+        self._loop.remove_reader(listener)
+        self._timers[listener] = self._loop.call_later(_PAUSE_S, self._resume, listener)
+
+    def _resume(self, listener: socket.socket) -> None:
+        self._loop.add_reader(listener, self._accept, listener)
+
+    def _count_refused(self, address: str) -> None:
+        if not self._refused:
+            log.warning("too many connections; new ones are refused", peer=address)
+        self._refused += 1
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            self.table.sweep()
+            if self._refused:
+                log.info("connections were refused", count=self._refused, open=self.table.size)
+                self._refused = 0
+
+
+class _Opening:
+    """An accepted connection; `protocol` is set once it is open."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.task: asyncio.Task[None] | None = None
+        self.protocol: HttpConnection | None = None
+
+    def is_waiting(self) -> bool:
+        """Return whether the client owes the server a handshake or a request."""
+        return self.protocol is None or self.protocol.is_waiting
+
+    def abort(self) -> None:
+        """Drop the connection at once."""
+        if self.protocol is not None:
+            self.protocol.abort()
+            return
+        self.end()
+        if self.task is not None:
+            self.task.cancel()
+
+    def end(self) -> None:
+        """Shut the socket down; the event loop, which may hold it, reads EOF and closes it."""
+        # It may be closed already.
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+
+def _is_local(address: str, connection: socket.socket) -> bool:
+    """Return whether the peer has a local address of the host."""
+    return address.startswith("127.") or address == "::1" or address == connection.getsockname()[0]

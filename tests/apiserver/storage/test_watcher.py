@@ -1,0 +1,237 @@
+"""Queues and windows of the cache, byte by byte, without a store."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from moorage.apiserver.storage import cache
+from moorage.apiserver.storage.cache import CacheEvent
+from moorage.apiserver.storage.queue_budget import QueueBudget
+from moorage.apiserver.storage.store import Change
+from moorage.apiserver.storage.watcher import Watcher, WatcherOverflowError
+from tests.clocks import settle
+
+ENTRY = 128
+
+
+@dataclass(frozen=True)
+class Changed:
+    revision: int
+    frame: bytes | None = b"x" * 72
+
+
+def watching(budget: QueueBudget, after: int = 0) -> Watcher[Changed, bytes]:
+    return Watcher(lambda event: event.frame, after, budget)
+
+
+def push(watcher: Watcher[Changed, bytes], *revisions: int, frame: bytes | None = None) -> None:
+    for revision in revisions:
+        # A frame of its own for each: 200 bytes with what a queue takes.
+        watcher.push(Changed(revision, frame or bytes(72)))
+
+
+async def test_only_later_events_that_are_wanted_are_queued() -> None:
+    budget = QueueBudget(1000, 1000)
+    watcher = watching(budget, after=3)
+    push(watcher, 2, 3, 4)
+    watcher.push(Changed(5, None))
+    assert (watcher.queued_bytes, budget.used) == (200, 200)
+    assert len(await watcher.next_batch()) == 1
+    # What was returned counts until the next call.
+    assert budget.used == 200
+    assert await watcher.next_batch(timeout_s=0) == []
+    assert (watcher.queued_bytes, budget.used) == (0, 0)
+
+
+@pytest.mark.parametrize(("limit_bytes", "ends"), [(400, False), (399, True)])
+async def test_a_queue_ends_above_its_own_budget(limit_bytes: int, ends: bool) -> None:
+    budget = QueueBudget(limit_bytes, 10_000)
+    overflows: list[str] = []
+    watcher = watching(budget)
+    watcher.on_overflow = lambda: overflows.append("over")
+    push(watcher, 1, 2)
+    assert watcher.is_overflowed == ends
+    assert overflows == (["over"] if ends else [])
+    assert budget.used == (0 if ends else 400)
+    if ends:
+        push(watcher, 3)
+        watcher.overflow()
+        assert (overflows, budget.used) == (["over"], 0)
+        with pytest.raises(WatcherOverflowError):
+            await watcher.next_batch()
+
+
+def test_one_frame_above_the_budget_is_still_queued() -> None:
+    watcher = watching(QueueBudget(10, 10_000))
+    push(watcher, 1)
+    assert not watcher.is_overflowed
+    push(watcher, 2)
+    assert watcher.is_overflowed
+
+
+@pytest.mark.parametrize(("together", "ended"), [(800, []), (799, ["long"]), (600, ["long"])])
+def test_together_the_longest_queue_ends_first(together: int, ended: list[str]) -> None:
+    budget = QueueBudget(10_000, together)
+    named = {name: watching(budget) for name in ("short", "long")}
+    push(named["short"], 1)
+    push(named["long"], 1, 2)
+    push(named["long"], 3)
+    names = [name for name, watcher in named.items() if watcher.is_overflowed]
+    assert names == ended
+    # The one that is left is within the budget.
+    assert budget.used == (200 if ended else 800)
+
+
+def test_a_shared_frame_is_counted_while_a_queue_holds_it() -> None:
+    budget = QueueBudget(10_000, 10_000)
+    one, two = watching(budget), watching(budget)
+    frame = b"y" * 72
+    for watcher in (one, two):
+        watcher.push(Changed(1, frame))
+    assert budget.used == 200
+    one.close()
+    assert budget.used == 200
+    two.close()
+    assert budget.used == 0
+    one.close()
+    three = watching(budget)
+    three.push(Changed(2, frame))
+    assert budget.used == 200
+    assert (one.queued_bytes, two.queued_bytes, three.queued_bytes) == (0, 0, 200)
+    assert set(budget._watchers) == {three}
+
+
+async def test_a_batch_holds_what_fits_and_one_frame_at_least() -> None:
+    watcher = watching(QueueBudget(10_000, 10_000))
+    push(watcher, 1, 2, 3, 4)
+    assert len(await watcher.next_batch(limit_bytes=1)) == 1
+    assert len(await watcher.next_batch(limit_bytes=400)) == 2
+    assert len(await watcher.next_batch()) == 1
+
+
+@dataclass(frozen=True)
+class Word:
+    key: str
+    revision: int
+    size: int
+
+
+def event(revision: int, size: int = 10, before: int | None = None) -> CacheEvent[Word]:
+    old = None if before is None else Word("a", 0, before)
+    return CacheEvent("MODIFIED", revision, Word("a", revision, size), old)
+
+
+def test_a_window_holds_so_many_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "WINDOW_EVENTS", 2)
+    table: Any = cache._Table(1)
+    assert table.record(event(2)) == 266
+    assert table.record(event(3, before=7)) == 273
+    assert (table.started, table.window) == (1, 539)
+    assert table.record(event(4, size=20)) == 276 - 266
+    assert (table.started, table.window) == (2, 549)
+    assert [event.revision for event in table.events] == [3, 4]
+    assert table.forget_oldest() == 273
+    assert (table.started, table.window, list(table.sizes)) == (3, 276, [276])
+
+
+async def test_a_watcher_that_is_closed_twice_gives_its_bytes_back_once() -> None:
+    budget = QueueBudget(10_000, 10_000)
+    other, watcher = watching(budget), watching(budget)
+    push(other, 1)
+    push(watcher, 1, 2, 3)
+    assert len(await watcher.next_batch(limit_bytes=200)) == 1
+    assert (watcher.queued_bytes, budget.used) == (600, 800)
+    for _ in range(2):
+        watcher.close()
+        assert (watcher.queued_bytes, budget.used) == (0, 200)
+    watcher.overflow()
+    assert (watcher.queued_bytes, budget.used) == (0, 200)
+
+
+def test_within_the_budget_no_watcher_is_ended() -> None:
+    budget = QueueBudget(10_000, 400)
+    first, second = watching(budget), watching(budget)
+    push(first, 1)
+    push(second, 1)
+    assert budget.used == 400
+    budget.enforce()
+    assert not first.is_overflowed
+    assert not second.is_overflowed
+
+
+def test_windows_together_hold_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    store: Any = None
+    cached: cache.WatchCache[Word] = cache.WatchCache(
+        store, lambda key, revision, value: Word(key, revision, len(value))
+    )
+    # Exactly what four events hold.
+    monkeypatch.setattr(cache, "WINDOW_BYTES", 4 * 256 + 10 + 20 + 30 + 40)
+    cached._on_changes([Change("a/1", 1, bytes(10)), Change("b/1", 2, bytes(20))])
+    cached._on_changes([Change("b/2", 3, bytes(30)), Change("a/2", 4, bytes(40))])
+    assert cached.window_bytes == 1124
+    # One byte more: the oldest event of the longest window goes.
+    cached._on_changes([Change("c/1", 5, b"")])
+    revisions = {name: [e.revision for e in table.events] for name, table in cached._tables.items()}
+    assert revisions == {"a": [4], "b": [2, 3], "c": [5]}
+    assert (cached.window_bytes, cached.revision) == (1124 - 266 + 256, 5)
+    assert [cached._tables[name].started for name in "abc"] == [1, 0, 0]
+
+
+def test_events_of_changes() -> None:
+    store: Any = None
+    cached: cache.WatchCache[Word] = cache.WatchCache(
+        store, lambda key, revision, value: Word(key, revision, len(value))
+    )
+    cached._on_changes(
+        [Change("a/1", 1, b"1"), Change("a/1", 2, b"12"), Change("a/1", 3, b"123", 2, True)]
+    )
+    # A deletion of a damaged key, which the cache does not hold.
+    cached._on_changes([Change("a/2", 4, b"", 1, True)])
+    assert list(cached._tables["a"].events) == [
+        CacheEvent("ADDED", 1, Word("a/1", 1, 1), None),
+        CacheEvent("MODIFIED", 2, Word("a/1", 2, 2), Word("a/1", 1, 1)),
+        CacheEvent("DELETED", 3, Word("a/1", 3, 3), Word("a/1", 2, 2)),
+        CacheEvent("DELETED", 4, Word("a/2", 4, 0), None),
+    ]
+    assert (cached.scan("a/"), cached._tables["a"].keys) == ((), [])
+
+
+def test_the_limits_of_queues_and_windows() -> None:
+    mib = 1024 * 1024
+    budget = QueueBudget()
+    assert (budget.queue_bytes, budget.all_bytes) == (8 * mib, 128 * mib)
+    limits = (cache.WINDOW_EVENTS, cache.WINDOW_BYTES)
+    assert limits == (4096, 64 * mib)
+
+
+@pytest.mark.parametrize("is_overflow", [False, True])
+async def test_waiting_reader_is_woken(is_overflow: bool) -> None:
+    watcher = watching(QueueBudget(1000, 1000))
+    reading = asyncio.ensure_future(watcher.next_batch())
+    await settle()
+    assert not reading.done()
+    if is_overflow:
+        watcher.overflow()
+    else:
+        push(watcher, 1)
+    async with asyncio.timeout(20):
+        if not is_overflow:
+            assert await reading == [bytes(72)]
+            return
+        with pytest.raises(WatcherOverflowError):
+            await reading
+
+
+async def test_a_finished_watch_ends_once_its_queue_is_read() -> None:
+    watcher = watching(QueueBudget(1000, 1000))
+    reading = asyncio.ensure_future(watcher.next_batch())
+    await settle()
+    push(watcher, 1)
+    watcher.finish()
+    async with asyncio.timeout(20):
+        assert await reading == [bytes(72)]
+        assert await watcher.next_batch() == []

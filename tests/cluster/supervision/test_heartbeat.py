@@ -1,0 +1,76 @@
+"""Beats on the supervisor's pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from moorage.cluster.supervision import heartbeat
+from moorage.cluster.supervision.heartbeat import send_heartbeats
+from moorage.cluster.supervision.readiness import notify_ready
+from moorage.cluster.supervision.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
+
+
+@pytest.fixture
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The supervisor's end."""
+    monkeypatch.setattr(heartbeat, "_BEAT_S", 0.01)
+    read_end, write_end = os.pipe()
+    monkeypatch.setenv(NOTIFY_VARIABLE, str(write_end))
+    yield read_end
+    os.close(read_end)
+
+
+async def test_the_first_word_on_the_pipe_is_that_the_part_is_ready(pipe: int) -> None:
+    os.set_blocking(pipe, False)
+    beating = asyncio.create_task(send_heartbeats())
+    await asyncio.sleep(0.05)
+    with pytest.raises(BlockingIOError):
+        os.read(pipe, 100)
+    notify_ready()
+    output = b""
+    async with asyncio.timeout(10):
+        while output.count(b".") < 3:
+            await asyncio.sleep(0.01)
+            output += os.read(pipe, 100)
+    assert output.startswith(READY_MESSAGE)
+    beating.cancel()
+    await asyncio.wait([beating])
+    assert os.read(pipe, 100).strip(b".") == b""
+    assert os.read(pipe, 100) == b""
+
+
+@pytest.mark.usefixtures("pipe")
+async def test_a_full_pipe_holds_nothing_up() -> None:
+    beating = asyncio.create_task(send_heartbeats())
+    await asyncio.sleep(0)
+    descriptor = os.dup(int(os.environ[NOTIFY_VARIABLE]))
+    notify_ready()
+    os.write(descriptor, b"x" * 64 * 1024)
+    with pytest.raises(BlockingIOError):
+        os.write(descriptor, b"x")
+    await asyncio.sleep(0.05)
+    assert not beating.done()
+    os.close(descriptor)
+    beating.cancel()
+
+
+async def test_the_beats_end_with_the_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "_BEAT_S", 0.01)
+    read_end, write_end = os.pipe()
+    monkeypatch.setenv(NOTIFY_VARIABLE, str(write_end))
+    beating = asyncio.create_task(send_heartbeats())
+    await asyncio.sleep(0)
+    notify_ready()
+    os.close(read_end)
+    async with asyncio.timeout(10):
+        await beating
+
+
+async def test_without_a_supervisor_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(NOTIFY_VARIABLE, raising=False)
+    async with asyncio.timeout(10):
+        await send_heartbeats()

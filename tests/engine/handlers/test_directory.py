@@ -1,0 +1,19 @@
+"""Files of a handler directory: how large they may be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moorage.engine.handlers.definition import DefinitionError
+from moorage.engine.handlers.directory import _MOST_BYTES, _content
+
+
+def test_a_file_has_a_size_at_most(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_bytes(b"#" * _MOST_BYTES)
+    assert len(_content(path)) == _MOST_BYTES
+    path.write_bytes(b"#" * (_MOST_BYTES + 1))
+    with pytest.raises(DefinitionError, match="it is larger than 64 KiB"):
+        _content(path)
