@@ -23,7 +23,7 @@ from tests.running import (
     skip_without_kubectl,
     skip_without_runtimes,
 )
-from tests.runs import HERE, RUNS, is_below, run_of, runs_of, starts_programs
+from tests.runs import BELOW, CLUSTERS, ENGINES, HERE, RUNS, directory_run, run_of, runs_of
 
 # A test run does the same each time; `make soak` lets Hypothesis look where it has not been, and
 # `make unit` takes fewer examples.
@@ -83,14 +83,14 @@ def _marks(item: pytest.Item, parts: tuple[str, ...]) -> set[str]:
     has_plane, has_node = "control_plane" in fixtures, "whole_cluster" in fixtures
     shares_a_cluster = has_plane or has_node
     is_runtime = item.get_closest_marker("runtime") is not None
-    is_in_whole = parts[:2] == ("cluster", "whole")
+    own = directory_run(parts)
     marks = {
         "root": parts[0] == "engine" and "place" in fixtures,
-        "below": is_below(parts[0]),
+        "below": own == BELOW,
         "shared": shares_a_cluster,
         "plane": has_plane and not has_node,
-        "whole": shares_a_cluster or is_in_whole,
-        "cluster": shares_a_cluster or starts_programs(parts[0], is_runtime=is_runtime),
+        "whole": shares_a_cluster or own == CLUSTERS,
+        "cluster": shares_a_cluster or is_runtime or own in (CLUSTERS, ENGINES),
     }
     return {mark for mark, is_set in marks.items() if is_set}
 
@@ -102,8 +102,9 @@ def _small_reserve(request: pytest.FixtureRequest) -> Iterator[None]:
     They were a tenth of the processor time of all tests without a cluster.
     """
     sqlite = sys.modules.get("moorage.apiserver.storage.sqlite")
-    kept = ("storage", "cluster")  # Where backups and full disks are tested.
-    if sqlite is None or request.path.relative_to(HERE).parts[0] in kept:
+    # Where backups and full disks are tested.
+    kept = (HERE / "apiserver" / "storage", HERE / "cluster")
+    if sqlite is None or any(request.path.is_relative_to(directory) for directory in kept):
         yield
         return
     defaults = sqlite.SqliteStore.__init__.__kwdefaults__

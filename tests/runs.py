@@ -22,34 +22,48 @@ OTHERS = "not cluster and not below"
 RUNS = frozenset((SHARED, PLANES, CLUSTERS, ENGINES, BELOW, OTHERS))
 """Marker expressions, as in the Makefile. Each test belongs to exactly one."""
 
-_STARTS_PROGRAMS = frozenset(("cli", "clients", "cluster", "guest", "interchange"))
-"""Directories whose tests all start clusters or engines, beside the modules of `tests/` itself."""
+_RUN_OF_DIRECTORY = {
+    "attach": ENGINES,
+    "attach/webhook": OTHERS,
+    "cli": ENGINES,
+    "clients": ENGINES,
+    "cluster": ENGINES,
+    "cluster/whole": CLUSTERS,
+    "containerd_configuration": BELOW,
+    "engine": BELOW,
+    "guest": ENGINES,
+    "inspect": ENGINES,
+    "interchange": ENGINES,
+    "linux": BELOW,
+    "migrate": ENGINES,
+    "migrate/rules": OTHERS,
+    "mutants": BELOW,
+    "node": BELOW,
+    "runtimes/installing": ENGINES,
+    "runtimes/probing": BELOW,
+    "wire/cri": BELOW,
+    "wire/streaming": BELOW,
+}
+"""Where most tests of a directory run. The longest entry counts; other directories are OTHERS.
 
-_BELOW_THE_API = frozenset(
-    (
-        "containerd_configuration", "cri", "engine", "handlers", "linux", "mutants", "node",
-        "probing", "streaming",
-    )
-)  # fmt: skip
-"""Directories with about half of what the tests without whole clusters take."""
+ENGINES are those whose tests all start clusters or engines, as the modules of `tests/` itself do;
+BELOW are those below the API, with about half of what the tests without whole clusters take.
+"""
 
 _SHARES_A_CLUSTER = re.compile(r"\bwhole_cluster\b")
 _SHARES_A_PLANE = re.compile(r"\bcontrol_plane\b")
 _RUNTIME = re.compile(r"\bmark\.runtime\b")
 
 
-def starts_programs(directory: str, *, is_runtime: bool) -> bool:
-    """Return whether a test starts a cluster or an engine of its own.
-
-    `directory` is the one of `tests/` that it is in, or a module's name; `is_runtime` whether the
-    test has the marker `runtime`.
-    """
-    return is_runtime or directory in _STARTS_PROGRAMS or directory.endswith(".py")
-
-
-def is_below(directory: str) -> bool:
-    """Return whether a directory of `tests/` is of what is below the API: node and engine."""
-    return directory in _BELOW_THE_API
+def directory_run(parts: tuple[str, ...]) -> str:
+    """Return the run of a module by its path below `tests/`, before the marks of its tests."""
+    if len(parts) == 1:
+        return ENGINES
+    for length in range(len(parts) - 1, 0, -1):
+        found = _RUN_OF_DIRECTORY.get("/".join(parts[:length]))
+        if found is not None:
+            return found
+    return OTHERS
 
 
 def runs_of(path: Path) -> frozenset[str]:
@@ -64,16 +78,10 @@ def _runs_of(parts: tuple[str, ...], text: str) -> frozenset[str]:
         runs.add(SHARED)
     if _SHARES_A_PLANE.search(text):
         runs.add(PLANES)
-    if parts[:2] == ("cluster", "whole"):
-        runs.add(CLUSTERS)
-    elif starts_programs(parts[0], is_runtime=False):
+    own = directory_run(parts)
+    runs.add(own)
+    if own == OTHERS and _RUNTIME.search(text):
         runs.add(ENGINES)
-    elif is_below(parts[0]):
-        runs.add(BELOW)
-    else:
-        runs.add(OTHERS)
-        if _RUNTIME.search(text):
-            runs.add(ENGINES)
     return frozenset(runs)
 
 

@@ -7,6 +7,10 @@ import sys
 
 import pytest
 
+# Beside the package itself, of which rules of the registry are used elsewhere.
+_SERVER = {"moorage.apiserver.server", "moorage.apiserver.endpoints"}
+# Beside the package itself, whose handlers are looked at without an engine.
+_ENGINE = {"moorage.engine.engine", "moorage.engine.service", "moorage.engine.sandboxes"}
 _AGENT_AND_CLIENT = {"moorage.node.agent", "moorage.wire.client.rest", "aiohttp"}
 # What an API server imports at the first use.
 _AT_USE = {"yaml", "jwt", "h11", "cryptography.x509", "cel_expr_python", "re2", "unittest"}
@@ -27,7 +31,7 @@ _AT_USE = {"yaml", "jwt", "h11", "cryptography.x509", "cel_expr_python", "re2", 
                     for name in ("status", "down", "logs", "image", "runtimes", "doctor")
                 ),
             ],
-            {*_AGENT_AND_CLIENT, "moorage.apiserver.storage", "moorage.apiserver"},
+            {*_AGENT_AND_CLIENT, "moorage.apiserver"},
         ),
         (
             [f"moorage.cli.commands.{name}" for name in ("status", "logs")],
@@ -39,7 +43,7 @@ _AT_USE = {"yaml", "jwt", "h11", "cryptography.x509", "cel_expr_python", "re2", 
                 # What the part imports when the cluster has no node.
                 *(f"moorage.cluster.{name}" for name in ("engine.paths", "host", "network")),
             ],
-            {"grpc", "google.protobuf", "moorage.engine", "moorage.node.agent"},
+            {"grpc", "google.protobuf", *_ENGINE, "moorage.node.agent"},
         ),
         (["moorage.cluster.parts.apiserver"], {*_AT_USE, "moorage.engine.handlers"}),
         (
@@ -63,10 +67,16 @@ _AT_USE = {"yaml", "jwt", "h11", "cryptography.x509", "cel_expr_python", "re2", 
                 *(f"moorage.cli.commands.{name}" for name in ("up", "down")),
                 *(
                     f"moorage.cluster.{name}"
-                    for name in ("machine", "creation", "kubeconfig", "start", "teardown")
+                    for name in (
+                        "host.start_check",
+                        "creation",
+                        "access.kubeconfig",
+                        "supervision.start",
+                        "teardown",
+                    )
                 ),
             ],
-            {*_AGENT_AND_CLIENT, "moorage.apiserver", "moorage.engine.engine", "grpc"},
+            {*_AGENT_AND_CLIENT, *_SERVER, "moorage.engine.engine", "grpc"},
         ),
         (
             # An agent on each node: what it loads counts once for each.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cluster.errors import ClusterError
-from moorage.migrate import FileMigration, plan_files
+from moorage.api.operation_error import OperationError
+from moorage.migrate.files import FileMigration, plan_files
 from moorage.migrate.rules import Options, Severity
 
 _OLD = "apiVersion: node.k8s.io/v1beta1\nkind: RuntimeClass\nmetadata: {name: a}\nhandler: a\n"
@@ -102,7 +102,7 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> Non
     file.write_text(_OLD)
     migration = _plan(file)
     file.write_text("edited: meanwhile\n")
-    with pytest.raises(ClusterError, match="changed meanwhile"):
+    with pytest.raises(OperationError, match="changed meanwhile"):
         migration.write()
     assert file.read_text() == "edited: meanwhile\n"
 
@@ -136,7 +136,7 @@ def test_a_new_file_is_shown_against_nothing(tmp_path: Path) -> None:
 def test_an_output_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "policies.yaml").write_bytes(b"\xff")
-    with pytest.raises(ClusterError, match=r"policies.yaml is not UTF-8"):
+    with pytest.raises(OperationError, match=r"policies.yaml is not UTF-8"):
         _plan(tmp_path, out=tmp_path / "out")
 
 
@@ -173,7 +173,7 @@ def test_links_in_the_output_directory_lead_nowhere_else(tmp_path: Path, link: s
     place = tmp_path / link
     place.parent.mkdir(exist_ok=True)
     place.symlink_to(elsewhere if link != "out/runtimeclasses.yaml" else elsewhere / "x.yaml")
-    with pytest.raises(ClusterError, match="is a symbolic link"):
+    with pytest.raises(OperationError, match="is a symbolic link"):
         _plan(tmp_path / "a.yaml", out=tmp_path / "out")
     assert list(elsewhere.iterdir()) == []
 
@@ -182,7 +182,7 @@ def test_a_pipe_in_the_output_directory_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(_POD)
     (tmp_path / "out").mkdir()
     os.mkfifo(tmp_path / "out" / "classes.yaml")
-    with pytest.raises(ClusterError, match="is not a regular file"):
+    with pytest.raises(OperationError, match="is not a regular file"):
         _plan(tmp_path / "a.yaml", out=tmp_path / "out")
 
 

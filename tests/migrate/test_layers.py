@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moorage.api.yaml_values import parse_documents
-from moorage.migrate import FileMigration, plan_files
+from moorage.migrate.files import FileMigration, plan_files
 from moorage.migrate.rules import Options
 
 _INPUTS = Path(__file__).parent / "layers"

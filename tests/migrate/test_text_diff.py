@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from moorage.migrate import unified
+from moorage.migrate.text_diff import unified
 
 
 def test_equal_texts_have_no_diff() -> None:

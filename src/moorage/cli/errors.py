@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from moorage.api.errors import StatusError
-from moorage.cluster.errors import CannotRunPodsError, ClusterError, NotRunningError
+from moorage.api.operation_error import OperationError
+from moorage.cluster.errors import CannotRunPodsError, NotRunningError
 
 FAILED = 1
 NOT_RUNNING = 3
@@ -20,7 +21,7 @@ def is_expected(error: Exception) -> bool:
     from moorage.linux.command import CommandError
     from moorage.wire.client.config import ConfigError
 
-    kinds = (CliError, ClusterError, CommandError, ConfigError, OSError, StatusError)
+    kinds = (CliError, OperationError, CommandError, ConfigError, OSError, StatusError)
     return isinstance(error, kinds)
 
 

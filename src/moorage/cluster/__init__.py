@@ -37,14 +37,14 @@ __all__ = [
 
 # Each name's module, imported at its first use: a part of a cluster must not load the others.
 _MODULES = {
-    "AlreadyRunningError": "supervisor",
+    "AlreadyRunningError": "supervision.supervisor",
     "CannotRunPodsError": "errors",
     "Choices": "choices",
     "Cluster": "cluster",
     "ClusterError": "errors",
     "LeftoverError": "errors",
     "NotRunningError": "errors",
-    "PartStatus": "status",
+    "PartStatus": "supervision.status",
     "Settings": "settings",
     "SettingsError": "settings",
     "StartError": "errors",

@@ -12,9 +12,11 @@ ClusterError
 
 from __future__ import annotations
 
+from moorage.api.operation_error import OperationError
 
-class ClusterError(Exception):
-    """An operation on a cluster failed. The text says what failed, why, and what to do."""
+
+class ClusterError(OperationError):
+    """An operation on a cluster failed."""
 
 
 class NotRunningError(ClusterError):

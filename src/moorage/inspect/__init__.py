@@ -1,0 +1,1 @@
+"""Looking at a cluster: explanations, usage of classes, comparisons, benches, the demo."""

@@ -26,8 +26,9 @@ from moorage.inspect.class_workloads import (
     throughput_script,
 )
 from moorage.inspect.pod_usage import read_usage
-from moorage.inspect.trials import NO_CLASS, Trial, TrialResult, Trials
+from moorage.inspect.trials import Trial, TrialResult, Trials
 from moorage.runtimeclass.start_phases import percentile
+from moorage.runtimes.known_classes import NO_CLASS
 from moorage.wire.client.rest import Client
 
 KIND = "moor-bench"

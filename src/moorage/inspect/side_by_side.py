@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from moorage.inspect.trials import Trial, TrialResult, Trials
-from moorage.runtimeclass.temporary_classes import is_temporary
-from moorage.wire.client.resources import RUNTIME_CLASSES
 from moorage.wire.client.rest import Client
 
 KIND = "moor-run"
@@ -39,15 +37,6 @@ class Comparison:
 
     results: tuple[TrialResult, ...]
     differences: tuple[Difference, ...]
-
-
-async def class_names(client: Client) -> list[str]:
-    """Return the names of the RuntimeClasses that pods may name, without those of probes.
-
-    Raises StatusError, UnreachableError.
-    """
-    metadata = [one.metadata for one in (await client.list(RUNTIME_CLASSES)).items]
-    return sorted(one.name for one in metadata if not is_temporary(one.name, one.labels))
 
 
 async def run_side_by_side(

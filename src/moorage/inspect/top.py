@@ -21,9 +21,9 @@ from moorage.api.quantity import parse as parse_quantity
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.inspect.pod_findings import last_end
 from moorage.inspect.pod_usage import PodUsage, read_usage
-from moorage.inspect.trials import NO_CLASS
 from moorage.runtimeclass.start_phases import percentile, phases_of
 from moorage.runtimeclass.temporary_classes import is_temporary
+from moorage.runtimes.known_classes import NO_CLASS
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.resources import PODS, RUNTIME_CLASSES
 from moorage.wire.client.rest import Client

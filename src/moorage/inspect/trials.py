@@ -23,12 +23,10 @@ from moorage.api.pods import ContainerStateTerminated, Pod
 from moorage.inspect.pod_findings import exit_words
 from moorage.inspect.pod_usage import PodUsage, read_usage
 from moorage.runtimeclass.start_phases import ADMIT, DELIVER, SCHEDULE, Phase, phases_of
+from moorage.runtimes.known_classes import NO_CLASS
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.resources import EVENTS, PODS, RUNTIME_CLASSES
 from moorage.wire.client.rest import Client, UnreachableError
-
-NO_CLASS = "-"
-"""Stands for a pod without a class."""
 
 RUN_LABEL = "runtime.moorage.dev/trial"
 _MANAGED_BY = "app.kubernetes.io/managed-by"

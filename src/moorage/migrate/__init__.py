@@ -1,6 +1,4 @@
-"""Migration of files and of live clusters: the I/O around `moorage.migrate.rules`."""
+"""Migration of files and of live clusters to RuntimeClasses; the rules are pure, in `rules`.
 
-from moorage.migrate.files import FileMigration, plan_files
-from moorage.migrate.text_diff import unified
-
-__all__ = ["FileMigration", "plan_files", "unified"]
+Nothing is imported here: the engines' configuration files are read by the same rules.
+"""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.cluster.errors import ClusterError
+from moorage.api.operation_error import OperationError
 from moorage.linux.atomic_file import replace_file
 from moorage.linux.regular_file import NotRegularError, read_regular_file
 from moorage.migrate.reading import STANDARD_INPUT, FileSet, read_files
@@ -25,11 +25,11 @@ _NEW_MODE = 0o644
 _OUTPUTS = ("*.yaml", "*.toml", "handlers.d/*.toml")
 
 
-class OutputUnreadableError(ClusterError):
+class OutputUnreadableError(OperationError):
     """A file of the output directory cannot be read, or leads elsewhere."""
 
 
-class ChangedMeanwhileError(ClusterError):
+class ChangedMeanwhileError(OperationError):
     """A file is another one than it was when it was read."""
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from moorage.api.errors import AlreadyExistsError, ConflictError, NotFoundError, StatusError
+from moorage.api.operation_error import OperationError
 from moorage.api.yaml_text import dump
-from moorage.cluster.errors import ClusterError
 from moorage.migrate.rules import Finding, Options, Severity
 from moorage.migrate.rules.live_objects import (
     LiveFacts,
@@ -62,7 +62,7 @@ _SECURITY_POLICIES = ("policy", "podsecuritypolicies")
 _UNSHOWN = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
 
 
-class UnusableCredentialsError(ClusterError):
+class UnusableCredentialsError(OperationError):
     """The certificate or key of a kubeconfig cannot be used."""
 
 

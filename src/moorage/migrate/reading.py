@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from moorage.cluster.errors import ClusterError
+from moorage.api.operation_error import OperationError
 from moorage.linux.regular_file import NotRegularError, read_regular_file
 from moorage.migrate.rules import Finding, Severity, Source
 from moorage.migrate.rules.formats import MAX_BYTES, SUFFIXES, SkippedError, UnreadableError, parse
@@ -36,7 +36,7 @@ _REFERRING = re.compile(
 _MAX_REFERRED = 1000
 
 
-class TooMuchError(ClusterError):
+class TooMuchError(OperationError):
     """The files together are larger than what is migrated at once."""
 
 

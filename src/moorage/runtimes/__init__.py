@@ -1,0 +1,1 @@
+"""What is done with runtimes: probed, installed, measured, checked, rolled out."""

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from moorage.cluster.errors import ClusterError
-from moorage.inspect.side_by_side import class_names
-from moorage.inspect.trials import NO_CLASS
+from moorage.api.operation_error import OperationError
+from moorage.runtimeclass.temporary_classes import is_temporary
+from moorage.wire.client.resources import RUNTIME_CLASSES
 from moorage.wire.client.rest import Client
 
+NO_CLASS = "-"
+"""A pod without `runtimeClassName`, where a command takes the name of a class."""
 
-class UnknownClassError(ClusterError):
+
+class UnknownClassError(OperationError):
     """A class that was named does not exist; the text has those that do."""
+
+
+async def class_names(client: Client) -> list[str]:
+    """Return the names of the RuntimeClasses that pods may name, without those of probes.
+
+    Raises StatusError, UnreachableError.
+    """
+    metadata = [one.metadata for one in (await client.list(RUNTIME_CLASSES)).items]
+    return sorted(one.name for one in metadata if not is_temporary(one.name, one.labels))
 
 
 async def check_classes(client: Client, names: Iterable[str]) -> None:

@@ -13,9 +13,9 @@ from moorage.api.clock import format_time
 from moorage.api.errors import AlreadyExistsError, ExpiredError, NotFoundError
 from moorage.api.labels import Requirement, Selector
 from moorage.api.meta import Raw
+from moorage.api.operation_error import OperationError
 from moorage.api.runtime_group import API_VERSION
 from moorage.api.runtime_rollouts import DONE, ROLLED_BACK, STOPPED, RuntimeRollout
-from moorage.cluster.errors import ClusterError
 from moorage.runtimes.custom_resources import install_definitions
 from moorage.runtimes.known_classes import check_classes
 from moorage.wire.client.resources import RUNTIME_ROLLOUTS
@@ -25,7 +25,7 @@ _OPERATORS = {"exists": "Exists", "!": "DoesNotExist", "in": "In", "notin": "Not
 _EQUALITY = {"=": "In", "==": "In", "!=": "NotIn"}
 
 
-class RolloutError(ClusterError):
+class RolloutError(OperationError):
     """A rollout cannot be started or found."""
 
 

@@ -62,7 +62,9 @@ def _declaration(kind: Kind) -> dict[str, Any]:
 
 
 def test_kinds() -> None:
-    assert_recorded("registry/kinds", {kind.resource: _declaration(kind) for kind in ALL_KINDS})
+    assert_recorded(
+        "apiserver/registry/kinds", {kind.resource: _declaration(kind) for kind in ALL_KINDS}
+    )
 
 
 def test_columns() -> None:
@@ -72,19 +74,23 @@ def test_columns() -> None:
         for resource, printer in {**printers, "others": CREATED_AT}.items()
         for number, column in enumerate(printer.columns)
     }
-    assert_recorded("registry/columns", shown)
+    assert_recorded("apiserver/registry/columns", shown)
 
 
 def test_descriptions_of_columns(tmp_path: Path) -> None:
     generate_descriptions(ALL_KINDS, tmp_path)
     texts = msgspec.json.decode((tmp_path / BUNDLE).read_bytes())
-    assert_recorded("registry/descriptions", {name: digest(text) for name, text in texts.items()})
+    assert_recorded(
+        "apiserver/registry/descriptions", {name: digest(text) for name, text in texts.items()}
+    )
 
 
 def test_types(tmp_path: Path) -> None:
     generate_schema(ALL_KINDS, tmp_path / "types")
     types = msgspec.msgpack.decode((tmp_path / "types" / "types.msgpack").read_bytes())
-    assert_recorded("registry/types", {name: digest(type_) for name, type_ in types.items()})
+    assert_recorded(
+        "apiserver/registry/types", {name: digest(type_) for name, type_ in types.items()}
+    )
 
 
 def test_openapi(tmp_path: Path) -> None:
@@ -108,4 +114,4 @@ def test_openapi(tmp_path: Path) -> None:
     index = json.loads((tmp_path / "documents" / "index.json").read_text())
     table["index"] = digest(sorted(index))
     assert len(set(index.values())) == len(index)
-    assert_recorded("registry/openapi", table)
+    assert_recorded("apiserver/registry/openapi", table)

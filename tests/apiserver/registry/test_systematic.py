@@ -116,7 +116,7 @@ def test_every_field_changed_in_every_way(name: str) -> None:
                 answers(kind, before, changed(base, path, other)) for other in variations(value)
             ]
             table[f"{title} {'.'.join(map(str, path))}"] = digest(result)
-    assert_recorded(f"registry/changes-{name.replace(' ', '-')}", table)
+    assert_recorded(f"apiserver/registry/changes-{name.replace(' ', '-')}", table)
 
 
 @pytest.mark.parametrize("name", sorted(RICH))

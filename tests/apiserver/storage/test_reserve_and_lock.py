@@ -223,7 +223,8 @@ def test_a_holder_that_is_being_killed_is_waited_for(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = (
-        "import sys; from pathlib import Path; from moorage.apiserver.storage.lock import StoreLock; "
+        "import sys; from pathlib import Path; "
+        "from moorage.apiserver.storage.lock import StoreLock; "
         "held = StoreLock.acquire(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

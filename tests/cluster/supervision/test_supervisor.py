@@ -22,7 +22,8 @@ from moorage.cluster.supervision.readiness import notify_ready as n
 from moorage.linux.parent_death import die_with_parent as d
 d(); n();"""
 BEATS = """
-import asyncio, moorage.cluster.supervision.heartbeat as b, moorage.cluster.supervision.readiness as n
+import asyncio, moorage.cluster.supervision.heartbeat as b
+import moorage.cluster.supervision.readiness as n
 import moorage.linux.parent_death as d, time, signal
 d.die_with_parent()
 b._BEAT_S = 0.02
@@ -40,7 +41,8 @@ import os, sys
 from pathlib import Path
 from moorage.cluster.layout import Layout
 from moorage.cluster.supervision.liveness import Patience
-from moorage.cluster.supervision.supervisor import AlreadyRunningError, Part, PortTakenError, Supervisor
+from moorage.cluster.supervision.supervisor import AlreadyRunningError, Part
+from moorage.cluster.supervision.supervisor import PortTakenError, Supervisor
 named = zip(sys.argv[2::2], sys.argv[3::2])
 parts = [
     Part(name, name, (sys.executable, "-c", code), beats=name.startswith("beating"),

@@ -23,7 +23,7 @@ def _plain(value: object) -> object:
 def test_known_runtimes() -> None:
     table = {f"{number} {runtime.name}": _plain(asdict(runtime))
              for number, runtime in enumerate(KNOWN_RUNTIMES)}  # fmt: skip
-    assert_recorded("handlers/runtimes", table)
+    assert_recorded("engine/handlers/runtimes", table)
 
 
 def test_generated_files(tmp_path: Path) -> None:
@@ -40,4 +40,4 @@ def test_generated_files(tmp_path: Path) -> None:
                if not line.startswith("#")]
         for name, text in generate(programs, runtimes).items()
     }  # fmt: skip
-    assert_recorded("handlers/generated", table)
+    assert_recorded("engine/handlers/generated", table)

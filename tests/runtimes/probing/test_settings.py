@@ -50,7 +50,7 @@ def _sandbox(container: ProbeContainer) -> dict[str, Any]:
 
 def test_what_an_engine_is_asked_for_is_that_of_the_table() -> None:
     assert_recorded(
-        "probing/sandboxes",
+        "runtimes/probing/sandboxes",
         {name: _sandbox(probe.container(_HOST)) for name, probe in PROBES.items()},
     )
 
@@ -60,13 +60,13 @@ def test_what_a_cluster_is_asked_for_is_that_of_the_table() -> None:
     for name, probe in PROBES.items():
         container = probe.container(_HOST)
         pods[name] = not_expressible(container) or pod_manifest(container, _POD_PLACE)
-    assert_recorded("probing/pods", pods)
+    assert_recorded("runtimes/probing/pods", pods)
 
 
 def test_order_kept_probes_and_deadlines_are_those_of_the_table() -> None:
     """The plain probe decides whether a handler works, so it is the first."""
     values = {name: [probe.is_kept, probe.deadline_s] for name, probe in PROBES.items()}
-    assert_recorded("probing/suite", values | {"order": list(PROBES)})
+    assert_recorded("runtimes/probing/suite", values | {"order": list(PROBES)})
 
 
 def test_a_default_handler_needs_no_class_and_an_image_given_replaces_the_own() -> None:
@@ -92,7 +92,7 @@ def test_the_owner_of_probes_is_a_node_of_a_cluster() -> None:
 def test_programs_change_with_the_version_of_the_suite_only() -> None:
     """Results are cached by that version: raise SUITE_VERSION with each change of the table."""
     assert_recorded(
-        "probing/programs",
+        "runtimes/probing/programs",
         {"version": SUITE_VERSION}
         | {
             f"{architecture} {path}": hashlib.sha256(content).hexdigest()[:16]

@@ -14,7 +14,7 @@ from moorage.wire.client.resources import PartialObject, Resource
 _DECLARED: list[Resource[Any]] = [
     value
     for value in vars(resources).values()
-    # Those of our own group are custom resources: tests/runtimes/custom_resources/test_definitions.py.
+    # Those of our own group are custom resources, and have tests of their own.
     if isinstance(value, Resource) and value.group != GROUP
 ]
 _CUSTOM: Resource[PartialObject] = Resource("g.io", "v2", "things", "Thing", PartialObject)

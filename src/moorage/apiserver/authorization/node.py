@@ -1,7 +1,7 @@
 """Node authorizer: agents read the objects their pods need and write their own.
 
-NodeRestriction (moorage.apiserver.admission) checks which of those objects they may write. Source: API
-docs "Node Authorization", KEP-4601 (selectors).
+NodeRestriction (moorage.apiserver.admission) checks which of those objects they may write.
+Source: API docs "Node Authorization", KEP-4601 (selectors).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """CEL environment: the functions and extensions that expressions of Kubernetes may use.
 
 Source: API docs "CEL community libraries", "Kubernetes CEL libraries"; apiserver
-`cel/environment` of Kubernetes 1.37.
+`apiserver/cel/environment` of Kubernetes 1.37.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A kind declares its served versions, types, validation rules and table columns; one generic path
 (`registry.objects`) does everything else. A new kind is one declaration in
-`registry/kinds/`.
+`apiserver/registry/kinds/`.
 """
 
 from __future__ import annotations

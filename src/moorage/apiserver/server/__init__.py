@@ -1,0 +1,1 @@
+"""API server: the handler of its requests, its assembly, what it creates and maintains."""

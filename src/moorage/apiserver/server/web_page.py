@@ -1,4 +1,4 @@
-"""Web page at `/ui/`: answers for `moorage.apiserver.web_page`, with the rights of the user who asks.
+"""Web page at `/ui/`: its answers, with the rights of the user who asks.
 
 Each list and object is authorized as if it had been requested by itself. The server's own copy is
 read, so that a page costs no request.

@@ -2,8 +2,8 @@
 
 A store is a log: each change has the next revision, a key's present state is its last change, and
 older states can be read until they are compacted. Every implementation passes the same suite
-(tests/apiserver/storage/suite.py). Source: the shape is etcd's MVCC, as the API's resourceVersion rules
-need it.
+(tests/apiserver/storage/suite.py). Source: the shape is etcd's MVCC, as the API's resourceVersion
+rules need it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     path ─▶ Site ─▶ Reader (lists objects as the user) ─▶ views (pure) ─▶ templates ─▶ HTML
 
-The API server of `moor up` reads its own copy (`apiserver/web_page.py`); for other API servers,
-`server.py` serves it, with a client as the reader.
+The API server of `moor up` reads its own copy (`apiserver/server/web_page.py`); for other API
+servers, `server.py` serves it, with a client as the reader.
 
 It needs neither JavaScript nor other servers, so that it works offline and with a screen reader.
 """

@@ -80,6 +80,7 @@ async def run(
                 report=log.warning,
             ),
             recorder,
+            install_package=partial(_install_package, data_dir),
         )
         tasks.create_task(
             run_when_served(client, RUNTIME_INSTALLATIONS, SystemClock(), follower.run)
@@ -99,3 +100,10 @@ async def _notify(changed: asyncio.Event, handlers: engine_pb.Handlers) -> None:
     """Have the node agent read the handlers."""
     del handlers
     changed.set()
+
+
+async def _install_package(data_dir: Path, name: str) -> None:
+    # Packages are rarely installed, and the host's inventory is large.
+    from moorage.cluster.host.packages import install_package_of_host
+
+    await install_package_of_host(data_dir, name)

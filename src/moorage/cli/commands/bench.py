@@ -26,8 +26,7 @@ from moorage.inspect.class_bench import (
     table_columns,
 )
 from moorage.inspect.class_workloads import IMAGE, METRICS
-from moorage.inspect.side_by_side import class_names
-from moorage.runtimes.known_classes import check_classes
+from moorage.runtimes.known_classes import check_classes, class_names
 from moorage.wire.client.config import ClientConfig
 from moorage.wire.client.rest import Client
 

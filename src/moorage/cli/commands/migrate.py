@@ -15,7 +15,7 @@ from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import is_expected, sentence_of
 from moorage.cli.options import pairs
 from moorage.cli.output import has_colour, output_option, show_document
-from moorage.migrate import plan_files
+from moorage.migrate.files import plan_files
 from moorage.migrate.reading import STANDARD_INPUT
 from moorage.migrate.rules import Finding, Meaning, Options, OutputError, RenameError, Severity
 from moorage.migrate.rules.formats import MAX_BYTES

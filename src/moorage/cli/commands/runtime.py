@@ -17,8 +17,7 @@ from moorage.cli.output import output_option, show_document
 from moorage.cli.verbs import VerbGroup
 from moorage.cluster.engine.finding import find_target
 from moorage.cluster.engine.target import installer_of
-from moorage.cluster.host import gather
-from moorage.cluster.host.packages import install_package
+from moorage.cluster.host.packages import install_package_of_host
 from moorage.runtimes.installing import Installer, Request, Source
 from moorage.runtimes.installing.errors import HandlerInUseError
 from moorage.runtimes.installing.removal import OrphanedClass, consequence, orphaned_classes
@@ -153,7 +152,7 @@ def _install(
 
     async def work(installer: Installer) -> None:
         if request.source is Source.PACKAGE:
-            await install_package(request.origin, await gather(data_dir))
+            await install_package_of_host(data_dir, request.origin)
         plan = await installer.install(request, is_upgrade=is_upgrade)
         if output != "table":
             document = {"handler": name, "version": plan.version, "program": str(plan.program)}

@@ -1,0 +1,1 @@
+"""Access to a cluster: its certificate authority, certificates of parts, kubeconfig files."""

@@ -11,10 +11,11 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from moorage.api.logs import Log
 from moorage.cluster.errors import CannotRunPodsError
-from moorage.cluster.host import Inventory
+from moorage.cluster.host import Inventory, gather
 from moorage.linux.command import CommandError, must_run
 
 INSTALL_DEADLINE_S = 3600.0
@@ -90,6 +91,11 @@ async def install_packages(names: Iterable[str], host: Inventory) -> tuple[str, 
         listed = " ".join(required)
         raise InstallError(f"{error}; run `apt-get install {listed}` by hand") from error
     return packages
+
+
+async def install_package_of_host(data_dir: Path, name: str) -> None:
+    """Gather the host's inventory, then install one package as `install_package` does."""
+    await install_package(name, await gather(data_dir))
 
 
 async def install_package(name: str, host: Inventory) -> None:

@@ -97,6 +97,7 @@ async def run(layout: Layout, settings: Settings) -> None:
                     report=log.warning,
                 ),
                 recorder,
+                install_package=partial(_install_package, layout.root),
             )
             tasks.create_task(
                 run_when_served(client, RUNTIME_INSTALLATIONS, SystemClock(), follower.run)
@@ -333,3 +334,10 @@ async def _prepare_api(
     except (StatusError, UnreachableError) as error:
         # The cluster is usable without them, and the next start retries.
         log.warning("default classes cannot be created", reason=error)
+
+
+async def _install_package(data_dir: Path, name: str) -> None:
+    # Packages are rarely installed, and the host's inventory is large.
+    from moorage.cluster.host.packages import install_package_of_host
+
+    await install_package_of_host(data_dir, name)

@@ -1,0 +1,1 @@
+"""Supervision of a cluster's parts: started, probed, restarted, stopped; their state."""

@@ -1,4 +1,4 @@
-"""Supervisor process of a cluster: `python -m moorage.cluster.supervision.supervise DATA_DIR MERGED_INTO`.
+"""Supervisor process of a cluster, a module with the arguments DATA_DIR and MERGED_INTO.
 
 `moor up` executes it once the cluster is created, so that only what supervising needs stays in
 memory. MERGED_INTO is the user's kubeconfig that has the cluster, or empty.

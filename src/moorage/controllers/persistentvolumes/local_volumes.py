@@ -1,7 +1,7 @@
 """Local volumes: those that Moorage itself provisions for claims, and removes with them.
 
 The controller of volumes has them, and the provisioner that stands alone beside another one.
-Source: see `claims/local_path.py`.
+Source: see `api/claims/local_path.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Provisioning: the volume that Moorage makes for a claim, and why it may make none. Pure.
 
-Source: kube-controller-manager `provisionClaimOperation`; see `claims/local_path.py`.
+Source: kube-controller-manager `provisionClaimOperation`; see `api/claims/local_path.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Handlers of another engine's configuration, as handler files and classes of our own.
 
 A `FormerHandler` is what every reader of a configuration gives. Its file has the form of
-`moorage.engine.handlers.definition`; its class has the handler's name, and the isolation label where the
-runtime is a known one.
+`moorage.engine.handlers.definition`; its class has the handler's name, and the isolation label
+where the runtime is a known one.
 """
 
 from __future__ import annotations

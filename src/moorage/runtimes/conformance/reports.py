@@ -53,7 +53,7 @@ def junit_report(result: ClassResult) -> str:
     counts = {one: _count(result, one) for one in Verdict}
     suite = ElementTree.Element(
         "testsuite",
-        name=printable(f"moorage.runtimes.conformance.{result.runtime_class}"),
+        name=printable(f"moorage.conformance.{result.runtime_class}"),
         tests=str(len(result.properties)),
         failures=str(counts[Verdict.FAILED]),
         errors=str(counts[Verdict.UNTESTED]),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from moorage.cluster.errors import ClusterError
+from moorage.api.operation_error import OperationError
 
 
-class RuntimeInstallationError(ClusterError):
+class RuntimeInstallationError(OperationError):
     """A runtime was not installed, upgraded or removed; what was there before is as before."""
 
 

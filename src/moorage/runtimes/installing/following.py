@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.node_labels import ARCH
 from moorage.api.nodes import Node
+from moorage.api.operation_error import OperationError
 from moorage.api.runtime_group import API_VERSION
 from moorage.api.runtime_installations import (
     FAILED,
@@ -32,7 +33,6 @@ from moorage.api.runtime_installations import (
     node_manager,
 )
 from moorage.api.valid_text import valid_text
-from moorage.cluster.errors import ClusterError
 from moorage.runtimeclass.installations import (
     NodeFacts,
     Record,
@@ -62,6 +62,9 @@ log = Log(__name__)
 OWN_DIRECTORY = Path("/tmp")
 """Of the agent's pod alone: an `emptyDir`."""
 
+InstallPackage = Callable[[str], Awaitable[None]]
+"""Installs a system package of the host by its name; raises OperationError."""
+
 Connect = Callable[[], AbstractAsyncContextManager[Installer]]
 """Connects to the node's engine; raises RuntimeInstallationError, CriError."""
 
@@ -79,15 +82,18 @@ class InstallationFollower:
         clock: Clock | None = None,
         *,
         is_contained: bool = False,
+        install_package: InstallPackage | None = None,
         own_directory: Path = OWN_DIRECTORY,
     ) -> None:
-        """`is_contained` is of an agent in a container: it has no package manager of the host.
+        """`install_package` is None where the agent has no package manager of the host.
 
-        `own_directory` is there the agent's own, in place of the node's.
+        `is_contained` is of an agent in a container; `own_directory` is there the agent's own, in
+        place of the node's.
         """
         self._client = client
         self._node = node
         self._is_contained = is_contained
+        self._install_package = install_package
         self._own_directory = own_directory
         self._store = store
         self._connect = connect
@@ -164,7 +170,7 @@ class InstallationFollower:
                 assert installation is not None
                 assert record is not None
                 await self._report_installed(installation, record)
-        except (ClusterError, CriError, OSError) as error:
+        except (OperationError, CriError, OSError) as error:
             return await self._failed(name, installation, error)
         except (ConflictError, NotFoundError) as error:
             log.debug("entry of an installation is not written", installation=name, reason=error)
@@ -234,17 +240,13 @@ class InstallationFollower:
         source = source_of(spec, architecture)
         assert source is not None
         if source.package:
-            if self._is_contained:
+            if self._install_package is None:
                 raise RuntimeInstallationError(
                     f"package {source.package} cannot be installed by an agent in a container: "
                     "give an archive or a program by url and sha256, or have the package installed "
                     "on the nodes and give its path"
                 )
-            # Agents in pods install no packages.
-            from moorage.cluster.host import gather
-            from moorage.cluster.host.packages import install_package
-
-            await install_package(source.package, await gather(self._store))
+            await self._install_package(source.package)
             kind, origin = Source.PACKAGE, source.package
         else:
             kind = Source.ARCHIVE if source.program else Source.BINARY

@@ -1,7 +1,7 @@
 """Writes objects in Kubernetes protobuf, so that reading can be tested without another library.
 
-The inverse of `moorage.apiserver.registry.schema.protobuf`, for tests only: whatever a typed client may send,
-with non-pointer scalars written even when zero, as generated Go code does.
+The inverse of `moorage.apiserver.registry.schema.protobuf`, for tests only: whatever a typed client
+may send, with non-pointer scalars written even when zero, as generated Go code does.
 """
 
 from __future__ import annotations

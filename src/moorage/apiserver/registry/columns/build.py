@@ -19,8 +19,8 @@ from moorage.apiserver.registry.schema.definitions import Definition, load_defin
 def generate_descriptions(kinds: Iterable[Kind], package: Path) -> None:
     """Write the documentation of every field that the kinds' columns name.
 
-    `package` is the directory of `moorage.apiserver.registry.columns`. Raises KeyError for a field that the
-    definitions lack.
+    `package` is the directory of `moorage.apiserver.registry.columns`. Raises KeyError for a
+    field that the definitions lack.
     """
     definitions = load_definitions()
     printers = [CREATED_AT, *(kind.printer for kind in kinds if kind.printer is not None)]
