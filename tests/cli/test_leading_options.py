@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from moorage.cli.leading_options import behind_command
-from moorage.cli.main import cli
+from moorage.cli.main import behind_command, cli
 from tests.cli.moor import moor
 
 

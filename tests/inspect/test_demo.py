@@ -17,16 +17,17 @@ from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.inspect import demo
 from moorage.inspect.demo import (
+    DETECTION_SCRIPT,
     Demo,
     DemoError,
     DemoRow,
     _progress,
+    detect_runtime,
     expected_pods,
     find_examples,
     refusal,
 )
 from moorage.inspect.manifests import Manifest, ManifestError
-from moorage.inspect.runtime_detection import DETECTION_SCRIPT, detect_runtime
 from moorage.wire.client.exec import ExecResult
 from moorage.wire.client.resources import EVENTS, PODS
 from moorage.wire.client.rest import Client

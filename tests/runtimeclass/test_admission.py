@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from moorage.api.pods import Toleration
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.runtimeclass import AdmissionRefusal, PodFields, admit, check_admitted
-from moorage.runtimeclass.tolerations import covers, merge_tolerations
+from moorage.runtimeclass.admission import covers, merge_tolerations
 
 G = {"key": "rt", "operator": "Equal", "value": "gvisor", "effect": "NoSchedule"}
 G_PLAIN = {"key": "rt", "value": "gvisor", "effect": "NoSchedule"}

@@ -18,7 +18,6 @@ from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.cluster.errors import ClusterError
 from moorage.inspect.manifests import Applier, Manifest
-from moorage.inspect.runtime_detection import DETECTION_SCRIPT, detect_runtime
 from moorage.wire.client.exec import exec_in
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.resources import EVENTS, PODS, RUNTIME_CLASSES
@@ -261,3 +260,30 @@ def find_examples(directory: Path | None = None) -> Path:
             f"there are no examples in {directory.absolute()}; name their directory with --examples"
         )
     return directory
+
+
+# Runtime detection from inside a container.
+#
+# gVisor names itself in its kernel log; crun links `/dev/core` to `/proc/kcore`; runc masks files
+# with a null device of its own `/dev`. Any other runtime is unknown.
+
+DETECTION_SCRIPT = (
+    "uname -r; "
+    "dmesg 2>/dev/null | grep -q gVisor && echo gvisor; "
+    "test -L /dev/core && echo core; "
+    "grep -q ' /null /proc/keys .* - tmpfs ' /proc/self/mountinfo && echo masked; "
+    "true"
+)
+"""A shell script for `sh -c`: the kernel's release on the first line, then traces, one a line."""
+
+
+def detect_runtime(output: str) -> tuple[str, str]:
+    """Return the kernel's release and the runtime by the script's output, `?` if unknown."""
+    kernel, *traces = output.split() or [""]
+    if "gvisor" in traces:
+        return kernel, "gVisor"
+    if "core" in traces:
+        return kernel, "crun"
+    if "masked" in traces:
+        return kernel, "runc"
+    return kernel, "?"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.cluster.engine.handler_events import NORMAL, WARNING, HandlerEvent, handler_events
+from moorage.cluster.engine.handlers import NORMAL, WARNING, HandlerEvent, handler_events
 from moorage.wire.cri import engine_pb
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from moorage.inspect.runtime_detection import DETECTION_SCRIPT, detect_runtime
+from moorage.inspect.demo import DETECTION_SCRIPT, detect_runtime
 from tests.running import RunningCluster, pod, runtime_class, skip_without_gvisor, until
 
 pytestmark = pytest.mark.runtime

@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import pytest
 
-from moorage.engine.containers.sandboxed_exec import SandboxedExec
+from moorage.engine.containers.exec import SandboxedExec
 from moorage.engine.handlers.adapters import STDERR, STDOUT
 
 OWN = b"waiting on pid 3: urpc method failed: EOF\n"

@@ -12,7 +12,7 @@ from moorage.engine.images.image import (
     check_digest,
     read_configuration,
 )
-from moorage.engine.images.messages import image_message
+from moorage.engine.images.service import image_message
 from tests.engine.images.builds import configuration
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moorage.engine.images.image import Image, ImageConfiguration
-from moorage.engine.images.messages import image_message, usage_message, verbose_info
+from moorage.engine.images.service import image_message, usage_message, verbose_info
 from moorage.engine.images.usage import FilesystemUsage
 from moorage.wire.cri import pb
 

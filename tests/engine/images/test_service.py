@@ -9,8 +9,7 @@ import pytest
 
 from moorage.engine.errors import InvalidError
 from moorage.engine.images.image import Image, ImageConfiguration
-from moorage.engine.images.messages import image_message, verbose_info
-from moorage.engine.images.service import ImageServicer
+from moorage.engine.images.service import ImageServicer, image_message, verbose_info
 from moorage.engine.images.store import ImagePaths, ImageStore
 from moorage.wire.cri import pb
 from tests.engine.images.builds import Entry, layer, oci_archive

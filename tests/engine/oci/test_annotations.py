@@ -8,7 +8,7 @@ import pytest
 from moorage.engine.handlers.runtimes import KNOWN_RUNTIMES
 from moorage.engine.handlers.weakening import WEAKENING
 from moorage.engine.oci import HandlerTraits, SandboxRequest
-from moorage.engine.oci.annotations import container_annotations, sandbox_annotations
+from moorage.engine.oci.writer import container_annotations, sandbox_annotations
 from moorage.wire.cri import pb
 from tests.engine.oci.requests import HANDLER, SANDBOX_ID, container, pod, request, sandbox
 

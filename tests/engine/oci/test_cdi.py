@@ -16,7 +16,7 @@ from moorage.engine.oci.cdi import (
     Hook,
     requested_devices,
 )
-from moorage.engine.oci.edits import apply_edits
+from moorage.engine.oci.writer import apply_edits
 from moorage.wire.cri import pb
 from tests.engine.oci.requests import container, spec_of
 

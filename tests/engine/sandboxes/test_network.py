@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.engine.errors import InvalidError
-from moorage.engine.sandboxes.network import capability_args, cni_runtime_conf
+from moorage.engine.sandboxes.namespaces import capability_args, cni_runtime_conf
 from moorage.wire.cri import pb
 
 BURST = (1 << 31) - 1

@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 
-from moorage.engine.stats.processes import ProcessCounts, count_processes
+from moorage.engine.stats.samples import ProcessCounts, count_processes
 
 
 def test_what_processes_have_open() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.engine.stats.rates import CpuRates
+from moorage.engine.stats.statistics import CpuRates
 
 S = 1_000_000_000
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.engine.cgroups.usage import Usage
-from moorage.engine.stats.shares import CpuShares, share_of
+from moorage.engine.stats.samples import CpuShares, share_of
 
 
 def test_what_is_used_is_divided_among_those_that_run() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from moorage.engine.streams import forward
 from moorage.engine.streams.clients import channel_names
-from moorage.engine.streams.outcome import Exited, Failed, encode
+from moorage.engine.streams.command import Exited, Failed, Size, SizeReader, encode
 from moorage.engine.streams.protocols import (
     SOCKET_COMMAND,
     SOCKET_PORT_FORWARD,
@@ -19,7 +19,6 @@ from moorage.engine.streams.protocols import (
     SPDY_PORT_FORWARD,
     choose,
 )
-from moorage.engine.streams.terminal import Size, SizeReader
 from moorage.wire.cri import pb
 
 

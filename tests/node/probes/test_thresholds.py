@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from moorage.api.containers import Probe
-from moorage.node.probes.thresholds import ProbeKind, Thresholds
+from moorage.node.probes.prober import ProbeKind, Thresholds
 
 
 def verdicts(kind: ProbeKind, results: str, failures: int = 3, successes: int = 1) -> str:

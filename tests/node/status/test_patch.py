@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.pods import PodCondition, PodStatus
-from moorage.node.status.patch import status_patch
+from moorage.node.status.writer import status_patch
 
 UID = "u1"
 

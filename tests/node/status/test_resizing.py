@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from moorage.api.pods import PodStatus
-from moorage.node.status.patch import status_patch
 from moorage.node.status.pod import status_of
 from moorage.node.status.resizing import ResizeConditions, is_news
+from moorage.node.status.writer import status_patch
 from tests.node.objects import a_pod, a_view, engine_has, status_inputs, wire_container
 
 

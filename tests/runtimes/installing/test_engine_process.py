@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from moorage.runtimes.installing import RuntimeInstallationError
-from moorage.runtimes.installing.engine_files import read_configuration
 from moorage.runtimes.installing.engine_process import (
     CONTAINERD,
     EngineOption,
@@ -17,6 +16,7 @@ from moorage.runtimes.installing.engine_process import (
     path_of,
     unit_of,
 )
+from moorage.runtimes.installing.other_engine import read_configuration
 
 OPTION = EngineOption(("--config", "-c"), "CONTAINER_CONFIG", Path("/etc/crio/crio.conf"))
 

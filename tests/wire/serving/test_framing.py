@@ -13,7 +13,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.wire.serving.framing import Framing
+from moorage.wire.serving.connection import Framing
 
 GET = b"GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nAccept: a\r\n\r\n"
 POST = b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"

@@ -7,12 +7,14 @@ current runtimes accept.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from moorage.engine.cgroups import container_cgroup
 from moorage.engine.errors import InvalidError
-from moorage.engine.oci.annotations import container_annotations, sandbox_annotations
 from moorage.engine.oci.capabilities import CapabilitySets, container_capabilities
+from moorage.engine.oci.cdi import NO_EDITS, ContainerEdits, Hook
 from moorage.engine.oci.context import (
     ContainerRequest,
     Document,
@@ -21,7 +23,6 @@ from moorage.engine.oci.context import (
     SandboxRequest,
 )
 from moorage.engine.oci.devices import device_rules
-from moorage.engine.oci.edits import apply_edits
 from moorage.engine.oci.findings import Findings
 from moorage.engine.oci.host import HostFacts
 from moorage.engine.oci.identity import MAX_ID
@@ -212,3 +213,144 @@ def _sandbox_user(security: pb.LinuxSandboxSecurityContext) -> dict[str, Any]:
                 f"user or group {id_} of the sandbox is out of range; it must be 0 to {MAX_ID}"
             )
     return {"uid": uid, "gid": gid, "additionalGids": groups}
+
+
+# CDI edits of a spec. Pure.
+#
+# Source: CNCF Container Device Interface 1.0, `containerEdits`; OCI runtime-spec, "POSIX-platform
+# Hooks".
+
+_HOOKS = frozenset(
+    {
+        "prestart",
+        "createRuntime",
+        "createContainer",
+        "startContainer",
+        "poststart",
+        "poststop",
+    }
+)
+_MOUNT_OPTIONS = ("ro", "nosuid", "nodev", "bind")
+
+
+def apply_edits(spec: Document, edits: ContainerEdits) -> Document:
+    """Return the spec with a container's edits: environment, mounts, groups and hooks.
+
+    The device nodes are in the spec already. Raises InvalidError for an unknown hook.
+    """
+    if edits == NO_EDITS:
+        return spec
+    process = dict(spec["process"])
+    names = {variable.partition("=")[0] for variable in edits.env}
+    process["env"] = [
+        *(variable for variable in process["env"] if variable.partition("=")[0] not in names),
+        *edits.env,
+    ]
+    groups = (*process["user"]["additionalGids"], *edits.additional_gids)
+    process["user"] = process["user"] | {"additionalGids": list(dict.fromkeys(groups))}
+    replaced = {mount.container_path for mount in edits.mounts}
+    added = [
+        {
+            "destination": mount.container_path,
+            "type": mount.type or "bind",
+            "source": mount.host_path,
+            "options": list(mount.options or _MOUNT_OPTIONS),
+        }
+        for mount in edits.mounts
+    ]
+    mounts = [mount for mount in spec["mounts"] if mount["destination"] not in replaced]
+    edited = spec | {"process": process, "mounts": mounts + added}
+    if edits.hooks:
+        edited["hooks"] = _hooks(edits.hooks)
+    if edits.intel_rdt:
+        edited["linux"] = spec["linux"] | {"intelRdt": edits.intel_rdt}
+    return edited
+
+
+def _hooks(hooks: tuple[Hook, ...]) -> Document:
+    hooks_document: Document = {}
+    for hook in hooks:
+        if hook.hook_name not in _HOOKS:
+            raise InvalidError(
+                f"a CDI device has the hook {hook.hook_name!r}; it must be one of "
+                f"{', '.join(sorted(_HOOKS))}"
+            )
+        entry: Document = {"path": hook.path}
+        if hook.args:
+            entry["args"] = list(hook.args)
+        if hook.env:
+            entry["env"] = list(hook.env)
+        if hook.timeout is not None:
+            entry["timeout"] = hook.timeout
+        hooks_document.setdefault(hook.hook_name, []).append(entry)
+    return hooks_document
+
+
+# Spec annotations, from which virtualised runtimes learn whether a task is the sandbox or joins
+# one.
+#
+# Both containerd's and CRI-O's keys are written, since each runtime knows at least one of them.
+# Source: containerd `annotations`, CRI-O `annotations`; gVisor and Kata read either.
+
+_CRI = "io.kubernetes.cri."
+_CRI_O = "io.kubernetes.cri-o."
+_SIZES = (("cpu-period", "cpu_period"), ("cpu-quota", "cpu_quota"), ("cpu-shares", "cpu_shares"),
+          ("memory", "memory_limit_in_bytes"))  # fmt: skip
+
+
+def container_annotations(request: ContainerRequest) -> dict[str, str]:
+    """Return the annotations of a container's spec."""
+    config, sandbox, handler = request.config, request.sandbox, request.handler
+    passed = _passed(sandbox.config.annotations, handler.annotation_patterns)
+    passed |= _passed(config.annotations, handler.container_annotation_patterns)
+    image = config.image.user_specified_image or config.image.image
+    return passed | {
+        **_of_pod("container", sandbox.id, sandbox.config.metadata),
+        f"{_CRI}container-name": config.metadata.name,
+        f"{_CRI}image-name": image,
+    }
+
+
+def sandbox_annotations(request: SandboxRequest) -> dict[str, str]:
+    """Return the annotations of a sandbox's spec, with the pod's resources if the client
+    set them.
+    """
+    sandbox = request.sandbox
+    config = sandbox.config
+    return (
+        _passed(config.annotations, request.handler.annotation_patterns)
+        | _of_pod("sandbox", sandbox.id, config.metadata)
+        | {f"{_CRI}sandbox-log-directory": config.log_directory}
+        | _size(config.linux.resources)
+    )
+
+
+def _of_pod(kind: str, sandbox_id: str, metadata: pb.PodSandboxMetadata) -> dict[str, str]:
+    return {
+        f"{_CRI}container-type": kind,
+        f"{_CRI}sandbox-id": sandbox_id,
+        f"{_CRI}sandbox-name": metadata.name,
+        f"{_CRI}sandbox-namespace": metadata.namespace,
+        f"{_CRI}sandbox-uid": metadata.uid,
+        f"{_CRI_O}ContainerType": kind,
+        f"{_CRI_O}SandboxID": sandbox_id,
+    }
+
+
+def _size(resources: pb.LinuxContainerResources) -> dict[str, str]:
+    return {
+        f"{_CRI}sandbox-{name}": str(value)
+        for name, field in _SIZES
+        if (value := getattr(resources, field))
+    }
+
+
+def _passed(annotations: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
+    globs = tuple(patterns)
+    if not globs:
+        return {}
+    return {
+        key: value
+        for key, value in annotations.items()
+        if any(fnmatchcase(key, glob) for glob in globs)
+    }

@@ -6,12 +6,15 @@ Everything blocks, so one thread reads a list of subjects in one go.
 from __future__ import annotations
 
 import os
+import re
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from moorage.api.clock import Clock
-from moorage.engine.cgroups.files import DeviceUsage
+from moorage.engine.cgroups.files import DeviceUsage, read
 from moorage.engine.cgroups.measures import (
     PageUsage,
     Pressures,
@@ -20,13 +23,59 @@ from moorage.engine.cgroups.measures import (
     read_pressures,
 )
 from moorage.engine.cgroups.usage import Accounts, Usage, UsageReader, total_usage
-from moorage.engine.stats.processes import ProcessCounts, count_processes
-from moorage.engine.stats.shares import CpuShares, share_of
 from moorage.engine.stats.subjects import ContainerSubject, LayerUsage, SharedCgroup
 from moorage.linux.cgroup_control import process_ids_below
 from moorage.linux.cgroups import Cgroups, directory_in
 from moorage.linux.network_devices import NetworkDevice
 from moorage.wire.cri import pb
+
+# Open files, sockets and threads of processes, from /proc.
+#
+# A process that exits while it is counted counts as nothing. Source: proc_pid_fd(5),
+# proc_pid_task(5), proc_pid_limits(5).
+
+_OPEN_FILES = re.compile(r"^Max open files +(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessCounts:
+    """The counts of all processes together. `open_files_limit` is the first one's soft limit."""
+
+    processes: int = 0
+    threads: int = 0
+    descriptors: int = 0
+    sockets: int = 0
+    open_files_limit: int | None = None
+
+
+def count_processes(pids: Iterable[int]) -> ProcessCounts:
+    """Count the resources of processes. Blocks, for some microseconds each descriptor."""
+    ordered = sorted(pids)
+    counted = ((0, 0, 0), *map(_count, ordered))
+    limit = _OPEN_FILES.search(read(f"/proc/{ordered[0]}/limits")) if ordered else None
+    threads, descriptors, sockets = (sum(column) for column in zip(*counted, strict=True))
+    return ProcessCounts(
+        len(ordered), threads, descriptors, sockets, int(limit[1]) if limit else None
+    )
+
+
+def _count(pid: int) -> tuple[int, int, int]:
+    directory = f"/proc/{pid}/fd"
+    try:
+        # A directory's link count is the number of its subdirectories plus two.
+        threads = os.stat(f"/proc/{pid}/task").st_nlink - 2
+        names = os.listdir(directory)
+    except OSError:
+        return 0, 0, 0
+    return threads, len(names), sum(1 for name in names if _is_socket(f"{directory}/{name}"))
+
+
+def _is_socket(link: str) -> bool:
+    try:
+        return os.readlink(link).startswith("socket:")
+    except OSError:
+        return False
+
 
 _NS_PER_S = 1_000_000_000
 _BLOCK_DEVICES = "/sys/dev/block"
@@ -178,3 +227,50 @@ def _device_name(major: int, minor: int) -> str:
     except OSError:
         return f"{major}:{minor}"
     return f"/dev/{os.path.basename(link)}"
+
+
+# Shares of containers in a cgroup that holds a pod's containers together.
+#
+# Where a pod has a kernel of its own (gVisor, virtual machines), its containers' processes are not
+# on
+# the host: only the whole pod's usage can be read. It is divided evenly, so the containers' sum is
+# the pod's, which is what autoscalers and `kubectl top` add up.
+
+_MOST_KEPT = 4096
+_LIMITS = ("memory_limit", "swap_limit")
+
+
+class CpuShares:
+    """CPU time of each container, whose counters never fall when others come and go.
+
+    What the group used between two readings is divided by the containers running at the second. The
+    least recently read containers are evicted. Thread-safe.
+    """
+
+    def __init__(self, most_kept: int = _MOST_KEPT) -> None:
+        self._most_kept = most_kept
+        self._kept: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def share(self, id_: str, used_ns: int, containers: int) -> int:
+        """Return a container's CPU time when that of the group is `used_ns`; in nanoseconds."""
+        with self._lock:
+            last_ns, own_ns = self._kept.pop(id_, (0, 0))
+            if used_ns < last_ns:
+                # A counter that restarts belongs to another cgroup of the same name.
+                last_ns, own_ns = 0, 0
+            own_ns += (used_ns - last_ns) // containers
+            self._kept[id_] = (used_ns, own_ns)
+            while len(self._kept) > self._most_kept:
+                self._kept.popitem(last=False)
+        return own_ns
+
+
+def share_of(usage: Usage, containers: int, cpu_ns: int | None) -> Usage:
+    """Return a container's part of a group's usage, with its own CPU time; it has no limits."""
+    values: dict[str, int | None] = {}
+    for each in fields(Usage):
+        value = getattr(usage, each.name)
+        is_known = value is not None and each.name not in _LIMITS
+        values[each.name] = value // containers if is_known else None
+    return Usage(**{**values, "cpu_ns": cpu_ns})

@@ -7,6 +7,8 @@ writable layers are requested before, some at a time; after a deadline the last 
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,6 @@ from moorage.engine.background import Background
 from moorage.engine.cgroups.usage import Usage
 from moorage.engine.stats.messages import container_stats, sandbox_stats
 from moorage.engine.stats.metrics import ALL_ROWS, CONTAINER_ROWS, POD_ROWS, descriptors, metrics
-from moorage.engine.stats.rates import CpuRates
 from moorage.engine.stats.samples import Sample, Sampler
 from moorage.engine.stats.subjects import ContainerSubject, LayerUsage, SandboxSubject
 from moorage.linux.cgroups import Cgroups
@@ -250,3 +251,50 @@ def _networks(subjects: Sequence[SandboxSubject]) -> Devices:
 
 def _devices(subject: SandboxSubject, networks: Devices) -> tuple[NetworkDevice, ...]:
     return () if subject.netns is None else networks.get(subject.netns, ())
+
+
+# CPU rate: nanoseconds of CPU time per second, from two readings of a cgroup.
+#
+# Two readings of each id are kept, so that a client that asks twice in a row does not spoil the
+# rate of one that asks every ten seconds. The least recently read ids are evicted.
+
+_NS_PER_S = 1_000_000_000
+_LEAST_WINDOW_NS = _NS_PER_S
+_MOST_KEPT = 4096
+
+Reading = tuple[int, int]
+"""Time on a monotonic clock, and CPU time until then; both in nanoseconds."""
+
+
+class CpuRates:
+    """The last readings of each id. Thread-safe."""
+
+    def __init__(self, most_kept: int = _MOST_KEPT) -> None:
+        self._most_kept = most_kept
+        self._kept: OrderedDict[str, tuple[Reading | None, Reading]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def rate(self, id_: str, at_ns: int, used_ns: int) -> int | None:
+        """Return the nanoseconds of CPU time per second until now; None at the first reading.
+
+        Averaged over at least a second if there is a reading that old, else since the first one.
+        """
+        with self._lock:
+            older, newer = self._kept.pop(id_, (None, None))
+            if newer is None or used_ns < newer[1]:
+                # A counter that restarts belongs to another cgroup of the same name.
+                self._keep(id_, None, (at_ns, used_ns))
+                return None
+            if at_ns - newer[0] >= _LEAST_WINDOW_NS:
+                self._keep(id_, newer, (at_ns, used_ns))
+                base = newer
+            else:
+                self._keep(id_, older, newer)
+                base = older or newer
+        elapsed_ns = at_ns - base[0]
+        return (used_ns - base[1]) * _NS_PER_S // elapsed_ns if elapsed_ns > 0 else None
+
+    def _keep(self, id_: str, older: Reading | None, newer: Reading) -> None:
+        self._kept[id_] = (older, newer)
+        while len(self._kept) > self._most_kept:
+            self._kept.popitem(last=False)

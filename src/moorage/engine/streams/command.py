@@ -10,15 +10,17 @@ read blocks the client. When the client disconnects, the transport's task cancel
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import msgspec
 
 from moorage.api.logs import Log
 from moorage.engine.errors import EngineError
 from moorage.engine.handlers.adapters import STDERR, STDOUT, AdapterError, ExecProcess, Streams
-from moorage.engine.streams.outcome import Exited, Failed, Outcome, encode
 from moorage.engine.streams.target import Target
-from moorage.engine.streams.terminal import SizeReader
 from moorage.wire.cri import pb
 from moorage.wire.streaming.pipe import ByteStream
 from moorage.wire.streaming.race import first_to_end
@@ -212,3 +214,106 @@ async def _forever() -> None:
 
 def _failed(what: str, error: Exception) -> Failed:
     return Failed(f"error {what}: {' '.join(str(error).split())}")
+
+
+# Terminal sizes from a client: JSON objects in a byte stream, split at any point.
+#
+#     {"Width":80,"Height":24}
+#     {"Width":81,…
+#
+# Source: client-go `remotecommand.TerminalSize`.
+
+_LIMIT_CHARACTERS = 4096
+_OBJECT = re.compile(rb"\{[^{}]*\}")
+
+Length = Annotated[int, msgspec.Meta(gt=0, le=65535)]
+
+
+class Size(msgspec.Struct, frozen=True):
+    """A terminal's size in characters."""
+
+    width: Length = msgspec.field(name="Width")
+    height: Length = msgspec.field(name="Height")
+
+
+class SizeReader:
+    """Parses a byte stream into sizes. Invalid objects are ignored."""
+
+    def __init__(self) -> None:
+        self._pending = b""
+        self._decoder = msgspec.json.Decoder(Size)
+
+    def feed(self, data: bytes) -> list[Size]:
+        """Add bytes. Returns the sizes that are complete, in their order."""
+        self._pending = (self._pending + data)[-_LIMIT_CHARACTERS:]
+        sizes, end = [], 0
+        for match in _OBJECT.finditer(self._pending):
+            end = match.end()
+            try:
+                sizes.append(self._decoder.decode(match[0]))
+            except msgspec.DecodeError:
+                continue
+        self._pending = self._pending[end:]
+        return sizes
+
+
+# Command outcomes, as written to the error channel.
+#
+#     version 4 and later    a Status object, always
+#     before                 a sentence on failure, nothing on success
+#
+# Source: apimachinery `remotecommand` (`NonZeroExitCode`, cause `ExitCode`), `NewInternalError`.
+
+_INTERNAL_ERROR = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """Outcome of a process that exited; code 0 also stands for an unknown one."""
+
+    code: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """Return the failure as a sentence, empty for success."""
+        return f"command terminated with non-zero exit code: {self.code}" if self.code else ""
+
+    def status(self) -> dict[str, Any]:
+        """Return the Status object."""
+        if not self.code:
+            return {"metadata": {}, "status": "Success"}
+        return {
+            "metadata": {},
+            "status": "Failure",
+            "message": self.sentence,
+            "reason": "NonZeroExitCode",
+            "details": {"causes": [{"reason": "ExitCode", "message": str(self.code)}]},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Outcome of a failed runtime call; `sentence` names the call and the cause."""
+
+    sentence: str
+
+    def status(self) -> dict[str, Any]:
+        """Return the Status object of an internal error."""
+        return {
+            "metadata": {},
+            "status": "Failure",
+            "message": f"Internal error occurred: {self.sentence}",
+            "reason": "InternalError",
+            "details": {"causes": [{"message": self.sentence}]},
+            "code": _INTERNAL_ERROR,
+        }
+
+
+Outcome = Exited | Failed
+
+
+def encode(outcome: Outcome, *, as_json: bool) -> bytes:
+    """Return the bytes for the error channel; empty for success before version 4."""
+    if as_json:
+        return msgspec.json.encode(outcome.status())
+    return outcome.sentence.encode()

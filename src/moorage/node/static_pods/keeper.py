@@ -7,21 +7,24 @@ pod informer (mirrors) ─▶ plan ─▶ create, delete; statuses go to the mir
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from moorage.api.clock import Clock
 from moorage.api.errors import AlreadyExistsError, ConflictError, NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.nodes import Node
-from moorage.api.pods import Pod
+from moorage.api.pods import MIRROR_ANNOTATION, Pod
 from moorage.linux.inotify import Inotify
 from moorage.node.notifier import Notifier
 from moorage.node.pod_facts.references import format_pod
-from moorage.node.pod_facts.sources import is_mirror
+from moorage.node.pod_facts.sources import CONFIG_HASH, is_mirror
 from moorage.node.pods.pod_manager import PodManager
 from moorage.node.static_pods.manifests import read_manifests
-from moorage.node.static_pods.mirrors import mirror_of, plan_mirrors
 from moorage.node.status.writer import StatusWriter
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.resources import PODS
@@ -124,3 +127,72 @@ class StaticPodKeeper:
                 changes.watch(self._directory)
                 await changes.changes()
                 self._wake.call()
+
+
+# Mirror pods: what the API shows of static pods. The plan is pure.
+#
+# A mirror has the annotation `kubernetes.io/config.mirror` with the hash of its manifest, and the
+# node as its owner. One that is deleted is made again; one whose static pod is gone or has changed
+# is deleted. Source: kubelet `pod/mirror_client.go`, KEP-1314.
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorPlan:
+    """Mirrors to delete, static pods whose mirror is to be created, and pairs that agree."""
+
+    delete: tuple[Pod, ...] = ()
+    create: tuple[Pod, ...] = ()
+    pairs: tuple[tuple[Pod, Pod], ...] = ()
+
+
+def plan_mirrors(static: Iterable[Pod], mirrors: Iterable[Pod]) -> MirrorPlan:
+    """Return what makes the mirrors agree with the static pods of this node."""
+    by_name = {_name(mirror): mirror for mirror in mirrors}
+    delete, create, pairs = [], [], []
+    for pod in static:
+        mirror = by_name.pop(_name(pod), None)
+        if mirror is None:
+            create.append(pod)
+        elif is_mirror_of(mirror, pod) and mirror.metadata.deletion_timestamp is None:
+            pairs.append((pod, mirror))
+        else:
+            # It is created when the API has deleted this one.
+            delete.append(mirror)
+    return MirrorPlan((*delete, *by_name.values()), tuple(create), tuple(pairs))
+
+
+def is_mirror_of(mirror: Pod, pod: Pod) -> bool:
+    """Return whether a mirror shows this version of a static pod."""
+    return mirror.metadata.annotations.get(MIRROR_ANNOTATION) == pod.metadata.annotations.get(
+        CONFIG_HASH
+    )
+
+
+def mirror_of(pod: Pod, node: Node) -> dict[str, Any]:
+    """Return the mirror of a static pod, to create."""
+    meta = pod.metadata
+    return {
+        "metadata": {
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "labels": dict(meta.labels),
+            "annotations": {
+                **meta.annotations,
+                MIRROR_ANNOTATION: meta.annotations[CONFIG_HASH],
+            },
+            "ownerReferences": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "name": node.metadata.name,
+                    "uid": node.metadata.uid,
+                    "controller": True,
+                }
+            ],
+        },
+        "spec": msgspec.to_builtins(pod.spec),
+    }
+
+
+def _name(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.namespace, pod.metadata.name

@@ -16,8 +16,7 @@ from moorage.apiserver.registry.openapi.dialects import paths_v2, paths_v3
 from moorage.apiserver.registry.openapi.documents import INDEX, SWAGGER, SWAGGER_PROTOBUF, file_name
 from moorage.apiserver.registry.openapi.operations import META, Operation, operations
 from moorage.apiserver.registry.openapi.protobuf import encode_swagger
-from moorage.apiserver.registry.openapi.schemas import component_schemas
-from moorage.apiserver.registry.schema.definitions import load_definitions, reachable
+from moorage.apiserver.registry.schema.definitions import Definition, load_definitions, reachable
 
 _INFO = {"title": "Kubernetes", "version": f"v{KUBERNETES}"}
 
@@ -80,3 +79,40 @@ def _write(path: Path, text: bytes) -> str:
     """Write a document compressed. Returns the hash of its text."""
     path.write_bytes(gzip.compress(text, mtime=0))
     return hashlib.sha512(text).hexdigest().upper()
+
+
+# OpenAPI v3 schemas of the definitions.
+#
+# Source: Kubernetes' published v3 documents: a reference with siblings is wrapped in `allOf`.
+
+_OLD, _NEW = "#/definitions/", "#/components/schemas/"
+_QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_NUMBER_OR_STRING = {"oneOf": [{"type": "string"}, {"type": "number"}]}
+_INT_OR_STRING = {"type": "string", "format": "int-or-string"}
+
+
+def component_schemas(
+    definitions: dict[str, Definition], roots: Iterable[str]
+) -> dict[str, Definition]:
+    """Return the schemas of the roots and all their references, by full name."""
+    return {
+        name: _v3(definitions[name]) if name != _QUANTITY else _NUMBER_OR_STRING
+        for name in reachable(definitions, roots)
+    }
+
+
+def _v3(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_v3(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if node.get("type") == "string" and node.get("format") == "int-or-string":
+        alternatives = [{"type": "integer"}, {"type": "string"}]
+        rest = {key: value for key, value in node.items() if key not in _INT_OR_STRING}
+        return {"oneOf": alternatives, "format": "int-or-string", **rest}
+    converted = {key: _v3(value) for key, value in node.items() if key != "$ref"}
+    reference = node.get("$ref")
+    if not isinstance(reference, str):
+        return converted
+    target = {"$ref": reference.replace(_OLD, _NEW)}
+    return {"allOf": [target], **converted} if converted else target
