@@ -116,7 +116,7 @@ def test_up_refuses_options_that_a_running_cluster_does_not_have(
 
 
 def test_logs_of_a_part(control_plane: RunningCluster) -> None:
-    assert "apiserver.server ready" in control_plane.moor("logs", "apiserver").stdout
+    assert "apiserver.server.lifecycle ready" in control_plane.moor("logs", "apiserver").stdout
 
 
 def test_logs_of_all_parts_have_the_part_before_each_line_in_order_of_time(
@@ -127,7 +127,7 @@ def test_logs_of_all_parts_have_the_part_before_each_line_in_order_of_time(
     stamps = [words[1] for line in lines if len(words := line.split()) > 1 and words[1][:2] == "20"]
     assert stamps
     assert stamps == sorted(stamps)
-    ready = next(line for line in lines if "apiserver.server ready" in line)
+    ready = next(line for line in lines if "apiserver.server.lifecycle ready" in line)
     assert ready.startswith("apiserver    20")
 
 

@@ -49,13 +49,27 @@ async def kubectl_proxy(cluster: RunningCluster) -> AsyncIterator[str]:
         await process.wait()
 
 
+@asynccontextmanager
+async def _browsed(cluster: RunningCluster) -> AsyncIterator[None]:
+    """Keep the class and the pod that are looked at: other tests list what the cluster has."""
+    account = ("wait", "--for=create", "serviceaccount/default", "--timeout=30s")
+    await asyncio.to_thread(cluster.kubectl, *account)
+    await asyncio.to_thread(cluster.apply, _CLASS, _POD)
+    try:
+        yield
+    finally:
+        objects = ("pod/browsed", "runtimeclass/seen")
+        await asyncio.to_thread(cluster.kubectl, "delete", "--wait=false", *objects)
+
+
 async def test_the_page_works_by_keyboard_and_for_screen_readers(
     control_plane: RunningCluster, tmp_path: Path
 ) -> None:
-    account = ("wait", "--for=create", "serviceaccount/default", "--timeout=30s")
-    await asyncio.to_thread(control_plane.kubectl, *account)
-    await asyncio.to_thread(control_plane.apply, _CLASS, _POD)
-    async with kubectl_proxy(control_plane) as url, chromium_tab(tmp_path) as tab:
+    async with (
+        _browsed(control_plane),
+        kubectl_proxy(control_plane) as url,
+        chromium_tab(tmp_path) as tab,
+    ):
         await tab.open(f"{url}/ui/")
         found = await tab.accessible()
         assert ("heading", "Runtimes of this cluster") in found
