@@ -25,7 +25,7 @@ def added(left: Mapping[str, Quantity], right: Mapping[str, Quantity]) -> Amount
 
 
 def increase(after: Mapping[str, Quantity], before: Mapping[str, Quantity]) -> Amounts:
-    """Return what of each resource is more than before; what is less counts as 0."""
+    """Return the increase of each resource; a decrease counts as 0."""
     return {name: max(ZERO, amount - before.get(name, ZERO)) for name, amount in after.items()}
 
 

@@ -31,8 +31,6 @@ from moorage.node.machine.facts import MachineFacts
 from moorage.node.pressure.thresholds import EvictionOptions, hard_reservation
 from moorage.wire.cri import pb
 
-"""API level of this agent; clients compare it with the server's."""
-
 _MAX_IMAGES = 50
 _MAX_NAMES = 5
 

@@ -152,7 +152,7 @@ def _complete(document: dict[str, Any]) -> list[str]:
 
 
 def _referenced(pod: Pod) -> str:
-    """Return what of the API the pod refers to, "" for nothing."""
+    """Return the kind of API object that the pod refers to; "" if it refers to none."""
     references: Iterable[tuple[str, bool]] = (
         ("serviceaccounts", bool(pod.spec.service_account_name)),
         ("secrets", bool(secret_names(pod))),

@@ -38,7 +38,7 @@ class PodPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def not_expressible(probe: ProbeContainer) -> str:
-    """Return what of a probe no pod can ask for; empty if it can be run."""
+    """Return the settings of a probe that no pod can ask for; empty if a pod can run it."""
     if probe.devices:
         return "a pod cannot name devices of its node"
     if probe.pids_limit:

@@ -214,7 +214,7 @@ def _warn(attributes: Attributes, standard: Standard, metadata: Obj, spec: Obj) 
 
 
 def _text(standard: Standard, metadata: Obj, spec: Obj) -> str:
-    """Return what of a standard a pod violates, empty for nothing."""
+    """Return the violations of a standard by a pod; empty if it violates none."""
     found = violations(standard, metadata, spec)
     return f'PodSecurity "{standard}": {", ".join(map(str, found))}' if found else ""
 

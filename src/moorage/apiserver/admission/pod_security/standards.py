@@ -111,7 +111,7 @@ _RULES = {
 
 
 def violations(standard: Standard, metadata: Obj, spec: Obj) -> list[Violation]:
-    """Return what of a standard a pod violates."""
+    """Return the violations of a standard by a pod."""
     found = (check(metadata, spec) for check in _checks(standard))
     return [violation for violation in found if violation is not None]
 
