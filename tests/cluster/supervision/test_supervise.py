@@ -182,7 +182,7 @@ def test_a_cluster_without_settings_is_not_supervised(layout: Layout) -> None:
 SUPERVISES = '''
 import sys
 from pathlib import Path
-from moorage.cluster import supervise
+from moorage.cluster.supervision import supervise
 from moorage.cluster.supervision.supervisor import Part
 code = """
 from moorage.cluster.supervision.readiness import notify_ready
