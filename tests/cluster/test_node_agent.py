@@ -345,7 +345,7 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
     for name in ("_await_engine", "hold_to_store", "_announce", "run_when_served"):
         monkeypatch.setattr(module, name, record(name))
     follower = SimpleNamespace(run="follow installations")
-    monkeypatch.setattr(module, "InstallationFollower", lambda *_, **more: follower)
+    monkeypatch.setattr(module, "InstallationFollower", lambda *_, **__: follower)
     followed: list[tuple[Any, ...]] = []
 
     async def follow(*arguments: Any) -> None:
