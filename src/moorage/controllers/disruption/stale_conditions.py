@@ -65,7 +65,7 @@ class StaleDisruptionController:
                 kind=PatchType.STRATEGIC, subresource="status",
             )  # fmt: skip
         except NotFoundError:
-            return None  # The pod was deleted, as its condition said.
+            return None  # It is gone, as was announced.
         return None
 
     def _seconds_left(self, pod: Pod) -> float | None:

@@ -37,7 +37,7 @@ def match_failure_policy(policy: PodFailurePolicy | None, pod: Pod) -> Match:
 
 
 def _matched_subject(rule: PodFailurePolicyRule, pod: Pod) -> str:
-    """Return the condition or exit code that matches the rule, as a subject; `""` if none does."""
+    """Return what of the pod matches the rule, as the start of a sentence; `""` if nothing."""
     name = f"{pod.metadata.namespace}/{pod.metadata.name}"
     if rule.on_exit_codes is None:
         for condition in pod.status.conditions:

@@ -85,7 +85,7 @@ def new_volume(
 
 
 def _refusal(claim: PersistentVolumeClaim, storage_class: StorageClass) -> str:
-    """Return the field of the claim or its class that these volumes do not support; "" if none."""
+    """Return what of the claim or its class these volumes do not have, "" for nothing."""
     if (claim.spec.volume_mode or FILESYSTEM) != FILESYSTEM:
         return f"{PROVISIONER} does not support block volume provisioning"
     if claim.spec.data_source is not None or claim.spec.data_source_ref is not None:
