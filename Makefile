@@ -98,7 +98,7 @@ $(VENV)-docs/.installed: requirements/docs.lock
 
 # Clusters and engines mostly wait, and the type checker has one thread, so that two cores are enough
 # for seven jobs beside each other. A test that failed beside the others gets one more chance, alone:
-# docs/decisions/076.
+# docs/decisions/147.
 test: packages ## lint and every test; the tests that needed a second chance are listed at the end
 	@rm -f $(RUNS:%=$(VENV)/%.again)
 	@status=0; \

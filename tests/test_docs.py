@@ -56,6 +56,13 @@ def test_modules_that_are_named_exist(page: Path) -> None:
         assert is_at_root or any(module.endswith(f"/{name}") for module in modules), name
 
 
+def test_each_decision_is_in_the_index_with_its_title() -> None:
+    index = (_DECISIONS / "README.md").read_text()
+    for page in _DECISIONS.glob("[0-9]*.md"):
+        number, title = page.read_text().splitlines()[0].removeprefix("# ").split(maxsplit=1)
+        assert f"| [{number}]({page.name}) | {title} |" in index, page.name
+
+
 def test_the_readme_is_one_screen() -> None:
     assert len((REPOSITORY / "README.md").read_text().split()) <= 600
 

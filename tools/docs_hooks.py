@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,19 +30,36 @@ _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#]+)(#[\w-]+)?\)")
 
 
 def expand(nav: Any, docs: Path) -> Any:
-    """Return `nav` with each pattern replaced by the pages that match it, in order of name."""
+    """Return `nav` with each pattern replaced by the pages that match it, in order of name.
+
+    A page that `nav` names is left out of its pattern: it has its place already.
+    """
+    return _expanded(nav, docs, frozenset(_named(nav)))
+
+
+def _named(nav: Any) -> Iterator[str]:
+    if isinstance(nav, str):
+        yield nav
+    elif isinstance(nav, dict):
+        yield from _named(list(nav.values()))
+    else:
+        for entry in nav:
+            yield from _named(entry)
+
+
+def _expanded(nav: Any, docs: Path, named: frozenset[str]) -> Any:
     if isinstance(nav, dict):
-        return {title: expand(entry, docs) for title, entry in nav.items()}
+        return {title: _expanded(entry, docs, named) for title, entry in nav.items()}
     if not isinstance(nav, list):
         return nav
     entries: list[Any] = []
     for entry in nav:
         if isinstance(entry, str) and "*" in entry:
-            found = sorted(page.relative_to(docs).as_posix() for page in docs.glob(entry))
+            found = {page.relative_to(docs).as_posix() for page in docs.glob(entry)} - named
             # An index comes first.
-            entries += sorted(found, key=lambda name: not name.endswith("README.md"))
+            entries += sorted(found, key=lambda name: (not name.endswith("README.md"), name))
         else:
-            entries.append(expand(entry, docs))
+            entries.append(_expanded(entry, docs, named))
     return entries
 
 

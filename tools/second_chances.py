@@ -1,6 +1,6 @@
 """List of the tests that `make test` gave a second chance: those that failed beside the others.
 
-Each is a bug until shown otherwise, in the product first: docs/decisions/076.
+Each is a bug until shown otherwise, in the product first: docs/decisions/147.
 """
 
 from __future__ import annotations

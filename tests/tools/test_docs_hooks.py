@@ -47,6 +47,14 @@ def test_a_pattern_in_the_navigation_is_replaced_by_its_pages(tmp_path: Path) ->
     ]
 
 
+def test_a_page_that_the_navigation_names_is_left_out_of_its_pattern(tmp_path: Path) -> None:
+    (tmp_path / "how-to").mkdir()
+    for name in ("a.md", "b.md"):
+        (tmp_path / "how-to" / name).touch()
+    nav = [{"First": ["how-to/b.md"]}, {"How to": ["how-to/*.md"]}]
+    assert expand(nav, tmp_path) == [{"First": ["how-to/b.md"]}, {"How to": ["how-to/a.md"]}]
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built where every warning is an error; a page without an entry in `nav` is one."""

@@ -1,7 +1,7 @@
 """Metric families: counters, gauges and histograms with labels.
 
 Small classes without locks: each part has one event loop. `exposition` writes them;
-docs/decisions/070-prometheus-text.md has the comparison with a client library.
+docs/decisions/087-metrics-of-parts.md has the comparison with a client library.
 """
 
 from __future__ import annotations
