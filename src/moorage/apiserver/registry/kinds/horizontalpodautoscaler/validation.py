@@ -9,8 +9,8 @@ import msgspec
 from moorage.api import names, quantity
 from moorage.api.errors import FieldError
 from moorage.api.resource_names import container_resource_name_errors
+from moorage.apiserver.registry.declare.rules import NOT_NEGATIVE
 from moorage.apiserver.registry.kind import Obj
-from moorage.apiserver.registry.validation.workload import NOT_NEGATIVE
 
 _LONGEST_PERIOD_S = 1800
 _LONGEST_WINDOW_S = 3600
