@@ -41,6 +41,10 @@ class Shown:
 
 NAME = Shown(cells.NAME, lambda obj, _: name_of(obj))
 AGE = Shown(cells.AGE, age_of)
+CREATED_AT = Shown(
+    cells.CREATED_AT.columns[1], lambda obj, now: cells.CREATED_AT.cells(obj, now)[1]
+)
+"""The time of creation, whose age the client computes."""
 
 
 def column(

@@ -9,6 +9,7 @@ from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.cells import NONE
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.rules import update
 from moorage.apiserver.registry.kind import (
     Kind,
     Obj,
@@ -87,12 +88,6 @@ def validate_flow_schema(flow_schema: Obj) -> list[FieldError]:
             FieldError.invalid("spec", spec, f"spec of '{name}' must equal the fixed value")
         )
     return errors + flow_status_errors(flow_schema)
-
-
-def validate_flow_schema_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update, which are those of the new FlowSchema."""
-    del old
-    return validate_flow_schema(new)
 
 
 def _spec_errors(name: str, spec: Obj) -> Iterator[FieldError]:
@@ -261,7 +256,7 @@ FLOW_SCHEMA = Kind(
         prepare_create=drop_status,
         prepare_update=keep_status,
         validate=validate_flow_schema,
-        validate_update=validate_flow_schema_update,
+        validate_update=update(validate_flow_schema),
         parts={"status": PartRules(keep_all_but_status, validate_flow_status)},
         spec_of=get_spec,
     ),
