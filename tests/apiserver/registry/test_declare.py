@@ -35,6 +35,7 @@ from moorage.apiserver.registry.declare.rules import (
     not_above,
     not_negative,
     one_of,
+    part,
     present,
     required,
     required_as,
@@ -163,6 +164,21 @@ def test_two_checks_of_uniqueness_do_not_mix() -> None:
 def test_a_validator_remembers_nothing() -> None:
     validate = validator(("a[*]", unique))
     assert [lines(validate({"a": ["x"]})) for _ in range(2)] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("row", "value", "errors"),
+    [
+        (("a", required), {}, ["at.a: Required value"]),
+        (("a.b", shown), {"a": {"b": 1}}, ["at.a.b: Invalid value: 1"]),
+        (("", shown), 1, ["at: Invalid value: 1"]),
+        (("[*]", shown), ["x"], ['at[0]: Invalid value: "x"']),
+        (("[*].n", required), [{"n": 1}, {}], ["at[1].n: Required value"]),
+        (("[*].n", required), None, []),
+    ],
+)
+def test_a_row_of_a_part(row: Row, value: object, errors: list[str]) -> None:
+    assert lines(part(row)(value, "at")) == errors
 
 
 def test_fields_with_the_same_checks() -> None:

@@ -168,10 +168,7 @@ def not_above(other: str, *fields: str, shown: str = "") -> Check:
 
 def validator(*rows: Row) -> Validator:
     """Return the function that validates an object by the rows."""
-    root = _Node()
-    for where, *checks in rows:
-        root.add(where.split(".") if where else [], checks)
-    visit = root.compiled("")
+    visit = _tree(rows).compiled("")
 
     def validate(obj: Obj) -> list[FieldError]:
         errors: list[FieldError] = []
@@ -179,6 +176,21 @@ def validator(*rows: Row) -> Validator:
         return errors
 
     return validate
+
+
+def part(*rows: Row) -> Callable[[Any, str], list[FieldError]]:
+    """Return the check of a value by rows whose paths begin at it: `type`, `[*].type`.
+
+    For parts that several kinds have.
+    """
+    visit = _tree(rows).compiled(None)
+
+    def check(value: Any, path: str) -> list[FieldError]:
+        errors: list[FieldError] = []
+        visit(value, path, errors, set())
+        return errors
+
+    return check
 
 
 def update(
@@ -295,6 +307,13 @@ class _Node:
         return _run_if_present(part)
 
 
+def _tree(rows: Iterable[Row]) -> _Node:
+    root = _Node()
+    for where, *checks in rows:
+        root.add(where.split(".") if where else [], checks)
+    return root
+
+
 def _run(check: Check) -> _Visit:
     def run(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
         del seen
@@ -362,10 +381,10 @@ def _items(name: str, node: _Node) -> _Visit:
 
     def visit_items(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
         del seen
-        items = None if value is None else value.get(name)
+        items = value.get(name) if name and value is not None else value
         if not items:
             return
-        path = f"{at}.{name}" if at else name
+        path = f"{at}.{name}" if at and name else at or name
         of_list: _Seen = set()
         pairs = items.items() if isinstance(items, dict) else enumerate(items)
         for key, item in pairs:
