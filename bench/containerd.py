@@ -9,11 +9,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.containerd_configuration import Configuration, RuntimeTable, write_configuration
-
 from moorage.cluster.images import PAUSE
 from moorage.linux.program_version import parse_version
 from moorage.wire.cri import CriClient, CriError, pb
+from tests.containerd_configuration import Configuration, RuntimeTable, write_configuration
 
 _READY_S = 20.0
 

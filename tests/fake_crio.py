@@ -19,12 +19,12 @@ from typing import Any
 
 import grpc
 from grpc import aio
+
+from moorage.wire.cri import pb
 from moorage.wire.cri.generated.runtime_pb2_grpc import (
     RuntimeServiceServicer,
     add_RuntimeServiceServicer_to_server,
 )
-
-from moorage.wire.cri import pb
 
 
 @dataclass

@@ -19,16 +19,16 @@ from typing import Any
 import grpc
 import msgspec
 from grpc import aio
-from moorage.wire.cri.generated.engine_pb2_grpc import EngineServicer, add_EngineServicer_to_server
-from moorage.wire.cri.generated.runtime_pb2_grpc import (
-    ImageServiceServicer,
-    add_ImageServiceServicer_to_server,
-)
 
 from moorage.cli.main import main
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings, save
 from moorage.wire.cri import engine_pb, pb
+from moorage.wire.cri.generated.engine_pb2_grpc import EngineServicer, add_EngineServicer_to_server
+from moorage.wire.cri.generated.runtime_pb2_grpc import (
+    ImageServiceServicer,
+    add_ImageServiceServicer_to_server,
+)
 from tests.cluster.test_settings import SETTINGS
 from tests.fake_crio import serving_in_thread
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tools.image.python import REPOSITORY, build_wheel
 
 from moorage.cluster.images import catalogue, write_archive
 from tests.guest.kubelet import WITHIN_S, Node, start
@@ -24,6 +23,7 @@ from tests.guest.machine import FILES, Guest, booted, unusable
 from tests.guest.preparation import VENV
 from tests.interchange.programs import VARIABLE as KUBERNETES
 from tests.interchange.programs import required
+from tools.image.python import REPOSITORY, build_wheel
 
 VARIABLE = "MOORAGE_GUEST"
 FORMER_VERSION, NEXT_VERSION = "0.0.1", "999.0"

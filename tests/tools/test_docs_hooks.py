@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tools.docs_hooks import ROOT_PAGES, expand, rewrite_links
 
 REPOSITORY = Path(__file__).parents[2]

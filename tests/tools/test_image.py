@@ -9,6 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+
 from tools.image import layout, sbom
 from tools.image.debian import Package, add_base, is_taken, placed
 from tools.image.python import add_compiled

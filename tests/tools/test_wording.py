@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+
 from tools.wording import REPOSITORY, WordList, uses
 
 _LIST = WordList.read(

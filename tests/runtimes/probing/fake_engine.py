@@ -14,14 +14,14 @@ from typing import Any
 
 import grpc
 from grpc import aio
+
+from moorage.wire.cri import pb
 from moorage.wire.cri.generated.runtime_pb2_grpc import (
     ImageServiceServicer,
     RuntimeServiceServicer,
     add_ImageServiceServicer_to_server,
     add_RuntimeServiceServicer_to_server,
 )
-
-from moorage.wire.cri import pb
 
 _Context = aio.ServicerContext[Any, Any]
 # gRPC answers UNIMPLEMENTED to what a fake leaves out; by their types all calls are abstract.

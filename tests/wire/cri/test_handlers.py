@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from grpc import aio
+
+from moorage.wire.cri import CriClient, HandlersUnknownError, handlers_in, handlers_of, pb
 from moorage.wire.cri.generated.runtime_pb2_grpc import (
     RuntimeServiceServicer,
     add_RuntimeServiceServicer_to_server,
 )
-
-from moorage.wire.cri import CriClient, HandlersUnknownError, handlers_in, handlers_of, pb
 
 NAMES = ["", "crun", "runc"]
 OLD_CONFIGURATION = json.dumps(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
 
+from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
 from moorage.engine.handlers.adapters.ttrpc import (
     MOST_BYTES,
     NOT_FOUND,

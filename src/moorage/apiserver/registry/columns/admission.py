@@ -2,55 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
-from moorage.apiserver.registry.kind import Column, Obj, Printer
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.kind import Obj, Printer
 
 _UNSET = "<unset>"
+_PARAM_KIND = "ParamKind specifies the kind of resources used to parameterize this policy"
 
 
-def _webhook_cells(configuration: Obj, now: float) -> list[Any]:
-    webhooks = len(configuration.get("webhooks", ()))
-    return [name_of(configuration), webhooks, age_of(configuration, now)]
-
-
-WEBHOOKS = Printer(
-    columns=(
-        NAME,
-        Column(
-            "Webhooks",
-            "integer",
-            description="Webhooks indicates the number of webhooks registered in this "
-            "configuration",
-        ),
-        AGE,
+WEBHOOKS = printer(
+    NAME,
+    column(
+        "Webhooks",
+        "webhooks",
+        "integer",
+        show=len,
+        description="Webhooks indicates the number of webhooks registered in this configuration",
     ),
-    cells=_webhook_cells,
+    AGE,
 )
 
 
-def policy_printer(field: str, column: Column) -> Printer:
-    """Return the printer of a policy, whose column counts the items of a field."""
-
-    def cells(policy: Obj, now: float) -> list[Any]:
-        spec = policy.get("spec", {})
-        param = spec.get("paramKind")
-        kind = _UNSET
-        if param is not None:
-            kind = f"{param.get('apiVersion', '')}/{param.get('kind', '')}"
-        return [name_of(policy), len(spec.get(field, ())), kind, age_of(policy, now)]
-
-    description = "ParamKind specifies the kind of resources used to parameterize this policy"
-    return Printer(
-        columns=(NAME, column, Column("ParamKind", description=description), AGE), cells=cells
+def policy_printer(name: str, description: str) -> Printer:
+    """Return the printer of a policy. The column `name` counts the items of a field like it."""
+    return printer(
+        NAME,
+        column(name, f"spec.{name.lower()}", "integer", show=len, description=description),
+        column(
+            "ParamKind",
+            "spec.paramKind",
+            absent=_UNSET,
+            show=_kind_text,
+            description=_PARAM_KIND,
+        ),
+        AGE,
     )
 
 
-def _binding_cells(binding: Obj, now: float) -> list[Any]:
-    spec = binding.get("spec", {})
-    param = _param_text(spec.get("paramRef", {}))
-    return [name_of(binding), spec.get("policyName", ""), param, age_of(binding, now)]
+def _kind_text(param: Obj) -> str:
+    return f"{param.get('apiVersion', '')}/{param.get('kind', '')}"
 
 
 def _param_text(reference: Obj) -> str:
@@ -76,19 +65,19 @@ def _selector_text(selector: Obj) -> str:
     )
 
 
-POLICY_BINDINGS = Printer(
-    columns=(
-        NAME,
-        Column(
-            "PolicyName",
-            description="PolicyName indicates the policy definition which the policy binding "
-            "binded to",
-        ),
-        Column(
-            "ParamRef",
-            description="ParamRef indicates the param resource which sets the configuration param",
-        ),
-        AGE,
+POLICY_BINDINGS = printer(
+    NAME,
+    column(
+        "PolicyName",
+        "spec.policyName",
+        description="PolicyName indicates the policy definition which the policy binding binded to",
     ),
-    cells=_binding_cells,
+    column(
+        "ParamRef",
+        "spec.paramRef",
+        absent=_UNSET,
+        show=_param_text,
+        description="ParamRef indicates the param resource which sets the configuration param",
+    ),
+    AGE,
 )

@@ -5,46 +5,33 @@ Source: printers of `autoscaling/v1` Scale; `scaleTableConvertor` of apiextensio
 
 from __future__ import annotations
 
-from typing import Any
+from msgspec.structs import replace
 
-import msgspec
-
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
-from moorage.apiserver.registry.kind import Column, Obj, Printer
+from moorage.apiserver.registry.declare.columns import AGE, NAME, Shown, column, printer
+from moorage.apiserver.registry.kind import Printer
 
 
-def _cells(scale: Obj, now: float) -> list[Any]:
-    desired = scale.get("spec", {}).get("replicas", 0)
-    available = scale.get("status", {}).get("replicas", 0)
-    return [name_of(scale), desired, available, age_of(scale, now)]
+def _scale_printer(name: Shown, desired: str, available: str, age: Shown) -> Printer:
+    return printer(
+        name,
+        column("Desired", "spec.replicas", "integer", description=desired),
+        column("Available", "status.replicas", "integer", description=available),
+        age,
+    )
 
 
-SCALE = Printer(
-    columns=(
-        msgspec.structs.replace(NAME, format=""),
-        Column(
-            "Desired",
-            "integer",
-            description="replicas is the desired number of instances for the scaled object.",
-        ),
-        Column(
-            "Available",
-            "integer",
-            description="replicas is the actual number of observed instances of the scaled object.",
-        ),
-        AGE,
-    ),
-    cells=_cells,
+SCALE = _scale_printer(
+    Shown(replace(NAME.column, format=""), NAME.cell),
+    "replicas is the desired number of instances for the scaled object.",
+    "replicas is the actual number of observed instances of the scaled object.",
+    AGE,
 )
 """Printer for Scales of built-in kinds."""
 
-CUSTOM_SCALE = Printer(
-    columns=(
-        NAME,
-        Column("Desired", "integer", description="Number of desired replicas"),
-        Column("Available", "integer", description="Number of actual replicas"),
-        msgspec.structs.replace(AGE, type="date"),
-    ),
-    cells=_cells,
+CUSTOM_SCALE = _scale_printer(
+    NAME,
+    "Number of desired replicas",
+    "Number of actual replicas",
+    Shown(replace(AGE.column, type="date"), AGE.cell),
 )
 """Printer for Scales of custom resources."""

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from moorage.api import names
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.defaults import defaults
+from moorage.apiserver.registry.declare.rules import (
+    always,
+    one_of,
+    update,
+    validator,
+)
 from moorage.apiserver.registry.kind import (
-    Column,
     Kind,
     Obj,
     PartRules,
-    Printer,
     Served,
     Strategy,
     status_subresource,
@@ -25,14 +29,7 @@ _TYPES = "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1"
 _PORT = 443
 _HIGHEST_GROUP_PRIORITY = 20000
 _HIGHEST_VERSION_PRIORITY = 1000
-_STATUSES = ("True", "False", "Unknown")
-
-
-def default_api_service(api_service: Obj) -> None:
-    """Set the API defaults of an APIService."""
-    service = api_service.get("spec", {}).get("service")
-    if service is not None:
-        service.setdefault("port", _PORT)
+_known_status = one_of("True", "False", "Unknown")
 
 
 def prepare_api_service_create(api_service: Obj) -> None:
@@ -52,24 +49,6 @@ def prepare_api_service_create(api_service: Obj) -> None:
 def validate_api_service(api_service: Obj) -> list[FieldError]:
     """Return the errors of an APIService."""
     return [*_name_errors(api_service), *_spec_errors(api_service.get("spec", {}))]
-
-
-def validate_api_service_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update, which are those of the new APIService."""
-    del old
-    return validate_api_service(new)
-
-
-def validate_api_service_status(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of the status."""
-    del old
-    return [
-        FieldError.not_supported(
-            f"status.conditions[{index}].status", condition.get("status", ""), _STATUSES
-        )
-        for index, condition in enumerate(new.get("status", {}).get("conditions", ()))
-        if condition.get("status", "") not in _STATUSES
-    ]
 
 
 def _name_errors(api_service: Obj) -> Iterator[FieldError]:
@@ -140,12 +119,8 @@ def _service_errors(spec: Obj) -> Iterator[FieldError]:
         )
 
 
-def _api_service_cells(api_service: Obj, now: float) -> list[Any]:
-    service = api_service.get("spec", {}).get("service")
-    shown = "Local"
-    if service is not None:
-        shown = f"{service.get('namespace', '')}/{service.get('name', '')}"
-    return [name_of(api_service), shown, _availability(api_service), age_of(api_service, now)]
+def _service_text(service: Obj) -> str:
+    return f"{service.get('namespace', '')}/{service.get('name', '')}"
 
 
 def _availability(api_service: Obj) -> str:
@@ -156,16 +131,13 @@ def _availability(api_service: Obj) -> str:
     return "Unknown"
 
 
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Service", description="The reference to the service that hosts this API endpoint."),
-        Column("Available", description="Whether this service is available."),
-        AGE,
-    ),
-    cells=_api_service_cells,
-)
+def _status_errors(status: str | None, path: str) -> Iterable[FieldError]:
+    return _known_status(status or "", path)
 
+
+_validate_status = validator(
+    ("status.conditions[*].status", always(_status_errors)),
+)
 
 API_SERVICE = Kind(
     name="APIService",
@@ -174,15 +146,26 @@ API_SERVICE = Kind(
     is_namespaced=False,
     categories=("api-extensions",),
     strategy=Strategy(
-        default=default_api_service,
+        default=defaults(("spec?.service?.port", _PORT)),
         prepare_create=prepare_api_service_create,
         prepare_update=keep_status,
         validate=validate_api_service,
-        validate_update=validate_api_service_update,
-        parts={"status": PartRules(keep_all_but_status, validate_api_service_status)},
+        validate_update=update(validate_api_service),
+        parts={"status": PartRules(keep_all_but_status, update(_validate_status))},
         name_errors=names.path_segment_errors,
         needs_revision_on_update=True,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column(
+            "Service",
+            "spec.service",
+            absent="Local",
+            show=_service_text,
+            description="The reference to the service that hosts this API endpoint.",
+        ),
+        column("Available", _availability, description="Whether this service is available."),
+        AGE,
+    ),
     subresources=status_subresource(),
 )

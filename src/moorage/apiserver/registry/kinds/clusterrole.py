@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from moorage.api import names
-from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.cells import CREATED_AT
-from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
+from moorage.apiserver.registry.declare.rules import required_as, update, validator
+from moorage.apiserver.registry.kind import Kind, Served, Strategy
 from moorage.apiserver.registry.validation.rbac import rule_errors
 from moorage.apiserver.registry.validation.scheduling import label_selector_errors
 
+_NO_SELECTOR = "at least one clusterRoleSelector required if aggregationRule is non-nil"
 
-def validate_cluster_role(role: Obj) -> list[FieldError]:
-    """Return the errors of a new ClusterRole."""
-    errors = [
-        error
-        for index, rule in enumerate(role.get("rules", ()))
-        for error in rule_errors(rule, f"rules[{index}]", is_namespaced=False)
-    ]
-    aggregation = role.get("aggregationRule")
-    if aggregation is not None:
-        selectors = aggregation.get("clusterRoleSelectors", [])
-        path = "aggregationRule.clusterRoleSelectors"
-        if not selectors:
-            errors.append(
-                FieldError.required(
-                    path, "at least one clusterRoleSelector required if aggregationRule is non-nil"
-                )
-            )
-        for index, selector in enumerate(selectors):
-            errors += label_selector_errors(selector, f"{path}[{index}]")
-    return errors
-
-
-def validate_cluster_role_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of a ClusterRole."""
-    del old
-    return validate_cluster_role(new)
-
+validate_cluster_role = validator(
+    ("rules[*]", partial(rule_errors, is_namespaced=False)),
+    ("aggregationRule?.clusterRoleSelectors", required_as(_NO_SELECTOR)),
+    ("aggregationRule.clusterRoleSelectors[*]", label_selector_errors),
+)
 
 CLUSTER_ROLE = Kind(
     name="ClusterRole",
@@ -49,7 +30,7 @@ CLUSTER_ROLE = Kind(
     is_namespaced=False,
     strategy=Strategy(
         validate=validate_cluster_role,
-        validate_update=validate_cluster_role_update,
+        validate_update=update(validate_cluster_role),
         name_errors=names.path_segment_errors,
         may_create_on_update=True,
     ),

@@ -5,24 +5,15 @@ from __future__ import annotations
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.role_bindings import INVALID_ROLE, binding_printer
+from moorage.apiserver.registry.declare.rules import update
 from moorage.apiserver.registry.defaults.role_binding import default_binding
 from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
 from moorage.apiserver.registry.validation.rbac import binding_errors, changed_role_errors
 
 
-def default_cluster_role_binding(binding: Obj) -> None:
-    """Set the API defaults of a ClusterRoleBinding."""
-    default_binding(binding)
-
-
 def validate_cluster_role_binding(binding: Obj) -> list[FieldError]:
-    """Return the errors of a new ClusterRoleBinding."""
+    """Return the errors of a new binding."""
     return binding_errors(binding, ("ClusterRole",))
-
-
-def validate_cluster_role_binding_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of a ClusterRoleBinding."""
-    return validate_cluster_role_binding(new) + changed_role_errors(new, old)
 
 
 _PRINTER = binding_printer(
@@ -42,9 +33,9 @@ CLUSTER_ROLE_BINDING = Kind(
     ),
     is_namespaced=False,
     strategy=Strategy(
-        default=default_cluster_role_binding,
+        default=default_binding,
         validate=validate_cluster_role_binding,
-        validate_update=validate_cluster_role_binding_update,
+        validate_update=update(validate_cluster_role_binding, after=changed_role_errors),
         name_errors=names.path_segment_errors,
         may_create_on_update=True,
     ),

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.api.pem import Block, pem_blocks
-from moorage.apiserver.registry.columns.cells import NAME, NONE, name_of
+from moorage.apiserver.registry.columns.cells import NONE
+from moorage.apiserver.registry.declare.columns import NAME, column, printer
 from moorage.apiserver.registry.kind import (
-    Column,
     Kind,
     Obj,
-    Printer,
     SelectableField,
     Served,
     Strategy,
@@ -119,19 +117,6 @@ def _invalid(detail: str) -> FieldError:
     return FieldError.invalid(_BUNDLE, _OMITTED, detail)
 
 
-def _cells(bundle: Obj, now: float) -> list[Any]:
-    del now
-    return [name_of(bundle), _spec_of(bundle).get("signerName") or NONE]
-
-
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("SignerName", documented_by=f"{_TYPES}.ClusterTrustBundleSpec.signerName"),
-    ),
-    cells=_cells,
-)
-
 CLUSTER_TRUST_BUNDLE = Kind(
     name="ClusterTrustBundle",
     plural="clustertrustbundles",
@@ -146,6 +131,9 @@ CLUSTER_TRUST_BUNDLE = Kind(
         name_errors=names.path_segment_errors,
         needs_revision_on_update=True,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column("SignerName", "spec.signerName", of=f"{_TYPES}.ClusterTrustBundleSpec", absent=NONE),
+    ),
     selectable=(SelectableField("spec.signerName", ("spec", "signerName")),),
 )

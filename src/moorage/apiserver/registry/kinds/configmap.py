@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import AGE, CORE, NAME, age_of, name_of
-from moorage.apiserver.registry.kind import Column, Kind, Obj, Printer, Served, Strategy
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.rules import update
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
 from moorage.apiserver.registry.validation.data import (
     MAX_DATA_BYTES,
     decoded_size,
-    immutable_errors,
     key_errors,
+    unchanged_if_immutable,
 )
+
+_TYPE = "io.k8s.api.core.v1.ConfigMap"
 
 
 def validate_config_map(config_map: Obj) -> list[FieldError]:
@@ -33,30 +34,20 @@ def validate_config_map(config_map: Obj) -> list[FieldError]:
     return errors
 
 
-def validate_config_map_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of a ConfigMap."""
-    errors = immutable_errors(new, old, ("data", "binaryData"))
-    return errors + validate_config_map(new)
+def _keys(config_map: Obj) -> int:
+    return len(config_map.get("data") or ()) + len(config_map.get("binaryData") or ())
 
-
-def _config_map_cells(config_map: Obj, now: float) -> list[Any]:
-    count = len(config_map.get("data") or ()) + len(config_map.get("binaryData") or ())
-    return [name_of(config_map), count, age_of(config_map, now)]
-
-
-_PRINTER = Printer(
-    columns=(NAME, Column("Data", documented_by=f"{CORE}.ConfigMap.data"), AGE),
-    cells=_config_map_cells,
-)
 
 CONFIG_MAP = Kind(
     name="ConfigMap",
     plural="configmaps",
-    served=(Served(group="", version="v1", type="io.k8s.api.core.v1.ConfigMap"),),
+    served=(Served(group="", version="v1", type=_TYPE),),
     short_names=("cm",),
     strategy=Strategy(
         validate=validate_config_map,
-        validate_update=validate_config_map_update,
+        validate_update=update(
+            validate_config_map, before=unchanged_if_immutable("data", "binaryData")
+        ),
     ),
-    printer=_PRINTER,
+    printer=printer(NAME, column("Data", _keys, documented_by=f"{_TYPE}.data"), AGE),
 )

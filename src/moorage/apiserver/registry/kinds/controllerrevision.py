@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import AGE, NAME, NONE, age_of, name_of
-from moorage.apiserver.registry.kind import Column, Kind, Obj, Printer, Served, Strategy
-from moorage.apiserver.registry.validation.workload import NOT_NEGATIVE
+from moorage.apiserver.registry.columns.cells import NONE
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.rules import (
+    always,
+    immutable,
+    not_negative,
+    update,
+    validator,
+)
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
 
-_TYPES = "io.k8s.api.apps.v1"
+_TYPE = "io.k8s.api.apps.v1.ControllerRevision"
 
 
-def validate_controller_revision(controller_revision: Obj) -> list[FieldError]:
-    """Return the errors of a new ControllerRevision, whose data must be a JSON object.
+def _data_errors(data: object, path: str) -> tuple[FieldError, ...]:
+    """Report data that is no JSON object.
 
     Empty data counts as absent, as it does in the canonical form; upstream accepts `{}`.
     """
-    errors, data = _revision_errors(controller_revision), controller_revision.get("data")
-    if data is None:
-        errors.append(FieldError.required("data", "data is mandatory"))
-    elif not isinstance(data, dict):
-        errors.append(FieldError.required("data", "data must be a valid JSON object"))
-    return errors
-
-
-def validate_controller_revision_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of a ControllerRevision, whose data never changes."""
-    errors = _revision_errors(new)
-    if new.get("data") != old.get("data"):
-        errors.append(FieldError.invalid("data", new.get("data"), "field is immutable"))
-    return errors
-
-
-def _revision_errors(controller_revision: Obj) -> list[FieldError]:
-    revision = controller_revision.get("revision", 0)
-    return [] if revision >= 0 else [FieldError.invalid("revision", revision, NOT_NEGATIVE)]
-
-
-def _controller_revision_cells(controller_revision: Obj, now: float) -> list[Any]:
-    return [
-        name_of(controller_revision),
-        _controller(controller_revision),
-        controller_revision.get("revision", 0),
-        age_of(controller_revision, now),
-    ]
+    if isinstance(data, dict):
+        return ()
+    problem = "data is mandatory" if data is None else "data must be a valid JSON object"
+    return (FieldError.required(path, problem),)
 
 
 def _controller(controller_revision: Obj) -> str:
@@ -57,23 +38,20 @@ def _controller(controller_revision: Obj) -> str:
     return NONE
 
 
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Controller", description="Controller of the object"),
-        Column("Revision", documented_by=f"{_TYPES}.ControllerRevision.revision"),
-        AGE,
-    ),
-    cells=_controller_revision_cells,
-)
+_REVISION = ("revision", not_negative)
 
 CONTROLLER_REVISION = Kind(
     name="ControllerRevision",
     plural="controllerrevisions",
-    served=(Served(group="apps", version="v1", type=f"{_TYPES}.ControllerRevision"),),
+    served=(Served(group="apps", version="v1", type=_TYPE),),
     strategy=Strategy(
-        validate=validate_controller_revision,
-        validate_update=validate_controller_revision_update,
+        validate=validator(_REVISION, ("data", always(_data_errors))),
+        validate_update=update(validator(_REVISION), after=immutable("data")),
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column("Controller", _controller, description="Controller of the object"),
+        column("Revision", "revision", of=_TYPE, absent=0),
+        AGE,
+    ),
 )

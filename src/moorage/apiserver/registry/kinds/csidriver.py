@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, joined, name_of
+from moorage.apiserver.registry.columns.cells import NONE, joined
 from moorage.apiserver.registry.columns.volumes import UNSET
-from moorage.apiserver.registry.kind import Column, Kind, Obj, Printer, Served, Strategy, get_spec
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.defaults import defaults
+from moorage.apiserver.registry.declare.rules import (
+    IMMUTABLE,
+    at_least,
+    each,
+    one_of,
+    update,
+    validator,
+    without_path,
+)
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy, get_spec
 from moorage.apiserver.registry.validation.projections import token_lifetime_errors
 
 _TYPES = "io.k8s.api.storage.v1"
-_DEFAULTS: dict[str, Any] = {
-    "attachRequired": True,
-    "podInfoOnMount": False,
-    "storageCapacity": False,
-    "fsGroupPolicy": "ReadWriteOnceWithFSType",
-    "requiresRepublish": False,
-    "seLinuxMount": False,
-}
-_LIFECYCLES = ("Persistent", "Ephemeral")
-_GROUP_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
-_LEAST_UPDATE_SECONDS = 10
 _TOKENS_IN_SECRETS = (
     "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to "
     "prevent possible logging of tokens in volume attributes"
 )
 
 
-def default_driver(driver: Obj) -> None:
-    """Set the API defaults of a CSIDriver."""
-    spec = driver.setdefault("spec", {})
-    for field, value in _DEFAULTS.items():
-        spec.setdefault(field, value)
-    spec.setdefault("volumeLifecycleModes", ["Persistent"])
+default_driver = defaults(
+    ("spec.attachRequired", True),
+    ("spec.podInfoOnMount", False),
+    ("spec.storageCapacity", False),
+    ("spec.fsGroupPolicy", "ReadWriteOnceWithFSType"),
+    ("spec.requiresRepublish", False),
+    ("spec.seLinuxMount", False),
+    ("spec.volumeLifecycleModes", ["Persistent"]),
+)
 
 
 def prepare_driver(driver: Obj) -> None:
@@ -48,44 +50,23 @@ def prepare_driver_update(new: Obj, old: Obj) -> None:
         prepare_driver(new)
 
 
-def validate_driver(driver: Obj) -> list[FieldError]:
-    """Return the errors of a new CSIDriver."""
-    spec, path = driver["spec"], "spec"
-    policy, modes = spec["fsGroupPolicy"], spec["volumeLifecycleModes"]
-    errors: list[FieldError] = []
-    if policy not in _GROUP_POLICIES:
-        errors.append(FieldError.not_supported(f"{path}.fsGroupPolicy", policy, _GROUP_POLICIES))
-    requests = spec.get("tokenRequests", [])
-    errors += _token_errors(requests, f"{path}.tokenRequests")
-    at = f"{path}.volumeLifecycleModes"
-    errors += [
-        FieldError.not_supported(at, mode, _LIFECYCLES) for mode in modes if mode not in _LIFECYCLES
-    ]
-    period = spec.get("nodeAllocatableUpdatePeriodSeconds")
-    if period is not None and period < _LEAST_UPDATE_SECONDS:
-        at = f"{path}.nodeAllocatableUpdatePeriodSeconds"
-        detail = "must be greater than or equal to 10 seconds"
-        errors.append(FieldError.invalid(at, period, detail))
+def _secret_errors(spec: Obj) -> Iterator[FieldError]:
     in_secrets = spec.get("serviceAccountTokenInSecrets")
-    if in_secrets is not None and not requests:
+    if in_secrets is not None and not spec.get("tokenRequests"):
         detail = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
-        at = f"{path}.serviceAccountTokenInSecrets"
-        errors.append(FieldError.invalid(at, in_secrets, detail))
-    return errors
+        yield FieldError.invalid("spec.serviceAccountTokenInSecrets", in_secrets, detail)
 
 
-def validate_driver_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update: how volumes are attached, and which there are, stays."""
-    spec, was = new["spec"], old["spec"]
-    errors = validate_driver(new)
+def _changes(new: Obj, old: Obj) -> Iterator[FieldError]:
+    """How volumes are attached, and which there are, stays."""
     # Upstream misspells the first path.
     for field, path in (
         ("attachRequired", "spec.attachedRequired"),
         ("volumeLifecycleModes", "spec.volumeLifecycleModes"),
     ):
-        if spec.get(field) != was.get(field):
-            errors.append(FieldError.invalid(path, spec.get(field), "field is immutable"))
-    return errors
+        value = new["spec"].get(field)
+        if value != old["spec"].get(field):
+            yield FieldError.invalid(path, value, IMMUTABLE)
 
 
 def _token_errors(requests: list[Obj], path: str) -> Iterator[FieldError]:
@@ -109,35 +90,21 @@ def warn_driver(driver: Obj, old: Obj | None) -> list[str]:
     return [_TOKENS_IN_SECRETS] if requests else []
 
 
-def _cells(driver: Obj, now: float) -> list[Any]:
-    spec = driver.get("spec", {})
-    requests = spec.get("tokenRequests")
-    return [
-        name_of(driver),
-        spec.get("attachRequired", True),
-        spec.get("podInfoOnMount", False),
-        spec.get("storageCapacity", False),
-        UNSET if requests is None else ",".join(one.get("audience", "") for one in requests),
-        spec.get("requiresRepublish", False),
-        joined(spec.get("volumeLifecycleModes", ())),
-        age_of(driver, now),
-    ]
+def _audiences(requests: list[Obj]) -> str:
+    return ",".join(request.get("audience", "") for request in requests)
 
 
-_SPEC = f"{_TYPES}.CSIDriverSpec"
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("AttachRequired", "boolean", documented_by=f"{_SPEC}.attachRequired"),
-        Column("PodInfoOnMount", "boolean", documented_by=f"{_SPEC}.podInfoOnMount"),
-        Column("StorageCapacity", "boolean", documented_by=f"{_SPEC}.storageCapacity"),
-        Column("TokenRequests", documented_by=f"{_SPEC}.tokenRequests"),
-        Column("RequiresRepublish", "boolean", documented_by=f"{_SPEC}.requiresRepublish"),
-        Column("Modes", documented_by=f"{_SPEC}.volumeLifecycleModes"),
-        AGE,
+validate_driver = validator(
+    ("spec.fsGroupPolicy", one_of("File", "None", "ReadWriteOnceWithFSType")),
+    ("spec.tokenRequests", _token_errors),
+    ("spec.volumeLifecycleModes", each(one_of("Persistent", "Ephemeral"))),
+    (
+        "spec.nodeAllocatableUpdatePeriodSeconds",
+        at_least(10, "must be greater than or equal to 10 seconds"),
     ),
-    cells=_cells,
+    ("spec", without_path(_secret_errors)),
 )
+_SPEC = f"{_TYPES}.CSIDriverSpec"
 
 CSI_DRIVER = Kind(
     name="CSIDriver",
@@ -149,12 +116,21 @@ CSI_DRIVER = Kind(
         prepare_create=prepare_driver,
         prepare_update=prepare_driver_update,
         validate=validate_driver,
-        validate_update=validate_driver_update,
+        validate_update=update(validate_driver, after=_changes),
         warn=warn_driver,
         spec_of=get_spec,
         counts_creation=False,
         returns_deleted=True,
         needs_revision_on_update=True,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column("AttachRequired", "spec.attachRequired", "boolean", of=_SPEC, absent=True),
+        column("PodInfoOnMount", "spec.podInfoOnMount", "boolean", of=_SPEC),
+        column("StorageCapacity", "spec.storageCapacity", "boolean", of=_SPEC),
+        column("TokenRequests", "spec.tokenRequests", of=_SPEC, absent=UNSET, show=_audiences),
+        column("RequiresRepublish", "spec.requiresRepublish", "boolean", of=_SPEC),
+        column("Modes", "spec.volumeLifecycleModes", of=_SPEC, absent=NONE, show=joined),
+        AGE,
+    ),
 )

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from moorage.api import labels
 from moorage.api.errors import BadRequestError, FieldError
-from moorage.apiserver.registry.columns.cells import (
+from moorage.apiserver.registry.columns.cells import NONE, label_text
+from moorage.apiserver.registry.declare.columns import (
     AGE,
-    CONTAINERS,
-    IMAGES,
     NAME,
-    NONE,
-    age_of,
-    container_cells,
-    label_text,
-    name_of,
+    column,
+    containers_of,
+    printer,
+    selector_column,
+)
+from moorage.apiserver.registry.declare.rules import (
+    each_field,
+    not_negative,
+    update,
+    validator,
+    whole,
 )
 from moorage.apiserver.registry.defaults.pod_template import default_pod_template
 from moorage.apiserver.registry.kind import (
-    Column,
     Kind,
     Obj,
     PartRules,
-    Printer,
     Served,
     Strategy,
     get_spec,
@@ -36,11 +37,9 @@ from moorage.apiserver.registry.validation.pod_spec import template_errors
 from moorage.apiserver.registry.validation.rollout import above_all_errors, amount_errors, number_of
 from moorage.apiserver.registry.validation.scheduling import label_selector_errors
 from moorage.apiserver.registry.validation.workload import (
-    always_running_errors,
     collision_errors,
-    count_errors,
     immutable_selector_errors,
-    status_count_errors,
+    never_ending,
     template_label_errors,
 )
 from moorage.apiserver.registry.warnings import warn_workload
@@ -127,32 +126,15 @@ def _set_template_generation(daemon_set: Obj, generation: int) -> None:
     daemon_set["metadata"]["annotations"] = {**annotations, TEMPLATE_GENERATION: str(generation)}
 
 
-def validate_daemon_set(daemon_set: Obj) -> list[FieldError]:
-    """Return the errors of a new DaemonSet."""
-    spec = daemon_set["spec"]
-    selector, template = spec.get("selector"), spec["template"]
+def _selector_errors(spec: Obj) -> list[FieldError]:
+    selector = spec.get("selector")
     errors = [] if selector is None else label_selector_errors(selector, "spec.selector")
     errors += template_label_errors(spec)
     if selector is not None and not any(selector.values()):
         errors.append(
             FieldError.invalid("spec.selector", selector, "empty selector is invalid for daemonset")
         )
-    errors += template_errors(template, "spec.template")
-    errors += always_running_errors(template, "DaemonSet")
-    errors += count_errors(spec, "minReadySeconds")
-    errors += _strategy_errors(spec["updateStrategy"], "spec.updateStrategy")
-    return errors + count_errors(spec, "revisionHistoryLimit")
-
-
-def validate_daemon_set_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of a DaemonSet."""
-    return immutable_selector_errors(new, old) + validate_daemon_set(new)
-
-
-def validate_daemon_set_status(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of a status update of a DaemonSet."""
-    errors = status_count_errors(new.get("status", {}), _STATUS_COUNTS)
-    return errors + collision_errors(new, old)
+    return errors
 
 
 def _strategy_errors(strategy: Obj, path: str) -> list[FieldError]:
@@ -189,40 +171,17 @@ def _rolling_errors(rolling: Obj, path: str) -> list[FieldError]:
     return errors
 
 
-def _daemon_set_cells(daemon_set: Obj, now: float) -> list[Any]:
-    spec, status = daemon_set.get("spec", {}), daemon_set.get("status", {})
-    template = spec.get("template", {})
-    return [
-        name_of(daemon_set),
-        status.get("desiredNumberScheduled", 0),
-        status.get("currentNumberScheduled", 0),
-        status.get("numberReady", 0),
-        status.get("updatedNumberScheduled", 0),
-        status.get("numberAvailable", 0),
-        label_text(template.get("spec", {}).get("nodeSelector")),
-        age_of(daemon_set, now),
-        *container_cells(template),
-        str(labels.from_object(spec.get("selector"))) or NONE,
-    ]
-
-
-_STATUS = f"{_TYPES}.DaemonSetStatus"
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Desired", "integer", documented_by=f"{_STATUS}.desiredNumberScheduled"),
-        Column("Current", "integer", documented_by=f"{_STATUS}.currentNumberScheduled"),
-        Column("Ready", "integer", documented_by=f"{_STATUS}.numberReady"),
-        Column("Up-to-date", "integer", documented_by=f"{_STATUS}.updatedNumberScheduled"),
-        Column("Available", "integer", documented_by=f"{_STATUS}.numberAvailable"),
-        Column("Node Selector", documented_by="io.k8s.api.core.v1.PodSpec.nodeSelector"),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-        Column("Selector", documented_by=f"{_TYPES}.DaemonSetSpec.selector", priority=1),
-    ),
-    cells=_daemon_set_cells,
+validate_daemon_set = validator(
+    ("spec", whole(_selector_errors)),
+    ("spec.template", template_errors, never_ending("DaemonSet")),
+    ("spec.minReadySeconds", not_negative),
+    ("spec.updateStrategy", _strategy_errors),
+    ("spec.revisionHistoryLimit", not_negative),
 )
+_validate_status = update(
+    validator(*each_field("status", _STATUS_COUNTS, not_negative)), after=collision_errors
+)
+_STATUS = f"{_TYPES}.DaemonSetStatus"
 
 DAEMON_SET = Kind(
     name="DaemonSet",
@@ -235,11 +194,28 @@ DAEMON_SET = Kind(
         prepare_create=prepare_daemon_set_create,
         prepare_update=prepare_daemon_set_update,
         validate=validate_daemon_set,
-        validate_update=validate_daemon_set_update,
-        parts={"status": PartRules(prepare_daemon_set_status, validate_daemon_set_status)},
+        validate_update=update(validate_daemon_set, before=immutable_selector_errors),
+        parts={"status": PartRules(prepare_daemon_set_status, _validate_status)},
         warn=warn_workload,
         spec_of=get_spec,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column("Desired", "status.desiredNumberScheduled", "integer", of=_STATUS),
+        column("Current", "status.currentNumberScheduled", "integer", of=_STATUS),
+        column("Ready", "status.numberReady", "integer", of=_STATUS),
+        column("Up-to-date", "status.updatedNumberScheduled", "integer", of=_STATUS),
+        column("Available", "status.numberAvailable", "integer", of=_STATUS),
+        column(
+            "Node Selector",
+            "spec.template.spec.nodeSelector",
+            of="io.k8s.api.core.v1.PodSpec",
+            absent=NONE,
+            show=label_text,
+        ),
+        AGE,
+        *containers_of(),
+        selector_column(f"{_TYPES}.DaemonSetSpec"),
+    ),
     subresources=status_subresource(),
 )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from moorage.api import names
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
-from moorage.apiserver.registry.kind import Kind, Obj, Printer, Served, Strategy, get_spec
+from moorage.apiserver.registry.declare.columns import AGE, NAME, printer
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy, get_spec
 from moorage.apiserver.registry.validation.declared import DeclaredError, in_order, list_errors
 from moorage.apiserver.registry.validation.devices import (
     configuration_errors,
@@ -63,10 +62,6 @@ def _resource_errors(name: str, path: str) -> Iterator[FieldError]:
         yield DeclaredError.invalid(path, name, detail)
 
 
-def _device_class_cells(device_class: Obj, now: float) -> list[Any]:
-    return [name_of(device_class), age_of(device_class, now)]
-
-
 DEVICE_CLASS = Kind(
     name="DeviceClass",
     plural="deviceclasses",
@@ -79,5 +74,5 @@ DEVICE_CLASS = Kind(
         spec_of=get_spec,
         returns_deleted=True,
     ),
-    printer=Printer(columns=(NAME, AGE), cells=_device_class_cells),
+    printer=printer(NAME, AGE),
 )

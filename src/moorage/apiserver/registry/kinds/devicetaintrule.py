@@ -7,17 +7,14 @@ time stays unless the client sends another one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.ages import age
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
+from moorage.apiserver.registry.declare.columns import AGE, NAME, age_column, column, printer
+from moorage.apiserver.registry.declare.rules import most_items, update, validator
 from moorage.apiserver.registry.kind import (
-    Column,
     Kind,
     Obj,
     PartRules,
-    Printer,
     Served,
     Strategy,
     get_spec,
@@ -69,40 +66,10 @@ def _rule_errors(rule: Obj, old_effect: str | None) -> Iterator[FieldError]:
     yield from taint_errors(_taint(rule), "spec.taint", old_effect=old_effect)
 
 
-def validate_device_taint_rule_status(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of a status update of a DeviceTaintRule."""
-    del old
-    conditions, path = new.get("status", {}).get("conditions", []), "status.conditions"
-    errors = condition_errors(conditions, path)
-    if len(conditions) > _CONDITIONS_MAX:
-        errors.append(FieldError.too_many(path, len(conditions), _CONDITIONS_MAX))
-    return errors
-
-
-def _device_taint_rule_cells(rule: Obj, now: float) -> list[Any]:
-    taint = _taint(rule)
-    added = taint.get("timeAdded")
-    return [
-        name_of(rule),
-        taint.get("key", ""),
-        taint.get("value", ""),
-        taint.get("effect", ""),
-        age(added, now) if added else "",
-        age_of(rule, now),
-    ]
-
-
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Key", documented_by=f"{_TYPES}.DeviceTaint.key"),
-        Column("Value", documented_by=f"{_TYPES}.DeviceTaint.value"),
-        Column("Effect", documented_by=f"{_TYPES}.DeviceTaint.effect"),
-        Column("TimeAdded", documented_by=f"{_TYPES}.DeviceTaint.timeAdded"),
-        AGE,
-    ),
-    cells=_device_taint_rule_cells,
+_validate_status = validator(
+    ("status.conditions", condition_errors, most_items(_CONDITIONS_MAX)),
 )
+_TAINT = f"{_TYPES}.DeviceTaint"
 
 DEVICE_TAINT_RULE = Kind(
     name="DeviceTaintRule",
@@ -114,10 +81,17 @@ DEVICE_TAINT_RULE = Kind(
         prepare_update=keep_status,
         validate=validate_device_taint_rule,
         validate_update=validate_device_taint_rule_update,
-        parts={"status": PartRules(keep_all_but_status, validate_device_taint_rule_status)},
+        parts={"status": PartRules(keep_all_but_status, update(_validate_status))},
         spec_of=get_spec,
         needs_revision_on_update=True,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column("Key", "spec.taint.key", of=_TAINT),
+        column("Value", "spec.taint.value", of=_TAINT),
+        column("Effect", "spec.taint.effect", of=_TAINT),
+        age_column("TimeAdded", "spec.taint.timeAdded", of=_TAINT),
+        AGE,
+    ),
     subresources=status_subresource(),
 )

@@ -3,61 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import AGE, CORE, NAME, NONE, age_of, name_of
+from moorage.apiserver.registry.columns.cells import CORE, NONE
 from moorage.apiserver.registry.columns.shortening import shortened
-from moorage.apiserver.registry.kind import Column, Kind, Obj, Printer, Served, Strategy
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.defaults import defaults
+from moorage.apiserver.registry.declare.rules import always, update, validator
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
 from moorage.apiserver.registry.validation.endpoint import (
     endpoint_address_errors,
     endpoint_port_errors,
 )
 
 
-def default_endpoints(endpoints: Obj) -> None:
-    """Set the API defaults of an Endpoints object."""
-    for subset in endpoints.get("subsets", ()):
-        for port in subset.get("ports", ()):
-            port.setdefault("protocol", "TCP")
+def _subset_errors(subset: Obj, path: str) -> Iterator[FieldError]:
+    if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+        yield FieldError.required(path, "must specify `addresses` or `notReadyAddresses`")
 
 
-def validate_endpoints(endpoints: Obj) -> list[FieldError]:
-    """Return the errors of a new Endpoints object."""
-    errors: list[FieldError] = []
-    for index, subset in enumerate(endpoints.get("subsets", ())):
-        path = f"subsets[{index}]"
-        if not subset.get("addresses") and not subset.get("notReadyAddresses"):
-            errors.append(
-                FieldError.required(path, "must specify `addresses` or `notReadyAddresses`")
-            )
-        for field in ("addresses", "notReadyAddresses"):
-            for number, address in enumerate(subset.get(field, ())):
-                errors += endpoint_address_errors(
-                    address.get("ip", ""), f"{path}.{field}[{number}].ip"
-                )
-        ports = subset.get("ports", [])
-        for number, port in enumerate(ports):
-            errors += endpoint_port_errors(
-                port, f"{path}.ports[{number}]", needs_name=len(ports) > 1
-            )
-    return errors
+def _port_errors(ports: list[Obj], path: str) -> Iterator[FieldError]:
+    for number, port in enumerate(ports):
+        yield from endpoint_port_errors(port, f"{path}[{number}]", needs_name=len(ports) > 1)
 
 
-def validate_endpoints_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of an Endpoints object."""
-    del old
-    return validate_endpoints(new)
-
-
-def _endpoints_cells(endpoints: Obj, now: float) -> list[Any]:
-    subsets = endpoints.get("subsets") or ()
+def _addresses_text(subsets: list[Obj]) -> str:
     addresses = [text for subset in subsets for text in _subset_addresses(subset)]
-    return [
-        name_of(endpoints),
-        shortened(addresses) if subsets else NONE,
-        age_of(endpoints, now),
-    ]
+    return shortened(addresses) if subsets else NONE
 
 
 def _subset_addresses(subset: Obj) -> Iterator[str]:
@@ -72,9 +44,15 @@ def _subset_addresses(subset: Obj) -> Iterator[str]:
             yield f"{host}:{port.get('port', 0)}"
 
 
-_PRINTER = Printer(
-    columns=(NAME, Column("Endpoints", documented_by=f"{CORE}.Endpoints.subsets"), AGE),
-    cells=_endpoints_cells,
+def _address_errors(address: str | None, path: str) -> list[FieldError]:
+    return endpoint_address_errors(address or "", path)
+
+
+validate_endpoints = validator(
+    ("subsets[*]", _subset_errors),
+    ("subsets[*].addresses[*].ip", always(_address_errors)),
+    ("subsets[*].notReadyAddresses[*].ip", always(_address_errors)),
+    ("subsets[*].ports", _port_errors),
 )
 
 ENDPOINTS = Kind(
@@ -90,10 +68,14 @@ ENDPOINTS = Kind(
     ),
     short_names=("ep",),
     strategy=Strategy(
-        default=default_endpoints,
+        default=defaults(("subsets[*].ports[*].protocol", "TCP")),
         validate=validate_endpoints,
-        validate_update=validate_endpoints_update,
+        validate_update=update(validate_endpoints),
         may_create_on_update=True,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column("Endpoints", "subsets", of=f"{CORE}.Endpoints", absent=NONE, show=_addresses_text),
+        AGE,
+    ),
 )

@@ -2,86 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
 from moorage.apiserver.registry.columns.shortening import shortened
-from moorage.apiserver.registry.kind import Column, Kind, Obj, Printer, Served, Strategy
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.defaults import defaults
+from moorage.apiserver.registry.declare.rules import (
+    immutable,
+    most_items,
+    required_one_of,
+    update,
+    validator,
+    without_path,
+)
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
 from moorage.apiserver.registry.validation.endpoint import (
     endpoint_address_errors,
     endpoint_port_errors,
 )
 
-_ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
-_MAX_ENDPOINTS = 1000
-_MAX_PORTS = 20000
 _TYPE = "io.k8s.api.discovery.v1.EndpointSlice"
 _UNSET = "<unset>"
 _ANY_PORT = "*"
 
 
-def default_endpoint_slice(endpoint_slice: Obj) -> None:
-    """Set the API defaults of an EndpointSlice."""
-    for port in endpoint_slice.get("ports", ()):
-        port.setdefault("name", "")
-        port.setdefault("protocol", "TCP")
-
-
-def validate_endpoint_slice(endpoint_slice: Obj) -> list[FieldError]:
-    """Return the errors of a new EndpointSlice."""
+def _endpoint_errors(endpoint_slice: Obj) -> Iterator[FieldError]:
     kind = endpoint_slice.get("addressType", "")
-    errors: list[FieldError] = []
-    if not kind:
-        errors.append(FieldError.required("addressType"))
-    elif kind not in _ADDRESS_TYPES:
-        errors.append(FieldError.not_supported("addressType", kind, _ADDRESS_TYPES))
-    endpoints, ports = endpoint_slice.get("endpoints", []), endpoint_slice.get("ports", [])
-    if len(endpoints) > _MAX_ENDPOINTS:
-        errors.append(FieldError.too_many("endpoints", len(endpoints), _MAX_ENDPOINTS))
-    for index, endpoint in enumerate(endpoints):
+    for index, endpoint in enumerate(endpoint_slice.get("endpoints", ())):
         path = f"endpoints[{index}].addresses"
         if not endpoint.get("addresses"):
-            errors.append(FieldError.required(path, "must contain at least 1 address"))
+            yield FieldError.required(path, "must contain at least 1 address")
         for number, address in enumerate(endpoint.get("addresses", ())):
             if kind != "FQDN":
-                errors += endpoint_address_errors(address, f"{path}[{number}]")
-    if len(ports) > _MAX_PORTS:
-        errors.append(FieldError.too_many("ports", len(ports), _MAX_PORTS))
+                yield from endpoint_address_errors(address, f"{path}[{number}]")
+
+
+def _port_errors(ports: list[Obj], path: str) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, port in enumerate(ports):
         name = port.get("name", "")
         if name in seen:
-            errors.append(FieldError.duplicate("ports", name))
+            yield FieldError.duplicate(path, name)
         seen.add(name)
-        errors += endpoint_port_errors(port, f"ports[{index}]", needs_name=False, may_be_open=True)
-    return errors
-
-
-def validate_endpoint_slice_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of an EndpointSlice."""
-    errors = validate_endpoint_slice(new)
-    if new.get("addressType") != old.get("addressType"):
-        errors.append(
-            FieldError.invalid("addressType", new.get("addressType", ""), "field is immutable")
+        yield from endpoint_port_errors(
+            port, f"{path}[{index}]", needs_name=False, may_be_open=True
         )
-    return errors
 
 
-def _endpoint_slice_cells(slice_: Obj, now: float) -> list[Any]:
-    ports = [_port_text(port) for port in slice_.get("ports") or ()]
-    addresses = [
-        address
-        for endpoint in slice_.get("endpoints") or ()
-        for address in endpoint.get("addresses") or ()
-    ]
-    return [
-        name_of(slice_),
-        slice_.get("addressType", ""),
-        shortened(ports) or _UNSET,
-        shortened(addresses) or _UNSET,
-        age_of(slice_, now),
-    ]
+def _ports_text(ports: list[Obj]) -> str:
+    return shortened([_port_text(port) for port in ports]) or _UNSET
+
+
+def _addresses_text(endpoints: list[Obj]) -> str:
+    addresses = [address for endpoint in endpoints for address in endpoint.get("addresses") or ()]
+    return shortened(addresses) or _UNSET
 
 
 def _port_text(port: Obj) -> str:
@@ -90,32 +65,28 @@ def _port_text(port: Obj) -> str:
     return str(port.get("name", _ANY_PORT))
 
 
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("AddressType", documented_by=f"{_TYPE}.addressType"),
-        Column("Ports", documented_by=f"{_TYPE}.ports"),
-        Column("Endpoints", documented_by=f"{_TYPE}.endpoints"),
-        AGE,
-    ),
-    cells=_endpoint_slice_cells,
+validate_endpoint_slice = validator(
+    ("addressType", required_one_of("FQDN", "IPv4", "IPv6")),
+    ("endpoints", most_items(1000)),
+    ("", without_path(_endpoint_errors)),
+    ("ports", most_items(20000), _port_errors),
 )
 
 ENDPOINT_SLICE = Kind(
     name="EndpointSlice",
     plural="endpointslices",
-    served=(
-        Served(
-            group="discovery.k8s.io",
-            version="v1",
-            type="io.k8s.api.discovery.v1.EndpointSlice",
-        ),
-    ),
+    served=(Served(group="discovery.k8s.io", version="v1", type=_TYPE),),
     strategy=Strategy(
-        default=default_endpoint_slice,
+        default=defaults(("ports[*].name", ""), ("ports[*].protocol", "TCP")),
         validate=validate_endpoint_slice,
-        validate_update=validate_endpoint_slice_update,
+        validate_update=update(validate_endpoint_slice, after=immutable("addressType")),
         spec_of=lambda obj: {key: obj.get(key) for key in ("addressType", "endpoints", "ports")},
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column("AddressType", "addressType", of=_TYPE),
+        column("Ports", "ports", of=_TYPE, absent=_UNSET, show=_ports_text),
+        column("Endpoints", "endpoints", of=_TYPE, absent=_UNSET, show=_addresses_text),
+        AGE,
+    ),
 )

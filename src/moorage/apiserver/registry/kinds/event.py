@@ -12,6 +12,7 @@ from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.ages import age
 from moorage.apiserver.registry.columns.cells import CORE, NAME, name_of
+from moorage.apiserver.registry.declare.rules import update
 from moorage.apiserver.registry.kind import (
     Column,
     Kind,
@@ -93,12 +94,6 @@ def _new_style_errors(event: Obj) -> list[FieldError]:
     return errors
 
 
-def validate_event_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of an Event."""
-    del old
-    return validate_event(new)
-
-
 def to_core(obj: Obj) -> Obj:
     return {_NAMES.get(field, field): value for field, value in obj.items()}
 
@@ -175,7 +170,7 @@ EVENT = Kind(
     short_names=("ev",),
     strategy=Strategy(
         validate=validate_event,
-        validate_update=validate_event_update,
+        validate_update=update(validate_event),
         may_create_on_update=True,
     ),
     printer=_PRINTER,

@@ -7,13 +7,13 @@ from typing import Any
 
 from moorage.api import names
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import AGE, NAME, NONE, age_of, name_of
+from moorage.apiserver.registry.columns.cells import NONE
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.rules import update
 from moorage.apiserver.registry.kind import (
-    Column,
     Kind,
     Obj,
     PartRules,
-    Printer,
     Served,
     Strategy,
     get_spec,
@@ -88,12 +88,6 @@ def validate_flow_schema(flow_schema: Obj) -> list[FieldError]:
             FieldError.invalid("spec", spec, f"spec of '{name}' must equal the fixed value")
         )
     return errors + flow_status_errors(flow_schema)
-
-
-def validate_flow_schema_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update, which are those of the new FlowSchema."""
-    del old
-    return validate_flow_schema(new)
 
 
 def _spec_errors(name: str, spec: Obj) -> Iterator[FieldError]:
@@ -241,37 +235,14 @@ def _url_problem(url: str) -> str:
     return ""
 
 
-def _flow_schema_cells(flow_schema: Obj, now: float) -> list[Any]:
-    spec, dangling = flow_schema.get("spec", {}), "?"
+def _dangling(flow_schema: Obj) -> str:
     for condition in flow_schema.get("status", {}).get("conditions", ()):
         if condition.get("type") == "Dangling":
-            dangling = condition.get("status", "")
-            break
-    return [
-        name_of(flow_schema),
-        spec.get("priorityLevelConfiguration", {}).get("name", ""),
-        spec.get("matchingPrecedence", 0),
-        spec.get("distinguisherMethod", {"type": NONE}).get("type", ""),
-        age_of(flow_schema, now),
-        dangling,
-    ]
+            return str(condition.get("status", ""))
+    return "?"
 
 
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("PriorityLevel", documented_by=f"{_TYPES}.PriorityLevelConfigurationReference.name"),
-        Column("MatchingPrecedence", documented_by=f"{_TYPES}.FlowSchemaSpec.matchingPrecedence"),
-        Column("DistinguisherMethod", documented_by=f"{_TYPES}.FlowSchemaSpec.distinguisherMethod"),
-        AGE,
-        Column(
-            "MissingPL",
-            description="references a broken or non-existent PriorityLevelConfiguration",
-        ),
-    ),
-    cells=_flow_schema_cells,
-)
-
+_SPEC_TYPE = f"{_TYPES}.FlowSchemaSpec"
 
 FLOW_SCHEMA = Kind(
     name="FlowSchema",
@@ -285,10 +256,31 @@ FLOW_SCHEMA = Kind(
         prepare_create=drop_status,
         prepare_update=keep_status,
         validate=validate_flow_schema,
-        validate_update=validate_flow_schema_update,
+        validate_update=update(validate_flow_schema),
         parts={"status": PartRules(keep_all_but_status, validate_flow_status)},
         spec_of=get_spec,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column(
+            "PriorityLevel",
+            "spec.priorityLevelConfiguration.name",
+            of=f"{_TYPES}.PriorityLevelConfigurationReference",
+        ),
+        column("MatchingPrecedence", "spec.matchingPrecedence", of=_SPEC_TYPE, absent=0),
+        column(
+            "DistinguisherMethod",
+            "spec.distinguisherMethod",
+            of=_SPEC_TYPE,
+            absent=NONE,
+            show=lambda method: method.get("type", ""),
+        ),
+        AGE,
+        column(
+            "MissingPL",
+            _dangling,
+            description="references a broken or non-existent PriorityLevelConfiguration",
+        ),
+    ),
     subresources=status_subresource(),
 )

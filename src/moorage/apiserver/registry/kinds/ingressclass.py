@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.api.ingress_classes import IS_DEFAULT
-from moorage.apiserver.registry.columns.cells import AGE, NAME, NONE, age_of, name_of
-from moorage.apiserver.registry.kind import Column, Kind, Obj, Printer, Served, Strategy, get_spec
+from moorage.apiserver.registry.columns.cells import NONE
+from moorage.apiserver.registry.declare.columns import AGE, column, marked_name, printer
+from moorage.apiserver.registry.declare.defaults import defaults
+from moorage.apiserver.registry.declare.rules import always, immutable, update, validator
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy, get_spec
 from moorage.apiserver.registry.validation.object_references import object_reference_errors
 
 _TYPES = "io.k8s.api.networking.v1"
@@ -19,32 +21,8 @@ _CONTROLLER_MAX_BYTES = 250
 _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 
-def default_ingress_class(ingress_class: Obj) -> None:
-    """Set the scope of the parameters."""
-    parameters = ingress_class.get("spec", {}).get("parameters")
-    if parameters is not None:
-        parameters.setdefault("scope", _CLUSTER)
-
-
-def validate_ingress_class(ingress_class: Obj) -> list[FieldError]:
-    """Return the errors of a new IngressClass."""
-    spec = ingress_class.get("spec", {})
-    errors = list(_controller_errors(spec.get("controller", ""), "spec.controller"))
-    if "parameters" in spec:
-        errors += _parameters_errors(spec["parameters"], "spec.parameters")
-    return errors
-
-
-def validate_ingress_class_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update: the controller is immutable."""
-    before, after = (obj.get("spec", {}).get("controller", "") for obj in (old, new))
-    errors = validate_ingress_class(new)
-    if before != after:
-        errors.insert(0, FieldError.invalid("spec.controller", after, "field is immutable"))
-    return errors
-
-
-def _controller_errors(controller: str, path: str) -> Iterator[FieldError]:
+def _controller_errors(controller: str | None, path: str) -> Iterator[FieldError]:
+    controller = controller or ""
     if len(controller.encode()) > _CONTROLLER_MAX_BYTES:
         yield FieldError.too_long(path, _CONTROLLER_MAX_BYTES)
     if not controller:
@@ -79,33 +57,18 @@ def _parameters_errors(parameters: Obj, path: str) -> Iterator[FieldError]:
             yield FieldError.invalid(f"{path}.namespace", namespace, detail)
 
 
-def _cells(ingress_class: Obj, now: float) -> list[Any]:
-    spec = ingress_class.get("spec", {})
-    annotations = ingress_class["metadata"].get("annotations", {})
-    mark = " (default)" if annotations.get(IS_DEFAULT) == "true" else ""
-    return [
-        name_of(ingress_class) + mark,
-        spec.get("controller", ""),
-        _parameters_text(spec.get("parameters")),
-        age_of(ingress_class, now),
-    ]
+def _is_default(ingress_class: Obj) -> bool:
+    return bool(ingress_class["metadata"].get("annotations", {}).get(IS_DEFAULT) == "true")
 
 
-def _parameters_text(parameters: Obj | None) -> str:
-    if parameters is None:
-        return NONE
+def _parameters_text(parameters: Obj) -> str:
     group = f".{parameters['apiGroup']}" if "apiGroup" in parameters else ""
     return f"{parameters.get('kind', '')}{group}/{parameters.get('name', '')}"
 
 
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Controller", description="Controller of the Ingresses of this class"),
-        Column("Parameters", description="Object with further parameters of the controller"),
-        AGE,
-    ),
-    cells=_cells,
+validate_ingress_class = validator(
+    ("spec.controller", always(_controller_errors)),
+    ("spec.parameters", _parameters_errors),
 )
 
 INGRESS_CLASS = Kind(
@@ -114,10 +77,25 @@ INGRESS_CLASS = Kind(
     served=(Served(group="networking.k8s.io", version="v1", type=f"{_TYPES}.IngressClass"),),
     is_namespaced=False,
     strategy=Strategy(
-        default=default_ingress_class,
+        default=defaults(("spec?.parameters?.scope", _CLUSTER)),
         validate=validate_ingress_class,
-        validate_update=validate_ingress_class_update,
+        validate_update=update(validate_ingress_class, before=immutable("spec.controller")),
         spec_of=get_spec,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        marked_name(_is_default),
+        column(
+            "Controller",
+            "spec.controller",
+            description="Controller of the Ingresses of this class",
+        ),
+        column(
+            "Parameters",
+            "spec.parameters",
+            absent=NONE,
+            show=_parameters_text,
+            description="Object with further parameters of the controller",
+        ),
+        AGE,
+    ),
 )

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from moorage.api import names
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import NAME, NONE, name_of
-from moorage.apiserver.registry.kind import Column, Kind, Obj, Printer, Served, Strategy
+from moorage.apiserver.registry.columns.cells import NONE
+from moorage.apiserver.registry.declare.columns import NAME, column, printer
+from moorage.apiserver.registry.declare.rules import IMMUTABLE, always, update, validator
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
 from moorage.apiserver.registry.validation.addresses import strict_ip_details
 
 _TYPES = "io.k8s.api.networking.v1"
-_PARENT = "spec.parentRef"
 _FIELDS = ("group", "resource", "namespace", "name")
 
 
-def validate_ip_address(address: Obj) -> list[FieldError]:
-    """Return the errors of a new IPAddress."""
-    return list(_parent_errors(_parent_of(address)))
-
-
-def validate_ip_address_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update: the parent is immutable."""
-    before, after = _parent_of(old), _parent_of(new)
-    errors = validate_ip_address(new)
-    if before != after:
+def _changed_parent(new: Obj, old: Obj) -> Iterator[FieldError]:
+    after = _parent_of(new)
+    if after != _parent_of(old):
         # Upstream shows it under the names of its internal type.
         shown = None if after is None else {key.title(): after.get(key, "") for key in _FIELDS}
-        errors.append(FieldError.invalid(_PARENT, shown, "field is immutable"))
-    return errors
+        yield FieldError.invalid("spec.parentRef", shown, IMMUTABLE)
 
 
 def _parent_of(address: Obj) -> Obj | None:
@@ -37,39 +29,29 @@ def _parent_of(address: Obj) -> Obj | None:
     return parent
 
 
-def _parent_errors(parent: Obj | None) -> Iterator[FieldError]:
+def _parent_errors(parent: Obj | None, path: str) -> Iterator[FieldError]:
     if parent is None:
-        yield FieldError.required(_PARENT)
+        yield FieldError.required(path)
         return
     if group := parent.get("group", ""):
         for detail in names.dns_subdomain_errors(group):
-            yield FieldError.invalid(f"{_PARENT}.group", group, detail)
+            yield FieldError.invalid(f"{path}.group", group, detail)
     for field, is_required in (("resource", True), ("name", True), ("namespace", False)):
         value = parent.get(field, "")
         if not value and is_required:
-            yield FieldError.required(f"{_PARENT}.{field}")
+            yield FieldError.required(f"{path}.{field}")
         for detail in names.path_segment_errors(value):
-            yield FieldError.invalid(f"{_PARENT}.{field}", value, detail)
+            yield FieldError.invalid(f"{path}.{field}", value, detail)
 
 
-def _cells(address: Obj, now: float) -> list[Any]:
-    del now
-    return [name_of(address), _parent_text(_parent_of(address))]
-
-
-def _parent_text(parent: Obj | None) -> str:
-    if parent is None:
-        return NONE
+def _parent_text(parent: Obj) -> str:
     resource, group = parent.get("resource", ""), parent.get("group", "")
     kind = f"{resource}.{group}" if group else resource
     parts = (kind.lower(), parent.get("namespace", ""), parent.get("name", ""))
     return "/".join(part for part in parts if part)
 
 
-_PRINTER = Printer(
-    columns=(NAME, Column("ParentRef", documented_by=f"{_TYPES}.IPAddressSpec.parentRef")),
-    cells=_cells,
-)
+validate_ip_address = validator(("spec.parentRef", always(_parent_errors)))
 
 IP_ADDRESS = Kind(
     name="IPAddress",
@@ -79,8 +61,17 @@ IP_ADDRESS = Kind(
     short_names=("ip",),
     strategy=Strategy(
         validate=validate_ip_address,
-        validate_update=validate_ip_address_update,
+        validate_update=update(validate_ip_address, after=_changed_parent),
         name_errors=strict_ip_details,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column(
+            "ParentRef",
+            "spec.parentRef",
+            of=f"{_TYPES}.IPAddressSpec",
+            absent=NONE,
+            show=_parent_text,
+        ),
+    ),
 )

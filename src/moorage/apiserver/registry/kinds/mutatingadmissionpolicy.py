@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.admission import policy_printer
-from moorage.apiserver.registry.kind import Column, Kind, Obj, Served, Strategy, get_spec
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy, get_spec
 from moorage.apiserver.registry.validation.admission_policies import (
     condition_and_variable_errors,
     default_policy,
@@ -75,13 +75,8 @@ def _mutation_errors(mutation: Obj, path: str) -> Iterator[FieldError]:
 
 
 _PRINTER = policy_printer(
-    "mutations",
-    Column(
-        "Mutations",
-        "integer",
-        description="Mutation indicates the number of mutations rules defined in this "
-        "configuration",
-    ),
+    "Mutations",
+    "Mutation indicates the number of mutations rules defined in this configuration",
 )
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 from moorage.api import names
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.rules import each, update, validator
 from moorage.apiserver.registry.kind import (
     ALL_VERBS,
-    Column,
     Kind,
     Obj,
     PartRules,
-    Printer,
     SelectableField,
     Served,
     Strategy,
@@ -59,38 +58,17 @@ def prepare_namespace_finalize(new: Obj, old: Obj) -> None:
     keep_status(new, old)
 
 
-def validate_namespace(namespace: Obj) -> list[FieldError]:
-    """Return the errors of a new Namespace."""
-    errors: list[FieldError] = []
-    for finalizer in namespace.get("spec", {}).get("finalizers", ()):
-        complaints = key_complaints(finalizer)
-        errors += [FieldError.invalid("spec.finalizers", finalizer, c) for c in complaints]
-        if not complaints and "/" not in finalizer and finalizer not in _STANDARD:
-            errors.append(
-                FieldError.invalid(
-                    "spec.finalizers",
-                    finalizer,
-                    "name is neither a standard finalizer name nor is it fully qualified",
-                )
-            )
-    return errors
+def _finalizer_errors(finalizer: str, path: str) -> Iterator[FieldError]:
+    complaints = key_complaints(finalizer)
+    for complaint in complaints:
+        yield FieldError.invalid(path, finalizer, complaint)
+    if not complaints and "/" not in finalizer and finalizer not in _STANDARD:
+        detail = "name is neither a standard finalizer name nor is it fully qualified"
+        yield FieldError.invalid(path, finalizer, detail)
 
 
-def validate_namespace_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of a Namespace."""
-    del old
-    return validate_namespace(new)
-
-
-def _namespace_cells(namespace: Obj, now: float) -> list[Any]:
-    phase = namespace.get("status", {}).get("phase", "")
-    return [name_of(namespace), phase, age_of(namespace, now)]
-
-
-_PRINTER = Printer(
-    columns=(NAME, Column("Status", description="The status of the namespace"), AGE),
-    cells=_namespace_cells,
-)
+validate_namespace = validator(("spec.finalizers", each(_finalizer_errors)))
+validate_namespace_update = update(validate_namespace)
 
 
 def _hold_namespace(namespace: Obj) -> None:
@@ -123,7 +101,11 @@ NAMESPACE = Kind(
         mark_deleted=_hold_namespace,
         is_held=_is_namespace_held,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column("Status", "status.phase", description="The status of the namespace"),
+        AGE,
+    ),
     selectable=(SelectableField("status.phase", ("status", "phase")),),
     subresources={**status_subresource(), "finalize": Subresource(verbs=("update",))},
 )

@@ -6,12 +6,12 @@ They are stored and checked, as in any cluster; whether packets obey is the netw
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from typing import Any
 
 from moorage.api import labels
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import AGE, NAME, NONE, age_of, name_of
-from moorage.apiserver.registry.kind import Column, Kind, Obj, Printer, Served, Strategy, get_spec
+from moorage.apiserver.registry.columns.cells import NONE
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy, get_spec
 from moorage.apiserver.registry.validation.addresses import (
     cidr_errors,
     cidr_warnings,
@@ -156,25 +156,12 @@ def _block_errors(block: Obj, path: str, known: Container[str]) -> Iterator[Fiel
             yield FieldError.invalid(at, value, "must be a strict subset of `cidr`")
 
 
-def _cells(policy: Obj, now: float) -> list[Any]:
-    return [name_of(policy), _selector_text(policy), age_of(policy, now)]
-
-
 def _selector_text(policy: Obj) -> str:
     try:
         return str(labels.from_object(policy.get("spec", {}).get("podSelector", {}))) or NONE
     except ValueError:
         return "<error>"
 
-
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Pod-Selector", documented_by=f"{_TYPES}.NetworkPolicySpec.podSelector"),
-        AGE,
-    ),
-    cells=_cells,
-)
 
 NETWORK_POLICY = Kind(
     name="NetworkPolicy",
@@ -188,5 +175,13 @@ NETWORK_POLICY = Kind(
         warn=warn_about_cidrs,
         spec_of=get_spec,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column(
+            "Pod-Selector",
+            _selector_text,
+            documented_by=f"{_TYPES}.NetworkPolicySpec.podSelector",
+        ),
+        AGE,
+    ),
 )

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Any
+from functools import partial
 
 from moorage.api import names, quantity
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.ages import UNKNOWN
-from moorage.apiserver.registry.columns.cells import AGE, CORE, NAME, NONE, age_of, joined, name_of
+from moorage.apiserver.registry.columns.cells import CORE, NONE, joined
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
 from moorage.apiserver.registry.kind import (
-    Column,
     Kind,
     Obj,
     PartRules,
-    Printer,
     SelectableField,
     Served,
     Strategy,
@@ -142,23 +141,13 @@ def warn_node(node: Obj, old: Obj | None) -> list[str]:
     return warnings
 
 
-def _node_cells(node: Obj, now: float) -> list[Any]:
-    info = node.get("status", {}).get("nodeInfo", {})
+def _or_unknown(text: str) -> str:
+    return text or UNKNOWN
+
+
+def _kernel(info: Obj) -> str:
     kernel = info.get("kernelVersion") or UNKNOWN
-    if info.get("architecture"):
-        kernel += f" ({info['architecture']})"
-    return [
-        name_of(node),
-        _status(node),
-        joined(sorted(_roles(node))),
-        age_of(node, now),
-        info.get("kubeletVersion", ""),
-        _address(node, "InternalIP"),
-        _address(node, "ExternalIP"),
-        info.get("osImage") or UNKNOWN,
-        kernel,
-        info.get("containerRuntimeVersion") or UNKNOWN,
-    ]
+    return f"{kernel} ({info['architecture']})" if info.get("architecture") else str(kernel)
 
 
 def _status(node: Obj) -> str:
@@ -173,10 +162,10 @@ def _status(node: Obj) -> str:
     return ",".join(words)
 
 
-def _roles(node: Obj) -> set[str]:
+def _roles(node: Obj) -> str:
     labels = node["metadata"].get("labels") or {}
     roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
-    return (roles | {labels.get(_ROLE_LABEL, "")}) - {""}
+    return joined(sorted((roles | {labels.get(_ROLE_LABEL, "")}) - {""}))
 
 
 def _address(node: Obj, type_: str) -> str:
@@ -186,25 +175,7 @@ def _address(node: Obj, type_: str) -> str:
     return NONE
 
 
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Status", description="The status of the node"),
-        Column("Roles", description="The roles of the node"),
-        AGE,
-        Column("Version", documented_by=f"{CORE}.NodeSystemInfo.kubeletVersion"),
-        Column("Internal-IP", documented_by=f"{CORE}.NodeStatus.addresses", priority=1),
-        Column("External-IP", documented_by=f"{CORE}.NodeStatus.addresses", priority=1),
-        Column("OS-Image", documented_by=f"{CORE}.NodeSystemInfo.osImage", priority=1),
-        Column("Kernel-Version", documented_by=f"{CORE}.NodeSystemInfo.kernelVersion", priority=1),
-        Column(
-            "Container-Runtime",
-            documented_by=f"{CORE}.NodeSystemInfo.containerRuntimeVersion",
-            priority=1,
-        ),
-    ),
-    cells=_node_cells,
-)
+_INFO, _ADDRESSES = f"{CORE}.NodeSystemInfo", f"{CORE}.NodeStatus.addresses"
 
 NODE = Kind(
     name="Node",
@@ -220,7 +191,41 @@ NODE = Kind(
         parts={"status": PartRules(keep_spec, validate_node_update)},
         warn=warn_node,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column("Status", _status, description="The status of the node"),
+        column("Roles", _roles, description="The roles of the node"),
+        AGE,
+        column("Version", "status.nodeInfo.kubeletVersion", of=_INFO),
+        *(
+            column(name, partial(_address, type_=type_), documented_by=_ADDRESSES, priority=1)
+            for name, type_ in (("Internal-IP", "InternalIP"), ("External-IP", "ExternalIP"))
+        ),
+        column(
+            "OS-Image",
+            "status.nodeInfo.osImage",
+            of=_INFO,
+            absent=UNKNOWN,
+            show=_or_unknown,
+            priority=1,
+        ),
+        column(
+            "Kernel-Version",
+            "status.nodeInfo",
+            absent=UNKNOWN,
+            show=_kernel,
+            documented_by=f"{_INFO}.kernelVersion",
+            priority=1,
+        ),
+        column(
+            "Container-Runtime",
+            "status.nodeInfo.containerRuntimeVersion",
+            of=_INFO,
+            absent=UNKNOWN,
+            show=_or_unknown,
+            priority=1,
+        ),
+    ),
     selectable=(SelectableField("spec.unschedulable", ("spec", "unschedulable"), "false"),),
     subresources={**proxy_subresource("NodeProxyOptions"), **status_subresource()},
 )

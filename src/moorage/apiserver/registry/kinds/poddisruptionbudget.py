@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.rules import (
+    each_field,
+    not_negative,
+    one_of,
+    update,
+    validator,
+)
 from moorage.apiserver.registry.kind import (
-    Column,
     Kind,
     Obj,
     PartRules,
-    Printer,
     Served,
     Strategy,
     get_spec,
@@ -23,12 +27,11 @@ from moorage.apiserver.registry.validation.conditions import condition_errors
 from moorage.apiserver.registry.validation.go_shapes import Shape, go_struct
 from moorage.apiserver.registry.validation.rollout import above_all_errors, amount_errors
 from moorage.apiserver.registry.validation.scheduling import label_selector_errors
-from moorage.apiserver.registry.validation.workload import NOT_NEGATIVE
 
 _TYPES = "io.k8s.api.policy.v1"
 _AMOUNTS = ("minAvailable", "maxUnavailable")
 _COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
-_UNHEALTHY_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
+_policy_errors = one_of("AlwaysAllow", "IfHealthyBudget")
 _NO_AMOUNT = "N/A"
 
 # This label set a selector of nothing apart from one of everything in policy/v1beta1.
@@ -97,43 +100,12 @@ def _spec_errors(spec: Obj) -> Iterator[FieldError]:
             yield from above_all_errors(spec[field], f"spec.{field}")
     if "selector" in spec:
         yield from label_selector_errors(spec["selector"], "spec.selector")
-    policy = spec.get("unhealthyPodEvictionPolicy")
-    if policy is not None and policy not in _UNHEALTHY_POLICIES:
-        path = "spec.unhealthyPodEvictionPolicy"
-        yield FieldError.not_supported(path, policy, _UNHEALTHY_POLICIES)
+    if (policy := spec.get("unhealthyPodEvictionPolicy")) is not None:
+        yield from _policy_errors(policy, "spec.unhealthyPodEvictionPolicy")
 
 
-def validate_budget_status(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of a status."""
-    del old
-    status = new.get("status", {})
-    errors = condition_errors(status.get("conditions", []), "status.conditions")
-    return errors + [
-        FieldError.invalid(f"status.{field}", status[field], NOT_NEGATIVE)
-        for field in _COUNTS
-        if status.get(field, 0) < 0
-    ]
-
-
-def _cells(budget: Obj, now: float) -> list[Any]:
-    spec = budget.get("spec", {})
-    return [
-        name_of(budget),
-        *(str(spec.get(field, _NO_AMOUNT)) for field in _AMOUNTS),
-        budget.get("status", {}).get("disruptionsAllowed", 0),
-        age_of(budget, now),
-    ]
-
-
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Min Available", description="Pods that must stay available"),
-        Column("Max Unavailable", description="Pods that may be unavailable"),
-        Column("Allowed Disruptions", "integer", description="Pods that may be disrupted now"),
-        AGE,
-    ),
-    cells=_cells,
+_validate_status = validator(
+    ("status.conditions", condition_errors), *each_field("status", _COUNTS, not_negative)
 )
 
 POD_DISRUPTION_BUDGET = Kind(
@@ -146,10 +118,33 @@ POD_DISRUPTION_BUDGET = Kind(
         prepare_update=prepare_budget_update,
         validate=validate_budget,
         validate_update=validate_budget_update,
-        parts={"status": PartRules(keep_spec, validate_budget_status)},
+        parts={"status": PartRules(keep_spec, update(_validate_status))},
         spec_of=get_spec,
         needs_revision_on_update=True,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column(
+            "Min Available",
+            "spec.minAvailable",
+            absent=_NO_AMOUNT,
+            show=str,
+            description="Pods that must stay available",
+        ),
+        column(
+            "Max Unavailable",
+            "spec.maxUnavailable",
+            absent=_NO_AMOUNT,
+            show=str,
+            description="Pods that may be unavailable",
+        ),
+        column(
+            "Allowed Disruptions",
+            "status.disruptionsAllowed",
+            "integer",
+            description="Pods that may be disrupted now",
+        ),
+        AGE,
+    ),
     subresources=status_subresource(),
 )

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import NAME, container_cells, label_text, name_of
+from moorage.apiserver.registry.columns.cells import NONE, label_text
+from moorage.apiserver.registry.declare.columns import NAME, column, containers_of, printer
+from moorage.apiserver.registry.declare.defaults import defaults
+from moorage.apiserver.registry.declare.rules import update, validator
 from moorage.apiserver.registry.defaults.pod_template import default_pod_template
-from moorage.apiserver.registry.kind import Column, Kind, Obj, Printer, Served, Strategy
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
 from moorage.apiserver.registry.validation.pod_spec import template_errors
 from moorage.apiserver.registry.warnings import spec_warnings
 
-_TYPES = "io.k8s.api.core.v1"
-
-
-def default_template(pod_template: Obj) -> None:
-    """Set the API defaults of a PodTemplate."""
-    default_pod_template(pod_template.setdefault("template", {}))
-
-
-def validate_pod_template(pod_template: Obj) -> list[FieldError]:
-    """Return the errors of a PodTemplate."""
-    return template_errors(pod_template["template"], "template")
-
-
-def validate_pod_template_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update, which are those of the new PodTemplate."""
-    del old
-    return validate_pod_template(new)
+validate_pod_template = validator(("template", template_errors))
 
 
 def warn_about_pod_template(pod_template: Obj, old: Obj | None) -> list[str]:
@@ -43,37 +27,27 @@ def get_template(pod_template: Obj) -> object:
     return pod_template.get("template")
 
 
-def _pod_template_cells(pod_template: Obj, now: float) -> list[Any]:
-    del now
-    template = pod_template.get("template", {})
-    return [
-        name_of(pod_template),
-        *container_cells(template),
-        label_text(template.get("metadata", {}).get("labels")),
-    ]
-
-
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Containers", description="Names of each container in the template."),
-        Column("Images", description="Images referenced by each container in the template."),
-        Column("Pod Labels", description="The labels for the pod template."),
-    ),
-    cells=_pod_template_cells,
-)
-
 POD_TEMPLATE = Kind(
     name="PodTemplate",
     plural="podtemplates",
-    served=(Served(group="", version="v1", type=f"{_TYPES}.PodTemplate"),),
+    served=(Served(group="", version="v1", type="io.k8s.api.core.v1.PodTemplate"),),
     strategy=Strategy(
-        default=default_template,
+        default=defaults(("template", default_pod_template)),
         validate=validate_pod_template,
-        validate_update=validate_pod_template_update,
+        validate_update=update(validate_pod_template),
         warn=warn_about_pod_template,
         spec_of=get_template,
         returns_deleted=True,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        *containers_of("template", priority=0),
+        column(
+            "Pod Labels",
+            "template.metadata.labels",
+            absent=NONE,
+            show=label_text,
+            description="The labels for the pod template.",
+        ),
+    ),
 )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import AGE, NAME, NONE, age_of, name_of
+from moorage.apiserver.registry.columns.cells import NONE
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.rules import update
 from moorage.apiserver.registry.kind import (
-    Column,
     Kind,
     Obj,
     PartRules,
-    Printer,
     Served,
     Strategy,
     get_spec,
@@ -105,12 +105,6 @@ def validate_priority_level(level: Obj) -> list[FieldError]:
             )
         )
     return [*errors, *flow_status_errors(level), *_member_errors(spec)]
-
-
-def validate_priority_level_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update, which are those of the new level."""
-    del old
-    return validate_priority_level(new)
 
 
 def _spec_errors(name: str, spec: Obj) -> Iterator[FieldError]:
@@ -237,37 +231,14 @@ def _shown(spec: Obj) -> Obj:
     return shown
 
 
-def _priority_level_cells(level: Obj, now: float) -> list[Any]:
-    spec = level.get("spec", {})
-    shares: Any = NONE
-    queuing: Obj = dict.fromkeys(_QUEUING, NONE)
-    if "limited" in spec:
-        shares = spec["limited"].get("nominalConcurrencyShares", 0)
-        queuing = spec["limited"].get("limitResponse", {}).get("queuing", queuing)
-    return [
-        name_of(level),
-        spec.get("type", ""),
-        shares,
-        *(queuing.get(field, 0) for field in ("queues", "handSize", "queueLengthLimit")),
-        age_of(level, now),
-    ]
+def _limited(field: str) -> Callable[[Obj], Any]:
+    """Return the cell of a limited level's queues; `<none>` where it has none."""
 
+    def cell(level: Obj) -> Any:
+        response = level.get("spec", {}).get("limited", {}).get("limitResponse", {})
+        return response["queuing"].get(field, 0) if "queuing" in response else NONE
 
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Type", documented_by=f"{_TYPES}.PriorityLevelConfigurationSpec.type"),
-        Column(
-            "NominalConcurrencyShares",
-            documented_by=f"{_TYPES}.LimitedPriorityLevelConfiguration.nominalConcurrencyShares",
-        ),
-        Column("Queues", documented_by=f"{_TYPES}.QueuingConfiguration.queues"),
-        Column("HandSize", documented_by=f"{_TYPES}.QueuingConfiguration.handSize"),
-        Column("QueueLengthLimit", documented_by=f"{_TYPES}.QueuingConfiguration.queueLengthLimit"),
-        AGE,
-    ),
-    cells=_priority_level_cells,
-)
+    return cell
 
 
 PRIORITY_LEVEL_CONFIGURATION = Kind(
@@ -286,10 +257,29 @@ PRIORITY_LEVEL_CONFIGURATION = Kind(
         prepare_create=drop_status,
         prepare_update=keep_status,
         validate=validate_priority_level,
-        validate_update=validate_priority_level_update,
+        validate_update=update(validate_priority_level),
         parts={"status": PartRules(keep_all_but_status, validate_flow_status)},
         spec_of=get_spec,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column("Type", "spec.type", of=f"{_TYPES}.PriorityLevelConfigurationSpec"),
+        column(
+            "NominalConcurrencyShares",
+            "spec.limited",
+            absent=NONE,
+            show=lambda limited: limited.get("nominalConcurrencyShares", 0),
+            documented_by=(f"{_TYPES}.LimitedPriorityLevelConfiguration.nominalConcurrencyShares"),
+        ),
+        *(
+            column(
+                f"{field[0].upper()}{field[1:]}",
+                _limited(field),
+                documented_by=f"{_TYPES}.QueuingConfiguration.{field}",
+            )
+            for field in ("queues", "handSize", "queueLengthLimit")
+        ),
+        AGE,
+    ),
     subresources=status_subresource(),
 )

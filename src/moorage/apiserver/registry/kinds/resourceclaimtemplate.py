@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
-from moorage.apiserver.registry.kind import Kind, Obj, Printer, Served, Strategy
+from moorage.apiserver.registry.declare.columns import AGE, NAME, printer
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
 from moorage.apiserver.registry.validation.declared import DeclaredError, in_order
 from moorage.apiserver.registry.validation.device_claims import (
     claim_spec_errors,
@@ -59,10 +58,6 @@ def _template_errors(template: Obj) -> Iterator[FieldError]:
     yield from claim_spec_errors(_claim_spec(template), "spec.spec")
 
 
-def _template_cells(template: Obj, now: float) -> list[Any]:
-    return [name_of(template), age_of(template, now)]
-
-
 RESOURCE_CLAIM_TEMPLATE = Kind(
     name="ResourceClaimTemplate",
     plural="resourceclaimtemplates",
@@ -75,5 +70,5 @@ RESOURCE_CLAIM_TEMPLATE = Kind(
         validate_update=validate_resource_claim_template_update,
         returns_deleted=True,
     ),
-    printer=Printer(columns=(NAME, AGE), cells=_template_cells),
+    printer=printer(NAME, AGE),
 )

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from functools import partial
 
 from moorage.api import quantity
 from moorage.api.errors import FieldError
 from moorage.api.resource_names import is_standard_quota, quota_amount_errors, resource_name_errors
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
 from moorage.apiserver.registry.kind import (
-    Column,
     Kind,
     Obj,
     PartRules,
-    Printer,
     Served,
     Strategy,
     status_subresource,
@@ -157,24 +155,15 @@ def warn_about_quota(new: Obj, old: Obj | None) -> list[str]:
     return warnings
 
 
-def _cells(quota: Obj, now: float) -> list[Any]:
+def _use(quota: Obj, *, is_of_limits: bool) -> str:
     status = quota.get("status", {})
     used: Obj = status.get("used", {})
-    shown: dict[bool, list[str]] = {False: [], True: []}
-    for name, amount in sorted(status.get("hard", {}).items()):
-        shown[name.startswith("limits.")].append(f"{name}: {used.get(name, '0')}/{amount}")
-    return [name_of(quota), ", ".join(shown[False]), ", ".join(shown[True]), age_of(quota, now)]
+    return ", ".join(
+        f"{name}: {used.get(name, '0')}/{amount}"
+        for name, amount in sorted(status.get("hard", {}).items())
+        if name.startswith("limits.") == is_of_limits
+    )
 
-
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Request", description="Use of everything but limits, and how much there may be"),
-        Column("Limit", description="Use of limits, and how much there may be"),
-        AGE,
-    ),
-    cells=_cells,
-)
 
 RESOURCE_QUOTA = Kind(
     name="ResourceQuota",
@@ -190,6 +179,19 @@ RESOURCE_QUOTA = Kind(
         warn=warn_about_quota,
         returns_deleted=True,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column(
+            "Request",
+            partial(_use, is_of_limits=False),
+            description="Use of everything but limits, and how much there may be",
+        ),
+        column(
+            "Limit",
+            partial(_use, is_of_limits=True),
+            description="Use of limits, and how much there may be",
+        ),
+        AGE,
+    ),
     subresources=status_subresource(),
 )

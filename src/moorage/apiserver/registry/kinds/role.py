@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from moorage.api import names
-from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.cells import CREATED_AT
-from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
+from moorage.apiserver.registry.declare.rules import update, validator
+from moorage.apiserver.registry.kind import Kind, Served, Strategy
 from moorage.apiserver.registry.validation.rbac import rule_errors
 
-
-def validate_role(role: Obj) -> list[FieldError]:
-    """Return the errors of a new Role."""
-    return [
-        error
-        for index, rule in enumerate(role.get("rules", ()))
-        for error in rule_errors(rule, f"rules[{index}]", is_namespaced=True)
-    ]
-
-
-def validate_role_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of a Role."""
-    del old
-    return validate_role(new)
-
+validate_role = validator(("rules[*]", partial(rule_errors, is_namespaced=True)))
 
 ROLE = Kind(
     name="Role",
@@ -32,7 +20,7 @@ ROLE = Kind(
     ),
     strategy=Strategy(
         validate=validate_role,
-        validate_update=validate_role_update,
+        validate_update=update(validate_role),
         name_errors=names.path_segment_errors,
         may_create_on_update=True,
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.role_bindings import INVALID_ROLE, binding_printer
+from moorage.apiserver.registry.declare.rules import update
 from moorage.apiserver.registry.defaults.role_binding import default_binding
 from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
 from moorage.apiserver.registry.validation.rbac import binding_errors, changed_role_errors
@@ -20,13 +21,8 @@ def default_role_binding(binding: Obj) -> None:
 
 
 def validate_role_binding(binding: Obj) -> list[FieldError]:
-    """Return the errors of a new RoleBinding."""
+    """Return the errors of a new binding."""
     return binding_errors(binding, ("Role", "ClusterRole"))
-
-
-def validate_role_binding_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of a RoleBinding."""
-    return validate_role_binding(new) + changed_role_errors(new, old)
 
 
 _PRINTER = binding_printer(
@@ -46,7 +42,7 @@ ROLE_BINDING = Kind(
     strategy=Strategy(
         default=default_role_binding,
         validate=validate_role_binding,
-        validate_update=validate_role_binding_update,
+        validate_update=update(validate_role_binding, after=changed_role_errors),
         name_errors=names.path_segment_errors,
         may_create_on_update=True,
     ),

@@ -7,14 +7,12 @@ conversion.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from moorage.api.errors import FieldError
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
-from moorage.apiserver.registry.kind import Column, Kind, Obj, Printer, Served, Strategy
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
 from moorage.runtimeclass import class_errors, class_update_errors, class_warnings
 
 _NESTED = ("overhead", "scheduling")
@@ -53,12 +51,6 @@ def to_v1alpha1(obj: Obj) -> Obj:
     return {"metadata": obj["metadata"], "spec": spec}
 
 
-def _runtime_class_cells(runtime_class: Obj, now: float) -> list[Any]:
-    return [name_of(runtime_class), runtime_class.get("handler", ""), age_of(runtime_class, now)]
-
-
-_PRINTER = Printer(columns=(NAME, Column("Handler"), AGE), cells=_runtime_class_cells)
-
 RUNTIME_CLASS = Kind(
     name="RuntimeClass",
     plural="runtimeclasses",
@@ -92,5 +84,5 @@ RUNTIME_CLASS = Kind(
         may_create_on_update=True,
         needs_revision_on_update=True,
     ),
-    printer=_PRINTER,
+    printer=printer(NAME, column("Handler", "handler"), AGE),
 )

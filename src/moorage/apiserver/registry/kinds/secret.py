@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
 
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import AGE, CORE, NAME, age_of, name_of
-from moorage.apiserver.registry.kind import (
-    Column,
-    Kind,
-    Obj,
-    Printer,
-    SelectableField,
-    Served,
-    Strategy,
-)
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.rules import immutable, in_turn, update
+from moorage.apiserver.registry.kind import Kind, Obj, SelectableField, Served, Strategy
 from moorage.apiserver.registry.preparation import keep
 from moorage.apiserver.registry.validation.data import (
     MAX_DATA_BYTES,
     decoded_size,
-    immutable_errors,
     key_errors,
+    unchanged_if_immutable,
 )
 
+_TYPE = "io.k8s.api.core.v1.Secret"
 _TOKEN_TYPE = "kubernetes.io/service-account-token"
 _ACCOUNT_ANNOTATION = "kubernetes.io/service-account.name"
 _REQUIRED_KEYS = {
@@ -72,40 +65,23 @@ def validate_secret(secret: Obj) -> list[FieldError]:
     return errors
 
 
-def validate_secret_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of a Secret."""
-    errors: list[FieldError] = []
-    if new.get("type") != old.get("type"):
-        errors.append(FieldError.invalid("type", new.get("type", ""), "field is immutable"))
-    errors += immutable_errors(new, old, ("data",))
-    return errors + validate_secret(new)
-
-
-def _secret_cells(secret: Obj, now: float) -> list[Any]:
-    count = len(secret.get("data") or ())
-    return [name_of(secret), secret.get("type", ""), count, age_of(secret, now)]
-
-
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Type", documented_by=f"{CORE}.Secret.type"),
-        Column("Data", documented_by=f"{CORE}.Secret.data"),
-        AGE,
-    ),
-    cells=_secret_cells,
-)
+_unchanged = in_turn(immutable("type"), unchanged_if_immutable("data"))
 
 SECRET = Kind(
     name="Secret",
     plural="secrets",
-    served=(Served(group="", version="v1", type="io.k8s.api.core.v1.Secret"),),
+    served=(Served(group="", version="v1", type=_TYPE),),
     strategy=Strategy(
         default=default_secret,
         prepare_update=prepare_secret_update,
         validate=validate_secret,
-        validate_update=validate_secret_update,
+        validate_update=update(validate_secret, before=_unchanged),
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column("Type", "type", of=_TYPE),
+        column("Data", "data", of=_TYPE, absent=0, show=len),
+        AGE,
+    ),
     selectable=(SelectableField("type", ("type",)),),
 )

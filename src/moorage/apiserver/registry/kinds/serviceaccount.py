@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
-from moorage.apiserver.registry.kind import Kind, Obj, Printer, Served, Strategy, Subresource
+from moorage.apiserver.registry.declare.columns import AGE, NAME, printer
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy, Subresource
 
 _ENFORCED = "kubernetes.io/enforce-mountable-secrets"
 
@@ -21,12 +19,6 @@ def warn_service_account(account: Obj, old: Obj | None) -> list[str]:
     return []
 
 
-def _service_account_cells(account: Obj, now: float) -> list[Any]:
-    return [name_of(account), age_of(account, now)]
-
-
-_PRINTER = Printer(columns=(NAME, AGE), cells=_service_account_cells)
-
 SERVICE_ACCOUNT = Kind(
     name="ServiceAccount",
     plural="serviceaccounts",
@@ -36,7 +28,7 @@ SERVICE_ACCOUNT = Kind(
         warn=warn_service_account,
         returns_deleted=True,
     ),
-    printer=_PRINTER,
+    printer=printer(NAME, AGE),
     subresources={
         "token": Subresource(
             verbs=("create",),

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
 from moorage.apiserver.registry.kind import (
-    Column,
     Kind,
     Obj,
     PartRules,
-    Printer,
     Served,
     Strategy,
     status_subresource,
@@ -70,15 +66,6 @@ def _cidrs_of(service_cidr: Obj) -> list[str]:
     return cidrs
 
 
-def _cells(service_cidr: Obj, now: float) -> list[Any]:
-    return [name_of(service_cidr), ",".join(_cidrs_of(service_cidr)), age_of(service_cidr, now)]
-
-
-_PRINTER = Printer(
-    columns=(NAME, Column("CIDRs", documented_by=f"{_TYPES}.ServiceCIDRSpec.cidrs"), AGE),
-    cells=_cells,
-)
-
 SERVICE_CIDR = Kind(
     name="ServiceCIDR",
     plural="servicecidrs",
@@ -91,6 +78,10 @@ SERVICE_CIDR = Kind(
         validate_update=validate_service_cidr_update,
         parts={"status": PartRules(prepare=keep_all_but_status)},
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column("CIDRs", "spec.cidrs", of=f"{_TYPES}.ServiceCIDRSpec", show=",".join),
+        AGE,
+    ),
     subresources=status_subresource(),
 )

@@ -3,50 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from moorage.api import names
 from moorage.api.claims.classes import is_marked_default
 from moorage.api.errors import FieldError
 from moorage.api.node_labels import DEPRECATED
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
-from moorage.apiserver.registry.kind import Column, Kind, Obj, Printer, Served, Strategy
+from moorage.apiserver.registry.declare.columns import AGE, column, marked_name, printer
+from moorage.apiserver.registry.declare.defaults import defaults
+from moorage.apiserver.registry.declare.rules import (
+    always,
+    immutable,
+    one_of,
+    present,
+    unless_empty,
+    update,
+    validator,
+    without_path,
+)
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
 from moorage.apiserver.registry.validation.provisioning import parameter_errors, provisioner_errors
 
-_TYPES = "io.k8s.api.storage.v1"
-_POLICIES = ("Delete", "Retain")
-_BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
-_IMMUTABLE = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
+_TYPE = "io.k8s.api.storage.v1.StorageClass"
 _EXPRESSIONS = "matchLabelExpressions"
-
-
-def default_storage_class(storage_class: Obj) -> None:
-    """Set the API defaults of a StorageClass."""
-    storage_class.setdefault("reclaimPolicy", "Delete")
-    storage_class.setdefault("volumeBindingMode", "Immediate")
-
-
-def validate_storage_class(storage_class: Obj) -> list[FieldError]:
-    """Return the errors of a new StorageClass."""
-    errors = [*provisioner_errors(storage_class.get("provisioner", ""), "provisioner")]
-    errors += parameter_errors(storage_class.get("parameters", {}), "parameters")
-    policy, mode = storage_class.get("reclaimPolicy", ""), storage_class.get("volumeBindingMode")
-    if policy and policy not in _POLICIES:
-        errors.append(FieldError.not_supported("reclaimPolicy", policy, _POLICIES))
-    if mode is None:
-        errors.append(FieldError.required("volumeBindingMode"))
-    elif mode not in _BINDING_MODES:
-        errors.append(FieldError.not_supported("volumeBindingMode", mode, _BINDING_MODES))
-    return [*errors, *_topology_errors(storage_class.get("allowedTopologies", ()))]
-
-
-def validate_storage_class_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update: how volumes are made stays."""
-    errors = validate_storage_class(new)
-    for field in _IMMUTABLE:
-        if new.get(field) != old.get(field):
-            errors.append(FieldError.invalid(field, new.get(field), "field is immutable"))
-    return errors
 
 
 def _topology_errors(terms: list[Obj]) -> Iterator[FieldError]:
@@ -90,44 +68,43 @@ def warn_storage_class(storage_class: Obj, old: Obj | None) -> list[str]:
     ]
 
 
-def _cells(storage_class: Obj, now: float) -> list[Any]:
-    annotations = storage_class["metadata"].get("annotations", {})
-    mark = " (default)" if is_marked_default(annotations) else ""
-    return [
-        name_of(storage_class) + mark,
-        storage_class.get("provisioner", ""),
-        storage_class.get("reclaimPolicy", "Delete"),
-        storage_class.get("volumeBindingMode", "Immediate"),
-        storage_class.get("allowVolumeExpansion", False),
-        age_of(storage_class, now),
-    ]
+def _is_default(storage_class: Obj) -> bool:
+    return is_marked_default(storage_class["metadata"].get("annotations", {}))
 
 
-_FIELDS = f"{_TYPES}.StorageClass"
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Provisioner", documented_by=f"{_FIELDS}.provisioner"),
-        Column("ReclaimPolicy", documented_by=f"{_FIELDS}.reclaimPolicy"),
-        Column("VolumeBindingMode", documented_by=f"{_FIELDS}.volumeBindingMode"),
-        Column("AllowVolumeExpansion", documented_by=f"{_FIELDS}.allowVolumeExpansion"),
-        AGE,
-    ),
-    cells=_cells,
+validate_storage_class = validator(
+    ("provisioner", always(provisioner_errors)),
+    ("parameters", parameter_errors),
+    ("reclaimPolicy", unless_empty(one_of("Delete", "Retain"))),
+    ("volumeBindingMode", present, one_of("Immediate", "WaitForFirstConsumer")),
+    ("allowedTopologies", without_path(_topology_errors)),
 )
 
 STORAGE_CLASS = Kind(
     name="StorageClass",
     plural="storageclasses",
-    served=(Served(group="storage.k8s.io", version="v1", type=f"{_TYPES}.StorageClass"),),
+    served=(Served(group="storage.k8s.io", version="v1", type=_TYPE),),
     is_namespaced=False,
     short_names=("sc",),
     strategy=Strategy(
-        default=default_storage_class,
+        default=defaults(
+            ("reclaimPolicy", "Delete"),
+            ("volumeBindingMode", "Immediate"),
+        ),
         validate=validate_storage_class,
-        validate_update=validate_storage_class_update,
+        validate_update=update(
+            validate_storage_class,
+            after=immutable("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
+        ),
         warn=warn_storage_class,
         returns_deleted=True,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        marked_name(_is_default),
+        column("Provisioner", "provisioner", of=_TYPE),
+        column("ReclaimPolicy", "reclaimPolicy", of=_TYPE, absent="Delete"),
+        column("VolumeBindingMode", "volumeBindingMode", of=_TYPE, absent="Immediate"),
+        column("AllowVolumeExpansion", "allowVolumeExpansion", of=_TYPE, absent=False),
+        AGE,
+    ),
 )

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+
+from msgspec.structs import replace
 
 from moorage.api import names
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import name_of
+from moorage.apiserver.registry.declare.columns import NAME, Shown, column, printer
 from moorage.apiserver.registry.kind import (
-    Column,
     Kind,
     Obj,
     PartRules,
-    Printer,
     Served,
     Strategy,
     status_subresource,
@@ -102,25 +101,17 @@ def _is_true(status: Obj, state: str) -> bool:
     return False
 
 
-def _migration_cells(migration: Obj, now: float) -> list[Any]:
-    del now
-    resource = migration.get("spec", {}).get("resource", {})
-    group, state = resource.get("group", ""), "Unknown"
+def _resource_text(resource: Obj) -> str:
+    name, group = resource.get("resource", ""), resource.get("group", "")
+    return f"{name}.{group}" if group else str(name)
+
+
+def _state_of(migration: Obj) -> str:
+    state = "Unknown"
     for condition in migration.get("status", {}).get("conditions", ()):
         if condition.get("status") == "True" and condition.get("type") in _STATES:
             state = condition["type"]
-    name = resource.get("resource", "")
-    return [name_of(migration), f"{name}.{group}" if group else name, state]
-
-
-_PRINTER = Printer(
-    columns=(
-        Column("Name", documented_by="io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta.name"),
-        Column("Resource", description="GroupResource to migrate"),
-        Column("Status", description="Status of the migration"),
-    ),
-    cells=_migration_cells,
-)
+    return state
 
 
 STORAGE_VERSION_MIGRATION = Kind(
@@ -140,6 +131,15 @@ STORAGE_VERSION_MIGRATION = Kind(
         parts={"status": PartRules(keep_all_but_status, validate_migration_status)},
         needs_revision_on_update=True,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        Shown(replace(NAME.column, format=""), NAME.cell),
+        column(
+            "Resource",
+            "spec.resource",
+            show=_resource_text,
+            description="GroupResource to migrate",
+        ),
+        column("Status", _state_of, description="Status of the migration"),
+    ),
     subresources=status_subresource(),
 )

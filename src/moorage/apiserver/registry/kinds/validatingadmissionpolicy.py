@@ -8,7 +8,6 @@ from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.admission import policy_printer
 from moorage.apiserver.registry.kind import (
-    Column,
     Kind,
     Obj,
     PartRules,
@@ -119,13 +118,8 @@ def _annotations_errors(policy: str, annotations: list[Obj]) -> Iterator[FieldEr
 
 
 _PRINTER = policy_printer(
-    "validations",
-    Column(
-        "Validations",
-        "integer",
-        description="Validations indicates the number of validation rules defined in this "
-        "configuration",
-    ),
+    "Validations",
+    "Validations indicates the number of validation rules defined in this configuration",
 )
 
 

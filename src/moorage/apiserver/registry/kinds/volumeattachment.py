@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from moorage.api import names
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.rules import (
+    IMMUTABLE,
+    always,
+    at_least,
+    update,
+    validator,
+)
 from moorage.apiserver.registry.defaults.pod_template import round_amounts
 from moorage.apiserver.registry.defaults.volume_sources import default_volume_source
 from moorage.apiserver.registry.kind import (
-    Column,
     Kind,
     Obj,
     PartRules,
-    Printer,
     Served,
     Strategy,
     status_subresource,
@@ -44,22 +48,8 @@ def prepare_attachment(attachment: Obj) -> None:
     attachment["status"] = {"attached": False}
 
 
-def validate_attachment(attachment: Obj) -> list[FieldError]:
-    """Return the errors of a new VolumeAttachment."""
-    spec = attachment.get("spec", {})
-    errors = [*csi_driver_name_errors(spec.get("attacher", ""), "spec.attacher")]
-    errors += _source_errors(_source(attachment), "spec.source")
-    errors += _name_errors(spec.get("nodeName", ""), "spec.nodeName")
-    errors += _status_errors(attachment.get("status", {}))
-    volume = _source(attachment).get("persistentVolumeName")
-    if volume is not None:
-        errors += _name_errors(volume, "spec.source.persistentVolumeName")
-    return errors
-
-
-def validate_attachment_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update; the specification never changes."""
-    errors = validate_attachment(new)
+def _changed_spec(new: Obj, old: Obj) -> Iterator[FieldError]:
+    """The specification never changes."""
     spec = new.get("spec", {})
     if spec != old.get("spec", {}):
         source = _source(new)
@@ -71,8 +61,7 @@ def validate_attachment_update(new: Obj, old: Obj) -> list[FieldError]:
             },
             "NodeName": spec.get("nodeName", ""),
         }
-        errors.append(FieldError.invalid("spec", shown, "field is immutable"))
-    return errors
+        yield FieldError.invalid("spec", shown, IMMUTABLE)
 
 
 def _source(attachment: Obj) -> Obj:
@@ -80,7 +69,8 @@ def _source(attachment: Obj) -> Obj:
     return source
 
 
-def _source_errors(source: Obj, path: str) -> Iterator[FieldError]:
+def _source_errors(source: Obj | None, path: str) -> Iterator[FieldError]:
+    source = source or {}
     inline, volume = source.get("inlineVolumeSpec"), source.get("persistentVolumeName")
     if inline is None and volume is None:
         yield FieldError.required(path, _ONE_SOURCE)
@@ -93,51 +83,37 @@ def _source_errors(source: Obj, path: str) -> Iterator[FieldError]:
         yield FieldError.required(f"{path}.persistentVolumeName", detail)
 
 
-def _name_errors(name: str, path: str) -> Iterator[FieldError]:
-    for detail in names.dns_subdomain_errors(name):
-        yield FieldError.invalid(path, name, detail)
+def _name_errors(name: str | None, path: str) -> Iterator[FieldError]:
+    for detail in names.dns_subdomain_errors(name or ""):
+        yield FieldError.invalid(path, name or "", detail)
 
 
-def _status_errors(status: Obj) -> Iterator[FieldError]:
-    metadata = status.get("attachmentMetadata", {})
+def _metadata_errors(metadata: dict[str, str], path: str) -> Iterator[FieldError]:
     size = sum(len(key.encode()) + len(value.encode()) for key, value in metadata.items())
     if size > _METADATA_MAX_BYTES:
-        yield FieldError.too_long("status.attachmentMetadata", _METADATA_MAX_BYTES)
-    for field in ("attachError", "detachError"):
-        error = status.get(field, {})
-        if len(error.get("message", "").encode()) > _MESSAGE_MAX_BYTES:
-            # The bound in the text is upstream's, not the one that holds.
-            yield FieldError.too_long(f"status.{field}.message", _METADATA_MAX_BYTES)
-        code = error.get("errorCode", 0)
-        if code < 0:
-            detail = f"must be between 0 and {2**31 - 1}, inclusive"
-            yield FieldError.invalid(f"status.{field}.errorCode", code, detail)
+        yield FieldError.too_long(path, _METADATA_MAX_BYTES)
 
 
-def _cells(attachment: Obj, now: float) -> list[Any]:
-    spec = attachment.get("spec", {})
-    return [
-        name_of(attachment),
-        spec.get("attacher", ""),
-        _source(attachment).get("persistentVolumeName", ""),
-        spec.get("nodeName", ""),
-        attachment.get("status", {}).get("attached", False),
-        age_of(attachment, now),
-    ]
+def _message_errors(message: str, path: str) -> Iterator[FieldError]:
+    if len(message.encode()) > _MESSAGE_MAX_BYTES:
+        # The bound in the text is upstream's, not the one that holds.
+        yield FieldError.too_long(path, _METADATA_MAX_BYTES)
 
 
-_SPEC = f"{_TYPES}.VolumeAttachmentSpec"
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Attacher", format="name", documented_by=f"{_SPEC}.attacher"),
-        Column("PV", documented_by=f"{_TYPES}.VolumeAttachmentSource.persistentVolumeName"),
-        Column("Node", documented_by=f"{_SPEC}.nodeName"),
-        Column("Attached", "boolean", documented_by=f"{_TYPES}.VolumeAttachmentStatus.attached"),
-        AGE,
-    ),
-    cells=_cells,
+_code_errors = at_least(0, f"must be between 0 and {2**31 - 1}, inclusive")
+validate_attachment = validator(
+    ("spec.attacher", always(csi_driver_name_errors)),
+    ("spec.source", always(_source_errors)),
+    ("spec.nodeName", always(_name_errors)),
+    ("status.attachmentMetadata", _metadata_errors),
+    ("status.attachError.message", _message_errors),
+    ("status.attachError.errorCode", _code_errors),
+    ("status.detachError.message", _message_errors),
+    ("status.detachError.errorCode", _code_errors),
+    ("spec.source.persistentVolumeName", _name_errors),
 )
+validate_attachment_update = update(validate_attachment, after=_changed_spec)
+_SPEC = f"{_TYPES}.VolumeAttachmentSpec"
 
 VOLUME_ATTACHMENT = Kind(
     name="VolumeAttachment",
@@ -154,6 +130,13 @@ VOLUME_ATTACHMENT = Kind(
         returns_deleted=True,
         needs_revision_on_update=True,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column("Attacher", "spec.attacher", of=_SPEC, format_="name"),
+        column("PV", "spec.source.persistentVolumeName", of=f"{_TYPES}.VolumeAttachmentSource"),
+        column("Node", "spec.nodeName", of=_SPEC),
+        column("Attached", "status.attached", "boolean", of=f"{_TYPES}.VolumeAttachmentStatus"),
+        AGE,
+    ),
     subresources=status_subresource(),
 )

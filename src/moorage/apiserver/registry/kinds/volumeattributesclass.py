@@ -2,58 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
-from moorage.apiserver.registry.kind import Column, Kind, Obj, Printer, Served, Strategy
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.rules import always, required_as, update, validator
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
 from moorage.apiserver.registry.validation.provisioning import parameter_errors, provisioner_errors
 
-_TYPES = "io.k8s.api.storage.v1"
-_IMMUTABLE = ("driverName", "parameters")
+_TYPE = "io.k8s.api.storage.v1.VolumeAttributesClass"
+
+validate_attributes_class = validator(
+    ("driverName", always(provisioner_errors)),
+    ("parameters", parameter_errors, required_as("must contain at least one key/value pair")),
+)
 
 
-def validate_attributes_class(attributes_class: Obj) -> list[FieldError]:
-    """Return the errors of a new VolumeAttributesClass."""
-    parameters = attributes_class.get("parameters", {})
-    errors = [*provisioner_errors(attributes_class.get("driverName", ""), "driverName")]
-    errors += parameter_errors(parameters, "parameters")
-    if not parameters:
-        detail = "must contain at least one key/value pair"
-        errors.append(FieldError.required("parameters", detail))
-    return errors
+def _changes(new: Obj, old: Obj) -> Iterator[FieldError]:
+    for field in ("driverName", "parameters"):
+        if new.get(field) != old.get(field):
+            yield FieldError.forbidden(field, f"updates to {field} are forbidden.")
 
-
-def validate_attributes_class_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update: driver and parameters stay."""
-    errors = [
-        FieldError.forbidden(field, f"updates to {field} are forbidden.")
-        for field in _IMMUTABLE
-        if new.get(field) != old.get(field)
-    ]
-    return errors + validate_attributes_class(new)
-
-
-def _cells(attributes_class: Obj, now: float) -> list[Any]:
-    return [
-        name_of(attributes_class),
-        attributes_class.get("driverName", ""),
-        age_of(attributes_class, now),
-    ]
-
-
-_DRIVER = Column("DriverName", documented_by=f"{_TYPES}.VolumeAttributesClass.driverName")
 
 VOLUME_ATTRIBUTES_CLASS = Kind(
     name="VolumeAttributesClass",
     plural="volumeattributesclasses",
-    served=(Served(group="storage.k8s.io", version="v1", type=f"{_TYPES}.VolumeAttributesClass"),),
+    served=(Served(group="storage.k8s.io", version="v1", type=_TYPE),),
     is_namespaced=False,
     short_names=("vac",),
     strategy=Strategy(
         validate=validate_attributes_class,
-        validate_update=validate_attributes_class_update,
+        validate_update=update(validate_attributes_class, before=_changes),
         returns_deleted=True,
     ),
-    printer=Printer(columns=(NAME, _DRIVER, AGE), cells=_cells),
+    printer=printer(NAME, column("DriverName", "driverName", of=_TYPE), AGE),
 )

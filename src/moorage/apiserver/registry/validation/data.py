@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from moorage.api import names
 from moorage.api.errors import FieldError
+from moorage.apiserver.registry.declare.rules import Comparison
 from moorage.apiserver.registry.kind import Obj
 
 MAX_DATA_BYTES = 1024 * 1024
 
 
-def immutable_errors(new: Obj, old: Obj, fields: tuple[str, ...]) -> list[FieldError]:
-    """Reject changes to `immutable` and to the fields of an object that is immutable."""
-    if not old.get("immutable"):
-        return []
-    why = "field is immutable when `immutable` is set"
-    errors: list[FieldError] = []
-    if not new.get("immutable"):
-        errors.append(FieldError.forbidden("immutable", why))
-    errors += [
-        FieldError.forbidden(field, why) for field in fields if new.get(field) != old.get(field)
-    ]
-    return errors
+def unchanged_if_immutable(*fields: str) -> Comparison:
+    """Return the comparison that keeps `immutable` and these fields where it is set."""
+
+    def compare(new: Obj, old: Obj) -> Iterator[FieldError]:
+        if not old.get("immutable"):
+            return
+        why = "field is immutable when `immutable` is set"
+        if not new.get("immutable"):
+            yield FieldError.forbidden("immutable", why)
+        for field in fields:
+            if new.get(field) != old.get(field):
+                yield FieldError.forbidden(field, why)
+
+    return compare
 
 
 def key_errors(key: str, path: str) -> list[FieldError]:

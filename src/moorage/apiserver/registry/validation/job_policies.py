@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from moorage.api import completion_indexes, names
 from moorage.api.completion_indexes import IndexesError
 from moorage.api.errors import FieldError
+from moorage.apiserver.registry.declare.rules import NOT_NEGATIVE
 from moorage.apiserver.registry.kind import Obj
-from moorage.apiserver.registry.validation.workload import NOT_NEGATIVE
 
 _RULES_MAX = 20
 _EXIT_CODES_MAX = 255

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from moorage.api import names
 from moorage.api.errors import FieldError
+from moorage.apiserver.registry.declare.rules import NOT_NEGATIVE
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.validation.go_shapes import Shape, go_struct
 from moorage.apiserver.registry.validation.job_policies import (
@@ -17,7 +18,6 @@ from moorage.apiserver.registry.validation.job_policies import (
     success_policy_errors,
 )
 from moorage.apiserver.registry.validation.pod_spec import template_errors
-from moorage.apiserver.registry.validation.workload import NOT_NEGATIVE
 from moorage.apiserver.registry.warnings import spec_warnings
 
 _COUNTS = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.validation.workload import NOT_NEGATIVE
+from moorage.apiserver.registry.declare.rules import NOT_NEGATIVE
 
 _PERCENT = re.compile(r"[0-9]+%")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")

@@ -7,30 +7,15 @@ from __future__ import annotations
 
 from moorage.api import labels
 from moorage.api.errors import FieldError
+from moorage.apiserver.registry.declare.rules import NOT_NEGATIVE, Check
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.validation.pod_spec import template_errors
 from moorage.apiserver.registry.validation.scheduling import label_selector_errors
-
-NOT_NEGATIVE = "must be greater than or equal to 0"
-
-
-def above_replicas(field: str, status: Obj) -> FieldError:
-    return FieldError.invalid(
-        f"status.{field}", status.get(field, 0), "cannot be greater than status.replicas"
-    )
 
 
 def count_errors(spec: Obj, field: str) -> list[FieldError]:
     value = spec.get(field, 0)
     return [] if value >= 0 else [FieldError.invalid(f"spec.{field}", value, NOT_NEGATIVE)]
-
-
-def status_count_errors(status: Obj, fields: tuple[str, ...]) -> list[FieldError]:
-    return [
-        FieldError.invalid(f"status.{field}", status[field], NOT_NEGATIVE)
-        for field in fields
-        if status.get(field, 0) < 0
-    ]
 
 
 def collision_errors(new: Obj, old: Obj) -> list[FieldError]:
@@ -94,6 +79,11 @@ def always_running_errors(template: Obj, owner: str) -> list[FieldError]:
             )
         )
     return errors
+
+
+def never_ending(owner: str) -> Check:
+    """Return the check of a template by `always_running_errors`."""
+    return lambda template, _: always_running_errors(template, owner)
 
 
 def _fits(selector: Obj | None, own: dict[str, str]) -> bool:

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
 
 from moorage.engine.handlers import CgroupDriver, ShimOptions, search_path
 from moorage.engine.handlers.adapters import (
@@ -29,6 +28,7 @@ from moorage.engine.handlers.adapters import (
     TaskNotFoundError,
     TaskUsage,
 )
+from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
 from moorage.engine.handlers.adapters.shim.adapter import ShimAdapter
 from moorage.engine.handlers.adapters.shim.options import TaskOptions
 from moorage.engine.handlers.adapters.shim.program import ShimProgram

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
 
 from moorage.engine.handlers.adapters import AdapterError, Task
+from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
 from moorage.engine.handlers.adapters.shim.delete import end_task, shut_down
 from moorage.engine.handlers.adapters.shim.program import Address, ShimProgram
 from moorage.engine.handlers.adapters.shim.record import Record

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
 
 from moorage.engine.handlers.adapters import AdapterError
+from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
 from moorage.engine.handlers.adapters.shim.adapter import ShimAdapter
 from moorage.engine.handlers.adapters.shim.options import TaskOptions
 from moorage.engine.handlers.adapters.shim.record import TaskDirectory

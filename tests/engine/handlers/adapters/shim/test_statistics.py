@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
-from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
 
 from moorage.engine.handlers import CgroupDriver, ShimOptions
 from moorage.engine.handlers.adapters import AdapterError, Task, TaskUsage
+from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
 from moorage.engine.handlers.adapters.shim import adapter as shim_adapter
 from moorage.engine.handlers.adapters.shim.adapter import ShimAdapter
 from moorage.engine.handlers.adapters.shim.options import TaskOptions

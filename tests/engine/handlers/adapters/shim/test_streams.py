@@ -9,10 +9,10 @@ from typing import Any
 
 import grpc
 import pytest
-from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
 
 from moorage.engine.handlers.adapters import AdapterError, TaskNotFoundError, UnsupportedError
 from moorage.engine.handlers.adapters.fifo_streams import ProcessOutput, make_pipes
+from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
 from moorage.engine.handlers.adapters.shim.calls import ShimCalls
 from moorage.engine.handlers.adapters.shim.program import Address
 from moorage.engine.handlers.adapters.shim.record import Record

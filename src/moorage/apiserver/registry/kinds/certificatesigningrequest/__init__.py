@@ -6,19 +6,16 @@ Who asks is written by the server at creation (`admission.certificates`); a requ
 
 from __future__ import annotations
 
-from typing import Any
-
 from moorage.api import names
 from moorage.api.certificates import APPROVED, DENIED, FAILED
 from moorage.apiserver.registry.columns.ages import duration_text
-from moorage.apiserver.registry.columns.cells import AGE, NAME, NONE, age_of, name_of
+from moorage.apiserver.registry.columns.cells import NONE
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
 from moorage.apiserver.registry.kind import (
     STATUS_VERBS,
-    Column,
     Kind,
     Obj,
     PartRules,
-    Printer,
     SelectableField,
     Served,
     Strategy,
@@ -66,19 +63,6 @@ def prepare_approval(new: Obj, old: Obj) -> None:
     new["status"] = status
 
 
-def _cells(request: Obj, now: float) -> list[Any]:
-    spec = request.get("spec", {})
-    seconds = spec.get("expirationSeconds")
-    return [
-        name_of(request),
-        age_of(request, now),
-        spec.get("signerName") or NONE,
-        spec.get("username", ""),
-        NONE if seconds is None else duration_text(seconds),
-        _state_of(request),
-    ]
-
-
 def _state_of(request: Obj) -> str:
     types = {condition.get("type") for condition in conditions_of(request)}
     state = "Denied" if DENIED in types else "Approved" if APPROVED in types else "Pending"
@@ -88,18 +72,6 @@ def _state_of(request: Obj) -> str:
         state += ",Issued"
     return state
 
-
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        AGE,
-        Column("SignerName", documented_by=f"{_SPEC}.signerName"),
-        Column("Requestor", documented_by=f"{_SPEC}.request"),
-        Column("RequestedDuration", documented_by=f"{_SPEC}.expirationSeconds"),
-        Column("Condition", documented_by=f"{_TYPES}.CertificateSigningRequestStatus.conditions"),
-    ),
-    cells=_cells,
-)
 
 CERTIFICATE_SIGNING_REQUEST = Kind(
     name="CertificateSigningRequest",
@@ -122,7 +94,24 @@ CERTIFICATE_SIGNING_REQUEST = Kind(
             "approval": PartRules(prepare=prepare_approval, validate=validate_approval),
         },
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        AGE,
+        column("SignerName", "spec.signerName", of=_SPEC, absent=NONE),
+        column("Requestor", "spec.username", documented_by=f"{_SPEC}.request"),
+        column(
+            "RequestedDuration",
+            "spec.expirationSeconds",
+            of=_SPEC,
+            absent=NONE,
+            show=duration_text,
+        ),
+        column(
+            "Condition",
+            _state_of,
+            documented_by=f"{_TYPES}.CertificateSigningRequestStatus.conditions",
+        ),
+    ),
     selectable=(SelectableField("spec.signerName", ("spec", "signerName")),),
     subresources={**status_subresource(), "approval": Subresource(verbs=STATUS_VERBS)},
 )

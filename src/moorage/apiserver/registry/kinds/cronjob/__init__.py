@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from moorage.api import labels
-from moorage.apiserver.registry.columns.ages import age
-from moorage.apiserver.registry.columns.cells import (
+from moorage.apiserver.registry.columns.cells import NONE
+from moorage.apiserver.registry.declare.columns import (
     AGE,
-    CONTAINERS,
-    IMAGES,
     NAME,
-    NONE,
-    age_of,
-    container_cells,
-    name_of,
+    age_column,
+    column,
+    containers_of,
+    printer,
+    selector_column,
 )
 from moorage.apiserver.registry.defaults.job_template import default_job_template_spec
 from moorage.apiserver.registry.kind import (
-    Column,
     Kind,
     Obj,
     PartRules,
-    Printer,
     Served,
     Strategy,
     get_spec,
@@ -66,38 +60,7 @@ def _drop_disabled_fields(cron_job: Obj) -> None:
     cron_job["spec"]["jobTemplate"]["spec"].pop("scheduling", None)
 
 
-def _cron_job_cells(cron_job: Obj, now: float) -> list[Any]:
-    spec, status = cron_job.get("spec", {}), cron_job.get("status", {})
-    job = spec.get("jobTemplate", {}).get("spec", {})
-    last = status.get("lastScheduleTime")
-    return [
-        name_of(cron_job),
-        spec.get("schedule", ""),
-        spec.get("timeZone", NONE),
-        str(spec["suspend"]) if "suspend" in spec else NONE,
-        len(status.get("active", ())),
-        age(last, now) if last is not None else NONE,
-        age_of(cron_job, now),
-        *container_cells(job.get("template", {})),
-        str(labels.from_object(job.get("selector"))) or NONE,
-    ]
-
-
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Schedule", documented_by=f"{_TYPES}.CronJobSpec.schedule"),
-        Column("Timezone", documented_by=f"{_TYPES}.CronJobSpec.timeZone"),
-        Column("Suspend", "boolean", documented_by=f"{_TYPES}.CronJobSpec.suspend"),
-        Column("Active", "integer", documented_by=f"{_TYPES}.CronJobStatus.active"),
-        Column("Last Schedule", documented_by=f"{_TYPES}.CronJobStatus.lastScheduleTime"),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-        Column("Selector", documented_by=f"{_TYPES}.JobSpec.selector", priority=1),
-    ),
-    cells=_cron_job_cells,
-)
+_SPEC, _STATUS = f"{_TYPES}.CronJobSpec", f"{_TYPES}.CronJobStatus"
 
 CRON_JOB = Kind(
     name="CronJob",
@@ -115,6 +78,16 @@ CRON_JOB = Kind(
         warn=warn_about_cron_job,
         spec_of=get_spec,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column("Schedule", "spec.schedule", of=_SPEC),
+        column("Timezone", "spec.timeZone", of=_SPEC, absent=NONE),
+        column("Suspend", "spec.suspend", "boolean", of=_SPEC, absent=NONE, show=str),
+        column("Active", "status.active", "integer", of=_STATUS, show=len),
+        age_column("Last Schedule", "status.lastScheduleTime", of=_STATUS, absent=NONE),
+        AGE,
+        *containers_of("spec.jobTemplate.spec.template"),
+        selector_column(f"{_TYPES}.JobSpec", where="spec.jobTemplate.spec.selector"),
+    ),
     subresources=status_subresource(),
 )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from moorage.apiserver.registry.columns.cells import CREATED_AT, NAME
-from moorage.apiserver.registry.kind import Column, Obj, Printer
+from moorage.apiserver.registry.declare.columns import CREATED_AT, NAME, column, printer
+from moorage.apiserver.registry.kind import Obj
 
 
 def is_established(definition: Obj) -> bool:
@@ -16,37 +14,35 @@ def is_established(definition: Obj) -> bool:
     )
 
 
-def _cells(definition: Obj, now: float) -> list[Any]:
-    name, created_at = CREATED_AT.cells(definition, now)
-    spec = definition.get("spec", {})
-    names = spec.get("names", {})
-    versions = sorted(
-        version.get("name", "") + ("(storage)" if version.get("storage") else "")
-        for version in spec.get("versions", ())
-        if version.get("served")
+def _versions_text(versions: list[Obj]) -> str:
+    return ",".join(
+        sorted(
+            version.get("name", "") + ("(storage)" if version.get("storage") else "")
+            for version in versions
+            if version.get("served")
+        )
     )
-    return [
-        name,
-        spec.get("scope", ""),
-        ",".join(versions),
-        created_at,
-        spec.get("group", ""),
-        names.get("kind", ""),
-        ",".join(names.get("shortNames", ())),
-        is_established(definition),
-    ]
 
 
-PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Scope", description="Cluster/Namespaced"),
-        Column("Versions", description="Served versions"),
-        CREATED_AT.columns[1],
-        Column("Group", description="API group", priority=1),
-        Column("Kind", description="CustomResource kind", priority=1),
-        Column("ShortNames", description="Short names", priority=1),
-        Column("Established", "boolean", description="Established status", priority=1),
+PRINTER = printer(
+    NAME,
+    column("Scope", "spec.scope", description="Cluster/Namespaced"),
+    column("Versions", "spec.versions", show=_versions_text, description="Served versions"),
+    CREATED_AT,
+    column("Group", "spec.group", description="API group", priority=1),
+    column("Kind", "spec.names.kind", description="CustomResource kind", priority=1),
+    column(
+        "ShortNames",
+        "spec.names.shortNames",
+        show=",".join,
+        description="Short names",
+        priority=1,
     ),
-    cells=_cells,
+    column(
+        "Established",
+        is_established,
+        "boolean",
+        description="Established status",
+        priority=1,
+    ),
 )

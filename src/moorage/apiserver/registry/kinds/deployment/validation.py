@@ -6,15 +6,23 @@ import re
 from typing import Any
 
 from moorage.api.errors import FieldError
+from moorage.apiserver.registry.declare.rules import (
+    NOT_NEGATIVE,
+    always,
+    each_field,
+    not_above,
+    not_negative,
+    update,
+    validator,
+    whole,
+    without_path,
+)
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.validation.go_shapes import STRATEGY, go_struct
 from moorage.apiserver.registry.validation.workload import (
-    NOT_NEGATIVE,
-    above_replicas,
-    count_errors,
+    collision_errors,
     immutable_selector_errors,
     selector_errors,
-    status_count_errors,
     workload_template_errors,
 )
 
@@ -22,60 +30,16 @@ _PERCENT = re.compile(r"[0-9]+%")
 _STRATEGIES = ("Recreate", "RollingUpdate")
 
 
-def validate_deployment(deployment: Obj) -> list[FieldError]:
-    """Return the errors of a new Deployment."""
-    spec = deployment["spec"]
-    errors = count_errors(spec, "replicas")
-    errors += selector_errors(spec)
-    errors += workload_template_errors(spec)
-    errors += _strategy_errors(spec.get("strategy", {}), "spec.strategy")
-    errors += count_errors(spec, "minReadySeconds")
-    errors += count_errors(spec, "revisionHistoryLimit")
-    errors += count_errors(spec, "progressDeadlineSeconds")
+def _deadline_errors(spec: Obj) -> list[FieldError]:
     deadline, least = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds", 0)
-    if deadline is not None and deadline <= least:
-        errors.append(
-            FieldError.invalid(
-                "spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"
-            )
-        )
-    return errors
+    if deadline is None or deadline > least:
+        return []
+    detail = "must be greater than minReadySeconds"
+    return [FieldError.invalid("spec.progressDeadlineSeconds", deadline, detail)]
 
 
-def validate_deployment_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of a Deployment."""
-    return validate_deployment(new) + immutable_selector_errors(new, old)
-
-
-def validate_deployment_status(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of a status update of a Deployment."""
-    status, was = new.get("status", {}), old.get("status", {})
-    errors = status_count_errors(
-        status,
-        ("observedGeneration", "replicas", "updatedReplicas", "readyReplicas",
-         "availableReplicas", "unavailableReplicas", "collisionCount"),
-    )  # fmt: skip
-    for field in ("updatedReplicas", "readyReplicas", "availableReplicas"):
-        if status.get(field, 0) > status.get("replicas", 0):
-            errors.append(above_replicas(field, status))
-    if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
-        errors.append(
-            FieldError.invalid(
-                "status.availableReplicas",
-                status["availableReplicas"],
-                "cannot be greater than readyReplicas",
-            )
-        )
-    if was.get("collisionCount", 0) > status.get("collisionCount", 0):
-        errors.append(
-            FieldError.invalid(
-                "status.collisionCount", status.get("collisionCount", 0), "cannot be decremented"
-            )
-        )
-    return errors
-
-
-def _strategy_errors(strategy: Obj, path: str) -> list[FieldError]:
+def _strategy_errors(strategy: Obj | None, path: str) -> list[FieldError]:
+    strategy = strategy or {}
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
     if kind not in _STRATEGIES:
         return [FieldError.not_supported(path, go_struct(strategy, STRATEGY), _STRATEGIES)]
@@ -127,3 +91,28 @@ def _amount_errors(value: Any, path: str) -> list[FieldError]:
 def _number(value: int | str) -> int:
     # Any percentage of ten digits is above 100.
     return value if isinstance(value, int) else int(value[:-1].lstrip("0")[:10] or "0")
+
+
+_READY = ("updatedReplicas", "readyReplicas", "availableReplicas")
+
+validate_deployment = validator(
+    ("spec.replicas", not_negative),
+    ("spec", whole(selector_errors), whole(workload_template_errors)),
+    ("spec.strategy", always(_strategy_errors)),
+    ("spec.minReadySeconds", not_negative),
+    ("spec.revisionHistoryLimit", not_negative),
+    ("spec.progressDeadlineSeconds", not_negative),
+    ("spec", without_path(_deadline_errors)),
+)
+validate_deployment_update = update(validate_deployment, after=immutable_selector_errors)
+validate_deployment_status = update(
+    validator(
+        ("status.observedGeneration", not_negative),
+        *each_field(
+            "status", ("replicas", *_READY, "unavailableReplicas", "collisionCount"), not_negative
+        ),
+        ("status", not_above("replicas", *_READY)),
+        ("status", not_above("readyReplicas", "availableReplicas", shown="readyReplicas")),
+    ),
+    after=collision_errors,
+)

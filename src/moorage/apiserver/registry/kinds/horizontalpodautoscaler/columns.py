@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from moorage.apiserver.registry.columns.cells import AGE, NAME, NONE, age_of, name_of
-from moorage.apiserver.registry.kind import Column, Obj, Printer
+from moorage.apiserver.registry.columns.cells import NONE
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.kind import Obj
 
 _TYPES = "io.k8s.api.autoscaling.v2"
 _UNKNOWN = "<unknown>"
@@ -16,19 +15,13 @@ _RESOURCE_SOURCES = {"Resource": "resource", "ContainerResource": "containerReso
 _VALUE_SOURCES = {"External": "external", "Object": "object"}
 
 
-def autoscaler_cells(autoscaler: Obj, now: float) -> list[Any]:
-    """Return the cells of a HorizontalPodAutoscaler."""
-    spec, status = autoscaler.get("spec", {}), autoscaler.get("status", {})
-    target = spec.get("scaleTargetRef", {})
-    return [
-        name_of(autoscaler),
-        f"{target.get('kind', '')}/{target.get('name', '')}",
-        targets_text(spec.get("metrics", []), status.get("currentMetrics") or []),
-        str(spec.get("minReplicas", _UNSET)),
-        spec.get("maxReplicas", 0),
-        status.get("currentReplicas", 0),
-        age_of(autoscaler, now),
-    ]
+def _target_text(target: Obj) -> str:
+    return f"{target.get('kind', '')}/{target.get('name', '')}"
+
+
+def _targets(autoscaler: Obj) -> str:
+    metrics = autoscaler.get("spec", {}).get("metrics", [])
+    return targets_text(metrics, autoscaler.get("status", {}).get("currentMetrics") or [])
 
 
 def targets_text(metrics: list[Obj], current: list[Obj]) -> str:
@@ -84,15 +77,15 @@ def _average(status: Obj | None) -> str:
     return str(status.get("current", {}).get("averageValue", _ABSENT))
 
 
-PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Reference", documented_by=f"{_TYPES}.HorizontalPodAutoscalerSpec.scaleTargetRef"),
-        Column("Targets", documented_by=f"{_TYPES}.HorizontalPodAutoscalerSpec.metrics"),
-        Column("MinPods", documented_by=f"{_TYPES}.HorizontalPodAutoscalerSpec.minReplicas"),
-        Column("MaxPods", documented_by=f"{_TYPES}.HorizontalPodAutoscalerSpec.maxReplicas"),
-        Column("Replicas", documented_by=f"{_TYPES}.HorizontalPodAutoscalerStatus.currentReplicas"),
-        AGE,
-    ),
-    cells=autoscaler_cells,
+_SPEC = f"{_TYPES}.HorizontalPodAutoscalerSpec"
+_STATUS = f"{_TYPES}.HorizontalPodAutoscalerStatus"
+
+PRINTER = printer(
+    NAME,
+    column("Reference", "spec.scaleTargetRef", of=_SPEC, absent="/", show=_target_text),
+    column("Targets", _targets, documented_by=f"{_SPEC}.metrics"),
+    column("MinPods", "spec.minReplicas", of=_SPEC, absent=_UNSET, show=str),
+    column("MaxPods", "spec.maxReplicas", of=_SPEC, absent=0),
+    column("Replicas", "status.currentReplicas", of=_STATUS, absent=0),
+    AGE,
 )

@@ -9,8 +9,14 @@ import msgspec
 from moorage.api import names, quantity
 from moorage.api.errors import FieldError
 from moorage.api.resource_names import container_resource_name_errors
+from moorage.apiserver.registry.declare.rules import (
+    NOT_NEGATIVE,
+    each_field,
+    not_negative,
+    update,
+    validator,
+)
 from moorage.apiserver.registry.kind import Obj
-from moorage.apiserver.registry.validation.workload import NOT_NEGATIVE
 
 _LONGEST_PERIOD_S = 1800
 _LONGEST_WINDOW_S = 3600
@@ -49,16 +55,7 @@ def validate_autoscaler_update(new: Obj, old: Obj) -> list[FieldError]:
     return list(_spec_errors(spec, lowest, targets, objects))
 
 
-def validate_autoscaler_status(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of the status."""
-    del old
-    status = new.get("status", {})
-    return [
-        FieldError.invalid(f"status.{field}", status[field], NOT_NEGATIVE)
-        for field in _COUNTS
-        if status.get(field, 0) < 0
-    ]
-
+validate_autoscaler_status = update(validator(*each_field("status", _COUNTS, not_negative)))
 
 _OBJECTS = _References(no_group=True)
 

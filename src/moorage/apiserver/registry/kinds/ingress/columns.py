@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from moorage.apiserver.registry.columns.cells import AGE, NAME, NONE, age_of, name_of
-from moorage.apiserver.registry.kind import Column, Obj, Printer
+from moorage.apiserver.registry.columns.cells import NONE
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.kind import Obj
 
 _SHOWN_HOSTS = 3
-
-
-def _cells(ingress: Obj, now: float) -> list[Any]:
-    spec = ingress.get("spec", {})
-    return [
-        name_of(ingress),
-        spec.get("ingressClassName", NONE),
-        _hosts(spec.get("rules", ())),
-        _addresses(ingress.get("status", {}).get("loadBalancer", {})),
-        "80, 443" if spec.get("tls") else "80",
-        age_of(ingress, now),
-    ]
 
 
 def _hosts(rules: list[Obj]) -> str:
@@ -38,14 +25,22 @@ def _addresses(load_balancer: Obj) -> str:
     return ",".join(sorted({p.get("ip") or p.get("hostname") or "" for p in points} - {""}))
 
 
-PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Class", description="Name of the IngressClass"),
-        Column("Hosts", description="Hosts of the rules"),
-        Column("Address", description="Addresses of the load balancer"),
-        Column("Ports", description="Ports that are open: 443 too with TLS"),
-        AGE,
+PRINTER = printer(
+    NAME,
+    column("Class", "spec.ingressClassName", absent=NONE, description="Name of the IngressClass"),
+    column("Hosts", "spec.rules", absent="*", show=_hosts, description="Hosts of the rules"),
+    column(
+        "Address",
+        "status.loadBalancer",
+        show=_addresses,
+        description="Addresses of the load balancer",
     ),
-    cells=_cells,
+    column(
+        "Ports",
+        "spec.tls",
+        absent="80",
+        show=lambda tls: "80, 443" if tls else "80",
+        description="Ports that are open: 443 too with TLS",
+    ),
+    AGE,
 )

@@ -14,11 +14,13 @@ from moorage.api import completion_indexes
 from moorage.api.clock import parse_time
 from moorage.api.completion_indexes import IndexesError
 from moorage.api.errors import FieldError
+from moorage.apiserver.registry.declare.rules import each_field, not_negative, validator
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.validation.jobs import is_indexed
-from moorage.apiserver.registry.validation.workload import status_count_errors
 
-_COUNTS = ("active", "succeeded", "failed", "ready", "terminating")
+_count_errors = validator(
+    *each_field("status", ("active", "succeeded", "failed", "ready", "terminating"), not_negative)
+)
 _UNCOUNTED = ("succeeded", "failed")
 _CONDITIONS = "status.conditions"
 
@@ -35,7 +37,7 @@ def validate_job_status(new: Obj, old: Obj) -> list[FieldError]:
     """Return the errors of a status update of a Job."""
     change = _Change(new, old)
     return [
-        *status_count_errors(change.status, _COUNTS),
+        *_count_errors(new),
         *_uncounted_errors(change.status),
         *_condition_errors(change),
         *_time_errors(change),

@@ -5,15 +5,12 @@ Who may issue, and when, is checked by `admission.certificates`.
 
 from __future__ import annotations
 
-from typing import Any
-
-from moorage.apiserver.registry.columns.cells import NAME, label_text, name_of
+from moorage.apiserver.registry.columns.cells import NONE, label_text
+from moorage.apiserver.registry.declare.columns import NAME, column, printer
 from moorage.apiserver.registry.kind import (
-    Column,
     Kind,
     Obj,
     PartRules,
-    Printer,
     SelectableField,
     Served,
     Strategy,
@@ -28,40 +25,15 @@ from moorage.apiserver.registry.preparation import drop_status, keep_all_but_sta
 
 _TYPES = "io.k8s.api.certificates.v1"
 _SPEC = f"{_TYPES}.PodCertificateRequestSpec"
-_SHOWN = ("podName", "serviceAccountName", "nodeName", "signerName")
 
 
-def _cells(request: Obj, now: float) -> list[Any]:
-    del now
-    spec = request.get("spec", {})
+def _state_of(request: Obj) -> str:
     state = "Pending"
     for condition in request.get("status", {}).get("conditions", []):
         if condition.get("type") in STATES:
             state = condition["type"]
-    return [
-        name_of(request),
-        *(spec.get(field, "") for field in _SHOWN),
-        state,
-        label_text(spec.get("unverifiedUserAnnotations")),
-    ]
+    return state
 
-
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("PodName", documented_by=f"{_SPEC}.podName"),
-        Column("ServiceAccountName", documented_by=f"{_SPEC}.serviceAccountName"),
-        Column("NodeName", documented_by=f"{_SPEC}.nodeName"),
-        Column("SignerName", documented_by=f"{_SPEC}.signerName"),
-        Column("State", description="Is the request Pending, Issued, Denied, or Failed?"),
-        Column(
-            "UnverifiedUserAnnotations",
-            documented_by=f"{_SPEC}.unverifiedUserAnnotations",
-            priority=1,
-        ),
-    ),
-    cells=_cells,
-)
 
 POD_CERTIFICATE_REQUEST = Kind(
     name="PodCertificateRequest",
@@ -77,7 +49,24 @@ POD_CERTIFICATE_REQUEST = Kind(
         parts={"status": PartRules(prepare=keep_all_but_status, validate=validate_status)},
         needs_revision_on_update=True,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column("PodName", "spec.podName", of=_SPEC),
+        column("ServiceAccountName", "spec.serviceAccountName", of=_SPEC),
+        column("NodeName", "spec.nodeName", of=_SPEC),
+        column("SignerName", "spec.signerName", of=_SPEC),
+        column(
+            "State", _state_of, description="Is the request Pending, Issued, Denied, or Failed?"
+        ),
+        column(
+            "UnverifiedUserAnnotations",
+            "spec.unverifiedUserAnnotations",
+            of=_SPEC,
+            absent=NONE,
+            show=label_text,
+            priority=1,
+        ),
+    ),
     selectable=tuple(
         SelectableField(f"spec.{field}", ("spec", field))
         for field in ("signerName", "podName", "nodeName")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
 from moorage.apiserver.registry.kind import (
-    Column,
     Kind,
     Obj,
     PartRules,
-    Printer,
     Served,
     Strategy,
     status_subresource,
@@ -51,11 +47,7 @@ def prepare_resource_claim_update(new: Obj, old: Obj) -> None:
     drop_disabled_claim_fields(new.get("spec", {}), old.get("spec", {}))
 
 
-def _resource_claim_cells(claim: Obj, now: float) -> list[Any]:
-    return [name_of(claim), ",".join(_states(claim)), age_of(claim, now)]
-
-
-def _states(claim: Obj) -> list[str]:
+def _states(claim: Obj) -> str:
     status = claim.get("status", {})
     is_deleted = "deletionTimestamp" in claim.get("metadata", {})
     states = ["deleted"] if is_deleted else []
@@ -65,20 +57,8 @@ def _states(claim: Obj) -> list[str]:
             states.append("reserved")
     elif not is_deleted:
         states.append("pending")
-    return states
+    return ",".join(states)
 
-
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column(
-            "State",
-            description="A summary of the current state (allocated, pending, reserved, etc.).",
-        ),
-        AGE,
-    ),
-    cells=_resource_claim_cells,
-)
 
 RESOURCE_CLAIM = Kind(
     name="ResourceClaim",
@@ -93,6 +73,14 @@ RESOURCE_CLAIM = Kind(
         parts={"status": PartRules(prepare_resource_claim_status, validate_resource_claim_status)},
         returns_deleted=True,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column(
+            "State",
+            _states,
+            description="A summary of the current state (allocated, pending, reserved, etc.).",
+        ),
+        AGE,
+    ),
     subresources=status_subresource(),
 )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
 from moorage.apiserver.registry.kind import (
-    Column,
     Kind,
     Obj,
-    Printer,
     SelectableField,
     Served,
     Strategy,
@@ -38,28 +34,6 @@ def warn_resource_slice(new: Obj, old: Obj | None) -> list[str]:
     ]
 
 
-def _resource_slice_cells(resource_slice: Obj, now: float) -> list[Any]:
-    spec = resource_slice.get("spec", {})
-    return [
-        name_of(resource_slice),
-        spec.get("nodeName", ""),
-        spec.get("driver", ""),
-        spec.get("pool", {}).get("name", ""),
-        age_of(resource_slice, now),
-    ]
-
-
-_PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Node", documented_by=f"{_TYPES}.ResourceSliceSpec.nodeName"),
-        Column("Driver", documented_by=f"{_TYPES}.ResourceSliceSpec.driver"),
-        Column("Pool", documented_by=f"{_TYPES}.ResourcePool.name"),
-        AGE,
-    ),
-    cells=_resource_slice_cells,
-)
-
 RESOURCE_SLICE = Kind(
     name="ResourceSlice",
     plural="resourceslices",
@@ -74,7 +48,13 @@ RESOURCE_SLICE = Kind(
         spec_of=get_spec,
         returns_deleted=True,
     ),
-    printer=_PRINTER,
+    printer=printer(
+        NAME,
+        column("Node", "spec.nodeName", of=f"{_TYPES}.ResourceSliceSpec"),
+        column("Driver", "spec.driver", of=f"{_TYPES}.ResourceSliceSpec"),
+        column("Pool", "spec.pool.name", of=f"{_TYPES}.ResourcePool"),
+        AGE,
+    ),
     selectable=(
         SelectableField("spec.nodeName", ("spec", "nodeName")),
         SelectableField("spec.driver", ("spec", "driver")),

@@ -2,36 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from moorage.apiserver.registry.columns.ages import UNKNOWN
-from moorage.apiserver.registry.columns.cells import (
-    AGE,
-    CORE,
-    NAME,
-    NONE,
-    age_of,
-    joined,
-    label_text,
-    name_of,
-)
-from moorage.apiserver.registry.kind import Column, Obj, Printer
+from moorage.apiserver.registry.columns.cells import CORE, NONE, joined, label_text
+from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer, selector_column
+from moorage.apiserver.registry.kind import Obj
 
 _PENDING = "<pending>"
-
-
-def _service_cells(service: Obj, now: float) -> list[Any]:
-    spec = service.get("spec", {})
-    addresses = spec.get("clusterIPs") or [NONE]
-    return [
-        name_of(service),
-        spec.get("type", ""),
-        addresses[0],
-        _external_addresses(service),
-        joined(_port_text(port) for port in spec.get("ports") or ()),
-        age_of(service, now),
-        label_text(spec.get("selector")),
-    ]
+_SPEC = f"{CORE}.ServiceSpec"
 
 
 def _external_addresses(service: Obj) -> str:
@@ -53,20 +30,27 @@ def _external_addresses(service: Obj) -> str:
             return UNKNOWN
 
 
+def _ports_text(ports: list[Obj]) -> str:
+    return joined(_port_text(port) for port in ports)
+
+
 def _port_text(port: Obj) -> str:
     node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
     return f"{port.get('port', 0)}{node_port}/{port.get('protocol', '')}"
 
 
-PRINTER = Printer(
-    columns=(
-        NAME,
-        Column("Type", documented_by=f"{CORE}.ServiceSpec.type"),
-        Column("Cluster-IP", documented_by=f"{CORE}.ServiceSpec.clusterIP"),
-        Column("External-IP", documented_by=f"{CORE}.ServiceSpec.externalIPs"),
-        Column("Port(s)", documented_by=f"{CORE}.ServiceSpec.ports"),
-        AGE,
-        Column("Selector", documented_by=f"{CORE}.ServiceSpec.selector", priority=1),
+PRINTER = printer(
+    NAME,
+    column("Type", "spec.type", of=_SPEC),
+    column(
+        "Cluster-IP",
+        "spec.clusterIPs",
+        absent=NONE,
+        show=lambda addresses: addresses[0] if addresses else NONE,
+        documented_by=f"{_SPEC}.clusterIP",
     ),
-    cells=_service_cells,
+    column("External-IP", _external_addresses, documented_by=f"{_SPEC}.externalIPs"),
+    column("Port(s)", "spec.ports", of=_SPEC, absent=NONE, show=_ports_text),
+    AGE,
+    selector_column(_SPEC, label_text),
 )

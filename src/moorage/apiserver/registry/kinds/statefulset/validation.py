@@ -6,20 +6,25 @@ from typing import Any
 
 from moorage.api import labels, names
 from moorage.api.errors import FieldError
+from moorage.apiserver.registry.declare.rules import (
+    NOT_NEGATIVE,
+    each_field,
+    not_above,
+    not_negative,
+    update,
+    validator,
+)
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.validation.go_shapes import STRATEGY, Shape, go_struct, volume_claim
 from moorage.apiserver.registry.validation.pod_spec import template_errors, template_metadata_errors
 from moorage.apiserver.registry.validation.rollout import above_all_errors, amount_errors, number_of
 from moorage.apiserver.registry.validation.volume_claims import claim_spec_errors
 from moorage.apiserver.registry.validation.workload import (
-    NOT_NEGATIVE,
-    above_replicas,
     always_running_errors,
     collision_errors,
     count_errors,
     mismatched_labels,
     selector_errors,
-    status_count_errors,
 )
 
 _MANAGEMENT = ("OrderedReady", "Parallel")
@@ -47,23 +52,16 @@ def validate_stateful_set_update(new: Obj, old: Obj) -> list[FieldError]:
     return errors
 
 
-def validate_stateful_set_status(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of a status update of a StatefulSet."""
-    status = new.get("status", {})
-    errors = status_count_errors(
-        status, ("replicas", *_COUNTS, "observedGeneration", "collisionCount")
-    )
-    for field in _COUNTS:
-        if status.get(field, 0) > status.get("replicas", 0):
-            errors.append(above_replicas(field, status))
-    available = status.get("availableReplicas", 0)
-    if available > status.get("readyReplicas", 0):
-        errors.append(
-            FieldError.invalid(
-                "status.availableReplicas", available, "cannot be greater than status.readyReplicas"
-            )
-        )
-    return errors + collision_errors(new, old)
+validate_stateful_set_status = update(
+    validator(
+        *each_field(
+            "status", ("replicas", *_COUNTS, "observedGeneration", "collisionCount"), not_negative
+        ),
+        ("status", not_above("replicas", *_COUNTS)),
+        ("status", not_above("readyReplicas", "availableReplicas")),
+    ),
+    after=collision_errors,
+)
 
 
 def _spec_errors(
