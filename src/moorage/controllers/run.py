@@ -19,24 +19,24 @@ from moorage.controllers import (
     statefulsets,
 )
 from moorage.controllers.accounts import (
-    DefaultAccountController,
     LegacyTokenCleaner,
     RootCaController,
     TokenSecretController,
+    default_accounts,
 )
-from moorage.controllers.bootstraptokens import BootstrapSigner, TokenCleaner
+from moorage.controllers.bootstraptokens import BootstrapSigner, token_cleaner
 from moorage.controllers.certificates import (
-    CertificateCleaner,
     CertificateController,
-    PodCertificateRequestCleaner,
     TrustBundlePublisher,
+    certificate_cleaner,
+    pod_certificate_request_cleaner,
 )
 from moorage.controllers.claim_expansion import COMPONENT as EXPANSION_COMPONENT
-from moorage.controllers.claim_expansion import ClaimExpansionController
+from moorage.controllers.claim_expansion import claim_expansion
 from moorage.controllers.cronjobs.controller import COMPONENT as CRON_JOB_COMPONENT
 from moorage.controllers.daemonsets.controller import COMPONENT as DAEMON_SET_COMPONENT
 from moorage.controllers.deployments.controller import COMPONENT as DEPLOYMENT_COMPONENT
-from moorage.controllers.disruption import DisruptionController, StaleDisruptionController
+from moorage.controllers.disruption import DisruptionController, stale_disruptions
 from moorage.controllers.disruption.controller import COMPONENT as DISRUPTION_COMPONENT
 from moorage.controllers.endpoints import EndpointsController, EndpointSliceMirroring
 from moorage.controllers.endpoints.mirroring import COMPONENT as MIRRORING_COMPONENT
@@ -64,15 +64,15 @@ from moorage.controllers.pod_garbage import PodGarbageCollector
 from moorage.controllers.replicasets.controller import COMPONENT as REPLICA_SET_COMPONENT
 from moorage.controllers.replicasets.controller import REPLICATION_COMPONENT
 from moorage.controllers.resourcequotas import ResourceQuotaController
-from moorage.controllers.role_aggregation import RoleAggregationController
+from moorage.controllers.role_aggregation import role_aggregation
 from moorage.controllers.runtime_copies import kept_copies
 from moorage.controllers.runtimes import RuntimeControllers
 from moorage.controllers.servicecidrs import IPAddressController, ServiceCIDRController
 from moorage.controllers.statefulsets.controller import COMPONENT as STATEFUL_SET_COMPONENT
 from moorage.controllers.storage_protection import (
-    AttributesClassProtectionController,
-    ClaimProtectionController,
-    VolumeProtectionController,
+    attributes_class_protection,
+    claim_protection,
+    volume_protection,
 )
 from moorage.controllers.validatingadmissionpolicies import (
     ValidatingAdmissionPolicyStatusController,
@@ -139,7 +139,7 @@ async def run_controllers(
     own_group = RuntimeControllers(
         runtimes or client, informers, recorder, options, clock, overhead_metrics=overhead_metrics
     )
-    expansion = ClaimExpansionController(informers, recorder(EXPANSION_COMPONENT), clock)
+    expansion = claim_expansion(informers, recorder(EXPANSION_COMPONENT), clock)
 
     missing_network = MissingNetworkEvents(client, recorder(NETWORK_COMPONENT), clock)
 
@@ -159,7 +159,7 @@ async def run_controllers(
     tokens = Informer(client, SECRETS, field_selector=f"type={SECRET_TYPE}", clock=clock)
     loops = [
         tokens.run(),
-        TokenCleaner(client, tokens, clock).run(),
+        token_cleaner(client, tokens, clock).run(),
         BootstrapSigner(client, tokens, clock).run(),
         replica_sets.run(workers=options.replica_set_workers),
         replication.run(workers=options.replication_controller_workers),
@@ -168,27 +168,27 @@ async def run_controllers(
         daemon_sets.run(workers=options.daemon_set_workers),
         job.run(workers=options.job_workers),
         cron_job.run(workers=options.cron_job_workers),
-        jobs.OrphanController(client, informers, clock).run(workers=options.job_workers),
-        jobs.TtlAfterFinishedController(client, informers, clock).run(),
+        jobs.orphan_release(client, informers, clock).run(workers=options.job_workers),
+        jobs.ttl_after_finished(client, informers, clock).run(),
         disruption.run(),
         autoscaler.run(workers=options.autoscaler_workers),
         quotas.run(workers=options.resource_quota_workers),
-        StaleDisruptionController(client, informers, clock).run(),
+        stale_disruptions(client, informers, clock).run(),
         collector.run(workers=options.garbage_workers),
         namespaces.run(workers=options.namespace_workers),
-        DefaultAccountController(client, informers, clock).run(),
+        default_accounts(client, informers, clock).run(),
         RootCaController(client, informers, options.cluster_ca, clock).run(),
         TokenSecretController(client, informers, options.cluster_ca, clock).run(),
         LegacyTokenCleaner(client, timedelta(seconds=options.legacy_token_unused_s), clock).run(),
         CertificateController(
             client, informers, options.cluster_ca, options.cluster_ca_key, clock
         ).run(),
-        CertificateCleaner(client, informers, clock).run(),
+        certificate_cleaner(client, informers, clock).run(),
         run_when_served(
             client,
             POD_CERTIFICATE_REQUESTS,
             clock,
-            PodCertificateRequestCleaner(client, clock).run,
+            pod_certificate_request_cleaner(client, clock).run,
         ),
         run_when_served(
             client,
@@ -204,13 +204,13 @@ async def run_controllers(
         EndpointsController(client, informers, clock).run(),
         mirroring.run(),
         volumes.run(),
-        ClaimProtectionController(client, informers, clock).run(),
-        VolumeProtectionController(client, informers, clock).run(),
-        AttributesClassProtectionController(client, informers, clock).run(),
+        claim_protection(client, informers, clock).run(),
+        volume_protection(client, informers, clock).run(),
+        attributes_class_protection(client, informers, clock).run(),
         ephemeral.run(),
         expansion.run(),
         ValidatingAdmissionPolicyStatusController(client, clock).run(),
-        RoleAggregationController(client, informers, clock).run(),
+        role_aggregation(client, informers, clock).run(),
         *((own_group.run(),) if options.runs_runtimes else ()),
         *((missing_network.run(),) if options.lacks_network else ()),
         informers.run(),
