@@ -17,7 +17,6 @@ from moorage.controllers.objects import CLAIMS
 from moorage.wire.client.informer import object_key
 from moorage.wire.client.recorder import NORMAL, EventRecorder, reference
 
-COMPONENT = "volume_expand"
 _REASON = "ExternalExpanding"
 _MESSAGE = "waiting for an external controller to expand this PVC"
 _STORAGE = "storage"

@@ -24,7 +24,6 @@ from moorage.wire.client.recorder import WARNING, EventRecorder, reference
 from moorage.wire.client.resources import PODS as FULL_PODS
 from moorage.wire.client.rest import Client
 
-COMPONENT = "ephemeral_volume"
 _FAILED = "FailedBinding"
 
 

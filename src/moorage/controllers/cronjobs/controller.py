@@ -34,8 +34,6 @@ from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, referen
 from moorage.wire.client.resources import CRON_JOBS, JOBS
 from moorage.wire.client.rest import Client, UnreachableError
 
-COMPONENT = "cronjob-controller"
-
 _RFC1123Z = "%a, %d %b %Y %H:%M:%S +0000"
 
 

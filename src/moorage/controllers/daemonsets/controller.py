@@ -43,8 +43,6 @@ from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, referen
 from moorage.wire.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS
 from moorage.wire.client.rest import Client
 
-COMPONENT = "daemonset-controller"
-
 _BURST = 250
 _HISTORY_LIMIT = 10
 

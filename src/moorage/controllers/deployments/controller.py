@@ -52,8 +52,6 @@ from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.client.resources import DEPLOYMENTS, REPLICA_SETS
 from moorage.wire.client.rest import Client
 
-COMPONENT = "deployment-controller"
-
 
 class DeploymentController:
     """Watches Deployments, their ReplicaSets and pods; creates and resizes ReplicaSets."""

@@ -41,8 +41,6 @@ from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, referen
 from moorage.wire.client.resources import POD_DISRUPTION_BUDGETS
 from moorage.wire.client.rest import Client, UnreachableError
 
-COMPONENT = "controllermanager"
-
 
 class DisruptionController:
     """Watches PodDisruptionBudgets and pods."""

@@ -27,7 +27,6 @@ from moorage.wire.client.recorder import WARNING, EventRecorder, reference
 from moorage.wire.client.resources import ENDPOINTS
 from moorage.wire.client.rest import Client
 
-COMPONENT = "endpoint-slice-mirroring-controller"
 MANAGER = "endpointslicemirroring-controller.k8s.io"
 
 _MANAGED_BY = "endpointslice.kubernetes.io/managed-by"

@@ -59,8 +59,6 @@ from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, referen
 from moorage.wire.client.resources import HORIZONTAL_POD_AUTOSCALERS, PODS
 from moorage.wire.client.rest import Client, UnreachableError
 
-COMPONENT = "horizontal-pod-autoscaler"
-
 _ABLE, _ACTIVE, _LIMITED = "AbleToScale", "ScalingActive", "ScalingLimited"
 _ZERO = "ScaledToZero"
 _FAILURES = (StatusError, UnreachableError, ValueError)

@@ -51,8 +51,6 @@ from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, referen
 from moorage.wire.client.resources import JOBS
 from moorage.wire.client.rest import Client, UnreachableError
 
-COMPONENT = "job-controller"
-
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:

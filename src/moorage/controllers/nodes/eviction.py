@@ -19,8 +19,6 @@ from moorage.wire.client.informer import object_key
 from moorage.wire.client.recorder import NORMAL, EventRecorder, reference
 from moorage.wire.client.rest import Client, PatchType
 
-COMPONENT = "taint-eviction-controller"
-
 _REASON = "DeletionByTaintManager"
 _MESSAGE = "Taint manager: deleting due to NoExecute taint"
 

@@ -27,7 +27,6 @@ from moorage.controllers.pods import is_ready
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.rest import Client, PatchType
 
-COMPONENT = "node-controller"
 LEASE_NAMESPACE = "kube-node-lease"
 
 

@@ -43,7 +43,6 @@ from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, referen
 from moorage.wire.client.resources import RUNTIME_CLASSES
 from moorage.wire.client.rest import Client, UnreachableError
 
-COMPONENT = "overhead-drift-controller"
 DRIFT, FITS = "OverheadDrift", "OverheadFits"
 
 _INTERVAL_S = 60.0

@@ -55,7 +55,6 @@ from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder
 from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS
 from moorage.wire.client.rest import Client
 
-COMPONENT = "persistentvolume-controller"
 _IN_TREE = "kubernetes.io/"
 
 

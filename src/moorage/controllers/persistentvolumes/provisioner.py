@@ -33,7 +33,6 @@ from moorage.controllers.persistentvolumes.writes import VolumeWrites
 from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.client.rest import Client
 
-COMPONENT = PROVISIONER
 _WAITS = "WaitForFirstConsumer"
 
 

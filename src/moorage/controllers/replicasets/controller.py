@@ -30,9 +30,6 @@ from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.client.resources import REPLICA_SETS
 from moorage.wire.client.rest import Client
 
-COMPONENT = "replicaset-controller"
-REPLICATION_COMPONENT = "replication-controller"
-
 _BURST = 500
 
 

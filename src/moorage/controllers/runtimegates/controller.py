@@ -35,7 +35,6 @@ from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, referen
 from moorage.wire.client.resources import PODS, read_as
 from moorage.wire.client.rest import Client, PatchType
 
-COMPONENT = "runtime-gate-controller"
 _WORKERS = 4
 _SWEEP = ""
 _SYSTEM_NAMESPACE = "kube-system"

@@ -25,8 +25,6 @@ from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, referen
 from moorage.wire.client.resources import RUNTIME_INSTALLATIONS
 from moorage.wire.client.rest import Client, PatchType
 
-COMPONENT = "runtime-installation-controller"
-
 # Several nodes write their entries at once.
 _GATHER_S = 0.2
 _NODE_READY = "Ready"

@@ -49,8 +49,6 @@ from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, referen
 from moorage.wire.client.resources import RUNTIME_ROLLOUTS
 from moorage.wire.client.rest import Client
 
-COMPONENT = "runtime-rollout-controller"
-
 # Pods of a wave change many times a second; a step looks at all workloads.
 _GATHER_S = 0.2
 _EVENTS = {

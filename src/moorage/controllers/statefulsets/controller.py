@@ -50,8 +50,6 @@ from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.client.resources import CONTROLLER_REVISIONS, STATEFUL_SETS
 from moorage.wire.client.rest import Client
 
-COMPONENT = "statefulset-controller"
-
 _HASH = "controller.kubernetes.io/hash"
 _HISTORY_LIMIT = 10
 
