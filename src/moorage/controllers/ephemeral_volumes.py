@@ -15,7 +15,7 @@ from moorage.api.errors import AlreadyExistsError, NotFoundError, StatusError
 from moorage.api.meta import Raw
 from moorage.api.persistent_volumes import PersistentVolumeClaim
 from moorage.controllers.informers import CLAIM, Informers
-from moorage.controllers.loop import Loop
+from moorage.controllers.loop import Loop, latest
 from moorage.controllers.objects import CLAIMS, PODS, Pod
 from moorage.controllers.ownership import controller_reference
 from moorage.controllers.refusals import is_namespace_ending
@@ -76,8 +76,7 @@ class EphemeralVolumeController:
         """Yield the pods of a claim that came or went: another's may be in the way."""
         if before is not None and after is not None:
             return
-        claim = after or before
-        assert claim is not None
+        claim = latest(before, after)
         for pod in self._pods.by_index(CLAIM, object_key(claim.metadata)):
             if claims_to_make(pod):
                 yield object_key(pod.metadata)

@@ -17,6 +17,7 @@ from moorage.wire.client.informer import Informer, object_key
 from moorage.wire.client.queue import Reconcile, WorkQueue
 
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,13 @@ class Loop(Generic[K]):
         return changed
 
 
+def latest(before: T | None, after: T | None) -> T:
+    """Return the object of a change as it is, or as it was last if it is gone."""
+    either = before if after is None else after
+    assert either is not None, "a change has an object before or after it"
+    return either
+
+
 def key_if_present(before: Any, after: Any) -> Iterable[str]:
     """Return the key of an object that was added or changed."""
     del before
@@ -115,7 +123,7 @@ def key_if_present(before: Any, after: Any) -> Iterable[str]:
 
 def key_of_either(before: Any, after: Any) -> Iterable[str]:
     """Return the key of an object that was added, changed or deleted."""
-    return (object_key((after or before).metadata),)
+    return (object_key(latest(before, after).metadata),)
 
 
 def key_of_either_forgetting(forget: Callable[[str], None]) -> Keys[str]:

@@ -13,7 +13,7 @@ from moorage.api.configuration import ConfigMap
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.controllers.accounts.default_account import is_open
 from moorage.controllers.informers import Informers
-from moorage.controllers.loop import Loop, key_if_present
+from moorage.controllers.loop import Loop, key_if_present, latest
 from moorage.controllers.refusals import is_namespace_ending
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.resources import CONFIG_MAPS
@@ -48,9 +48,7 @@ class RootCaController:
         ).run
 
     def _map_changed(self, before: ConfigMap | None, after: ConfigMap | None) -> Iterator[str]:
-        either = after or before
-        assert either is not None
-        yield either.metadata.namespace
+        yield latest(before, after).metadata.namespace
 
     async def _reconcile(self, name: str) -> float | None:
         if not is_open(self._namespaces.get(name)):

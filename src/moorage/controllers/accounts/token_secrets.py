@@ -17,7 +17,7 @@ from moorage.api.configuration import Secret
 from moorage.api.errors import NotFoundError
 from moorage.api.token_secrets import ACCOUNT_NAME, ACCOUNT_UID, TYPE
 from moorage.controllers.informers import Informers
-from moorage.controllers.loop import Loop, key_if_present
+from moorage.controllers.loop import Loop, key_if_present, latest
 from moorage.controllers.objects import SERVICE_ACCOUNTS
 from moorage.controllers.patches import locked
 from moorage.wire.client.informer import Informer, object_key
@@ -69,8 +69,7 @@ class TokenSecretController:
     def _account_changed(
         self, before: PartialObject | None, after: PartialObject | None
     ) -> Iterator[str]:
-        either = after or before
-        assert either is not None
+        either = latest(before, after)
         if before is None or after is None or before.metadata.uid != after.metadata.uid:
             for secret in self._secrets.by_index(_ACCOUNT, object_key(either.metadata)):
                 yield object_key(secret.metadata)

@@ -20,7 +20,7 @@ from moorage.api.bootstrap_tokens import NAMESPACE, signing_token
 from moorage.api.clock import Clock
 from moorage.api.configuration import ConfigMap, Secret
 from moorage.api.errors import NotFoundError
-from moorage.controllers.loop import Loop
+from moorage.controllers.loop import Loop, latest
 from moorage.controllers.patches import locked
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.resources import CONFIG_MAPS
@@ -77,15 +77,11 @@ class BootstrapSigner:
         ).run
 
     def _token_changed(self, before: Secret | None, after: Secret | None) -> Iterator[str]:
-        either = after or before
-        assert either is not None
-        if either.metadata.namespace == NAMESPACE:
+        if latest(before, after).metadata.namespace == NAMESPACE:
             yield _KEY
 
     def _info_changed(self, before: ConfigMap | None, after: ConfigMap | None) -> Iterator[str]:
-        either = after or before
-        assert either is not None
-        if either.metadata.namespace == INFO_NAMESPACE:
+        if latest(before, after).metadata.namespace == INFO_NAMESPACE:
             yield _KEY
 
     async def _reconcile(self, key: str) -> float | None:

@@ -22,7 +22,7 @@ from moorage.controllers.daemonsets.planning import Plan, View, by_node, placed,
 from moorage.controllers.daemonsets.status import observed_status
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, Informers
-from moorage.controllers.loop import Loop, key_of_either_forgetting
+from moorage.controllers.loop import Loop, key_of_either_forgetting, latest
 from moorage.controllers.objects import PODS, Node, Pod
 from moorage.controllers.ownership import Claimer, sort_claims
 from moorage.controllers.patches import status_patch
@@ -94,8 +94,7 @@ class DaemonSetController:
     def _class_changed(
         self, before: RuntimeClass | None, after: RuntimeClass | None
     ) -> Iterator[str]:
-        either = after or before
-        assert either is not None
+        either = latest(before, after)
         for daemon_set in self._sets:
             if class_name(daemon_set.spec.template) == either.metadata.name:
                 yield object_key(daemon_set.metadata)

@@ -18,7 +18,7 @@ from moorage.controllers.endpoints.backends import Backend, backends_of, has_bac
 from moorage.controllers.endpoints.slices import SliceContent, divide
 from moorage.controllers.endpoints.subsets import subsets_of
 from moorage.controllers.informers import NAMESPACE, OWNER, Informers
-from moorage.controllers.loop import Loop, key_of_either
+from moorage.controllers.loop import Loop, key_of_either, latest
 from moorage.controllers.objects import ENDPOINT_SLICES, EndpointSlice, Pod
 from moorage.controllers.ownership import controller_reference
 from moorage.controllers.patches import locked
@@ -68,23 +68,21 @@ class EndpointsController:
     def _slice_changed(
         self, before: EndpointSlice | None, after: EndpointSlice | None
     ) -> Iterator[str]:
-        either = after or before
-        assert either is not None
+        either = latest(before, after)
         self._slice_seen(either.metadata)
         name = either.metadata.labels.get(SERVICE_NAME)
         if name and _is_ours(either):
             yield f"{either.metadata.namespace}/{name}"
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> Iterator[str]:
-        either = after or before
-        assert either is not None
         if (
             before is not None
             and after is not None
             and _endpoint_facts(before) == _endpoint_facts(after)
         ):
             return
-        for service in self._services.by_index(NAMESPACE, either.metadata.namespace):
+        namespace = latest(before, after).metadata.namespace
+        for service in self._services.by_index(NAMESPACE, namespace):
             if any(selects(service, pod.metadata.labels) for pod in (before, after) if pod):
                 yield object_key(service.metadata)
 

@@ -19,7 +19,7 @@ from moorage.api.clock import Clock
 from moorage.api.errors import AlreadyExistsError, NotFoundError
 from moorage.api.services import EndpointAddress, Endpoints, EndpointSubset, Service
 from moorage.controllers.informers import OWNER, Informers
-from moorage.controllers.loop import Loop, key_of_either
+from moorage.controllers.loop import Loop, key_of_either, latest
 from moorage.controllers.objects import ENDPOINT_SLICES, EndpointSlice
 from moorage.controllers.ownership import controller_reference
 from moorage.controllers.patches import locked
@@ -135,8 +135,7 @@ class EndpointSliceMirroring:
     def _slice_changed(
         self, before: EndpointSlice | None, after: EndpointSlice | None
     ) -> Iterator[str]:
-        either = after or before
-        assert either is not None
+        either = latest(before, after)
         name = either.metadata.labels.get(_SERVICE_NAME)
         if name and _is_ours(either):
             yield f"{either.metadata.namespace}/{name}"

@@ -51,7 +51,7 @@ from moorage.controllers.horizontalpodautoscalers.proposals import Readiness
 from moorage.controllers.horizontalpodautoscalers.targets import ScaleTargets, Target, TargetError
 from moorage.controllers.horizontalpodautoscalers.usage import read_usages
 from moorage.controllers.informers import Informers
-from moorage.controllers.loop import After, Loop, Queued
+from moorage.controllers.loop import After, Loop, Queued, latest
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.patches import status_patch
 from moorage.wire.client.informer import object_key
@@ -108,10 +108,9 @@ class AutoscalerController:
     def _changed(
         self, before: HorizontalPodAutoscaler | None, after: HorizontalPodAutoscaler | None
     ) -> Iterator[Queued[str]]:
-        either = after or before
-        if either is not None:
-            # Not at once: its own status changes come by here too.
-            yield After(object_key(either.metadata), self._options.autoscaler_period_s)
+        # Not at once: its own status changes come by here too.
+        key = object_key(latest(before, after).metadata)
+        yield After(key, self._options.autoscaler_period_s)
 
     async def _reconcile(self, key: str) -> float | None:
         autoscaler = self._autoscalers.get_key(key)

@@ -12,7 +12,7 @@ from moorage.api.jobs import Job
 from moorage.controllers.informers import OWNER, Informers
 from moorage.controllers.jobs.job_pods import is_tracked
 from moorage.controllers.jobs.requests import is_managed_elsewhere, release
-from moorage.controllers.loop import Loop
+from moorage.controllers.loop import Loop, latest
 from moorage.controllers.objects import Pod
 from moorage.controllers.ownership import controller_of
 from moorage.wire.client.informer import object_key
@@ -28,9 +28,7 @@ def orphan_release(client: Client, informers: Informers, clock: Clock) -> Loop[s
         """Yield the pods of a Job that is gone or finished."""
         if after is not None and after.status.finished is None:
             return
-        either = after or before
-        assert either is not None
-        for pod in pods.by_index(OWNER, either.metadata.uid):
+        for pod in pods.by_index(OWNER, latest(before, after).metadata.uid):
             yield from left(None, pod)
 
     def left(before: Pod | None, after: Pod | None) -> Iterator[str]:

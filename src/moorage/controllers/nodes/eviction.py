@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from moorage.api.clock import Clock, format_time
 from moorage.api.errors import NotFoundError
 from moorage.controllers.informers import NODE, Informers
-from moorage.controllers.loop import Loop
+from moorage.controllers.loop import Loop, latest
 from moorage.controllers.nodes.taints import no_execute, seconds_borne
 from moorage.controllers.objects import PODS, Node, Pod
 from moorage.controllers.pods import is_deleting
@@ -48,8 +48,7 @@ class TaintEvictionController:
         ).run
 
     def _node_changed(self, before: Node | None, after: Node | None) -> Iterator[str]:
-        either = after or before
-        assert either is not None
+        either = latest(before, after)
         was = no_execute(before) if before is not None else ()
         now = no_execute(after) if after is not None else ()
         if was != now:
@@ -57,8 +56,7 @@ class TaintEvictionController:
                 yield object_key(pod.metadata)
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> Iterator[str]:
-        either = after or before
-        assert either is not None
+        either = latest(before, after)
         key = object_key(either.metadata)
         if after is None:
             self._since.pop(key, None)

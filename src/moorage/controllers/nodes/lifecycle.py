@@ -16,7 +16,7 @@ from moorage.api.clock import Clock, format_time, parse_time
 from moorage.api.errors import NotFoundError
 from moorage.api.references import ObjectReference
 from moorage.controllers.informers import NODE, Informers
-from moorage.controllers.loop import Loop
+from moorage.controllers.loop import Loop, latest
 from moorage.controllers.nodes.conditions import READY, TRUE, ready_status, unknown_conditions
 from moorage.controllers.nodes.taints import evicting_key, has_evicting_taint, taints_after
 from moorage.controllers.nodes.zones import Outage, Pace, outage_of, zone_of
@@ -78,8 +78,7 @@ class NodeLifecycleController:
             life.heartbeat = self._clock.monotonic()
 
     def _node_changed(self, before: Node | None, after: Node | None) -> Iterator[str]:
-        either = after or before
-        assert either is not None
+        either = latest(before, after)
         if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
             self._lives.pop(before.metadata.name, None)
             self._record_event(before, "RemovingNode", "Removing Node {} from Controller")

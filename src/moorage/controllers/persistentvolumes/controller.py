@@ -15,7 +15,7 @@ from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.controllers.informers import CLAIM, STORAGE_CLASS, Informers
-from moorage.controllers.loop import Loop
+from moorage.controllers.loop import Loop, latest
 from moorage.controllers.persistentvolumes.claim_steps import LOST as CLAIM_LOST
 from moorage.controllers.persistentvolumes.claim_steps import (
     PENDING,
@@ -95,8 +95,7 @@ class PersistentVolumeController:
     def _volume_changed(
         self, before: PersistentVolume | None, after: PersistentVolume | None
     ) -> Iterator[Key]:
-        volume = after or before
-        assert volume is not None
+        volume = latest(before, after)
         yield OF_VOLUME, volume.metadata.name
         reference = volume.spec.claim_ref
         if reference is not None:
@@ -110,8 +109,7 @@ class PersistentVolumeController:
     def _class_changed(
         self, before: StorageClass | None, after: StorageClass | None
     ) -> Iterator[Key]:
-        storage_class = after or before
-        assert storage_class is not None
+        storage_class = latest(before, after)
         yield from self._pending_claims(storage_class.metadata.name)
         # It may be the default class now.
         yield from self._pending_claims("")

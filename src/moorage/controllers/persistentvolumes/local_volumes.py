@@ -13,6 +13,7 @@ from moorage.api.claims.local_path import FINALIZER, NODE_LABEL
 from moorage.api.errors import AlreadyExistsError
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.controllers.informers import CLAIM, Informers, claim_keys
+from moorage.controllers.loop import latest
 from moorage.controllers.objects import Node, Pod
 from moorage.controllers.persistentvolumes.claim_steps import Announcement
 from moorage.controllers.persistentvolumes.provisioning import ProvisioningError, new_volume
@@ -42,8 +43,7 @@ class LocalVolumes:
         self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None
     ) -> Iterator[Key]:
         """Yield a claim, unless it is gone, and the volumes that name it."""
-        claim = after or before
-        assert claim is not None
+        claim = latest(before, after)
         key = object_key(claim.metadata)
         if after is not None:
             yield OF_CLAIM, key

@@ -9,6 +9,7 @@ from moorage.api.labels import from_object
 from moorage.api.workloads import ControllerRevision
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE
+from moorage.controllers.loop import latest
 from moorage.controllers.ownership import controller_of
 from moorage.wire.client.informer import Informer, object_key
 
@@ -24,9 +25,7 @@ class RevisionOwners:
         self, before: ControllerRevision | None, after: ControllerRevision | None
     ) -> Iterator[str]:
         """Lower the expectations of the revision's owner and yield its key."""
-        either = after or before
-        assert either is not None
-        meta = either.metadata
+        meta = latest(before, after).metadata
         controller = controller_of(meta)
         if controller is None:
             if after is not None:

@@ -18,7 +18,7 @@ from moorage.api.conditions import is_true
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_profiles import WORKING, RuntimeProfile, profile_name
 from moorage.controllers.informers import Informers
-from moorage.controllers.loop import Loop
+from moorage.controllers.loop import Loop, latest
 from moorage.controllers.objects import Node
 from moorage.controllers.runtimeclasses.profiles import PROFILE_HANDLER, PROFILE_NODE
 from moorage.runtimeclass.isolation import LEVELS
@@ -55,9 +55,7 @@ class RuntimeClassController:
     def _profile_changed(
         self, before: RuntimeProfile | None, after: RuntimeProfile | None
     ) -> Iterator[str]:
-        changed = after or before
-        if changed is not None:
-            yield changed.spec.handler
+        yield latest(before, after).spec.handler
 
     def _class_changed(
         self, before: RuntimeClass | None, after: RuntimeClass | None
@@ -67,10 +65,10 @@ class RuntimeClassController:
             yield after.handler
 
     def _node_changed(self, before: Node | None, after: Node | None) -> Iterator[str]:
-        changed = after or before
-        if changed is None or (before and after and _handlers(before) == _handlers(after)):
+        if before and after and _handlers(before) == _handlers(after):
             return
-        for profile in self._profiles.by_index(PROFILE_NODE, changed.metadata.name):
+        node = latest(before, after).metadata.name
+        for profile in self._profiles.by_index(PROFILE_NODE, node):
             yield profile.spec.handler
 
     def _is_reported(self, profile: RuntimeProfile) -> bool:

@@ -14,7 +14,7 @@ from moorage.api.quantity import canonical, to_texts
 from moorage.api.runtime_quotas import RuntimeClassQuota, RuntimeClassQuotaStatus
 from moorage.apiserver.quota.class_quotas import class_usage
 from moorage.controllers.informers import NAMESPACE, Informers
-from moorage.controllers.loop import After, Loop, Queued
+from moorage.controllers.loop import After, Loop, Queued, latest
 from moorage.controllers.objects import Pod
 from moorage.controllers.patches import status_patch
 from moorage.controllers.pods import is_ended
@@ -74,8 +74,7 @@ class RuntimeClassQuotaController:
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> Iterator[Queued[str]]:
         was_ended = before is not None and is_ended(before)
         if after is None or (is_ended(after) and not was_ended):
-            pod = after or before
-            assert pod is not None
+            pod = latest(before, after)
             for quota in self._quotas.by_index(NAMESPACE, pod.metadata.namespace):
                 yield After(object_key(quota.metadata), _GATHER_S)
 

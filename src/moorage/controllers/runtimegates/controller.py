@@ -19,7 +19,7 @@ from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import HANDLER_AVAILABLE, HANDLER_GATE, HELD_FOR_ANNOTATION
 from moorage.api.runtime_profiles import RuntimeProfile, node_of_profile
 from moorage.controllers.informers import Informers, wait_synced
-from moorage.controllers.loop import After, Loop, Queued
+from moorage.controllers.loop import After, Loop, Queued, latest
 from moorage.controllers.objects import Node
 from moorage.controllers.runtimegates.pace import GATHER_S, Pace
 from moorage.controllers.runtimegates.verdict import UNAVAILABLE, Verdict
@@ -129,8 +129,7 @@ class RuntimeGateController:
 
     def _node_changed(self, before: Node | None, after: Node | None) -> Iterator[Queued[str]]:
         self._feed.node_changed(_facts(before), _facts(after))
-        either = after or before
-        yield from self._changed("" if either is None else either.metadata.name)
+        yield from self._changed(latest(before, after).metadata.name)
 
     def _class_changed(
         self, before: RuntimeClass | None, after: RuntimeClass | None
@@ -142,8 +141,7 @@ class RuntimeGateController:
         self, before: RuntimeProfile | None, after: RuntimeProfile | None
     ) -> Iterator[Queued[str]]:
         self._feed.profile_changed(before, after)
-        either = after or before
-        yield from self._changed("" if either is None else node_of_profile(either.metadata.name))
+        yield from self._changed(node_of_profile(latest(before, after).metadata.name))
 
     def _changed(self, node: str = "") -> Iterator[Queued[str]]:
         """Have the waiting pods looked at, unless what is known is as it was.

@@ -24,7 +24,7 @@ from moorage.api.runtime_rollouts import (
     RuntimeRolloutStatus,
 )
 from moorage.controllers.informers import Informers
-from moorage.controllers.loop import After, Loop, Queued
+from moorage.controllers.loop import After, Loop, Queued, latest
 from moorage.controllers.objects import Node, Pod
 from moorage.controllers.patches import status_patch
 from moorage.controllers.runtimerollouts.observation import (
@@ -96,9 +96,7 @@ class RuntimeRolloutController:
     def _rollout_changed(
         self, before: RuntimeRollout | None, after: RuntimeRollout | None
     ) -> Iterator[Queued[str]]:
-        either = after or before
-        assert either is not None
-        yield either.metadata.name
+        yield latest(before, after).metadata.name
         if before is None or after is None or is_active(before) != is_active(after):
             yield from self._active()
 
@@ -117,9 +115,7 @@ class RuntimeRolloutController:
                 yield After(name, _GATHER_S)
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> Iterator[Queued[str]]:
-        either = after or before
-        assert either is not None
-        name = either.spec.runtime_class_name
+        name = latest(before, after).spec.runtime_class_name
         if name:
             for rollout in self._rollouts:
                 if is_active(rollout) and name in (rollout.spec.from_, rollout.spec.to):

@@ -19,7 +19,7 @@ from moorage.api.workloads import ControllerRevision, StatefulSet, StatefulSetSt
 from moorage.controllers.batches import at_once
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, Informers
-from moorage.controllers.loop import Loop, key_of_either_forgetting
+from moorage.controllers.loop import Loop, key_of_either_forgetting, latest
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.ownership import Claimer, sort_claims
 from moorage.controllers.patches import status_patch
@@ -107,8 +107,7 @@ class StatefulSetController:
         """Yield the set of a claim that came or went: its pods may wait for that."""
         if before is not None and after is not None:
             return
-        either = after or before
-        assert either is not None
+        either = latest(before, after)
         for stateful_set in self._sets.by_index(NAMESPACE, either.metadata.namespace):
             if is_claim_of(stateful_set, either.metadata.name):
                 yield object_key(stateful_set.metadata)
