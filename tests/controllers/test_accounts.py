@@ -12,9 +12,9 @@ import pytest
 
 from moorage.api.errors import AlreadyExistsError, ForbiddenError, NotFoundError
 from moorage.controllers.accounts import (
-    DefaultAccountController,
     RootCaController,
     TokenSecretController,
+    default_accounts,
 )
 from moorage.controllers.accounts.root_ca import DESCRIPTION
 from moorage.controllers.objects import SERVICE_ACCOUNTS
@@ -45,15 +45,15 @@ def keys(client: MemoryClient, resource: Any) -> list[str]:
 
 
 @asynccontextmanager
-async def default_accounts(world: World) -> AsyncIterator[MemoryClient]:
-    controller = DefaultAccountController(world.client, world.informers, world.clock)
+async def running_default_accounts(world: World) -> AsyncIterator[MemoryClient]:
+    controller = default_accounts(world.client, world.informers, world.clock)
     async with world.running(controller.run()) as client:
         yield client
 
 
 async def test_every_open_namespace_has_its_default_account(world: World) -> None:
     world.client.put(NAMESPACES, namespace("going", deletionTimestamp=NOW))
-    async with default_accounts(world) as client:
+    async with running_default_accounts(world) as client:
         assert keys(client, SERVICE_ACCOUNTS) == ["default/default", "two/default"]
         body = client.asked("create")[0].body
         assert body == {"metadata": {"name": "default", "namespace": "default"}}
@@ -66,7 +66,7 @@ async def test_every_open_namespace_has_its_default_account(world: World) -> Non
 
 async def test_other_accounts_are_not_made_again(world: World) -> None:
     world.client.put(SERVICE_ACCOUNTS, {"metadata": {"name": "robot"}})
-    async with default_accounts(world) as client:
+    async with running_default_accounts(world) as client:
         client.drop(SERVICE_ACCOUNTS, "robot")
         await world.settled()
         assert keys(client, SERVICE_ACCOUNTS) == ["default/default", "two/default"]
@@ -78,7 +78,7 @@ async def test_an_account_that_is_there_or_not_wanted_is_no_failure(
     world: World, error: Exception
 ) -> None:
     world.client.failures += [("create", SERVICE_ACCOUNTS.plural, error)] * 2
-    async with default_accounts(world) as client:
+    async with running_default_accounts(world) as client:
         await world.settled(100)
         assert len(client.asked("create")) == 2
 
@@ -86,7 +86,7 @@ async def test_an_account_that_is_there_or_not_wanted_is_no_failure(
 @pytest.mark.failing_reconciles
 async def test_a_refused_account_is_tried_again(world: World) -> None:
     world.client.failures.append(("create", SERVICE_ACCOUNTS.plural, ForbiddenError("no")))
-    async with default_accounts(world) as client:
+    async with running_default_accounts(world) as client:
         await world.settled(1)
         assert keys(client, SERVICE_ACCOUNTS) == ["default/default", "two/default"]
 

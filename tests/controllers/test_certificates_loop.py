@@ -16,10 +16,10 @@ from cryptography import x509
 from moorage.api.errors import ConflictError, NotFoundError
 from moorage.cluster.access.certificates import Authority
 from moorage.controllers.certificates import (
-    CertificateCleaner,
     CertificateController,
-    PodCertificateRequestCleaner,
     TrustBundlePublisher,
+    certificate_cleaner,
+    pod_certificate_request_cleaner,
 )
 from moorage.controllers.certificates.trust_bundle import bundle_name
 from moorage.controllers.objects import POD_CERTIFICATE_REQUESTS
@@ -251,7 +251,7 @@ async def test_requests_are_deleted_when_their_time_is_over(
     world: World, body: dict[str, Any], hours: float | None
 ) -> None:
     world.client.put(CERTIFICATE_SIGNING_REQUESTS, body)
-    cleaner = CertificateCleaner(world.client, world.informers, world.clock)
+    cleaner = certificate_cleaner(world.client, world.informers, world.clock)
     async with world.running(cleaner.run()) as client:
         await world.settled((hours or 1000) * 3600 - 1)
         assert client.writes == []
@@ -262,7 +262,7 @@ async def test_requests_are_deleted_when_their_time_is_over(
 async def test_a_pods_request_goes_after_15_minutes(world: World) -> None:
     meta = {"name": "r", "namespace": "default", "creationTimestamp": NOW}
     world.client.put(POD_CERTIFICATE_REQUESTS, {"metadata": meta})
-    cleaner = PodCertificateRequestCleaner(world.client, world.clock)
+    cleaner = pod_certificate_request_cleaner(world.client, world.clock)
     async with world.running(cleaner.run()) as client:
         await world.settled(899)
         assert client.writes == []

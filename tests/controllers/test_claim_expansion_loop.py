@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.controllers.claim_expansion import ClaimExpansionController
+from moorage.controllers.claim_expansion import claim_expansion
 from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from tests.api.claims.objects import claim_json, volume_json
 from tests.controllers.memory import World
@@ -19,7 +19,7 @@ def claim(size: str, phase: str = "Bound", **more: Any) -> Any:
 
 
 def controller(world: World) -> Any:
-    return ClaimExpansionController(world.informers, world.recorder, world.clock).run()
+    return claim_expansion(world.informers, world.recorder, world.clock).run()
 
 
 async def test_a_claim_that_grows_waits_for_an_external_controller() -> None:

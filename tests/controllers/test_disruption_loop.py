@@ -12,7 +12,7 @@ import pytest
 
 from moorage.api.clock import format_time
 from moorage.api.errors import ConflictError, NotFoundError
-from moorage.controllers.disruption import DisruptionController, StaleDisruptionController
+from moorage.controllers.disruption import DisruptionController, stale_disruptions
 from moorage.controllers.objects import PODS
 from moorage.wire.client.resources import (
     DEPLOYMENTS,
@@ -34,7 +34,7 @@ def world() -> World:
 @asynccontextmanager
 async def reconciling(world: World) -> AsyncIterator[MemoryClient]:
     disruption = DisruptionController(world.client, world.informers, world.recorder, world.clock)
-    stale = StaleDisruptionController(world.client, world.informers, world.clock)
+    stale = stale_disruptions(world.client, world.informers, world.clock)
     async with world.running(disruption.run(), stale.run()) as client:
         yield client
 

@@ -11,7 +11,7 @@ import pytest
 from moorage.api.clock import format_time
 from moorage.api.errors import ConflictError, ForbiddenError, InternalError, NotFoundError
 from moorage.api.jobs import COMPLETION_INDEX, INDEX_FAILURES, TRACKING_FINALIZER
-from moorage.controllers.jobs import JobController, OrphanController, TtlAfterFinishedController
+from moorage.controllers.jobs import JobController, orphan_release, ttl_after_finished
 from moorage.controllers.objects import PODS
 from moorage.wire.client.resources import JOBS
 from tests.controllers.memory import MemoryClient, World
@@ -27,8 +27,8 @@ def world() -> World:
 @asynccontextmanager
 async def reconciling(world: World) -> AsyncIterator[MemoryClient]:
     controller = JobController(world.client, world.informers, world.recorder, world.clock)
-    orphans = OrphanController(world.client, world.informers, world.clock)
-    ttl = TtlAfterFinishedController(world.client, world.informers, world.clock)
+    orphans = orphan_release(world.client, world.informers, world.clock)
+    ttl = ttl_after_finished(world.client, world.informers, world.clock)
     loops = (controller.run(workers=2), orphans.run(workers=1), ttl.run())
     async with world.running(*loops) as client:
         yield client

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.api.errors import NotFoundError
-from moorage.controllers.role_aggregation import RoleAggregationController
+from moorage.controllers.role_aggregation import role_aggregation
 from moorage.wire.client.resources import CLUSTER_ROLES
 from tests.controllers.memory import World
 
@@ -32,7 +32,7 @@ async def test_rules_are_gathered_by_every_selector_and_follow_changes() -> None
     for new_role in (role("y", "get", a="1"), role("x", "list", a="1"), role("z", "watch", b="1"),
                      role("none", "delete", c="1")):  # fmt: skip
         world.client.put(CLUSTER_ROLES, new_role)
-    controller = RoleAggregationController(world.client, world.informers, world.clock)
+    controller = role_aggregation(world.client, world.informers, world.clock)
     async with world.running(controller.run()) as client:
         assert verbs(client.find(CLUSTER_ROLES, "all")) == ["list", "get", "watch"]
         assert verbs(client.find(CLUSTER_ROLES, "few")) == ["list", "get"]

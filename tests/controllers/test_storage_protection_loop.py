@@ -9,9 +9,9 @@ import pytest
 from moorage.api.errors import NotFoundError
 from moorage.controllers.objects import ATTRIBUTES_CLASSES, PODS
 from moorage.controllers.storage_protection import (
-    AttributesClassProtectionController,
-    ClaimProtectionController,
-    VolumeProtectionController,
+    attributes_class_protection,
+    claim_protection,
+    volume_protection,
 )
 from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from tests.api.claims.objects import claim_json, volume_json
@@ -53,7 +53,7 @@ def finalizers(client: MemoryClient, resource: Any, name: str) -> list[str] | No
 
 
 def protection_of_claims(world: World) -> Any:
-    return ClaimProtectionController(world.client, world.informers, world.clock).run()
+    return claim_protection(world.client, world.informers, world.clock).run()
 
 
 async def test_a_claim_stays_until_its_last_pod_on_a_node_is_gone() -> None:
@@ -154,7 +154,7 @@ async def test_a_volume_stays_while_it_is_bound() -> None:
     world = World()
     world.client.put(PERSISTENT_VOLUMES, deleted(volume_json(phase="Bound"), OF_VOLUMES))
     world.client.put(PERSISTENT_VOLUMES, volume_json("old"))
-    controller = VolumeProtectionController(world.client, world.informers, world.clock)
+    controller = volume_protection(world.client, world.informers, world.clock)
     async with world.running(controller.run()) as client:
         assert finalizers(client, PERSISTENT_VOLUMES, "pv") == [OF_VOLUMES]
         assert finalizers(client, PERSISTENT_VOLUMES, "old") == [OF_VOLUMES]
@@ -178,7 +178,7 @@ async def test_a_class_of_attributes_stays_while_claims_or_volumes_name_it() -> 
         world.client.put(resource, obj)
     world.client.put(ATTRIBUTES_CLASSES, deleted({"metadata": {"name": "gold"}}, OF_CLASSES))
     world.client.put(ATTRIBUTES_CLASSES, {"metadata": {"name": "old"}})
-    controller = AttributesClassProtectionController(world.client, world.informers, world.clock)
+    controller = attributes_class_protection(world.client, world.informers, world.clock)
     async with world.running(controller.run()) as client:
         assert finalizers(client, ATTRIBUTES_CLASSES, "old") == [OF_CLASSES]
         for resource, obj in uses_it:

@@ -6,16 +6,17 @@ No kind of volume is expanded here; a driver's own resizer may do it. Source: co
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from moorage.api import quantity
 from moorage.api.clock import Clock
 from moorage.api.persistent_volumes import PersistentVolumeClaim
-from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.informers import Informers
+from moorage.controllers.loop import Loop
 from moorage.controllers.objects import CLAIMS
 from moorage.wire.client.informer import object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import NORMAL, EventRecorder, reference
 
-COMPONENT = "volume_expand"
 _REASON = "ExternalExpanding"
 _MESSAGE = "waiting for an external controller to expand this PVC"
 _STORAGE = "storage"
@@ -33,34 +34,24 @@ def is_too_small(claim: PersistentVolumeClaim) -> bool:
     return claim.status.phase == "Bound" and capacity < wanted_size(claim)
 
 
-class ClaimExpansionController:
-    """Watches claims; records an event about those that have grown."""
+def claim_expansion(informers: Informers, recorder: EventRecorder, clock: Clock) -> Loop[str]:
+    """Return the loop that records an event about claims that have grown."""
+    claims, volumes = informers.claims, informers.volumes
 
-    def __init__(self, informers: Informers, recorder: EventRecorder, clock: Clock) -> None:
-        self._claims = informers.claims
-        self._volumes = informers.volumes
-        self._recorder = recorder
-        self._queue: WorkQueue[str] = WorkQueue("claim expansion", clock=clock)
-        self._claims.add_handler(self._claim_changed)
-
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._claims, self._volumes)
-        await self._queue.run(self._reconcile)
-
-    def _claim_changed(
-        self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None
-    ) -> None:
+    def grown(
+        before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None
+    ) -> Iterator[str]:
         has_grown = wanted_size(before) < wanted_size(after)
         if after is not None and has_grown and is_too_small(after):
-            self._queue.add(object_key(after.metadata))
+            yield object_key(after.metadata)
 
-    async def _reconcile(self, key: str) -> float | None:
-        claim = self._claims.get_key(key)
+    async def reconcile(key: str) -> None:
+        claim = claims.get_key(key)
         if claim is None or not is_too_small(claim):
-            return None
-        volume = self._volumes.get(claim.spec.volume_name)
+            return
+        volume = volumes.get(claim.spec.volume_name)
         holder = volume.spec.claim_ref if volume is not None else None
         if holder is not None and holder.uid == claim.metadata.uid:
-            self._recorder.record(reference(CLAIMS, claim), NORMAL, _REASON, _MESSAGE)
-        return None
+            recorder.record(reference(CLAIMS, claim), NORMAL, _REASON, _MESSAGE)
+
+    return Loop("claim expansion", reconcile, [(claims, grown), (volumes, None)], clock)

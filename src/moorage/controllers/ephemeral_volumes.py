@@ -6,6 +6,7 @@ controller `ephemeral-volume` of kube-controller-manager.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from moorage.api.claims.pod_claims import PodClaim, foreign_claim, pod_claims
@@ -13,17 +14,16 @@ from moorage.api.clock import Clock
 from moorage.api.errors import AlreadyExistsError, NotFoundError, StatusError
 from moorage.api.meta import Raw
 from moorage.api.persistent_volumes import PersistentVolumeClaim
-from moorage.controllers.informers import CLAIM, Informers, wait_synced
+from moorage.controllers.informers import CLAIM, Informers
+from moorage.controllers.loop import Loop, latest
 from moorage.controllers.objects import CLAIMS, PODS, Pod
 from moorage.controllers.ownership import controller_reference
 from moorage.controllers.refusals import is_namespace_ending
 from moorage.wire.client.informer import object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import WARNING, EventRecorder, reference
 from moorage.wire.client.resources import PODS as FULL_PODS
 from moorage.wire.client.rest import Client
 
-COMPONENT = "ephemeral_volume"
 _FAILED = "FailedBinding"
 
 
@@ -57,32 +57,29 @@ class EphemeralVolumeController:
         self._pods = informers.pods
         self._claims = informers.claims
         self._recorder = recorder
-        self._queue: WorkQueue[str] = WorkQueue("ephemeral volumes", clock=clock)
-        self._pods.add_handler(self._pod_changed)
-        self._claims.add_handler(self._claim_changed)
+        self.run = Loop(
+            "ephemeral volumes",
+            self._reconcile,
+            [(self._pods, self._pod_changed), (self._claims, self._claim_changed)],
+            clock,
+        ).run
 
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._pods, self._claims)
-        await self._queue.run(self._reconcile)
-
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        """Queue a new pod; what it claims never changes."""
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> Iterator[str]:
+        """Yield the key of a new pod; what a pod claims never changes."""
         is_new = before is None or after is None or before.metadata.uid != after.metadata.uid
         if after is not None and is_new and claims_to_make(after):
-            self._queue.add(object_key(after.metadata))
+            yield object_key(after.metadata)
 
     def _claim_changed(
         self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None
-    ) -> None:
-        """Queue the pods of a claim that came or went: another's may be in the way."""
+    ) -> Iterator[str]:
+        """Yield the pods of a claim that came or went: another's may be in the way."""
         if before is not None and after is not None:
             return
-        claim = after or before
-        assert claim is not None
+        claim = latest(before, after)
         for pod in self._pods.by_index(CLAIM, object_key(claim.metadata)):
             if claims_to_make(pod):
-                self._queue.add(object_key(pod.metadata))
+                yield object_key(pod.metadata)
 
     async def _reconcile(self, key: str) -> float | None:
         pod = self._pods.get_key(key)

@@ -114,7 +114,8 @@ class Informers:
         self._client = client
         self._clock = clock
         self._kept = kept
-        self.pods = self.make(
+        self._shared: list[Informer[Any]] = []
+        self.pods = self._share(
             PODS,
             {
                 NODE: _node,
@@ -123,33 +124,33 @@ class Informers:
                 RUNTIME_CLASS: _runtime_class,
             },
         )
-        self.nodes = self.make(NODES)
-        self.namespaces = self.make(NAMESPACES)
-        self.replica_sets = self.make(REPLICA_SETS, {NAMESPACE: _namespace})
-        self.replication_controllers = self.make(REPLICATION_CONTROLLERS, {NAMESPACE: _namespace})
-        self.deployments = self.make(DEPLOYMENTS, {NAMESPACE: _namespace})
-        self.stateful_sets = self.make(STATEFUL_SETS, {NAMESPACE: _namespace})
-        self.daemon_sets = self.make(DAEMON_SETS, {NAMESPACE: _namespace})
-        self.jobs = self.make(JOBS, {NAMESPACE: _namespace})
-        self.cron_jobs = self.make(CRON_JOBS)
-        self.disruption_budgets = self.make(POD_DISRUPTION_BUDGETS, {NAMESPACE: _namespace})
-        self.horizontal_pod_autoscalers = self.make(HORIZONTAL_POD_AUTOSCALERS)
-        self.resource_quotas = self.make(RESOURCE_QUOTAS, {NAMESPACE: _namespace})
-        self.revisions = self.make(CONTROLLER_REVISIONS, {NAMESPACE: _namespace})
-        self.claims = self.make(CLAIMS, {STORAGE_CLASS: _class_of_claim})
-        self.volumes = self.make(PERSISTENT_VOLUMES, {CLAIM: _claim_of_volume})
-        self.storage_classes = self.make(STORAGE_CLASSES)
-        self.attributes_classes = self.make(ATTRIBUTES_CLASSES)
-        self.runtime_classes = self.make(RUNTIME_CLASSES)
-        self.services = self.make(SERVICES, {NAMESPACE: _namespace})
-        self.endpoints = self.make(ENDPOINTS)
-        self.endpoint_slices = self.make(ENDPOINT_SLICES)
-        self.service_accounts = self.make(SERVICE_ACCOUNTS, {NAMESPACE: _namespace})
-        self.leases = self.make(LEASES)
-        self.cluster_roles = self.make(CLUSTER_ROLES)
-        self.certificate_requests = self.make(CERTIFICATE_SIGNING_REQUESTS)
-        self.service_cidrs = self.make(SERVICE_CIDRS)
-        self.ip_addresses = self.make(IP_ADDRESSES)
+        self.nodes = self._share(NODES)
+        self.namespaces = self._share(NAMESPACES)
+        self.replica_sets = self._share(REPLICA_SETS, {NAMESPACE: _namespace})
+        self.replication_controllers = self._share(REPLICATION_CONTROLLERS, {NAMESPACE: _namespace})
+        self.deployments = self._share(DEPLOYMENTS, {NAMESPACE: _namespace})
+        self.stateful_sets = self._share(STATEFUL_SETS, {NAMESPACE: _namespace})
+        self.daemon_sets = self._share(DAEMON_SETS, {NAMESPACE: _namespace})
+        self.jobs = self._share(JOBS, {NAMESPACE: _namespace})
+        self.cron_jobs = self._share(CRON_JOBS)
+        self.disruption_budgets = self._share(POD_DISRUPTION_BUDGETS, {NAMESPACE: _namespace})
+        self.horizontal_pod_autoscalers = self._share(HORIZONTAL_POD_AUTOSCALERS)
+        self.resource_quotas = self._share(RESOURCE_QUOTAS, {NAMESPACE: _namespace})
+        self.revisions = self._share(CONTROLLER_REVISIONS, {NAMESPACE: _namespace})
+        self.claims = self._share(CLAIMS, {STORAGE_CLASS: _class_of_claim})
+        self.volumes = self._share(PERSISTENT_VOLUMES, {CLAIM: _claim_of_volume})
+        self.storage_classes = self._share(STORAGE_CLASSES)
+        self.attributes_classes = self._share(ATTRIBUTES_CLASSES)
+        self.runtime_classes = self._share(RUNTIME_CLASSES)
+        self.services = self._share(SERVICES, {NAMESPACE: _namespace})
+        self.endpoints = self._share(ENDPOINTS)
+        self.endpoint_slices = self._share(ENDPOINT_SLICES)
+        self.service_accounts = self._share(SERVICE_ACCOUNTS, {NAMESPACE: _namespace})
+        self.leases = self._share(LEASES)
+        self.cluster_roles = self._share(CLUSTER_ROLES)
+        self.certificate_requests = self._share(CERTIFICATE_SIGNING_REQUESTS)
+        self.service_cidrs = self._share(SERVICE_CIDRS)
+        self.ip_addresses = self._share(IP_ADDRESSES)
 
     def make(
         self,
@@ -171,39 +172,16 @@ class Informers:
             clock=self._clock,
         )
 
+    def _share(
+        self,
+        resource: Resource[T],
+        indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
+    ) -> Informer[T]:
+        self._shared.append(self.make(resource, indexes))
+        return self._shared[-1]
+
     def __iter__(self) -> Iterator[Informer[Any]]:
-        return iter(
-            (
-                self.pods,
-                self.nodes,
-                self.namespaces,
-                self.replica_sets,
-                self.replication_controllers,
-                self.deployments,
-                self.stateful_sets,
-                self.daemon_sets,
-                self.jobs,
-                self.cron_jobs,
-                self.disruption_budgets,
-                self.horizontal_pod_autoscalers,
-                self.resource_quotas,
-                self.revisions,
-                self.claims,
-                self.volumes,
-                self.storage_classes,
-                self.attributes_classes,
-                self.runtime_classes,
-                self.services,
-                self.endpoints,
-                self.endpoint_slices,
-                self.service_accounts,
-                self.leases,
-                self.cluster_roles,
-                self.certificate_requests,
-                self.service_cidrs,
-                self.ip_addresses,
-            )
-        )
+        return iter(self._shared)
 
     async def run(self) -> None:
         """Run all informers until cancelled."""

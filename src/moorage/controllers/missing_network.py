@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from moorage.api.clock import Clock, parse_time
 from moorage.api.missing_network import INGRESS, NETWORK_POLICY, REASON, service_warning
@@ -18,7 +18,6 @@ from moorage.wire.client.recorder import WARNING, EventRecorder, reference
 from moorage.wire.client.resources import SERVICES, PartialObject, Resource
 from moorage.wire.client.rest import Client
 
-COMPONENT: Final = "missing-network"
 INGRESSES = Resource("networking.k8s.io", "v1", "ingresses", "Ingress", PartialObject)
 NETWORK_POLICIES = Resource(
     "networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", PartialObject

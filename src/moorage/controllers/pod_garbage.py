@@ -5,23 +5,25 @@ Source: API docs "Garbage collection of Pods".
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from moorage.api.clock import Clock, format_time
 from moorage.api.errors import NotFoundError
 from moorage.api.logs import Log
-from moorage.controllers.informers import NODE, Informers, wait_synced
+from moorage.controllers.informers import NODE, Informers
+from moorage.controllers.loop import After, Loop, Queued
 from moorage.controllers.nodes.conditions import TRUE, ready_status
 from moorage.controllers.nodes.taints import OUT_OF_SERVICE
 from moorage.controllers.objects import PODS, Node, Pod
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.pods import is_deleting, is_ended
 from moorage.wire.client.informer import object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import NODES as FULL_NODES
 from moorage.wire.client.rest import Client, PatchType
 
 _NODE, _POD, _ENDED = "node", "pod", "ended"
+_Key = tuple[str, str]
 
 log = Log(__name__)
 
@@ -52,40 +54,38 @@ class PodGarbageCollector:
         self._options = options
         self._clock = clock
         self._ended = 0
-        self._queue: WorkQueue[tuple[str, str]] = WorkQueue("pod garbage", clock=clock)
-        self._pods.add_handler(self._pod_changed)
-        self._nodes.add_handler(self._node_changed)
+        self.run = Loop(
+            "pod garbage",
+            self._reconcile,
+            [(self._pods, self._pod_changed), (self._nodes, self._node_changed)],
+            clock,
+        ).run
 
-    async def run(self) -> None:
-        """Collect until cancelled."""
-        await wait_synced(self._pods, self._nodes)
-        await self._queue.run(self._reconcile)
-
-    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+    def _node_changed(self, before: Node | None, after: Node | None) -> Iterator[Queued[_Key]]:
         if after is None and before is not None:
-            self._quarantine(before.metadata.name)
+            yield from self._quarantine(before.metadata.name)
         elif after is not None and _is_out_of_service(after):
             for pod in self._pods.by_index(NODE, after.metadata.name):
                 if is_deleting(pod):
-                    self._queue.add((_POD, object_key(pod.metadata)))
+                    yield (_POD, object_key(pod.metadata))
 
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> Iterator[Queued[_Key]]:
         was_ended = before is not None and is_ended(before)
         if after is None:
             self._ended -= was_ended
             return
         self._ended += is_ended(after) - was_ended
         if is_ended(after) and self._ended > self._options.terminated_pods_kept:
-            self._queue.add((_ENDED, ""))
+            yield (_ENDED, "")
         if is_deleting(after) and (before is None or not is_deleting(before)):
-            self._queue.add((_POD, object_key(after.metadata)))
+            yield (_POD, object_key(after.metadata))
         name = after.spec.node_name
         if name and (before is None or not before.spec.node_name) and self._nodes.get(name) is None:
-            self._quarantine(name)
+            yield from self._quarantine(name)
 
-    def _quarantine(self, node: str) -> None:
+    def _quarantine(self, node: str) -> Iterator[Queued[_Key]]:
         # A node that has just gone may come back, or is not in our copy yet.
-        self._queue.add_after((_NODE, node), self._options.orphan_pod_quarantine_s)
+        yield After((_NODE, node), self._options.orphan_pod_quarantine_s)
 
     async def _reconcile(self, key: tuple[str, str]) -> float | None:
         what, name = key

@@ -6,6 +6,7 @@ controller. Its expectations are lowered by what the informer shows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from moorage.api.labels import from_object
@@ -15,23 +16,19 @@ from moorage.controllers.objects import Pod
 from moorage.controllers.ownership import controller_of
 from moorage.controllers.pods import is_deleting
 from moorage.wire.client.informer import Informer, object_key
-from moorage.wire.client.queue import WorkQueue
 
 
 class PodOwners:
-    """Queues the owners, of one kind, of the pods that change: `pod_changed` is the handler."""
+    """The owners, of one kind, of the pods that change: `pod_changed` has their keys for a loop."""
 
-    def __init__(
-        self, owners: Informer[Any], expectations: Expectations, queue: WorkQueue[str]
-    ) -> None:
+    def __init__(self, owners: Informer[Any], expectations: Expectations) -> None:
         self._owners = owners
         self._expectations = expectations
-        self._queue = queue
 
-    def pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        """Lower the expectations of the pod's owners and queue them."""
+    def pod_changed(self, before: Pod | None, after: Pod | None) -> Iterator[str]:
+        """Lower the expectations of the pod's owners and yield their keys."""
         if before is not None and after is not None and after.metadata.uid != before.metadata.uid:
-            self.pod_changed(before, None)
+            yield from self.pod_changed(before, None)
             before = None
         old_key = self._controller_key(before) if before is not None else None
         key = self._controller_key(after) if after is not None else None
@@ -44,12 +41,12 @@ class PodOwners:
             self._expectations.deletion_seen(old_key, before.metadata.uid)
         for changed_key in {old_key, key} - {None}:
             assert changed_key is not None
-            self._queue.add(changed_key)
+            yield changed_key
         if after is not None and controller_of(after.metadata) is None and not is_deleting(after):
-            self._enqueue_adopters(before, after)
+            yield from self._adopters(before, after)
 
-    def _enqueue_adopters(self, before: Pod | None, orphan: Pod) -> None:
-        """Queue the owners that might adopt a pod without controller."""
+    def _adopters(self, before: Pod | None, orphan: Pod) -> Iterator[str]:
+        """Yield the owners that might adopt a pod without controller."""
         if before is not None and (
             before.metadata.labels == orphan.metadata.labels
             and controller_of(before.metadata) is None
@@ -57,7 +54,7 @@ class PodOwners:
             return
         for owner in self._owners.by_index(NAMESPACE, orphan.metadata.namespace):
             if from_object(owner.spec.selector).matches(orphan.metadata.labels):
-                self._queue.add(object_key(owner.metadata))
+                yield object_key(owner.metadata)
 
     def _controller_key(self, pod: Pod) -> str | None:
         controller = controller_of(pod.metadata)

@@ -6,6 +6,7 @@ Source: API docs "Aggregated ClusterRoles".
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 import msgspec
 
@@ -13,9 +14,9 @@ from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.labels import from_object
 from moorage.api.rbac import ClusterRole, PolicyRule
-from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.informers import Informers
+from moorage.controllers.loop import Loop
 from moorage.controllers.patches import locked
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import CLUSTER_ROLES
 from moorage.wire.client.rest import Client
 
@@ -34,36 +35,22 @@ def gathered_rules(role: ClusterRole, roles: Iterable[ClusterRole]) -> tuple[Pol
     return tuple(rules)
 
 
-class RoleAggregationController:
-    """Updates aggregated roles, which are the keys; any role's change requeues all of them."""
+def role_aggregation(client: Client, informers: Informers, clock: Clock) -> Loop[str]:
+    """Return the loop that updates aggregated roles; any role's change queues all of them."""
+    roles = informers.cluster_roles
 
-    def __init__(self, client: Client, informers: Informers, clock: Clock) -> None:
-        self._client = client
-        self._roles = informers.cluster_roles
-        self._queue: WorkQueue[str] = WorkQueue("role aggregation", clock=clock)
-        self._roles.add_handler(self._role_changed)
-
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._roles)
-        await self._queue.run(self._reconcile)
-
-    def _role_changed(self, before: ClusterRole | None, after: ClusterRole | None) -> None:
+    def aggregated(before: ClusterRole | None, after: ClusterRole | None) -> Iterable[str]:
         del before, after
-        for role in self._roles:
-            if role.aggregation_rule is not None:
-                self._queue.add(role.metadata.name)
+        return [role.metadata.name for role in roles if role.aggregation_rule is not None]
 
-    async def _reconcile(self, name: str) -> float | None:
-        role = self._roles.get(name)
+    async def reconcile(name: str) -> None:
+        role = roles.get(name)
         if role is None or role.aggregation_rule is None:
-            return None
-        rules = gathered_rules(role, self._roles)
-        if rules == (role.rules or ()):
-            return None
-        patch = {"metadata": locked(role.metadata), "rules": msgspec.to_builtins(rules)}
-        try:
-            await self._client.patch(CLUSTER_ROLES, name, patch)
-        except NotFoundError:
-            return None  # It is gone.
-        return None
+            return
+        rules = gathered_rules(role, roles)
+        if rules != (role.rules or ()):
+            patch = {"metadata": locked(role.metadata), "rules": msgspec.to_builtins(rules)}
+            with suppress(NotFoundError):  # It is gone.
+                await client.patch(CLUSTER_ROLES, name, patch)
+
+    return Loop("role aggregation", reconcile, [(roles, aggregated)], clock)

@@ -3,76 +3,56 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from moorage.api.bootstrap_tokens import SECRET_TYPE
+from moorage.api.claims.local_path import PROVISIONER
 from moorage.api.clock import Clock
-from moorage.controllers import (
-    cronjobs,
-    daemonsets,
-    deployments,
-    garbage,
-    jobs,
-    nodes,
-    replicasets,
-    statefulsets,
-)
 from moorage.controllers.accounts import (
-    DefaultAccountController,
     LegacyTokenCleaner,
     RootCaController,
     TokenSecretController,
+    default_accounts,
 )
-from moorage.controllers.bootstraptokens import BootstrapSigner, TokenCleaner
+from moorage.controllers.bootstraptokens import BootstrapSigner, token_cleaner
 from moorage.controllers.certificates import (
-    CertificateCleaner,
     CertificateController,
-    PodCertificateRequestCleaner,
     TrustBundlePublisher,
+    certificate_cleaner,
+    pod_certificate_request_cleaner,
 )
-from moorage.controllers.claim_expansion import COMPONENT as EXPANSION_COMPONENT
-from moorage.controllers.claim_expansion import ClaimExpansionController
-from moorage.controllers.cronjobs.controller import COMPONENT as CRON_JOB_COMPONENT
-from moorage.controllers.daemonsets.controller import COMPONENT as DAEMON_SET_COMPONENT
-from moorage.controllers.deployments.controller import COMPONENT as DEPLOYMENT_COMPONENT
-from moorage.controllers.disruption import DisruptionController, StaleDisruptionController
-from moorage.controllers.disruption.controller import COMPONENT as DISRUPTION_COMPONENT
+from moorage.controllers.claim_expansion import claim_expansion
+from moorage.controllers.cronjobs import CronJobController
+from moorage.controllers.daemonsets import DaemonSetController
+from moorage.controllers.deployments import DeploymentController
+from moorage.controllers.disruption import DisruptionController, stale_disruptions
 from moorage.controllers.endpoints import EndpointsController, EndpointSliceMirroring
-from moorage.controllers.endpoints.mirroring import COMPONENT as MIRRORING_COMPONENT
-from moorage.controllers.ephemeral_volumes import COMPONENT as EPHEMERAL_COMPONENT
 from moorage.controllers.ephemeral_volumes import EphemeralVolumeController
-from moorage.controllers.garbage.collector import COMPONENT as GARBAGE_COMPONENT
+from moorage.controllers.garbage import GarbageCollector
 from moorage.controllers.horizontalpodautoscalers import AutoscalerController
-from moorage.controllers.horizontalpodautoscalers.controller import (
-    COMPONENT as AUTOSCALER_COMPONENT,
-)
 from moorage.controllers.informers import Informers
-from moorage.controllers.jobs.controller import COMPONENT as JOB_COMPONENT
-from moorage.controllers.missing_network import COMPONENT as NETWORK_COMPONENT
+from moorage.controllers.jobs import JobController, orphan_release, ttl_after_finished
 from moorage.controllers.missing_network import MissingNetworkEvents
 from moorage.controllers.namespaces import NamespaceController
-from moorage.controllers.nodes.eviction import COMPONENT as EVICTION_COMPONENT
-from moorage.controllers.nodes.lifecycle import COMPONENT as NODE_COMPONENT
+from moorage.controllers.nodes import NodeLifecycleController, TaintEvictionController
 from moorage.controllers.objects import POD_CERTIFICATE_REQUESTS
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.overhead_drift import OverheadMetrics
 from moorage.controllers.persistentvolumes import LocalPathProvisioner, PersistentVolumeController
-from moorage.controllers.persistentvolumes.controller import COMPONENT as VOLUME_COMPONENT
-from moorage.controllers.persistentvolumes.provisioner import COMPONENT as PROVISIONER_COMPONENT
 from moorage.controllers.pod_garbage import PodGarbageCollector
-from moorage.controllers.replicasets.controller import COMPONENT as REPLICA_SET_COMPONENT
-from moorage.controllers.replicasets.controller import REPLICATION_COMPONENT
+from moorage.controllers.replicasets import ReplicaSetController
 from moorage.controllers.resourcequotas import ResourceQuotaController
-from moorage.controllers.role_aggregation import RoleAggregationController
+from moorage.controllers.role_aggregation import role_aggregation
 from moorage.controllers.runtime_copies import kept_copies
 from moorage.controllers.runtimes import RuntimeControllers
 from moorage.controllers.servicecidrs import IPAddressController, ServiceCIDRController
-from moorage.controllers.statefulsets.controller import COMPONENT as STATEFUL_SET_COMPONENT
+from moorage.controllers.statefulsets import StatefulSetController
 from moorage.controllers.storage_protection import (
-    AttributesClassProtectionController,
-    ClaimProtectionController,
-    VolumeProtectionController,
+    attributes_class_protection,
+    claim_protection,
+    volume_protection,
 )
 from moorage.controllers.validatingadmissionpolicies import (
     ValidatingAdmissionPolicyStatusController,
@@ -83,6 +63,14 @@ from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.client.resources import CLUSTER_TRUST_BUNDLES, SECRETS, Resource
 from moorage.wire.client.rest import Client
 from moorage.wire.client.served import run_when_served
+
+
+class _Controller(Protocol):
+    def run(self, *, workers: int | None = None) -> Coroutine[Any, Any, None]: ...
+
+
+_Recording = Callable[[Client, Informers, EventRecorder, Clock], _Controller]
+_Silent = Callable[[Client, Informers, Clock], _Controller]
 
 
 async def run_controllers(
@@ -99,126 +87,97 @@ async def run_controllers(
     restarts them. Nothing is lost, as they are level-triggered: they act on the current state.
     """
     informers = Informers(client, clock)
-    recorders: list[EventRecorder] = []
-
-    def recorder(component: str) -> EventRecorder:
-        recorders.append(EventRecorder(client, component, clock=clock))
-        return recorders[-1]
-
-    replica_sets = replicasets.ReplicaSetController(
-        client, informers, informers.replica_sets, recorder(REPLICA_SET_COMPONENT), clock
-    )
-    replication = replicasets.ReplicaSetController(
-        client,
-        informers,
-        informers.replication_controllers,
-        recorder(REPLICATION_COMPONENT),
-        clock,
-    )
-    deployment = deployments.DeploymentController(
-        client, informers, recorder(DEPLOYMENT_COMPONENT), clock
-    )
-    stateful_sets = statefulsets.StatefulSetController(
-        client, informers, recorder(STATEFUL_SET_COMPONENT), clock
-    )
-    daemon_sets = daemonsets.DaemonSetController(
-        client, informers, recorder(DAEMON_SET_COMPONENT), clock
-    )
-    job = jobs.JobController(client, informers, recorder(JOB_COMPONENT), clock)
-    cron_job = cronjobs.CronJobController(client, informers, recorder(CRON_JOB_COMPONENT), clock)
-    disruption = DisruptionController(client, informers, recorder(DISRUPTION_COMPONENT), clock)
-    autoscaler = AutoscalerController(
-        client, informers, recorder(AUTOSCALER_COMPONENT), options, clock
-    )
+    recorder = _Recorders(client, clock)
     namespaces = NamespaceController(client, informers, clock)
-    mirroring = EndpointSliceMirroring(client, informers, recorder(MIRRORING_COMPONENT), clock)
     quotas = ResourceQuotaController(client, informers, clock)
-    volumes = PersistentVolumeController(client, informers, recorder(VOLUME_COMPONENT), clock)
-
-    ephemeral = EphemeralVolumeController(client, informers, recorder(EPHEMERAL_COMPONENT), clock)
-    own_group = RuntimeControllers(
-        runtimes or client, informers, recorder, options, clock, overhead_metrics=overhead_metrics
-    )
-    expansion = ClaimExpansionController(informers, recorder(EXPANSION_COMPONENT), clock)
-
-    missing_network = MissingNetworkEvents(client, recorder(NETWORK_COMPONENT), clock)
 
     def removed(resource: Resource[Any], namespace: str) -> None:
         namespaces.object_removed(resource, namespace)
         quotas.object_removed(resource, namespace)
 
-    collector = garbage.GarbageCollector(
-        client, informers, recorder(GARBAGE_COMPONENT), removed, clock
+    sets = (
+        (informers.replica_sets, "replicaset-controller", options.replica_set_workers),
+        (informers.replication_controllers, "replication-controller",
+         options.replication_controller_workers),
+    )  # fmt: skip
+    # Each: what makes it, the component that its events name, its workers if they can be set.
+    recording: tuple[tuple[_Recording, str, int | None], ...] = (
+        (DeploymentController, "deployment-controller", options.deployment_workers),
+        (StatefulSetController, "statefulset-controller", options.stateful_set_workers),
+        (DaemonSetController, "daemonset-controller", options.daemon_set_workers),
+        (JobController, "job-controller", options.job_workers),
+        (CronJobController, "cronjob-controller", options.cron_job_workers),
+        (DisruptionController, "controllermanager", None),
+        (EndpointSliceMirroring, "endpoint-slice-mirroring-controller", None),
+        (PersistentVolumeController, "persistentvolume-controller", None),
+        (EphemeralVolumeController, "ephemeral_volume", None),
+        (TaintEvictionController, "taint-eviction-controller", None),
     )
-    lifecycle = nodes.NodeLifecycleController(
-        client, informers, recorder(NODE_COMPONENT), options, clock
-    )
-    evictions = nodes.TaintEvictionController(
-        client, informers, recorder(EVICTION_COMPONENT), clock
+    silent: tuple[tuple[_Silent, int | None], ...] = (
+        (orphan_release, options.job_workers),
+        (ttl_after_finished, None),
+        (stale_disruptions, None),
+        (default_accounts, None),
+        (certificate_cleaner, None),
+        (ServiceCIDRController, None),
+        (IPAddressController, None),
+        (EndpointsController, None),
+        (claim_protection, None),
+        (volume_protection, None),
+        (attributes_class_protection, None),
+        (role_aggregation, None),
     )
     tokens = Informer(client, SECRETS, field_selector=f"type={SECRET_TYPE}", clock=clock)
+    ca = options.cluster_ca
+    own_group = RuntimeControllers(
+        runtimes or client, informers, recorder, options, clock, overhead_metrics=overhead_metrics
+    )
     loops = [
-        tokens.run(),
-        TokenCleaner(client, tokens, clock).run(),
-        BootstrapSigner(client, tokens, clock).run(),
-        replica_sets.run(workers=options.replica_set_workers),
-        replication.run(workers=options.replication_controller_workers),
-        deployment.run(workers=options.deployment_workers),
-        stateful_sets.run(workers=options.stateful_set_workers),
-        daemon_sets.run(workers=options.daemon_set_workers),
-        job.run(workers=options.job_workers),
-        cron_job.run(workers=options.cron_job_workers),
-        jobs.OrphanController(client, informers, clock).run(workers=options.job_workers),
-        jobs.TtlAfterFinishedController(client, informers, clock).run(),
-        disruption.run(),
-        autoscaler.run(workers=options.autoscaler_workers),
-        quotas.run(workers=options.resource_quota_workers),
-        StaleDisruptionController(client, informers, clock).run(),
-        collector.run(workers=options.garbage_workers),
+        *(
+            ReplicaSetController(client, informers, of, recorder(component), clock).run(
+                workers=workers
+            )
+            for of, component, workers in sets
+        ),
+        *(
+            make(client, informers, recorder(component), clock).run(workers=workers)
+            for make, component, workers in recording
+        ),
+        *(make(client, informers, clock).run(workers=workers) for make, workers in silent),
         namespaces.run(workers=options.namespace_workers),
-        DefaultAccountController(client, informers, clock).run(),
-        RootCaController(client, informers, options.cluster_ca, clock).run(),
-        TokenSecretController(client, informers, options.cluster_ca, clock).run(),
-        LegacyTokenCleaner(client, timedelta(seconds=options.legacy_token_unused_s), clock).run(),
-        CertificateController(
-            client, informers, options.cluster_ca, options.cluster_ca_key, clock
+        quotas.run(workers=options.resource_quota_workers),
+        GarbageCollector(
+            client, informers, recorder("garbage-collector-controller"), removed, clock
+        ).run(workers=options.garbage_workers),
+        AutoscalerController(
+            client, informers, recorder("horizontal-pod-autoscaler"), options, clock
+        ).run(workers=options.autoscaler_workers),
+        NodeLifecycleController(
+            client, informers, recorder("node-controller"), options, clock
         ).run(),
-        CertificateCleaner(client, informers, clock).run(),
-        run_when_served(
-            client,
-            POD_CERTIFICATE_REQUESTS,
-            clock,
-            PodCertificateRequestCleaner(client, clock).run,
-        ),
-        run_when_served(
-            client,
-            CLUSTER_TRUST_BUNDLES,
-            clock,
-            TrustBundlePublisher(client, options.cluster_ca, clock).run,
-        ),
-        ServiceCIDRController(client, informers, clock).run(),
-        IPAddressController(client, informers, clock).run(),
-        lifecycle.run(),
-        evictions.run(),
         PodGarbageCollector(client, informers, options, clock).run(),
-        EndpointsController(client, informers, clock).run(),
-        mirroring.run(),
-        volumes.run(),
-        ClaimProtectionController(client, informers, clock).run(),
-        VolumeProtectionController(client, informers, clock).run(),
-        AttributesClassProtectionController(client, informers, clock).run(),
-        ephemeral.run(),
-        expansion.run(),
+        claim_expansion(informers, recorder("volume_expand"), clock).run(),
+        tokens.run(),
+        token_cleaner(client, tokens, clock).run(),
+        BootstrapSigner(client, tokens, clock).run(),
+        RootCaController(client, informers, ca, clock).run(),
+        TokenSecretController(client, informers, ca, clock).run(),
+        LegacyTokenCleaner(client, timedelta(seconds=options.legacy_token_unused_s), clock).run(),
+        CertificateController(client, informers, ca, options.cluster_ca_key, clock).run(),
+        run_when_served(
+            client, POD_CERTIFICATE_REQUESTS, clock,
+            pod_certificate_request_cleaner(client, clock).run,
+        ),
+        run_when_served(
+            client, CLUSTER_TRUST_BUNDLES, clock, TrustBundlePublisher(client, ca, clock).run
+        ),
         ValidatingAdmissionPolicyStatusController(client, clock).run(),
-        RoleAggregationController(client, informers, clock).run(),
-        *((own_group.run(),) if options.runs_runtimes else ()),
-        *((missing_network.run(),) if options.lacks_network else ()),
-        informers.run(),
-        *(recorder.run() for recorder in recorders),
-    ]
-    async with asyncio.TaskGroup() as tasks:
-        for loop in loops:
-            tasks.create_task(loop)
+    ]  # fmt: skip
+    if options.runs_runtimes:
+        loops.append(own_group.run())
+    if options.lacks_network:
+        loops.append(MissingNetworkEvents(client, recorder("missing-network"), clock).run())
+    await _run_all(*loops, informers.run(), recorder.run())
 
 
 async def run_runtimes(
@@ -234,23 +193,15 @@ async def run_runtimes(
     With `webhook` its certificate is issued and rotated too. Runs until cancelled.
     """
     informers = Informers(client, clock, kept=kept_copies())
-    recorders: list[EventRecorder] = []
-
-    def recorder(component: str) -> EventRecorder:
-        recorders.append(EventRecorder(client, component, clock=clock))
-        return recorders[-1]
-
+    recorder = _Recorders(client, clock)
     own = RuntimeControllers(
         client, informers, recorder, options, clock, overhead_metrics=overhead_metrics
     )
-    async with asyncio.TaskGroup() as tasks:
-        if webhook is not None:
-            # First of all: no pod of a class is admitted without it.
-            tasks.create_task(WebhookCertificateController(client, webhook, clock).run())
-        tasks.create_task(own.run())
-        tasks.create_task(informers.run())
-        for one in recorders:
-            tasks.create_task(one.run())
+    # The webhook's certificate first of all: no pod of a class is admitted without it.
+    certificate = (
+        [] if webhook is None else [WebhookCertificateController(client, webhook, clock).run()]
+    )
+    await _run_all(*certificate, own.run(), informers.run(), recorder.run())
 
 
 async def run_alone(
@@ -262,23 +213,34 @@ async def run_alone(
     with `runtimes`.
     """
     informers = Informers(client, clock)
-    recorders: list[EventRecorder] = []
-
-    def recorder(component: str) -> EventRecorder:
-        recorders.append(EventRecorder(client, component, clock=clock))
-        return recorders[-1]
-
-    provisioner = LocalPathProvisioner(client, informers, recorder(PROVISIONER_COMPONENT), clock)
+    recorder = _Recorders(client, clock)
     own = RuntimeControllers(runtimes, informers, recorder, options, clock)
-    missing_network = MissingNetworkEvents(client, recorder(NETWORK_COMPONENT), clock)
+    loops = [LocalPathProvisioner(client, informers, recorder(PROVISIONER), clock).run()]
+    if options.runs_runtimes:
+        loops.append(own.run())
+    if options.lacks_network:
+        loops.append(MissingNetworkEvents(client, recorder("missing-network"), clock).run())
+    await _run_all(*loops, informers.run(), recorder.run())
+
+
+class _Recorders:
+    """Makes a recorder of events for each component that asks, and runs them all."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._made: list[EventRecorder] = []
+
+    def __call__(self, component: str) -> EventRecorder:
+        self._made.append(EventRecorder(self._client, component, clock=self._clock))
+        return self._made[-1]
+
+    async def run(self) -> None:
+        """Send the events of all components made so far, until cancelled."""
+        await _run_all(*(recorder.run() for recorder in self._made))
+
+
+async def _run_all(*loops: Coroutine[Any, Any, None]) -> None:
     async with asyncio.TaskGroup() as tasks:
-        loops = [
-            provisioner.run(),
-            informers.run(),
-            *((own.run(),) if options.runs_runtimes else ()),
-            *((missing_network.run(),) if options.lacks_network else ()),
-        ]
         for loop in loops:
             tasks.create_task(loop)
-        for one in recorders:
-            tasks.create_task(one.run())

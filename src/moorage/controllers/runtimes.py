@@ -16,17 +16,13 @@ from moorage.api.logs import Log
 from moorage.controllers.informers import Informers
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.overhead_drift import OverheadDriftController, OverheadMetrics
-from moorage.controllers.overhead_drift.controller import COMPONENT as DRIFT_COMPONENT
 from moorage.controllers.runtimeclasses import RuntimeClassController
 from moorage.controllers.runtimeclasses.profiles import profile_informer
 from moorage.controllers.runtimeclassquotas import RuntimeClassQuotaController
 from moorage.controllers.runtimegates import RuntimeGateController
-from moorage.controllers.runtimegates.controller import COMPONENT as GATE_COMPONENT
 from moorage.controllers.runtimeinstallations import RuntimeInstallationController
-from moorage.controllers.runtimeinstallations.controller import COMPONENT as INSTALLATION_COMPONENT
 from moorage.controllers.runtimepolicies import FloorLabelController
 from moorage.controllers.runtimerollouts import RuntimeRolloutController
-from moorage.controllers.runtimerollouts.controller import COMPONENT as ROLLOUT_COMPONENT
 from moorage.runtimes.custom_resources import install_definitions, wait_installed
 from moorage.wire.client.backoff import Backoff
 from moorage.wire.client.recorder import EventRecorder
@@ -59,15 +55,17 @@ class RuntimeControllers:
         self._profiles = profile_informer(client, clock)
         self._controllers: list[_Controller] = [
             RuntimeClassQuotaController(client, informers, clock),
-            RuntimeRolloutController(client, informers, recorder(ROLLOUT_COMPONENT), clock),
+            RuntimeRolloutController(
+                client, informers, recorder("runtime-rollout-controller"), clock
+            ),
             RuntimeInstallationController(
-                client, informers, recorder(INSTALLATION_COMPONENT), clock
+                client, informers, recorder("runtime-installation-controller"), clock
             ),
             OverheadDriftController(
                 client,
                 informers,
                 self._profiles,
-                recorder(DRIFT_COMPONENT),
+                recorder("overhead-drift-controller"),
                 clock,
                 metrics=overhead_metrics,
             ),
@@ -79,7 +77,7 @@ class RuntimeControllers:
         if options.removes_gates:
             self._controllers.append(
                 RuntimeGateController(
-                    client, informers, self._profiles, recorder(GATE_COMPONENT), clock
+                    client, informers, self._profiles, recorder("runtime-gate-controller"), clock
                 )
             )
 

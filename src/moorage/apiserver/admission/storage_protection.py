@@ -1,7 +1,7 @@
 """StorageObjectInUseProtection plugin: what is in use does not go at once.
 
-The controllers in `controllers/storage_protection/` remove the finalizers. Source: apiserver plugin
-StorageObjectInUseProtection of Kubernetes 1.37.
+The controllers in `controllers/storage_protection.py` remove the finalizers. Source: apiserver
+plugin StorageObjectInUseProtection of Kubernetes 1.37.
 """
 
 from __future__ import annotations

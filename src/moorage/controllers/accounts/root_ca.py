@@ -6,17 +6,16 @@ Pods verify the API server with it; the token volume of every pod mounts it. Sou
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterator
 
 from moorage.api.clock import Clock
 from moorage.api.configuration import ConfigMap
 from moorage.api.errors import NotFoundError, StatusError
-from moorage.api.namespaces import Namespace
 from moorage.controllers.accounts.default_account import is_open
-from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.informers import Informers
+from moorage.controllers.loop import Loop, key_if_present, latest
 from moorage.controllers.refusals import is_namespace_ending
 from moorage.wire.client.informer import Informer
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import CONFIG_MAPS
 from moorage.wire.client.rest import Client
 
@@ -40,26 +39,16 @@ class RootCaController:
         self._maps = Informer(
             client, CONFIG_MAPS, field_selector=f"metadata.name={NAME}", clock=clock
         )
-        self._queue: WorkQueue[str] = WorkQueue("root ca", clock=clock)
-        self._namespaces.add_handler(self._namespace_changed)
-        self._maps.add_handler(self._map_changed)
+        self.run = Loop(
+            "root ca",
+            self._reconcile,
+            [(self._namespaces, key_if_present), (self._maps, self._map_changed)],
+            clock,
+            owned=[self._maps],
+        ).run
 
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._maps.run())
-            await wait_synced(self._namespaces, self._maps)
-            tasks.create_task(self._queue.run(self._reconcile))
-
-    def _namespace_changed(self, before: Namespace | None, after: Namespace | None) -> None:
-        del before
-        if after is not None:
-            self._queue.add(after.metadata.name)
-
-    def _map_changed(self, before: ConfigMap | None, after: ConfigMap | None) -> None:
-        either = after or before
-        assert either is not None
-        self._queue.add(either.metadata.namespace)
+    def _map_changed(self, before: ConfigMap | None, after: ConfigMap | None) -> Iterator[str]:
+        yield latest(before, after).metadata.namespace
 
     async def _reconcile(self, name: str) -> float | None:
         if not is_open(self._namespaces.get(name)):

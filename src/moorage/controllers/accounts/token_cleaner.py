@@ -27,8 +27,8 @@ from moorage.api.token_secrets import (
     TYPE,
     parse_day,
 )
+from moorage.controllers.loop import Loop
 from moorage.controllers.patches import locked
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
 from moorage.wire.client.rest import Client
 
@@ -79,12 +79,7 @@ class LegacyTokenCleaner:
         self._client = client
         self._period = period
         self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue("legacy token cleaner", clock=clock)
-
-    async def run(self) -> None:
-        """Clean until cancelled."""
-        self._queue.add(_KEY)
-        await self._queue.run(self._reconcile)
+        self.run = Loop("legacy token cleaner", self._reconcile, (), clock, first=[_KEY]).run
 
     async def _reconcile(self, key: str) -> float:
         del key

@@ -7,9 +7,8 @@ a long-lived API token for a ServiceAccount".
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -17,11 +16,11 @@ from moorage.api.clock import Clock
 from moorage.api.configuration import Secret
 from moorage.api.errors import NotFoundError
 from moorage.api.token_secrets import ACCOUNT_NAME, ACCOUNT_UID, TYPE
-from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.informers import Informers
+from moorage.controllers.loop import Loop, key_if_present, latest
 from moorage.controllers.objects import SERVICE_ACCOUNTS
 from moorage.controllers.patches import locked
 from moorage.wire.client.informer import Informer, object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import SECRETS, PartialObject
 from moorage.wire.client.rest import Client
 
@@ -59,28 +58,21 @@ class TokenSecretController:
             indexes={_ACCOUNT: _accounts_of},
             clock=clock,
         )
-        self._queue: WorkQueue[str] = WorkQueue("token secrets", clock=clock)
-        self._secrets.add_handler(self._secret_changed)
-        self._accounts.add_handler(self._account_changed)
+        self.run = Loop(
+            "token secrets",
+            self._reconcile,
+            [(self._secrets, key_if_present), (self._accounts, self._account_changed)],
+            clock,
+            owned=[self._secrets],
+        ).run
 
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._secrets.run())
-            await wait_synced(self._accounts, self._secrets)
-            tasks.create_task(self._queue.run(self._reconcile))
-
-    def _secret_changed(self, before: Secret | None, after: Secret | None) -> None:
-        del before
-        if after is not None:
-            self._queue.add(object_key(after.metadata))
-
-    def _account_changed(self, before: PartialObject | None, after: PartialObject | None) -> None:
-        either = after or before
-        assert either is not None
+    def _account_changed(
+        self, before: PartialObject | None, after: PartialObject | None
+    ) -> Iterator[str]:
+        either = latest(before, after)
         if before is None or after is None or before.metadata.uid != after.metadata.uid:
             for secret in self._secrets.by_index(_ACCOUNT, object_key(either.metadata)):
-                self._queue.add(object_key(secret.metadata))
+                yield object_key(secret.metadata)
 
     async def _reconcile(self, key: str) -> float | None:
         secret = self._secrets.get_key(key)

@@ -1,6 +1,6 @@
 """Bootstrap tokens: expired ones are deleted, the others sign the cluster's configuration."""
 
-from moorage.controllers.bootstraptokens.cleaner import TokenCleaner
+from moorage.controllers.bootstraptokens.cleaner import token_cleaner
 from moorage.controllers.bootstraptokens.signer import BootstrapSigner
 
-__all__ = ["BootstrapSigner", "TokenCleaner"]
+__all__ = ["BootstrapSigner", "token_cleaner"]

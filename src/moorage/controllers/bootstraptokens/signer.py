@@ -8,11 +8,10 @@ kube-controller-manager `bootstrap-signer-controller` of Kubernetes 1.37; RFC 75
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 import msgspec
@@ -21,10 +20,9 @@ from moorage.api.bootstrap_tokens import NAMESPACE, signing_token
 from moorage.api.clock import Clock
 from moorage.api.configuration import ConfigMap, Secret
 from moorage.api.errors import NotFoundError
-from moorage.controllers.informers import wait_synced
+from moorage.controllers.loop import Loop, latest
 from moorage.controllers.patches import locked
 from moorage.wire.client.informer import Informer
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import CONFIG_MAPS
 from moorage.wire.client.rest import Client
 
@@ -70,28 +68,21 @@ class BootstrapSigner:
         self._info = Informer(
             client, CONFIG_MAPS, field_selector=f"metadata.name={INFO_NAME}", clock=clock
         )
-        self._queue: WorkQueue[str] = WorkQueue("bootstrap signer", clock=clock)
-        self._tokens.add_handler(self._token_changed)
-        self._info.add_handler(self._info_changed)
+        self.run = Loop(
+            "bootstrap signer",
+            self._reconcile,
+            [(self._tokens, self._token_changed), (self._info, self._info_changed)],
+            clock,
+            owned=[self._info],
+        ).run
 
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._info.run())
-            await wait_synced(self._tokens, self._info)
-            tasks.create_task(self._queue.run(self._reconcile))
+    def _token_changed(self, before: Secret | None, after: Secret | None) -> Iterator[str]:
+        if latest(before, after).metadata.namespace == NAMESPACE:
+            yield _KEY
 
-    def _token_changed(self, before: Secret | None, after: Secret | None) -> None:
-        either = after or before
-        assert either is not None
-        if either.metadata.namespace == NAMESPACE:
-            self._queue.add(_KEY)
-
-    def _info_changed(self, before: ConfigMap | None, after: ConfigMap | None) -> None:
-        either = after or before
-        assert either is not None
-        if either.metadata.namespace == INFO_NAMESPACE:
-            self._queue.add(_KEY)
+    def _info_changed(self, before: ConfigMap | None, after: ConfigMap | None) -> Iterator[str]:
+        if latest(before, after).metadata.namespace == INFO_NAMESPACE:
+            yield _KEY
 
     async def _reconcile(self, key: str) -> float | None:
         del key

@@ -1,15 +1,15 @@
 """Certificates: requests approved, signed, cleaned up; the bundle that verifies the API server."""
 
 from moorage.controllers.certificates.cleaner import (
-    CertificateCleaner,
-    PodCertificateRequestCleaner,
+    certificate_cleaner,
+    pod_certificate_request_cleaner,
 )
 from moorage.controllers.certificates.controller import CertificateController
 from moorage.controllers.certificates.trust_bundle import TrustBundlePublisher
 
 __all__ = [
-    "CertificateCleaner",
     "CertificateController",
-    "PodCertificateRequestCleaner",
     "TrustBundlePublisher",
+    "certificate_cleaner",
+    "pod_certificate_request_cleaner",
 ]

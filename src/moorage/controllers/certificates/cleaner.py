@@ -5,18 +5,20 @@ Source: kube-controller-manager `csrcleaner` and `podcertificaterequestcleaner` 
 
 from __future__ import annotations
 
-import asyncio
 import base64
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import Any
 
 from moorage.api.certificates import APPROVED, DENIED, FAILED, CertificateSigningRequest
 from moorage.api.clock import Clock, parse_time
 from moorage.api.errors import NotFoundError
-from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.informers import Informers
+from moorage.controllers.loop import Keys, Loop, key_if_present
 from moorage.controllers.objects import POD_CERTIFICATE_REQUESTS
-from moorage.wire.client.informer import Informer, object_key
-from moorage.wire.client.queue import WorkQueue
-from moorage.wire.client.resources import CERTIFICATE_SIGNING_REQUESTS, PartialObject
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.resources import PartialObject
 from moorage.wire.client.rest import Client
 
 _DECIDED = timedelta(hours=1)
@@ -61,81 +63,59 @@ def _end_of(certificate: str) -> datetime | None:
     return parsed.not_valid_after_utc
 
 
-class CertificateCleaner:
-    """Deletes CertificateSigningRequests when their time is over. Keys are their names."""
+def certificate_cleaner(client: Client, informers: Informers, clock: Clock) -> Loop[str]:
+    """Return the loop that deletes CertificateSigningRequests when their time is over."""
+    return _cleaner(
+        "certificate cleaner", client, informers.certificate_requests, deletion_time, clock,
+        key_if_present, is_locked=True,
+    )  # fmt: skip
 
-    def __init__(self, client: Client, informers: Informers, clock: Clock) -> None:
-        self._client = client
-        self._requests = informers.certificate_requests
-        self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue("certificate cleaner", clock=clock)
-        self._requests.add_handler(self._request_changed)
 
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._requests)
-        await self._queue.run(self._reconcile)
+def pod_certificate_request_cleaner(client: Client, clock: Clock) -> Loop[str]:
+    """Return the loop that deletes PodCertificateRequests 15 minutes after their creation.
 
-    def _request_changed(
-        self, before: CertificateSigningRequest | None, after: CertificateSigningRequest | None
-    ) -> None:
-        del before
-        if after is not None:
-            self._queue.add(after.metadata.name)
+    It runs the informer of its own, so the server must serve the kind.
+    """
 
-    async def _reconcile(self, name: str) -> float | None:
-        request = self._requests.get(name)
-        due = None if request is None else deletion_time(request)
+    def due(request: PartialObject) -> datetime:
+        return _after(request.metadata.creation_timestamp, _POD_REQUEST) or clock.now()
+
+    def added(before: PartialObject | None, after: PartialObject | None) -> Iterable[str]:
+        return key_if_present(before, after) if before is None else ()
+
+    requests = Informer(client, POD_CERTIFICATE_REQUESTS, clock=clock)
+    return _cleaner(
+        "pod certificate cleaner", client, requests, due, clock, added, owned=[requests]
+    )
+
+
+def _cleaner(
+    name: str,
+    client: Client,
+    requests: Informer[Any],
+    due_of: Callable[[Any], datetime | None],
+    clock: Clock,
+    keys: Keys[str],
+    *,
+    is_locked: bool = False,
+    owned: Iterable[Informer[Any]] = (),
+) -> Loop[str]:
+    """Return the loop that deletes objects when they are due; `is_locked`: only as read."""
+
+    async def reconcile(key: str) -> float | None:
+        request = requests.get_key(key)
+        due = None if request is None else due_of(request)
         if request is None or due is None:
             return None
-        left_s = (due - self._clock.now()).total_seconds()
+        left_s = (due - clock.now()).total_seconds()
         if left_s > 0:
             return left_s
         meta = request.metadata
-        try:
-            await self._client.delete(
-                CERTIFICATE_SIGNING_REQUESTS, name, uid=meta.uid,
-                resource_version=meta.resource_version,
-            )  # fmt: skip
-        except NotFoundError:
-            return None  # Gone already, as wanted.
-        return None
-
-
-class PodCertificateRequestCleaner:
-    """Deletes PodCertificateRequests 15 minutes after their creation. Keys are `namespace/name`."""
-
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-        self._requests = Informer(client, POD_CERTIFICATE_REQUESTS, clock=clock)
-        self._queue: WorkQueue[str] = WorkQueue("pod certificate cleaner", clock=clock)
-        self._requests.add_handler(self._request_changed)
-
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._requests.run())
-            await wait_synced(self._requests)
-            tasks.create_task(self._queue.run(self._reconcile))
-
-    def _request_changed(self, before: PartialObject | None, after: PartialObject | None) -> None:
-        if before is None and after is not None:
-            self._queue.add(object_key(after.metadata))
-
-    async def _reconcile(self, key: str) -> float | None:
-        request = self._requests.get_key(key)
-        if request is None:
-            return None
-        meta = request.metadata
-        due = _after(meta.creation_timestamp, _POD_REQUEST)
-        left_s = (due - self._clock.now()).total_seconds() if due is not None else 0.0
-        if left_s > 0:
-            return left_s
-        try:
-            await self._client.delete(
-                POD_CERTIFICATE_REQUESTS, meta.name, meta.namespace, uid=meta.uid
+        lock = {"resource_version": meta.resource_version} if is_locked else {}
+        with suppress(NotFoundError):  # Gone already, as wanted.
+            await client.delete(
+                requests.resource, meta.name, meta.namespace or None, uid=meta.uid, **lock
             )
-        except NotFoundError:
-            return None  # Gone already, as wanted.
         return None
+
+    return Loop(name, reconcile, [(requests, keys)], clock, owned=owned)

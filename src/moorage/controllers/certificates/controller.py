@@ -8,6 +8,7 @@ people. Source: kube-controller-manager `csrapproving` and `csrsigning` of Kuber
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,9 +28,9 @@ from moorage.api.certificates import (
 from moorage.api.clock import Clock, format_time, parse_time
 from moorage.api.errors import NotFoundError
 from moorage.api.logs import Log
-from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.informers import Informers
+from moorage.controllers.loop import Loop
 from moorage.controllers.patches import status_patch
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import CERTIFICATE_SIGNING_REQUESTS
 from moorage.wire.client.rest import Client
 
@@ -64,20 +65,16 @@ class CertificateController:
         self._ca_key = ca_key
         self._authority: SigningAuthority | None = None
         self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue("certificates", clock=clock)
-        self._requests.add_handler(self._request_changed)
-
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._requests)
-        await self._queue.run(self._reconcile)
+        self.run = Loop(
+            "certificates", self._reconcile, [(self._requests, self._request_changed)], clock
+        ).run
 
     def _request_changed(
         self, before: CertificateSigningRequest | None, after: CertificateSigningRequest | None
-    ) -> None:
+    ) -> Iterator[str]:
         del before
         if after is not None and not after.status.certificate:
-            self._queue.add(after.metadata.name)
+            yield after.metadata.name
 
     async def _reconcile(self, name: str) -> float | None:
         request = self._requests.get(name)

@@ -7,16 +7,15 @@ of that signer are deleted. Source: kube-controller-manager
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
+from collections.abc import Iterator
 
 from moorage.api.certificates import API_SERVER_SERVING, ClusterTrustBundle
 from moorage.api.clock import Clock
 from moorage.api.errors import AlreadyExistsError, NotFoundError
-from moorage.controllers.informers import wait_synced
+from moorage.controllers.loop import Loop
 from moorage.controllers.patches import locked
 from moorage.wire.client.informer import Informer
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import CLUSTER_TRUST_BUNDLES
 from moorage.wire.client.rest import Client
 
@@ -43,22 +42,20 @@ class TrustBundlePublisher:
             field_selector=f"spec.signerName={API_SERVER_SERVING}",
             clock=clock,
         )
-        self._queue: WorkQueue[str] = WorkQueue("trust bundle", clock=clock)
-        self._bundles.add_handler(self._bundle_changed)
-
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._bundles.run())
-            await wait_synced(self._bundles)
-            self._queue.add(_KEY)
-            tasks.create_task(self._queue.run(self._reconcile))
+        self.run = Loop(
+            "trust bundle",
+            self._reconcile,
+            [(self._bundles, self._bundle_changed)],
+            clock,
+            owned=[self._bundles],
+            first=[_KEY],
+        ).run
 
     def _bundle_changed(
         self, before: ClusterTrustBundle | None, after: ClusterTrustBundle | None
-    ) -> None:
+    ) -> Iterator[str]:
         del before, after
-        self._queue.add(_KEY)
+        yield _KEY
 
     async def _reconcile(self, key: str) -> float | None:
         del key

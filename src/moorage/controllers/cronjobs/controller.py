@@ -6,7 +6,7 @@ it has written the status does not create it twice. Source: API docs "CronJob", 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -24,17 +24,15 @@ from moorage.controllers.cronjobs.history import (
     last_success,
 )
 from moorage.controllers.cronjobs.schedule import due_time, schedule_of, seconds_to_next
-from moorage.controllers.informers import OWNER, Informers, wait_synced
+from moorage.controllers.informers import OWNER, Informers
+from moorage.controllers.loop import Loop, key_if_present
 from moorage.controllers.ownership import controller_of
 from moorage.controllers.patches import status_patch
 from moorage.controllers.refusals import is_namespace_ending
 from moorage.wire.client.informer import object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import CRON_JOBS, JOBS
 from moorage.wire.client.rest import Client, UnreachableError
-
-COMPONENT = "cronjob-controller"
 
 _RFC1123Z = "%a, %d %b %Y %H:%M:%S +0000"
 
@@ -50,28 +48,21 @@ class CronJobController:
         self._cron_jobs = informers.cron_jobs
         self._jobs = informers.jobs
         self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue("cronjobs", clock=clock)
-        self._cron_jobs.add_handler(self._cron_job_changed)
-        self._jobs.add_handler(self._job_changed)
+        self.run = Loop(
+            "cronjobs",
+            self._reconcile,
+            [(self._cron_jobs, key_if_present), (self._jobs, self._job_changed)],
+            clock,
+        ).run
 
-    async def run(self, *, workers: int) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._cron_jobs, self._jobs)
-        await self._queue.run(self._reconcile, workers=workers)
-
-    def _cron_job_changed(self, before: CronJob | None, after: CronJob | None) -> None:
-        del before
-        if after is not None:
-            self._queue.add(object_key(after.metadata))
-
-    def _job_changed(self, before: Job | None, after: Job | None) -> None:
+    def _job_changed(self, before: Job | None, after: Job | None) -> Iterator[str]:
         for job in (before, after):
             owner = controller_of(job.metadata) if job is not None else None
             if job is None or owner is None or owner.kind != CRON_JOBS.kind:
                 continue
             cron_job = self._cron_jobs.get(owner.name, job.metadata.namespace)
             if cron_job is not None and cron_job.metadata.uid == owner.uid:
-                self._queue.add(object_key(cron_job.metadata))
+                yield object_key(cron_job.metadata)
 
     async def _reconcile(self, key: str) -> float | None:
         cron_job = self._cron_jobs.get_key(key)

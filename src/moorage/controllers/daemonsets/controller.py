@@ -7,7 +7,7 @@ its informers have shown its earlier requests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from moorage.api.clock import Clock
@@ -21,7 +21,8 @@ from moorage.controllers.daemonsets.placement import Fit, Placement, class_name
 from moorage.controllers.daemonsets.planning import Plan, View, by_node, placed, rolled
 from moorage.controllers.daemonsets.status import observed_status
 from moorage.controllers.expectations import Expectations
-from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
+from moorage.controllers.informers import NAMESPACE, Informers
+from moorage.controllers.loop import Loop, key_of_either_forgetting, latest
 from moorage.controllers.objects import PODS, Node, Pod
 from moorage.controllers.ownership import Claimer, sort_claims
 from moorage.controllers.patches import status_patch
@@ -38,12 +39,9 @@ from moorage.controllers.revisions import (
     sort_history,
 )
 from moorage.wire.client.informer import object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS
 from moorage.wire.client.rest import Client
-
-COMPONENT = "daemonset-controller"
 
 _BURST = 250
 _HISTORY_LIMIT = 10
@@ -63,7 +61,6 @@ class DaemonSetController:
         self._classes = informers.runtime_classes
         self._revisions = informers.revisions
         self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue("daemonsets", clock=clock)
         self._expectations = Expectations(clock)
         self._revision_expectations = Expectations(clock)
         self._failed_pods = FailedPods(clock)
@@ -72,40 +69,35 @@ class DaemonSetController:
         self._requests = PodRequests(client, recorder, DAEMON_SETS)
         self._batches = PodBatches(self._expectations)
         self._revision_requests = RevisionRequests(client, DAEMON_SETS, HASH)
-        pod_owners = PodOwners(self._sets, self._expectations, self._queue)
-        revision_owners = RevisionOwners(self._sets, self._revision_expectations, self._queue)
-        self._sets.add_handler(self._set_changed)
-        self._nodes.add_handler(self._node_changed)
-        self._pods.add_handler(pod_owners.pod_changed)
-        self._classes.add_handler(self._class_changed)
-        self._revisions.add_handler(revision_owners.revision_changed)
+        pod_owners = PodOwners(self._sets, self._expectations)
+        revision_owners = RevisionOwners(self._sets, self._revision_expectations)
+        self.run = Loop(
+            "daemonsets",
+            self._reconcile,
+            [
+                (self._sets, key_of_either_forgetting(self._forget)),
+                (self._nodes, self._node_changed),
+                (self._pods, pod_owners.pod_changed),
+                (self._classes, self._class_changed),
+                (self._revisions, revision_owners.revision_changed),
+            ],
+            clock,
+        ).run
 
-    async def run(self, *, workers: int) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._sets, self._nodes, self._pods, self._classes, self._revisions)
-        await self._queue.run(self._reconcile, workers=workers)
-
-    def _set_changed(self, before: DaemonSet | None, after: DaemonSet | None) -> None:
-        either = after or before
-        assert either is not None
-        key = object_key(either.metadata)
-        if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
-            self._forget(key)
-        self._queue.add(key)
-
-    def _node_changed(self, before: Node | None, after: Node | None) -> None:
-        """Queue all sets when a node comes, goes, or changes in what decides about its pods."""
+    def _node_changed(self, before: Node | None, after: Node | None) -> Iterator[str]:
+        """Yield all sets when a node comes, goes, or changes in what decides about its pods."""
         if before is not None and after is not None and _is_alike(before, after):
             return
         for daemon_set in self._sets:
-            self._queue.add(object_key(daemon_set.metadata))
+            yield object_key(daemon_set.metadata)
 
-    def _class_changed(self, before: RuntimeClass | None, after: RuntimeClass | None) -> None:
-        either = after or before
-        assert either is not None
+    def _class_changed(
+        self, before: RuntimeClass | None, after: RuntimeClass | None
+    ) -> Iterator[str]:
+        either = latest(before, after)
         for daemon_set in self._sets:
             if class_name(daemon_set.spec.template) == either.metadata.name:
-                self._queue.add(object_key(daemon_set.metadata))
+                yield object_key(daemon_set.metadata)
 
     def _forget(self, key: str) -> None:
         self._expectations.forget(key)

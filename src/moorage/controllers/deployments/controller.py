@@ -7,6 +7,8 @@ are those of `rolling`, `progress` and `revisions`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from moorage.api.clock import Clock
@@ -38,19 +40,17 @@ from moorage.controllers.deployments.set_requests import (
     with_collision,
 )
 from moorage.controllers.deployments.sets import SetsOf, sort_sets
-from moorage.controllers.informers import NAMESPACE, OWNER, Informers, wait_synced
+from moorage.controllers.informers import NAMESPACE, OWNER, Informers
+from moorage.controllers.loop import Loop, key_of_either
 from moorage.controllers.objects import Pod
 from moorage.controllers.ownership import Claimer, controller_of, sort_claims
 from moorage.controllers.patches import locked, status_patch
 from moorage.controllers.pods import is_ended
 from moorage.controllers.refusals import is_namespace_ending
 from moorage.wire.client.informer import object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.client.resources import DEPLOYMENTS, REPLICA_SETS
 from moorage.wire.client.rest import Client
-
-COMPONENT = "deployment-controller"
 
 
 class DeploymentController:
@@ -64,36 +64,32 @@ class DeploymentController:
         self._sets = informers.replica_sets
         self._pods = informers.pods
         self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue("deployments", clock=clock)
         self._claimer = Claimer(client, DEPLOYMENTS, REPLICA_SETS)
         self._requests = SetRequests(client, recorder)
-        self._deployments.add_handler(self._deployment_changed)
-        self._sets.add_handler(self._set_changed)
-        self._pods.add_handler(self._pod_changed)
+        self.run = Loop(
+            "deployments",
+            self._reconcile,
+            [
+                (self._deployments, key_of_either),
+                (self._sets, self._set_changed),
+                (self._pods, self._pod_changed),
+            ],
+            clock,
+        ).run
 
-    async def run(self, *, workers: int) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._deployments, self._sets, self._pods)
-        await self._queue.run(self._reconcile, workers=workers)
-
-    def _deployment_changed(self, before: Deployment | None, after: Deployment | None) -> None:
-        either = after or before
-        assert either is not None
-        self._queue.add(object_key(either.metadata))
-
-    def _set_changed(self, before: ReplicaSet | None, after: ReplicaSet | None) -> None:
+    def _set_changed(self, before: ReplicaSet | None, after: ReplicaSet | None) -> Iterator[str]:
         for replica_set in (before, after):
             if replica_set is not None:
-                self._enqueue_controller(replica_set.metadata)
+                yield from self._key_of_controller(replica_set.metadata)
         if after is None or controller_of(after.metadata) is not None:
             return
         is_news = before is None or before.metadata.labels != after.metadata.labels
         if is_news or (before is not None and controller_of(before.metadata) is not None):
             for other in self._deployments.by_index(NAMESPACE, after.metadata.namespace):
                 if from_object(other.spec.selector).matches(after.metadata.labels):
-                    self._queue.add(object_key(other.metadata))
+                    yield object_key(other.metadata)
 
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> Iterator[str]:
         """Reconcile the Deployment of a pod that ended or is gone: Recreate waits for that."""
         if before is None or (after is not None and not is_ended(after)):
             return
@@ -102,15 +98,15 @@ class DeploymentController:
             return
         replica_set = self._sets.get(controller.name, before.metadata.namespace)
         if replica_set is not None:
-            self._enqueue_controller(replica_set.metadata)
+            yield from self._key_of_controller(replica_set.metadata)
 
-    def _enqueue_controller(self, meta: ObjectMeta) -> None:
+    def _key_of_controller(self, meta: ObjectMeta) -> Iterator[str]:
         controller = controller_of(meta)
         if controller is None or controller.kind != DEPLOYMENTS.kind:
             return
         owner = self._deployments.get(controller.name, meta.namespace)
         if owner is not None and owner.metadata.uid == controller.uid:
-            self._queue.add(object_key(owner.metadata))
+            yield object_key(owner.metadata)
 
     async def _reconcile(self, key: str) -> float | None:
         deployment = self._deployments.get_key(key)

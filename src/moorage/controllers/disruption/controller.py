@@ -32,16 +32,14 @@ from moorage.controllers.disruption.planning import (
     needs_scale,
 )
 from moorage.controllers.disruption.scale import ScaleError, ScaleFinder
-from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
+from moorage.controllers.informers import NAMESPACE, Informers
+from moorage.controllers.loop import Loop, key_if_present
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.patches import status_patch
 from moorage.wire.client.informer import object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import POD_DISRUPTION_BUDGETS
 from moorage.wire.client.rest import Client, UnreachableError
-
-COMPONENT = "controllermanager"
 
 
 class DisruptionController:
@@ -56,37 +54,26 @@ class DisruptionController:
         self._pods = informers.pods
         self._budgets = informers.disruption_budgets
         self._scales = ScaleFinder(client, informers)
-        self._synced = (
-            informers.pods,
-            informers.disruption_budgets,
-            informers.replica_sets,
-            informers.deployments,
-            informers.stateful_sets,
-        )
-        self._queue: WorkQueue[str] = WorkQueue("disruption", clock=clock)
-        self._budgets.add_handler(self._budget_changed)
-        self._pods.add_handler(self._pod_changed)
+        self.run = Loop(
+            "disruption",
+            self._reconcile,
+            [
+                (self._budgets, key_if_present),
+                (self._pods, self._pod_changed),
+                (informers.replica_sets, None),
+                (informers.deployments, None),
+                (informers.stateful_sets, None),
+            ],
+            clock,
+        ).run
 
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(*self._synced)
-        await self._queue.run(self._reconcile)
-
-    def _budget_changed(
-        self, before: PodDisruptionBudget | None, after: PodDisruptionBudget | None
-    ) -> None:
-        del before
-        if after is not None:
-            self._queue.add(object_key(after.metadata))
-
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        """Queue the budgets that select the pod, or selected it before it changed."""
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> Iterator[str]:
+        """Yield the budgets that select the pod, or selected it before it changed."""
         changed: dict[str, None] = {}
         for pod in (before, after):
             if pod is not None:
                 changed |= dict.fromkeys(self._selecting(pod))
-        for key in changed:
-            self._queue.add(key)
+        yield from changed
         if after is not None and before is None and len(changed) > 1:
             self._warn_of_several(after, list(changed))
 

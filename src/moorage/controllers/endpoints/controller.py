@@ -5,6 +5,7 @@ Source: API docs "Service: Endpoints", "EndpointSlices".
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -16,14 +17,14 @@ from moorage.api.services import Endpoints, Service
 from moorage.controllers.endpoints.backends import Backend, backends_of, has_backends, selects
 from moorage.controllers.endpoints.slices import SliceContent, divide
 from moorage.controllers.endpoints.subsets import subsets_of
-from moorage.controllers.informers import NAMESPACE, OWNER, Informers, wait_synced
+from moorage.controllers.informers import NAMESPACE, OWNER, Informers
+from moorage.controllers.loop import Loop, key_of_either, latest
 from moorage.controllers.objects import ENDPOINT_SLICES, EndpointSlice, Pod
 from moorage.controllers.ownership import controller_reference
 from moorage.controllers.patches import locked
 from moorage.controllers.pods import is_deleting, is_ended, is_ready
 from moorage.controllers.refusals import is_namespace_ending
 from moorage.wire.client.informer import object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import ENDPOINTS, SERVICES
 from moorage.wire.client.rest import Client
 
@@ -47,50 +48,43 @@ class EndpointsController:
         self._nodes = informers.nodes
         self._endpoints = informers.endpoints
         self._slices = informers.endpoint_slices
-        self._queue: WorkQueue[str] = WorkQueue("endpoints", clock=clock)
         # The copy lags behind our own creations; without these a second round makes them again.
         self._unseen: dict[str, dict[str, EndpointSlice]] = {}
         """Service uid → slices created for it that the informer has not shown yet, by name."""
-        self._services.add_handler(self._service_changed)
-        self._pods.add_handler(self._pod_changed)
-        self._endpoints.add_handler(self._endpoints_changed)
-        self._slices.add_handler(self._slice_changed)
+        self.run = Loop(
+            "endpoints",
+            self._reconcile,
+            [
+                (self._services, key_of_either),
+                (self._pods, self._pod_changed),
+                (self._endpoints, key_of_either),
+                (self._slices, self._slice_changed),
+                (self._nodes, None),
+            ],
+            clock,
+            workers=5,
+        ).run
 
-    async def run(self, *, workers: int = 5) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._services, self._pods, self._nodes, self._endpoints, self._slices)
-        await self._queue.run(self._reconcile, workers=workers)
-
-    def _service_changed(self, before: Service | None, after: Service | None) -> None:
-        either = after or before
-        assert either is not None
-        self._queue.add(object_key(either.metadata))
-
-    def _endpoints_changed(self, before: Endpoints | None, after: Endpoints | None) -> None:
-        either = after or before
-        assert either is not None
-        self._queue.add(object_key(either.metadata))
-
-    def _slice_changed(self, before: EndpointSlice | None, after: EndpointSlice | None) -> None:
-        either = after or before
-        assert either is not None
+    def _slice_changed(
+        self, before: EndpointSlice | None, after: EndpointSlice | None
+    ) -> Iterator[str]:
+        either = latest(before, after)
         self._slice_seen(either.metadata)
         name = either.metadata.labels.get(SERVICE_NAME)
         if name and _is_ours(either):
-            self._queue.add(f"{either.metadata.namespace}/{name}")
+            yield f"{either.metadata.namespace}/{name}"
 
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        either = after or before
-        assert either is not None
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> Iterator[str]:
         if (
             before is not None
             and after is not None
             and _endpoint_facts(before) == _endpoint_facts(after)
         ):
             return
-        for service in self._services.by_index(NAMESPACE, either.metadata.namespace):
+        namespace = latest(before, after).metadata.namespace
+        for service in self._services.by_index(NAMESPACE, namespace):
             if any(selects(service, pod.metadata.labels) for pod in (before, after) if pod):
-                self._queue.add(object_key(service.metadata))
+                yield object_key(service.metadata)
 
     async def _reconcile(self, key: str) -> float | None:
         service = self._services.get_key(key)

@@ -18,17 +18,15 @@ import msgspec
 from moorage.api.clock import Clock
 from moorage.api.errors import AlreadyExistsError, NotFoundError
 from moorage.api.services import EndpointAddress, Endpoints, EndpointSubset, Service
-from moorage.controllers.informers import OWNER, Informers, wait_synced
+from moorage.controllers.informers import OWNER, Informers
+from moorage.controllers.loop import Loop, key_of_either, latest
 from moorage.controllers.objects import ENDPOINT_SLICES, EndpointSlice
 from moorage.controllers.ownership import controller_reference
 from moorage.controllers.patches import locked
-from moorage.wire.client.informer import object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import WARNING, EventRecorder, reference
 from moorage.wire.client.resources import ENDPOINTS
 from moorage.wire.client.rest import Client
 
-COMPONENT = "endpoint-slice-mirroring-controller"
 MANAGER = "endpointslicemirroring-controller.k8s.io"
 
 _MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
@@ -122,29 +120,25 @@ class EndpointSliceMirroring:
         self._services = informers.services
         self._endpoints = informers.endpoints
         self._slices = informers.endpoint_slices
-        self._queue: WorkQueue[str] = WorkQueue("endpointslice mirroring", clock=clock)
-        self._services.add_handler(self._changed)
-        self._endpoints.add_handler(self._changed)
-        self._slices.add_handler(self._slice_changed)
+        self.run = Loop(
+            "endpointslice mirroring",
+            self._reconcile,
+            [
+                (self._services, key_of_either),
+                (self._endpoints, key_of_either),
+                (self._slices, self._slice_changed),
+            ],
+            clock,
+            workers=5,
+        ).run
 
-    async def run(self, *, workers: int = 5) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._services, self._endpoints, self._slices)
-        await self._queue.run(self._reconcile, workers=workers)
-
-    def _changed(
-        self, before: Service | Endpoints | None, after: Service | Endpoints | None
-    ) -> None:
-        either = after or before
-        assert either is not None
-        self._queue.add(object_key(either.metadata))
-
-    def _slice_changed(self, before: EndpointSlice | None, after: EndpointSlice | None) -> None:
-        either = after or before
-        assert either is not None
+    def _slice_changed(
+        self, before: EndpointSlice | None, after: EndpointSlice | None
+    ) -> Iterator[str]:
+        either = latest(before, after)
         name = either.metadata.labels.get(_SERVICE_NAME)
         if name and _is_ours(either):
-            self._queue.add(f"{either.metadata.namespace}/{name}")
+            yield f"{either.metadata.namespace}/{name}"
 
     async def _reconcile(self, key: str) -> float | None:
         endpoints = self._endpoints.get_key(key)

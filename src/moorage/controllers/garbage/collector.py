@@ -39,8 +39,6 @@ from moorage.wire.client.recorder import WARNING, EventRecorder
 from moorage.wire.client.resources import PartialObject, Resource, read_as
 from moorage.wire.client.rest import Client, UnreachableError
 
-COMPONENT = "garbage-collector-controller"
-
 _ABSENT_REMEMBERED = 500
 _LONGEST_RETRY_S = 1000.0
 _DEFINITIONS = "apiextensions.k8s.io"

@@ -8,6 +8,7 @@ Autoscaling"; `horizontal.go` of Kubernetes 1.37.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -49,16 +50,14 @@ from moorage.controllers.horizontalpodautoscalers.other_apis import OtherApis
 from moorage.controllers.horizontalpodautoscalers.proposals import Readiness
 from moorage.controllers.horizontalpodautoscalers.targets import ScaleTargets, Target, TargetError
 from moorage.controllers.horizontalpodautoscalers.usage import read_usages
-from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.informers import Informers
+from moorage.controllers.loop import After, Loop, Queued, latest
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.patches import status_patch
 from moorage.wire.client.informer import object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import HORIZONTAL_POD_AUTOSCALERS, PODS
 from moorage.wire.client.rest import Client, UnreachableError
-
-COMPONENT = "horizontal-pod-autoscaler"
 
 _ABLE, _ACTIVE, _LIMITED = "AbleToScale", "ScalingActive", "ScalingLimited"
 _ZERO = "ScaledToZero"
@@ -102,21 +101,16 @@ class AutoscalerController:
         self._targets = ScaleTargets(client, clock)
         self._histories: dict[str, History] = {}
         self._selectors: dict[str, Selector] = {}
-        self._queue: WorkQueue[str] = WorkQueue("autoscalers", clock=clock)
-        self._autoscalers.add_handler(self._changed)
-
-    async def run(self, *, workers: int) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._autoscalers)
-        await self._queue.run(self._reconcile, workers=workers)
+        self.run = Loop(
+            "autoscalers", self._reconcile, [(self._autoscalers, self._changed)], clock
+        ).run
 
     def _changed(
         self, before: HorizontalPodAutoscaler | None, after: HorizontalPodAutoscaler | None
-    ) -> None:
-        either = after or before
-        if either is not None:
-            # Not at once: its own status changes come by here too.
-            self._queue.add_after(object_key(either.metadata), self._options.autoscaler_period_s)
+    ) -> Iterator[Queued[str]]:
+        # Not at once: its own status changes come by here too.
+        key = object_key(latest(before, after).metadata)
+        yield After(key, self._options.autoscaler_period_s)
 
     async def _reconcile(self, key: str) -> float | None:
         autoscaler = self._autoscalers.get_key(key)

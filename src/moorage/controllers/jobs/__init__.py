@@ -1,7 +1,7 @@
 """Job controllers: the pods and the status of Jobs, and the deletion of finished Jobs."""
 
 from moorage.controllers.jobs.controller import JobController
-from moorage.controllers.jobs.orphans import OrphanController
-from moorage.controllers.jobs.ttl import TtlAfterFinishedController
+from moorage.controllers.jobs.orphans import orphan_release
+from moorage.controllers.jobs.ttl import ttl_after_finished
 
-__all__ = ["JobController", "OrphanController", "TtlAfterFinishedController"]
+__all__ = ["JobController", "orphan_release", "ttl_after_finished"]

@@ -7,7 +7,7 @@ status, guarded by the revision that was read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -25,7 +25,7 @@ from moorage.api.jobs import (
 from moorage.api.labels import from_object
 from moorage.controllers.batches import at_once
 from moorage.controllers.expectations import Expectations
-from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
+from moorage.controllers.informers import NAMESPACE, Informers
 from moorage.controllers.jobs.backoff import Failures
 from moorage.controllers.jobs.conditions import (
     COMPLETE,
@@ -40,19 +40,16 @@ from moorage.controllers.jobs.requests import is_managed_elsewhere, release, upd
 from moorage.controllers.jobs.termination import completed_condition, interim_condition
 from moorage.controllers.jobs.tracking import Tracking, track, with_counts
 from moorage.controllers.jobs.view import View
+from moorage.controllers.loop import Loop, key_of_either_forgetting
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.ownership import Claimer, sort_claims
 from moorage.controllers.pod_batches import Failure, PodBatches
 from moorage.controllers.pod_owners import PodOwners
 from moorage.controllers.pod_requests import PodRequests
 from moorage.controllers.pods import is_ready
-from moorage.wire.client.informer import object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import JOBS
 from moorage.wire.client.rest import Client, UnreachableError
-
-COMPONENT = "job-controller"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +78,6 @@ class JobController:
         self._jobs = informers.jobs
         self._pods = informers.pods
         self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue("jobs", clock=clock)
         self._expectations = Expectations(clock)
         self._claimer = Claimer(client, JOBS, PODS, finalizer=TRACKING_FINALIZER)
         self._requests = PodRequests(client, recorder, JOBS)
@@ -91,29 +87,20 @@ class JobController:
         """By key, the uid of the Job and the revision of its last status that we wrote."""
         self._released: set[str] = set()
         """Uids of pods whose finalizer we removed and the informer still shows."""
-        self._pod_owners = PodOwners(self._jobs, self._expectations, self._queue)
-        self._jobs.add_handler(self._job_changed)
-        self._pods.add_handler(self._pod_changed)
+        self._pod_owners = PodOwners(self._jobs, self._expectations)
+        self.run = Loop(
+            "jobs",
+            self._reconcile,
+            [(self._jobs, key_of_either_forgetting(self._forget)), (self._pods, self._pod_changed)],
+            clock,
+        ).run
 
-    async def run(self, *, workers: int) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._jobs, self._pods)
-        await self._queue.run(self._reconcile, workers=workers)
-
-    def _job_changed(self, before: Job | None, after: Job | None) -> None:
-        either = after or before
-        assert either is not None
-        key = object_key(either.metadata)
-        if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
-            self._forget(key)
-        self._queue.add(key)
-
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> Iterator[str]:
         if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
             self._released.discard(before.metadata.uid)
         if after is not None and not is_tracked(after):
             self._released.discard(after.metadata.uid)
-        self._pod_owners.pod_changed(before, after)
+        yield from self._pod_owners.pod_changed(before, after)
 
     def _forget(self, key: str) -> None:
         self._expectations.forget(key)

@@ -2,63 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from moorage.api.clock import Clock, parse_time
 from moorage.api.errors import NotFoundError
 from moorage.api.jobs import Job
-from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.informers import Informers
+from moorage.controllers.loop import Loop
 from moorage.wire.client.informer import object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import JOBS
 from moorage.wire.client.rest import Client
 
 
-class TtlAfterFinishedController:
-    """Watches Jobs and deletes those whose time is over, with their pods."""
+def ttl_after_finished(client: Client, informers: Informers, clock: Clock) -> Loop[str]:
+    """Return the loop that deletes Jobs whose time is over, with their pods."""
+    jobs = informers.jobs
 
-    def __init__(self, client: Client, informers: Informers, clock: Clock) -> None:
-        self._client = client
-        self._jobs = informers.jobs
-        self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue("ttl-after-finished", clock=clock)
-        self._jobs.add_handler(self._job_changed)
-
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._jobs)
-        await self._queue.run(self._reconcile)
-
-    def _job_changed(self, before: Job | None, after: Job | None) -> None:
+    def finished(before: Job | None, after: Job | None) -> Iterator[str]:
         del before
         if after is not None and expiry_time(after) is not None:
-            self._queue.add(object_key(after.metadata))
+            yield object_key(after.metadata)
 
-    async def _reconcile(self, key: str) -> float | None:
-        job = self._jobs.get_key(key)
-        left_s = self._seconds_left(job)
+    def seconds_left(job: Job | None) -> float | None:
+        """Return the seconds until the Job expires; None if it does not."""
+        expiry = expiry_time(job) if job is not None else None
+        return None if expiry is None else max(0.0, (expiry - clock.now()).total_seconds())
+
+    async def reconcile(key: str) -> float | None:
+        job = jobs.get_key(key)
+        left_s = seconds_left(job)
         if left_s is None or left_s > 0:
             return left_s
         assert job is not None, "only a Job has an expiry time"
         meta = job.metadata
-        try:
+        with suppress(NotFoundError):
             # The informer's copy may be old: the time to live may have been extended.
-            fresh = await self._client.get(JOBS, meta.name, meta.namespace)
-            left_s = self._seconds_left(fresh)
+            fresh = await client.get(JOBS, meta.name, meta.namespace)
+            left_s = seconds_left(fresh)
             if fresh.metadata.uid != meta.uid or left_s is None or left_s > 0:
                 return left_s
-            await self._client.delete(
+            await client.delete(
                 JOBS, meta.name, meta.namespace, uid=meta.uid, propagation_policy="Foreground",
                 resource_version=fresh.metadata.resource_version,
             )  # fmt: skip
-        except NotFoundError:
-            return None
         return None
 
-    def _seconds_left(self, job: Job | None) -> float | None:
-        """Return the seconds until the Job expires; None if it does not."""
-        expiry = expiry_time(job) if job is not None else None
-        return None if expiry is None else max(0.0, (expiry - self._clock.now()).total_seconds())
+    return Loop("ttl-after-finished", reconcile, [(jobs, finished)], clock)
 
 
 def expiry_time(job: Job) -> datetime | None:

@@ -6,7 +6,7 @@ the namespace is reconciled again when an object in it is gone, at the latest wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -15,11 +15,11 @@ from moorage.api.clock import Clock
 from moorage.api.errors import MethodNotAllowedError, NotFoundError, StatusError
 from moorage.api.meta import ObjectMeta
 from moorage.api.namespaces import Namespace
-from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
+from moorage.controllers.informers import NAMESPACE, Informers
+from moorage.controllers.loop import Loop
 from moorage.controllers.namespaces.conditions import Progress, conditions_after
 from moorage.controllers.objects import PODS
 from moorage.wire.client.discovery import Discovered, discover
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import NAMESPACES, Resource
 from moorage.wire.client.rest import Client
 
@@ -36,18 +36,17 @@ class NamespaceController:
         self._namespaces = informers.namespaces
         self._pods = informers.pods
         self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue("namespaces", clock=clock)
-        self._namespaces.add_handler(self._namespace_changed)
+        self._loop: Loop[str] = Loop(
+            "namespaces", self._reconcile, [(self._namespaces, self._namespace_changed)], clock
+        )
+        self.run = self._loop.run
 
-    async def run(self, *, workers: int) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._namespaces)
-        await self._queue.run(self._reconcile, workers=workers)
-
-    def _namespace_changed(self, before: Namespace | None, after: Namespace | None) -> None:
+    def _namespace_changed(
+        self, before: Namespace | None, after: Namespace | None
+    ) -> Iterator[str]:
         del before
         if after is not None and _is_ending(after):
-            self._queue.add(after.metadata.name)
+            yield after.metadata.name
 
     def object_removed(self, resource: Resource[Any], name: str) -> None:
         """Reconcile a namespace that lost an object: it may have been the last one."""
@@ -57,7 +56,7 @@ class NamespaceController:
         is_pod = (resource.group, resource.plural) == ("", PODS.plural)
         # For pods, only the removal of the last one requires a reconcile.
         if not is_pod or not self._pods.by_index(NAMESPACE, name):
-            self._queue.add(name)
+            self._loop.add(name)
 
     async def _reconcile(self, name: str) -> float | None:
         try:

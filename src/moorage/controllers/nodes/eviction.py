@@ -6,18 +6,18 @@ with such taints; without taints it has none. Source: API docs "Taint based Evic
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from moorage.api.clock import Clock, format_time
 from moorage.api.errors import NotFoundError
-from moorage.controllers.informers import NODE, Informers, wait_synced
+from moorage.controllers.informers import NODE, Informers
+from moorage.controllers.loop import Loop, latest
 from moorage.controllers.nodes.taints import no_execute, seconds_borne
 from moorage.controllers.objects import PODS, Node, Pod
 from moorage.controllers.pods import is_deleting
 from moorage.wire.client.informer import object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import NORMAL, EventRecorder, reference
 from moorage.wire.client.rest import Client, PatchType
-
-COMPONENT = "taint-eviction-controller"
 
 _REASON = "DeletionByTaintManager"
 _MESSAGE = "Taint manager: deleting due to NoExecute taint"
@@ -34,34 +34,34 @@ class TaintEvictionController:
         self._pods = informers.pods
         self._recorder = recorder
         self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue("taint evictions", clock=clock)
         self._since: dict[str, tuple[str, float]] = {}
         """Pod key → its uid, and when it was first seen with NoExecute taints (monotonic)."""
-        informers.nodes.add_handler(self._node_changed)
-        informers.pods.add_handler(self._pod_changed)
+        self.run = Loop(
+            "taint evictions",
+            self._reconcile,
+            [
+                (self._nodes, self._node_changed),
+                (self._pods, self._pod_changed),
+            ],
+            clock,
+            workers=8,
+        ).run
 
-    async def run(self, *, workers: int = 8) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._nodes, self._pods)
-        await self._queue.run(self._reconcile, workers=workers)
-
-    def _node_changed(self, before: Node | None, after: Node | None) -> None:
-        either = after or before
-        assert either is not None
+    def _node_changed(self, before: Node | None, after: Node | None) -> Iterator[str]:
+        either = latest(before, after)
         was = no_execute(before) if before is not None else ()
         now = no_execute(after) if after is not None else ()
         if was != now:
             for pod in self._pods.by_index(NODE, either.metadata.name):
-                self._queue.add(object_key(pod.metadata))
+                yield object_key(pod.metadata)
 
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        either = after or before
-        assert either is not None
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> Iterator[str]:
+        either = latest(before, after)
         key = object_key(either.metadata)
         if after is None:
             self._since.pop(key, None)
         elif after.spec.node_name and (before is None or _is_news(before, after)):
-            self._queue.add(key)
+            yield key
 
     async def _reconcile(self, key: str) -> float | None:
         pod = self._pods.get_key(key)

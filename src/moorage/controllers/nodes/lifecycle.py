@@ -7,6 +7,7 @@ counts as lost without another heartbeat.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -14,7 +15,8 @@ import msgspec
 from moorage.api.clock import Clock, format_time, parse_time
 from moorage.api.errors import NotFoundError
 from moorage.api.references import ObjectReference
-from moorage.controllers.informers import NODE, Informers, wait_synced
+from moorage.controllers.informers import NODE, Informers
+from moorage.controllers.loop import Loop, latest
 from moorage.controllers.nodes.conditions import READY, TRUE, ready_status, unknown_conditions
 from moorage.controllers.nodes.taints import evicting_key, has_evicting_taint, taints_after
 from moorage.controllers.nodes.zones import Outage, Pace, outage_of, zone_of
@@ -22,11 +24,9 @@ from moorage.controllers.objects import NODES, PODS, Lease, Node, Pod
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.patches import locked
 from moorage.controllers.pods import is_ready
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.rest import Client, PatchType
 
-COMPONENT = "node-controller"
 LEASE_NAMESPACE = "kube-node-lease"
 
 
@@ -56,18 +56,19 @@ class NodeLifecycleController:
         self._recorder = recorder
         self._options = options
         self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue("nodes", clock=clock)
         self._lives: dict[str, _Life] = {}
         self._pace = Pace()
         self._outage = Outage({}, {})
         self._is_outage_stale = True
         self._leases.add_handler(self._lease_changed)
-
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._nodes, self._pods, self._leases)
-        self._nodes.add_handler(self._node_changed)
-        await self._queue.run(self._reconcile)
+        self._loop: Loop[str] = Loop(
+            "nodes",
+            self._reconcile,
+            [(self._pods, None), (self._leases, None)],
+            clock,
+            late=[(self._nodes, self._node_changed)],
+        )
+        self.run = self._loop.run
 
     def _lease_changed(self, before: Lease | None, after: Lease | None) -> None:
         if after is None or after.metadata.namespace != LEASE_NAMESPACE:
@@ -76,9 +77,8 @@ class NodeLifecycleController:
         if life is not None and (before is None or before.spec.renew_time != after.spec.renew_time):
             life.heartbeat = self._clock.monotonic()
 
-    def _node_changed(self, before: Node | None, after: Node | None) -> None:
-        either = after or before
-        assert either is not None
+    def _node_changed(self, before: Node | None, after: Node | None) -> Iterator[str]:
+        either = latest(before, after)
         if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
             self._lives.pop(before.metadata.name, None)
             self._record_event(before, "RemovingNode", "Removing Node {} from Controller")
@@ -90,11 +90,11 @@ class NodeLifecycleController:
                 self._record_event(after, "RegisteredNode", "Registered Node {} in Controller")
             elif _has_heartbeat(before, after):
                 self._lives[after.metadata.name].heartbeat = self._clock.monotonic()
-            self._queue.add(after.metadata.name)
+            yield after.metadata.name
         if before is None or after is None or ready_status(before) != ready_status(after):
             self._is_outage_stale = True
             # A deleted node has no more work, but the zones must be recomputed.
-            self._queue.add(either.metadata.name)
+            yield either.metadata.name
 
     def _first_heartbeat(self, node: Node) -> float:
         """Return the current monotonic time, or the creation time of a node that never reported."""
@@ -115,7 +115,7 @@ class NodeLifecycleController:
                 life.heartbeat = now
         if before.states != self._outage.states:
             for node in self._nodes:
-                self._queue.add(node.metadata.name)
+                self._loop.add(node.metadata.name)
 
     def _record_event(self, node: Node, reason: str, what: str) -> None:
         name = node.metadata.name

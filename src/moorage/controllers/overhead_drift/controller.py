@@ -20,7 +20,8 @@ from moorage.api.quantity import parse
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import ISOLATION_LABEL
 from moorage.api.runtime_profiles import RuntimeProfile
-from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.informers import Informers
+from moorage.controllers.loop import After, Loop
 from moorage.controllers.objects import Pod
 from moorage.controllers.overhead_drift.metrics import OverheadMetrics
 from moorage.runtimeclass.isolation import LEVELS, Isolation
@@ -38,12 +39,10 @@ from moorage.runtimeclass.overhead_drift import (
 from moorage.runtimeclass.overhead_estimates import MEBIBYTE
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.node_summary import PodFigures, SummaryError, read_node_summary
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import RUNTIME_CLASSES
 from moorage.wire.client.rest import Client, UnreachableError
 
-COMPONENT = "overhead-drift-controller"
 DRIFT, FITS = "OverheadDrift", "OverheadFits"
 
 _INTERVAL_S = 60.0
@@ -84,13 +83,13 @@ class OverheadDriftController:
         self._tolerance = tolerance or Tolerance()
         self._watched: dict[str, _Watched] = {}
         self._last_node = ""
-        self._queue: WorkQueue[str] = WorkQueue("overhead drift", clock=clock)
-
-    async def run(self) -> None:
-        """Judge until cancelled."""
-        await wait_synced(self._pods, self._classes, self._profiles)
-        self._queue.add_after(_KEY, _INTERVAL_S)
-        await self._queue.run(self._reconcile)
+        self.run = Loop(
+            "overhead drift",
+            self._reconcile,
+            [(self._pods, None), (self._classes, None), (self._profiles, None)],
+            clock,
+            first=[After(_KEY, _INTERVAL_S)],
+        ).run
 
     async def _reconcile(self, key: str) -> float:
         del key

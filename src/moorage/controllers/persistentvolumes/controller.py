@@ -8,15 +8,14 @@ what is interrupted between two writes is completed by the next step. Source: th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from moorage.api.claims import class_of_claim, class_of_volume
-from moorage.api.claims.local_path import NODE_LABEL
 from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.controllers.informers import CLAIM, STORAGE_CLASS, Informers, claim_keys, wait_synced
-from moorage.controllers.objects import Node, Pod
+from moorage.controllers.informers import CLAIM, STORAGE_CLASS, Informers
+from moorage.controllers.loop import Loop, latest
 from moorage.controllers.persistentvolumes.claim_steps import LOST as CLAIM_LOST
 from moorage.controllers.persistentvolumes.claim_steps import (
     PENDING,
@@ -29,7 +28,12 @@ from moorage.controllers.persistentvolumes.claim_steps import (
     Wait,
     claim_step,
 )
-from moorage.controllers.persistentvolumes.local_volumes import LocalVolumes
+from moorage.controllers.persistentvolumes.local_volumes import (
+    OF_CLAIM,
+    OF_VOLUME,
+    Key,
+    LocalVolumes,
+)
 from moorage.controllers.persistentvolumes.provisioning import is_internal
 from moorage.controllers.persistentvolumes.volume_steps import (
     FAILED,
@@ -47,18 +51,11 @@ from moorage.controllers.persistentvolumes.volume_steps import (
 from moorage.controllers.persistentvolumes.writes import VolumeWrites
 from moorage.controllers.pods import is_ended
 from moorage.wire.client.informer import object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder
 from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS
 from moorage.wire.client.rest import Client
 
-COMPONENT = "persistentvolume-controller"
 _IN_TREE = "kubernetes.io/"
-
-Key = tuple[str, str]
-"""(kind, key of the object)"""
-
-_CLAIM, _VOLUME = "claim", "volume"
 
 
 class PersistentVolumeController:
@@ -72,10 +69,8 @@ class PersistentVolumeController:
         self._volumes = informers.volumes
         self._classes = informers.storage_classes
         self._pods = informers.pods
-        self._nodes = informers.nodes
         self._writes = VolumeWrites(client, recorder, clock)
         self._local = LocalVolumes(informers, self._writes)
-        self._queue: WorkQueue[Key] = WorkQueue("persistent volumes", clock=clock)
         self._storage = Storage(
             volume=self._volumes.get,
             volumes=lambda: self._volumes,
@@ -83,83 +78,55 @@ class PersistentVolumeController:
             storage_classes=lambda: self._classes,
             waiting_pods=self._waiting_pods,
         )
-        self._claims.add_handler(self._claim_changed)
-        self._volumes.add_handler(self._volume_changed)
-        self._classes.add_handler(self._class_changed)
-        self._pods.add_handler(self._pod_changed)
-        self._nodes.add_handler(self._node_changed)
-
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._claims, self._volumes, self._classes, self._pods, self._nodes)
-        await self._queue.run(self._reconcile)
-
-    # events
-
-    def _claim_changed(
-        self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None
-    ) -> None:
-        claim = after or before
-        assert claim is not None
-        key = object_key(claim.metadata)
-        if after is not None:
-            self._queue.add((_CLAIM, key))
-        for volume in self._volumes.by_index(CLAIM, key):
-            self._queue.add((_VOLUME, volume.metadata.name))
+        self._loop: Loop[Key] = Loop(
+            "persistent volumes",
+            self._reconcile,
+            [
+                (self._claims, self._local.keys_of_claim),
+                (self._volumes, self._volume_changed),
+                (self._classes, self._class_changed),
+                (self._pods, self._local.keys_of_pod),
+                (informers.nodes, self._local.keys_of_node),
+            ],
+            clock,
+        )
+        self.run = self._loop.run
 
     def _volume_changed(
         self, before: PersistentVolume | None, after: PersistentVolume | None
-    ) -> None:
-        volume = after or before
-        assert volume is not None
-        self._queue.add((_VOLUME, volume.metadata.name))
+    ) -> Iterator[Key]:
+        volume = latest(before, after)
+        yield OF_VOLUME, volume.metadata.name
         reference = volume.spec.claim_ref
         if reference is not None:
-            self._queue.add((_CLAIM, f"{reference.namespace}/{reference.name}"))
+            yield OF_CLAIM, f"{reference.namespace}/{reference.name}"
         else:
-            self._sync_pending(class_of_volume(volume))
+            yield from self._pending_claims(class_of_volume(volume))
             for claim in self._claims if after is None else ():
                 if claim.spec.volume_name == volume.metadata.name:
-                    self._queue.add((_CLAIM, object_key(claim.metadata)))
+                    yield OF_CLAIM, object_key(claim.metadata)
 
-    def _class_changed(self, before: StorageClass | None, after: StorageClass | None) -> None:
-        storage_class = after or before
-        assert storage_class is not None
-        self._sync_pending(storage_class.metadata.name)
+    def _class_changed(
+        self, before: StorageClass | None, after: StorageClass | None
+    ) -> Iterator[Key]:
+        storage_class = latest(before, after)
+        yield from self._pending_claims(storage_class.metadata.name)
         # It may be the default class now.
-        self._sync_pending("")
+        yield from self._pending_claims("")
 
-    def _sync_pending(self, class_name: str) -> None:
+    def _pending_claims(self, class_name: str) -> Iterator[Key]:
         for claim in self._claims.by_index(STORAGE_CLASS, class_name):
             if claim.status.phase in ("", PENDING):
-                self._queue.add((_CLAIM, object_key(claim.metadata)))
-
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        """A volume is deleted once no pod uses its claim."""
-        if before is None or not before.spec.volumes:
-            return
-        if after is None or (is_ended(after) and not is_ended(before)):
-            for claim in claim_keys(before):
-                for volume in self._volumes.by_index(CLAIM, claim):
-                    self._queue.add((_VOLUME, volume.metadata.name))
-
-    def _node_changed(self, before: Node | None, after: Node | None) -> None:
-        """The directories of a node that is gone are gone with it."""
-        if after is None and before is not None:
-            for volume in self._volumes:
-                if volume.metadata.labels.get(NODE_LABEL) == before.metadata.name:
-                    self._queue.add((_VOLUME, volume.metadata.name))
+                yield OF_CLAIM, object_key(claim.metadata)
 
     def _waiting_pods(self, claim: PersistentVolumeClaim) -> Iterable[str]:
         pods = self._pods.by_index(CLAIM, object_key(claim.metadata))
         return [pod.metadata.name for pod in pods if not pod.spec.node_name and not is_ended(pod)]
 
-    # steps
-
     async def _reconcile(self, key: Key) -> float | None:
         kind, name = key
         try:
-            return await (self._sync_claim(name) if kind == _CLAIM else self._sync_volume(name))
+            return await (self._sync_claim(name) if kind == OF_CLAIM else self._sync_volume(name))
         except NotFoundError:
             return None  # It is gone.
 
@@ -234,7 +201,7 @@ class PersistentVolumeController:
                 await writes.set_volume_phase(volume, phase)
             case SyncClaim():
                 assert claim is not None
-                self._queue.add((_CLAIM, object_key(claim.metadata)))
+                self._loop.add((OF_CLAIM, object_key(claim.metadata)))
             case ReportMismatch(about_volume, about_claim):
                 assert claim is not None
                 writes.announce_volume(volume, about_volume)

@@ -6,18 +6,27 @@ Source: see `api/claims/local_path.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from moorage.api.claims.annotations import SELECTED_NODE
 from moorage.api.claims.local_path import FINALIZER, NODE_LABEL
 from moorage.api.errors import AlreadyExistsError
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.controllers.informers import CLAIM, Informers
+from moorage.controllers.informers import CLAIM, Informers, claim_keys
+from moorage.controllers.loop import latest
+from moorage.controllers.objects import Node, Pod
 from moorage.controllers.persistentvolumes.claim_steps import Announcement
 from moorage.controllers.persistentvolumes.provisioning import ProvisioningError, new_volume
 from moorage.controllers.persistentvolumes.writes import VolumeWrites
 from moorage.controllers.pods import is_ended
+from moorage.wire.client.informer import object_key
 from moorage.wire.client.recorder import NORMAL, WARNING
 
 _DELETE = "Delete"
+
+Key = tuple[str, str]
+"""What a loop reconciles: the kind, OF_CLAIM or OF_VOLUME, and the object's key."""
+OF_CLAIM, OF_VOLUME = "claim", "volume"
 
 
 class LocalVolumes:
@@ -25,9 +34,39 @@ class LocalVolumes:
 
     def __init__(self, informers: Informers, writes: VolumeWrites) -> None:
         self._claims = informers.claims
+        self._volumes = informers.volumes
         self._pods = informers.pods
         self._nodes = informers.nodes
         self._writes = writes
+
+    def keys_of_claim(
+        self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None
+    ) -> Iterator[Key]:
+        """Yield a claim, unless it is gone, and the volumes that name it."""
+        claim = latest(before, after)
+        key = object_key(claim.metadata)
+        if after is not None:
+            yield OF_CLAIM, key
+        yield from self._volumes_of(key)
+
+    def keys_of_pod(self, before: Pod | None, after: Pod | None) -> Iterator[Key]:
+        """Yield the volumes of a pod that has ended: each is deleted once no pod uses its claim."""
+        if before is None or not before.spec.volumes:
+            return
+        if after is None or (is_ended(after) and not is_ended(before)):
+            for claim in claim_keys(before):
+                yield from self._volumes_of(claim)
+
+    def keys_of_node(self, before: Node | None, after: Node | None) -> Iterator[Key]:
+        """Yield the volumes of a node that is gone: their directories are gone with it."""
+        if after is None and before is not None:
+            for volume in self._volumes:
+                if volume.metadata.labels.get(NODE_LABEL) == before.metadata.name:
+                    yield OF_VOLUME, volume.metadata.name
+
+    def _volumes_of(self, claim: str) -> Iterator[Key]:
+        for volume in self._volumes.by_index(CLAIM, claim):
+            yield OF_VOLUME, volume.metadata.name
 
     async def provision(
         self, claim: PersistentVolumeClaim, storage_class: StorageClass

@@ -7,32 +7,33 @@ Provisioning"; sig-storage-lib-external-provisioner (`shouldProvision`, `shouldD
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from moorage.api.claims import class_of_claim
 from moorage.api.claims.annotations import (
     BETA_STORAGE_PROVISIONER,
     SELECTED_NODE,
     STORAGE_PROVISIONER,
 )
-from moorage.api.claims.local_path import NODE_LABEL, PROVISIONER
+from moorage.api.claims.local_path import PROVISIONER
 from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
-from moorage.controllers.informers import CLAIM, Informers, claim_keys, wait_synced
-from moorage.controllers.objects import Node, Pod
-from moorage.controllers.persistentvolumes.local_volumes import LocalVolumes
+from moorage.controllers.informers import Informers
+from moorage.controllers.loop import Loop
+from moorage.controllers.persistentvolumes.local_volumes import (
+    OF_CLAIM,
+    OF_VOLUME,
+    Key,
+    LocalVolumes,
+)
 from moorage.controllers.persistentvolumes.provisioning import is_internal
 from moorage.controllers.persistentvolumes.volume_steps import is_ours, is_released
 from moorage.controllers.persistentvolumes.writes import VolumeWrites
-from moorage.controllers.pods import is_ended
-from moorage.wire.client.informer import object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.client.rest import Client
 
-COMPONENT = PROVISIONER
 _WAITS = "WaitForFirstConsumer"
-
-_CLAIM, _VOLUME = "claim", "volume"
 
 
 class LocalPathProvisioner:
@@ -44,58 +45,31 @@ class LocalPathProvisioner:
         self._claims = informers.claims
         self._volumes = informers.volumes
         self._classes = informers.storage_classes
-        self._pods = informers.pods
-        self._nodes = informers.nodes
         self._local = LocalVolumes(informers, VolumeWrites(client, recorder, clock))
-        self._queue: WorkQueue[tuple[str, str]] = WorkQueue("local volumes", clock=clock)
-        self._claims.add_handler(self._claim_changed)
-        self._volumes.add_handler(self._volume_changed)
-        self._pods.add_handler(self._pod_changed)
-        self._nodes.add_handler(self._node_changed)
-
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._claims, self._volumes, self._classes, self._pods, self._nodes)
-        await self._queue.run(self._reconcile)
-
-    def _claim_changed(
-        self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None
-    ) -> None:
-        claim = after or before
-        assert claim is not None
-        key = object_key(claim.metadata)
-        if after is not None:
-            self._queue.add((_CLAIM, key))
-        for volume in self._volumes.by_index(CLAIM, key):
-            self._queue.add((_VOLUME, volume.metadata.name))
+        self.run = Loop(
+            "local volumes",
+            self._reconcile,
+            [
+                (self._claims, self._local.keys_of_claim),
+                (self._volumes, self._volume_changed),
+                (informers.pods, self._local.keys_of_pod),
+                (informers.nodes, self._local.keys_of_node),
+                (self._classes, None),
+            ],
+            clock,
+        ).run
 
     def _volume_changed(
         self, before: PersistentVolume | None, after: PersistentVolume | None
-    ) -> None:
+    ) -> Iterator[Key]:
         del before
         if after is not None:
-            self._queue.add((_VOLUME, after.metadata.name))
+            yield OF_VOLUME, after.metadata.name
 
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        """A volume is deleted once no pod uses its claim."""
-        if before is None or not before.spec.volumes:
-            return
-        if after is None or (is_ended(after) and not is_ended(before)):
-            for claim in claim_keys(before):
-                for volume in self._volumes.by_index(CLAIM, claim):
-                    self._queue.add((_VOLUME, volume.metadata.name))
-
-    def _node_changed(self, before: Node | None, after: Node | None) -> None:
-        """The directories of a node that is gone are gone with it."""
-        if after is None and before is not None:
-            for volume in self._volumes:
-                if volume.metadata.labels.get(NODE_LABEL) == before.metadata.name:
-                    self._queue.add((_VOLUME, volume.metadata.name))
-
-    async def _reconcile(self, key: tuple[str, str]) -> float | None:
+    async def _reconcile(self, key: Key) -> float | None:
         kind, name = key
         try:
-            await (self._sync_claim(name) if kind == _CLAIM else self._sync_volume(name))
+            await (self._sync_claim(name) if kind == OF_CLAIM else self._sync_volume(name))
         except NotFoundError:
             return None  # It is gone.
         return None

@@ -15,7 +15,8 @@ from moorage.api.labels import from_object
 from moorage.api.workloads import ReplicaSet, ReplicaSetStatus
 from moorage.controllers.deletion_ranking import pods_to_delete
 from moorage.controllers.expectations import Expectations
-from moorage.controllers.informers import NAMESPACE, OWNER, Informers, wait_synced
+from moorage.controllers.informers import NAMESPACE, OWNER, Informers
+from moorage.controllers.loop import Loop, key_of_either_forgetting
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.ownership import Claimer, controller_of, sort_claims
 from moorage.controllers.patches import status_patch
@@ -24,14 +25,10 @@ from moorage.controllers.pod_owners import PodOwners
 from moorage.controllers.pod_requests import PodRequests, pod_of
 from moorage.controllers.pods import is_active, is_terminating, next_available_s
 from moorage.controllers.replicasets.status import observed_status
-from moorage.wire.client.informer import Informer, object_key
-from moorage.wire.client.queue import WorkQueue
+from moorage.wire.client.informer import Informer
 from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.client.resources import REPLICA_SETS
 from moorage.wire.client.rest import Client
-
-COMPONENT = "replicaset-controller"
-REPLICATION_COMPONENT = "replication-controller"
 
 _BURST = 500
 
@@ -55,26 +52,19 @@ class ReplicaSetController:
         self._resource = sets.resource
         self._pods = informers.pods
         self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue(sets.resource.plural, clock=clock)
         self._expectations = Expectations(clock)
         self._claimer = Claimer(client, self._resource, PODS)
         self._requests = PodRequests(client, recorder, self._resource)
         self._batches = PodBatches(self._expectations)
-        self._sets.add_handler(self._set_changed)
-        self._pods.add_handler(PodOwners(self._sets, self._expectations, self._queue).pod_changed)
-
-    async def run(self, *, workers: int) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._sets, self._pods)
-        await self._queue.run(self._reconcile, workers=workers)
-
-    def _set_changed(self, before: ReplicaSet | None, after: ReplicaSet | None) -> None:
-        either = after or before
-        assert either is not None
-        key = object_key(either.metadata)
-        if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
-            self._expectations.forget(key)
-        self._queue.add(key)
+        self.run = Loop(
+            sets.resource.plural,
+            self._reconcile,
+            [
+                (self._sets, key_of_either_forgetting(self._expectations.forget)),
+                (self._pods, PodOwners(self._sets, self._expectations).pod_changed),
+            ],
+            clock,
+        ).run
 
     async def _reconcile(self, key: str) -> float | None:
         replica_set = self._sets.get_key(key)

@@ -6,7 +6,7 @@ some time after admission counted, and every five minutes. Source: API docs "Res
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 from moorage.api.clock import Clock
@@ -15,13 +15,13 @@ from moorage.api.quantity import canonical, to_texts
 from moorage.api.quotas import ResourceQuota, ResourceQuotaStatus
 from moorage.apiserver.quota import Amounts, charge_of, used_by
 from moorage.apiserver.quota.amounts import masked, parsed
-from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
+from moorage.controllers.informers import NAMESPACE, Informers
+from moorage.controllers.loop import After, Loop, Queued
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.patches import status_patch
 from moorage.controllers.pods import is_ended
 from moorage.controllers.resourcequotas.collections import Collections, counted_resources
 from moorage.wire.client.informer import object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import RESOURCE_QUOTAS, Resource
 from moorage.wire.client.rest import Client
 
@@ -42,47 +42,44 @@ class ResourceQuotaController:
         self._pods = informers.pods
         self._clock = clock
         self._collections = Collections(client)
-        self._queue: WorkQueue[str] = WorkQueue("resource quotas", clock=clock)
-        self._quotas.add_handler(self._quota_changed)
-        self._pods.add_handler(self._pod_changed)
+        self._loop: Loop[str] = Loop(
+            "resource quotas",
+            self._reconcile,
+            [(self._quotas, self._quota_changed), (self._pods, self._pod_changed)],
+            clock,
+            resync=(_RESYNC_S, self._all),
+        )
+        self.run = self._loop.run
 
-    async def run(self, *, workers: int) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._quotas, self._pods)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._queue.run(self._reconcile, workers=workers))
-            tasks.create_task(self._resync())
-
-    async def _resync(self) -> None:
-        while True:
-            await self._clock.sleep(_RESYNC_S)
-            for quota in self._quotas:
-                self._queue.add(object_key(quota.metadata))
+    def _all(self) -> Iterator[str]:
+        return (object_key(quota.metadata) for quota in self._quotas)
 
     def object_removed(self, resource: Resource[Any], namespace: str) -> None:
         """Count again what a namespace uses, which has lost an object."""
         name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-        self._count_again(name, namespace)
+        self._loop.add(*self._count_again(name, namespace))
 
-    def _quota_changed(self, before: ResourceQuota | None, after: ResourceQuota | None) -> None:
+    def _quota_changed(
+        self, before: ResourceQuota | None, after: ResourceQuota | None
+    ) -> Iterator[Queued[str]]:
         if after is None:
             return
         key = object_key(after.metadata)
         if before is None or _canonical(after.spec.hard) != after.status.hard:
-            self._queue.add(key)
+            yield key
         elif before.status.used != after.status.used:
-            self._queue.add_after(key, _RECOUNT_S)
+            yield After(key, _RECOUNT_S)
 
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> Iterator[Queued[str]]:
         """A pod that ends is charged no more. Its removal is reported by the garbage collector."""
         was_ended = before is not None and is_ended(before)
         if after is not None and is_ended(after) and not was_ended:
-            self._count_again(PODS.plural, after.metadata.namespace)
+            yield from self._count_again(PODS.plural, after.metadata.namespace)
 
-    def _count_again(self, resource: str, namespace: str) -> None:
+    def _count_again(self, resource: str, namespace: str) -> Iterator[Queued[str]]:
         for quota in self._quotas.by_index(NAMESPACE, namespace):
             if charge_of(resource).concerned(quota.spec.hard):
-                self._queue.add_after(object_key(quota.metadata), _GATHER_S)
+                yield After(object_key(quota.metadata), _GATHER_S)
 
     async def _reconcile(self, key: str) -> float | None:
         quota = self._quotas.get_key(key)

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from moorage.api.labels import from_object
 from moorage.api.workloads import ControllerRevision
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE
+from moorage.controllers.loop import latest
 from moorage.controllers.ownership import controller_of
 from moorage.wire.client.informer import Informer, object_key
-from moorage.wire.client.queue import WorkQueue
 
 
 class RevisionOwners:
-    """Queues the owners, of one kind, of the revisions that change."""
+    """The owners, of one kind, of the revisions that change, as keys for a loop."""
 
-    def __init__(
-        self, owners: Informer[Any], expectations: Expectations, queue: WorkQueue[str]
-    ) -> None:
+    def __init__(self, owners: Informer[Any], expectations: Expectations) -> None:
         self._owners = owners
         self._expectations = expectations
-        self._queue = queue
 
     def revision_changed(
         self, before: ControllerRevision | None, after: ControllerRevision | None
-    ) -> None:
-        """Lower the expectations of the revision's owner and queue it."""
-        either = after or before
-        assert either is not None
-        meta = either.metadata
+    ) -> Iterator[str]:
+        """Lower the expectations of the revision's owner and yield its key."""
+        meta = latest(before, after).metadata
         controller = controller_of(meta)
         if controller is None:
             if after is not None:
-                self._enqueue_adopters(after)
+                yield from self._adopters(after)
             return
         if controller.kind != self._owners.resource.kind:
             return
@@ -43,9 +39,9 @@ class RevisionOwners:
         key = object_key(owner.metadata)
         if before is None:
             self._expectations.creation_seen(key)
-        self._queue.add(key)
+        yield key
 
-    def _enqueue_adopters(self, orphan: ControllerRevision) -> None:
+    def _adopters(self, orphan: ControllerRevision) -> Iterator[str]:
         for owner in self._owners.by_index(NAMESPACE, orphan.metadata.namespace):
             if from_object(owner.spec.selector).matches(orphan.metadata.labels):
-                self._queue.add(object_key(owner.metadata))
+                yield object_key(owner.metadata)

@@ -11,19 +11,19 @@ handler too (or, as before Kubernetes 1.30, no handlers at all), and a cluster g
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from moorage.api.clock import Clock
 from moorage.api.conditions import is_true
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_profiles import WORKING, RuntimeProfile, profile_name
-from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.informers import Informers
+from moorage.controllers.loop import Loop, latest
 from moorage.controllers.objects import Node
 from moorage.controllers.runtimeclasses.profiles import PROFILE_HANDLER, PROFILE_NODE
 from moorage.runtimeclass.isolation import LEVELS
 from moorage.runtimes.probing.default_classes import complete_class, create_classes
 from moorage.wire.client.informer import Informer
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.rest import Client
 
 
@@ -41,32 +41,35 @@ class RuntimeClassController:
         self._client = client
         self._profiles = profiles
         self._classes, self._nodes = informers.runtime_classes, informers.nodes
-        self._queue: WorkQueue[str] = WorkQueue("runtime classes", clock=clock)
-        self._profiles.add_handler(self._profile_changed)
-        self._classes.add_handler(self._class_changed)
-        self._nodes.add_handler(self._node_changed)
+        self.run = Loop(
+            "runtime classes",
+            self._reconcile,
+            [
+                (self._profiles, self._profile_changed),
+                (self._classes, self._class_changed),
+                (self._nodes, self._node_changed),
+            ],
+            clock,
+        ).run
 
-    async def run(self) -> None:
-        """Reconcile until cancelled. The server must serve profiles."""
-        await wait_synced(self._profiles, self._classes, self._nodes)
-        await self._queue.run(self._reconcile)
+    def _profile_changed(
+        self, before: RuntimeProfile | None, after: RuntimeProfile | None
+    ) -> Iterator[str]:
+        yield latest(before, after).spec.handler
 
-    def _profile_changed(self, before: RuntimeProfile | None, after: RuntimeProfile | None) -> None:
-        changed = after or before
-        if changed is not None:
-            self._queue.add(changed.spec.handler)
-
-    def _class_changed(self, before: RuntimeClass | None, after: RuntimeClass | None) -> None:
+    def _class_changed(
+        self, before: RuntimeClass | None, after: RuntimeClass | None
+    ) -> Iterator[str]:
         del before
         if after is not None:
-            self._queue.add(after.handler)
+            yield after.handler
 
-    def _node_changed(self, before: Node | None, after: Node | None) -> None:
-        changed = after or before
-        if changed is None or (before and after and _handlers(before) == _handlers(after)):
+    def _node_changed(self, before: Node | None, after: Node | None) -> Iterator[str]:
+        if before and after and _handlers(before) == _handlers(after):
             return
-        for profile in self._profiles.by_index(PROFILE_NODE, changed.metadata.name):
-            self._queue.add(profile.spec.handler)
+        node = latest(before, after).metadata.name
+        for profile in self._profiles.by_index(PROFILE_NODE, node):
+            yield profile.spec.handler
 
     def _is_reported(self, profile: RuntimeProfile) -> bool:
         """Return whether it is the profile of its handler, NODE.HANDLER, and its node agrees."""

@@ -6,19 +6,19 @@ some time after admission counted, and every five minutes.
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterator
 
 from moorage.api.clock import Clock
 from moorage.api.errors import ConflictError, NotFoundError
 from moorage.api.quantity import canonical, to_texts
 from moorage.api.runtime_quotas import RuntimeClassQuota, RuntimeClassQuotaStatus
 from moorage.apiserver.quota.class_quotas import class_usage
-from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
+from moorage.controllers.informers import NAMESPACE, Informers
+from moorage.controllers.loop import After, Loop, Queued, latest
 from moorage.controllers.objects import Pod
 from moorage.controllers.patches import status_patch
 from moorage.controllers.pods import is_ended
 from moorage.wire.client.informer import Informer, object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import PODS, RUNTIME_CLASS_QUOTAS
 from moorage.wire.client.rest import Client
 
@@ -47,42 +47,36 @@ class RuntimeClassQuotaController:
             clock=clock,
             indexes={NAMESPACE: lambda quota: (quota.metadata.namespace,)},
         )
-        self._queue: WorkQueue[str] = WorkQueue("runtime class quotas", clock=clock)
-        self._quotas.add_handler(self._quota_changed)
-        self._pods.add_handler(self._pod_changed)
+        self.run = Loop(
+            "runtime class quotas",
+            self._reconcile,
+            [(self._quotas, self._quota_changed), (self._pods, self._pod_changed)],
+            clock,
+            owned=[self._quotas],
+            resync=(_RESYNC_S, self._all),
+            workers=_WORKERS,
+        ).run
 
-    async def run(self) -> None:
-        """Reconcile until cancelled. The server must serve the kind."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._quotas.run())
-            await wait_synced(self._quotas, self._pods)
-            tasks.create_task(self._queue.run(self._reconcile, workers=_WORKERS))
-            tasks.create_task(self._resync())
-
-    async def _resync(self) -> None:
-        while True:
-            await self._clock.sleep(_RESYNC_S)
-            for quota in self._quotas:
-                self._queue.add(object_key(quota.metadata))
+    def _all(self) -> Iterator[str]:
+        return (object_key(quota.metadata) for quota in self._quotas)
 
     def _quota_changed(
         self, before: RuntimeClassQuota | None, after: RuntimeClassQuota | None
-    ) -> None:
+    ) -> Iterator[Queued[str]]:
         if after is None:
             return
         key = object_key(after.metadata)
         if before is None or before.spec != after.spec or _hard(after) != after.status.hard:
-            self._queue.add(key)
+            yield key
         elif before.status.used != after.status.used:
-            self._queue.add_after(key, _RECOUNT_S)
+            yield After(key, _RECOUNT_S)
 
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> Iterator[Queued[str]]:
         was_ended = before is not None and is_ended(before)
         if after is None or (is_ended(after) and not was_ended):
-            pod = after or before
-            assert pod is not None
+            pod = latest(before, after)
             for quota in self._quotas.by_index(NAMESPACE, pod.metadata.namespace):
-                self._queue.add_after(object_key(quota.metadata), _GATHER_S)
+                yield After(object_key(quota.metadata), _GATHER_S)
 
     async def _reconcile(self, key: str) -> float | None:
         quota = self._quotas.get_key(key)

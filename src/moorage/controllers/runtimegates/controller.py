@@ -7,8 +7,7 @@ events say what a pod waits for, and what to do for one that admission has not p
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from moorage.api.clock import Clock, format_time
@@ -20,6 +19,7 @@ from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import HANDLER_AVAILABLE, HANDLER_GATE, HELD_FOR_ANNOTATION
 from moorage.api.runtime_profiles import RuntimeProfile, node_of_profile
 from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.loop import After, Loop, Queued, latest
 from moorage.controllers.objects import Node
 from moorage.controllers.runtimegates.pace import GATHER_S, Pace
 from moorage.controllers.runtimegates.verdict import UNAVAILABLE, Verdict
@@ -31,12 +31,10 @@ from moorage.runtimeclass.index_feed import IndexFeed
 from moorage.runtimeclass.node_sets import NodeFacts, NodeFactsStatus
 from moorage.runtimeclass.placing import has_gate
 from moorage.wire.client.informer import Informer, object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import PODS, read_as
 from moorage.wire.client.rest import Client, PatchType
 
-COMPONENT = "runtime-gate-controller"
 _WORKERS = 4
 _SWEEP = ""
 _SYSTEM_NAMESPACE = "kube-system"
@@ -91,21 +89,27 @@ class RuntimeGateController:
         """What was written last, by the pod's uid, until the watch shows it."""
         self._pace = Pace()
         self._known = -1
-        self._queue: WorkQueue[str] = WorkQueue("runtime gates", clock=clock)
-        informers.nodes.add_handler(self._node_changed)
-        informers.runtime_classes.add_handler(self._class_changed)
-        profiles.add_handler(self._profile_changed)
-        self._pods.add_handler(self._pod_changed)
+        self._loop: Loop[str] = Loop(
+            "runtime gates",
+            self._reconcile,
+            [
+                (informers.nodes, self._node_changed),
+                (informers.runtime_classes, self._class_changed),
+                (profiles, self._profile_changed),
+                (self._pods, self._pod_changed),
+            ],
+            clock,
+            owned=[self._pods],
+            workers=_WORKERS,
+        )
 
     async def run(self) -> None:
         """Reconcile until cancelled. The server must serve profiles."""
-        async with asyncio.TaskGroup() as tasks:
-            await wait_synced(*self._sources)
-            tasks.create_task(self._pods.run())
-            await self._pods.wait_synced()
-            await self._queue.run(self._reconcile, workers=_WORKERS)
+        # Pods come last, so that their list is not older than what they are judged by.
+        await wait_synced(*self._sources)
+        await self._loop.run()
 
-    def _pod_changed(self, before: PendingPod | None, after: PendingPod | None) -> None:
+    def _pod_changed(self, before: PendingPod | None, after: PendingPod | None) -> Iterator[str]:
         if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
             self._said.pop(before.metadata.uid, None)
         if after is not None:
@@ -114,30 +118,32 @@ class RuntimeGateController:
             if said is not None and _is_same(said, _condition(after.status.conditions)):
                 del self._said[uid]
             if _is_of_concern(after):
-                self._queue.add(object_key(after.metadata))
+                yield object_key(after.metadata)
         elif before is not None:
             key = object_key(before.metadata)
             self._waiting.discard(key)
             if _is_said_unavailable(before.status.conditions):
                 # It runs now, or is gone.
                 self._unsettled.add(key)
-                self._queue.add(key)
+                yield key
 
-    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+    def _node_changed(self, before: Node | None, after: Node | None) -> Iterator[Queued[str]]:
         self._feed.node_changed(_facts(before), _facts(after))
-        either = after or before
-        self._changed("" if either is None else either.metadata.name)
+        yield from self._changed(latest(before, after).metadata.name)
 
-    def _class_changed(self, before: RuntimeClass | None, after: RuntimeClass | None) -> None:
+    def _class_changed(
+        self, before: RuntimeClass | None, after: RuntimeClass | None
+    ) -> Iterator[Queued[str]]:
         self._feed.class_changed(before, after)
-        self._changed()
+        yield from self._changed()
 
-    def _profile_changed(self, before: RuntimeProfile | None, after: RuntimeProfile | None) -> None:
+    def _profile_changed(
+        self, before: RuntimeProfile | None, after: RuntimeProfile | None
+    ) -> Iterator[Queued[str]]:
         self._feed.profile_changed(before, after)
-        either = after or before
-        self._changed("" if either is None else node_of_profile(either.metadata.name))
+        yield from self._changed(node_of_profile(latest(before, after).metadata.name))
 
-    def _changed(self, node: str = "") -> None:
+    def _changed(self, node: str = "") -> Iterator[Queued[str]]:
         """Have the waiting pods looked at, unless what is known is as it was.
 
         `node` is that of which something else is known, empty for a class.
@@ -148,12 +154,12 @@ class RuntimeGateController:
         if self._waiting:
             now_s = self._clock.monotonic()
             delay_s = self._pace.delay_s(node, now_s) if node else GATHER_S
-            self._queue.add_after(_SWEEP, delay_s)
+            yield After(_SWEEP, delay_s)
 
     async def _reconcile(self, key: str) -> float | None:
         if key == _SWEEP:
             for waiting in self._waiting:
-                self._queue.add(waiting)
+                self._loop.add(waiting)
             return None
         pod = self._pods.get_key(key)
         if pod is None:

@@ -6,7 +6,7 @@ the finalizer that keeps an object until no living node has its runtime.
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterator
 from datetime import datetime
 
 from moorage.api.clock import Clock, parse_time
@@ -15,17 +15,15 @@ from moorage.api.errors import ConflictError, NotFoundError
 from moorage.api.meta import Condition
 from moorage.api.node_labels import ARCH
 from moorage.api.runtime_installations import DEGRADED, FINALIZER, READY, RuntimeInstallation
-from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.informers import Informers
+from moorage.controllers.loop import After, Loop, Queued
 from moorage.controllers.objects import Node
 from moorage.controllers.patches import locked, status_patch
 from moorage.runtimeclass.installations import NodeFacts, TargetNode, plan_waves
 from moorage.wire.client.informer import Informer
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import RUNTIME_INSTALLATIONS
 from moorage.wire.client.rest import Client, PatchType
-
-COMPONENT = "runtime-installation-controller"
 
 # Several nodes write their entries at once.
 _GATHER_S = 0.2
@@ -44,30 +42,28 @@ class RuntimeInstallationController:
         self._recorder = recorder
         self._nodes = informers.nodes
         self._installations = Informer(client, RUNTIME_INSTALLATIONS, clock=clock)
-        self._queue: WorkQueue[str] = WorkQueue("runtime installations", clock=clock)
-        self._installations.add_handler(self._installation_changed)
-
-    async def run(self) -> None:
-        """Reconcile until cancelled. The kind must be served."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._installations.run())
-            await wait_synced(self._installations, self._nodes)
-            self._nodes.add_handler(self._node_changed)
-            await self._queue.run(self._reconcile)
+        self.run = Loop(
+            "runtime installations",
+            self._reconcile,
+            [(self._installations, self._installation_changed)],
+            clock,
+            owned=[self._installations],
+            late=[(self._nodes, self._node_changed)],
+        ).run
 
     def _installation_changed(
         self, before: RuntimeInstallation | None, after: RuntimeInstallation | None
-    ) -> None:
+    ) -> Iterator[Queued[str]]:
         if after is not None:
             if before is None or before.metadata.generation != after.metadata.generation:
-                self._queue.add(after.metadata.name)
+                yield after.metadata.name
             else:
-                self._queue.add_after(after.metadata.name, _GATHER_S)
+                yield After(after.metadata.name, _GATHER_S)
 
-    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+    def _node_changed(self, before: Node | None, after: Node | None) -> Iterator[Queued[str]]:
         if before is None or after is None or _target(before) != _target(after):
             for installation in self._installations:
-                self._queue.add_after(installation.metadata.name, _GATHER_S)
+                yield After(installation.metadata.name, _GATHER_S)
 
     async def _reconcile(self, name: str) -> float | None:
         installation = self._installations.get(name)

@@ -8,7 +8,7 @@ removed with the last floor and allow-list, unless a user wrote it. Source: deci
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterator
 
 from moorage.api.clock import Clock
 from moorage.api.errors import ConflictError, NotFoundError
@@ -17,10 +17,10 @@ from moorage.api.meta import Object, Raw
 from moorage.api.namespaces import Namespace
 from moorage.api.runtime_group import ENFORCE_LABEL, ENFORCED_FOR_ANNOTATION
 from moorage.api.runtime_policies import ClusterRuntimePolicy, RuntimePolicy
-from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
+from moorage.controllers.informers import NAMESPACE, Informers
+from moorage.controllers.loop import Loop
 from moorage.runtimeclass.policies import effective_policy, restricting_policies
 from moorage.wire.client.informer import Informer
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import CLUSTER_RUNTIME_POLICIES, NAMESPACES, RUNTIME_POLICIES
 from moorage.wire.client.rest import Client, PatchType
 
@@ -45,32 +45,36 @@ class FloorLabelController:
             clock=clock,
             indexes={NAMESPACE: lambda policy: (policy.metadata.namespace,)},
         )
-        self._queue: WorkQueue[str] = WorkQueue("floor labels", clock=clock)
-        self._namespaces.add_handler(self._namespace_changed)
-        self._cluster.add_handler(self._cluster_changed)
-        self._own.add_handler(self._own_changed)
+        self.run = Loop(
+            "floor labels",
+            self._reconcile,
+            [
+                (self._namespaces, self._namespace_changed),
+                (self._cluster, self._cluster_changed),
+                (self._own, self._own_changed),
+            ],
+            clock,
+            owned=[self._cluster, self._own],
+            workers=_WORKERS,
+        ).run
 
-    async def run(self) -> None:
-        """Reconcile until cancelled. The server must serve the kinds."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._cluster.run())
-            tasks.create_task(self._own.run())
-            await wait_synced(self._namespaces, self._cluster, self._own)
-            tasks.create_task(self._queue.run(self._reconcile, workers=_WORKERS))
-
-    def _namespace_changed(self, before: Namespace | None, after: Namespace | None) -> None:
+    def _namespace_changed(
+        self, before: Namespace | None, after: Namespace | None
+    ) -> Iterator[str]:
         if after is not None and (before is None or before.metadata != after.metadata):
-            self._queue.add(after.metadata.name)
+            yield after.metadata.name
 
-    def _cluster_changed(self, before: Object | None, after: Object | None) -> None:
+    def _cluster_changed(self, before: Object | None, after: Object | None) -> Iterator[str]:
         del before, after
         for namespace in self._namespaces:
-            self._queue.add(namespace.metadata.name)
+            yield namespace.metadata.name
 
-    def _own_changed(self, before: RuntimePolicy | None, after: RuntimePolicy | None) -> None:
+    def _own_changed(
+        self, before: RuntimePolicy | None, after: RuntimePolicy | None
+    ) -> Iterator[str]:
         for policy in (before, after):
             if policy is not None:
-                self._queue.add(policy.metadata.namespace)
+                yield policy.metadata.namespace
 
     async def _reconcile(self, name: str) -> None:
         namespace = self._namespaces.get(name)

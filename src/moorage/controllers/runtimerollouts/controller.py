@@ -7,7 +7,7 @@ restart is on the workloads and in the rollout's status.
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 from moorage.api.clock import Clock
@@ -23,7 +23,8 @@ from moorage.api.runtime_rollouts import (
     RuntimeRollout,
     RuntimeRolloutStatus,
 )
-from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.informers import Informers
+from moorage.controllers.loop import After, Loop, Queued, latest
 from moorage.controllers.objects import Node, Pod
 from moorage.controllers.patches import status_patch
 from moorage.controllers.runtimerollouts.observation import (
@@ -44,12 +45,9 @@ from moorage.runtimeclass.rollouts import (
     step,
 )
 from moorage.wire.client.informer import Informer
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import RUNTIME_ROLLOUTS
 from moorage.wire.client.rest import Client
-
-COMPONENT = "runtime-rollout-controller"
 
 # Pods of a wave change many times a second; a step looks at all workloads.
 _GATHER_S = 0.2
@@ -75,31 +73,36 @@ class RuntimeRolloutController:
         self._recorder = recorder
         self._sources = Sources.of(informers)
         self._rollouts = Informer(client, RUNTIME_ROLLOUTS, clock=clock)
-        self._queue: WorkQueue[str] = WorkQueue("runtime rollouts", clock=clock)
         self._writes = WorkloadWrites(client, clock)
         self._reported: dict[str, tuple[str, RuntimeRollout]] = {}
-        self._rollouts.add_handler(self._rollout_changed)
+        sources = self._sources
+        self.run = Loop(
+            "runtime rollouts",
+            self._reconcile,
+            [
+                (self._rollouts, self._rollout_changed),
+                *((informer, None) for informer in sources.all),
+            ],
+            clock,
+            owned=[self._rollouts],
+            late=[
+                *((informer, self._workload_changed) for informer in sources.workloads.values()),
+                (sources.pods, self._pod_changed),
+                (sources.nodes, self._node_changed),
+                (sources.runtime_classes, self._class_changed),
+            ],
+        ).run
 
-    async def run(self) -> None:
-        """Reconcile until cancelled. The kind must be served."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._rollouts.run())
-            await wait_synced(self._rollouts, *self._sources.all)
-            for informer in self._sources.workloads.values():
-                informer.add_handler(self._workload_changed)
-            self._sources.pods.add_handler(self._pod_changed)
-            self._sources.nodes.add_handler(self._node_changed)
-            self._sources.runtime_classes.add_handler(self._class_changed)
-            await self._queue.run(self._reconcile)
-
-    def _rollout_changed(self, before: RuntimeRollout | None, after: RuntimeRollout | None) -> None:
-        either = after or before
-        assert either is not None
-        self._queue.add(either.metadata.name)
+    def _rollout_changed(
+        self, before: RuntimeRollout | None, after: RuntimeRollout | None
+    ) -> Iterator[Queued[str]]:
+        yield latest(before, after).metadata.name
         if before is None or after is None or is_active(before) != is_active(after):
-            self._add_active()
+            yield from self._active()
 
-    def _workload_changed(self, before: AnyWorkload | None, after: AnyWorkload | None) -> None:
+    def _workload_changed(
+        self, before: AnyWorkload | None, after: AnyWorkload | None
+    ) -> Iterator[Queued[str]]:
         either = after or before
         assert either is not None
         if after is None:
@@ -109,29 +112,27 @@ class RuntimeRolloutController:
         for rollout in self._rollouts:
             spec, name = rollout.spec, rollout.metadata.name
             if mark == name or classes & {spec.from_, spec.to}:
-                self._queue.add_after(name, _GATHER_S)
+                yield After(name, _GATHER_S)
 
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        either = after or before
-        assert either is not None
-        name = either.spec.runtime_class_name
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> Iterator[Queued[str]]:
+        name = latest(before, after).spec.runtime_class_name
         if name:
             for rollout in self._rollouts:
                 if is_active(rollout) and name in (rollout.spec.from_, rollout.spec.to):
-                    self._queue.add_after(rollout.metadata.name, _GATHER_S)
+                    yield After(rollout.metadata.name, _GATHER_S)
 
-    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+    def _node_changed(self, before: Node | None, after: Node | None) -> Iterator[Queued[str]]:
         if before is None or after is None or _offer(before) != _offer(after):
-            self._add_active()
+            yield from self._active()
 
-    def _class_changed(self, before: Any, after: Any) -> None:
+    def _class_changed(self, before: Any, after: Any) -> Iterator[Queued[str]]:
         del before, after
-        self._add_active()
+        yield from self._active()
 
-    def _add_active(self) -> None:
+    def _active(self) -> Iterator[Queued[str]]:
         for rollout in self._rollouts:
             if is_active(rollout):
-                self._queue.add_after(rollout.metadata.name, _GATHER_S)
+                yield After(rollout.metadata.name, _GATHER_S)
 
     async def _reconcile(self, name: str) -> float | None:
         rollout = self._current(name)

@@ -21,8 +21,8 @@ from moorage.api.service_networks import (
     ParentReference,
 )
 from moorage.api.services import Service
-from moorage.controllers.informers import Informers, wait_synced
-from moorage.wire.client.queue import WorkQueue
+from moorage.controllers.informers import Informers
+from moorage.controllers.loop import Loop, key_of_either
 from moorage.wire.client.resources import IP_ADDRESSES
 from moorage.wire.client.rest import Client
 
@@ -45,32 +45,25 @@ class IPAddressController:
         self._addresses = informers.ip_addresses
         self._owners: dict[str, ParentReference] = {}
         """Address → the service that has it."""
-        self._queue: WorkQueue[str] = WorkQueue("ip addresses", clock=clock)
-        self._services.add_handler(self._service_changed)
-        self._addresses.add_handler(self._address_changed)
+        self.run = Loop(
+            "ip addresses",
+            self._reconcile,
+            [(self._services, self._service_changed), (self._addresses, key_of_either)],
+            clock,
+        ).run
 
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._services, self._addresses)
-        await self._queue.run(self._reconcile)
-
-    def _service_changed(self, before: Service | None, after: Service | None) -> None:
+    def _service_changed(self, before: Service | None, after: Service | None) -> Iterator[str]:
         if before is not None:
             parent = _reference(before)
             for address in addresses_of(before):
                 # Another service may have it by now.
                 if self._owners.get(address) == parent:
                     del self._owners[address]
-                self._queue.add(address)
+                yield address
         if after is not None:
             for address in addresses_of(after):
                 self._owners[address] = _reference(after)
-                self._queue.add(address)
-
-    def _address_changed(self, before: IPAddress | None, after: IPAddress | None) -> None:
-        either = after or before
-        assert either is not None
-        self._queue.add(either.metadata.name)
+                yield address
 
     async def _reconcile(self, address: str) -> float | None:
         parent, present = self._owners.get(address), self._addresses.get(address)

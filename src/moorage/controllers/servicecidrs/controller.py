@@ -6,7 +6,7 @@ Source: KEP-1880, kube-controller-manager `service-cidr-controller` of Kubernete
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
 import msgspec
@@ -15,9 +15,9 @@ from moorage.api.clock import Clock, format_time, parse_time
 from moorage.api.errors import NotFoundError
 from moorage.api.meta import Condition
 from moorage.api.service_networks import READY, Address, IPAddress, Network, ServiceCIDR, holds
-from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.informers import Informers
+from moorage.controllers.loop import Loop
 from moorage.controllers.patches import status_patch
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import SERVICE_CIDRS
 from moorage.wire.client.rest import Client, PatchType
 
@@ -75,31 +75,34 @@ class ServiceCIDRController:
         self._service_cidrs = informers.service_cidrs
         self._addresses = informers.ip_addresses
         self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue("service cidrs", clock=clock)
-        self._service_cidrs.add_handler(self._service_cidr_changed)
-        self._addresses.add_handler(self._address_changed)
+        self.run = Loop(
+            "service cidrs",
+            self._reconcile,
+            [
+                (self._service_cidrs, self._service_cidr_changed),
+                (self._addresses, self._address_changed),
+            ],
+            clock,
+        ).run
 
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._service_cidrs, self._addresses)
-        await self._queue.run(self._reconcile)
-
-    def _service_cidr_changed(self, before: ServiceCIDR | None, after: ServiceCIDR | None) -> None:
+    def _service_cidr_changed(
+        self, before: ServiceCIDR | None, after: ServiceCIDR | None
+    ) -> Iterator[str]:
         if after is not None:
-            self._queue.add(after.metadata.name)
+            yield after.metadata.name
         if before is None or after is None:
-            self._add_deleted()
+            yield from self._deleted()
 
-    def _address_changed(self, before: IPAddress | None, after: IPAddress | None) -> None:
+    def _address_changed(self, before: IPAddress | None, after: IPAddress | None) -> Iterator[str]:
         del before
         if after is None:
-            self._add_deleted()
+            yield from self._deleted()
 
-    def _add_deleted(self) -> None:
-        """Queue what is being deleted: another network or one address less may allow it now."""
+    def _deleted(self) -> Iterator[str]:
+        """Yield those being deleted: another network or one address less may allow it now."""
         for service_cidr in self._service_cidrs:
             if service_cidr.metadata.deletion_timestamp is not None:
-                self._queue.add(service_cidr.metadata.name)
+                yield service_cidr.metadata.name
 
     async def _reconcile(self, name: str) -> float | None:
         service_cidr = self._service_cidrs.get(name)

@@ -6,7 +6,7 @@ updates the status. It waits until its informers have shown its earlier requests
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,7 +18,8 @@ from moorage.api.persistent_volumes import PersistentVolumeClaim
 from moorage.api.workloads import ControllerRevision, StatefulSet, StatefulSetStatus
 from moorage.controllers.batches import at_once
 from moorage.controllers.expectations import Expectations
-from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
+from moorage.controllers.informers import NAMESPACE, Informers
+from moorage.controllers.loop import Loop, key_of_either_forgetting, latest
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.ownership import Claimer, sort_claims
 from moorage.controllers.patches import status_patch
@@ -45,12 +46,9 @@ from moorage.controllers.statefulsets.planning import (
 from moorage.controllers.statefulsets.requests import MemberRequests
 from moorage.controllers.statefulsets.status import observed_status
 from moorage.wire.client.informer import object_key
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.client.resources import CONTROLLER_REVISIONS, STATEFUL_SETS
 from moorage.wire.client.rest import Client
-
-COMPONENT = "statefulset-controller"
 
 _HASH = "controller.kubernetes.io/hash"
 _HISTORY_LIMIT = 10
@@ -82,7 +80,6 @@ class StatefulSetController:
         self._claims = informers.claims
         self._revisions = informers.revisions
         self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue("statefulsets", clock=clock)
         self._expectations = Expectations(clock)
         self._revision_expectations = Expectations(clock)
         self._pod_claimer = Claimer(client, STATEFUL_SETS, PODS)
@@ -90,37 +87,30 @@ class StatefulSetController:
         self._requests = MemberRequests(client, recorder, self._claims)
         self._batches = PodBatches(self._expectations)
         self._revision_requests = RevisionRequests(client, STATEFUL_SETS, _HASH)
-        pod_owners = PodOwners(self._sets, self._expectations, self._queue)
-        revision_owners = RevisionOwners(self._sets, self._revision_expectations, self._queue)
-        self._sets.add_handler(self._set_changed)
-        self._pods.add_handler(pod_owners.pod_changed)
-        self._revisions.add_handler(revision_owners.revision_changed)
-        self._claims.add_handler(self._claim_changed)
-
-    async def run(self, *, workers: int) -> None:
-        """Reconcile until cancelled."""
-        await wait_synced(self._sets, self._pods, self._claims, self._revisions)
-        await self._queue.run(self._reconcile, workers=workers)
-
-    def _set_changed(self, before: StatefulSet | None, after: StatefulSet | None) -> None:
-        either = after or before
-        assert either is not None
-        key = object_key(either.metadata)
-        if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
-            self._forget(key)
-        self._queue.add(key)
+        pod_owners = PodOwners(self._sets, self._expectations)
+        revision_owners = RevisionOwners(self._sets, self._revision_expectations)
+        self.run = Loop(
+            "statefulsets",
+            self._reconcile,
+            [
+                (self._sets, key_of_either_forgetting(self._forget)),
+                (self._pods, pod_owners.pod_changed),
+                (self._revisions, revision_owners.revision_changed),
+                (self._claims, self._claim_changed),
+            ],
+            clock,
+        ).run
 
     def _claim_changed(
         self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None
-    ) -> None:
-        """Queue the set of a claim that came or went: its pods may wait for that."""
+    ) -> Iterator[str]:
+        """Yield the set of a claim that came or went: its pods may wait for that."""
         if before is not None and after is not None:
             return
-        either = after or before
-        assert either is not None
+        either = latest(before, after)
         for stateful_set in self._sets.by_index(NAMESPACE, either.metadata.namespace):
             if is_claim_of(stateful_set, either.metadata.name):
-                self._queue.add(object_key(stateful_set.metadata))
+                yield object_key(stateful_set.metadata)
 
     def _forget(self, key: str) -> None:
         self._expectations.forget(key)

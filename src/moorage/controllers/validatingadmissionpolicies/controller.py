@@ -7,7 +7,6 @@ checking); `pkg/controller/validatingadmissionpolicystatus` of Kubernetes 1.37.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterator
 from itertools import product
@@ -18,11 +17,10 @@ from moorage.api.admission_policies import Expressions, PolicyRule, ValidatingAd
 from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.apiserver.cel.evaluator import BusyError, Evaluator, LimitError
-from moorage.controllers.informers import wait_synced
+from moorage.controllers.loop import Loop
 from moorage.controllers.validatingadmissionpolicies.schemas import Kind, Schema, Schemas
 from moorage.wire.client.discovery import read_version
 from moorage.wire.client.informer import Informer
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import VALIDATING_ADMISSION_POLICIES
 from moorage.wire.client.rest import Client, PatchType
 
@@ -46,23 +44,22 @@ class ValidatingAdmissionPolicyStatusController:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._policies = Informer(client, VALIDATING_ADMISSION_POLICIES, clock=clock)
-        self._queue: WorkQueue[str] = WorkQueue("policy status", clock=clock)
-        self._policies.add_handler(self._policy_changed)
+        self._loop: Loop[str] = Loop(
+            "policy status", self._reconcile, [(self._policies, self._policy_changed)], clock,
+            owned=[self._policies],
+        )  # fmt: skip
 
     async def run(self) -> None:
         """Reconcile until cancelled; the process that compiles starts with the first policy."""
-        async with Evaluator() as evaluator, asyncio.TaskGroup() as tasks:
-            self._evaluator = evaluator
-            tasks.create_task(self._policies.run())
-            await wait_synced(self._policies)
-            await self._queue.run(self._reconcile)
+        async with Evaluator() as self._evaluator:
+            await self._loop.run()
 
     def _policy_changed(
         self, before: ValidatingAdmissionPolicy | None, after: ValidatingAdmissionPolicy | None
-    ) -> None:
+    ) -> Iterator[str]:
         del before
         if after is not None and after.status.observed_generation < after.metadata.generation:
-            self._queue.add(after.metadata.name)
+            yield after.metadata.name
 
     async def _reconcile(self, name: str) -> float | None:
         policy = self._policies.get(name)

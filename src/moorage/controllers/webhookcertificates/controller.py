@@ -7,7 +7,6 @@ the configurations first, PREPARE the Secret, from which the next pair is read b
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 from collections.abc import Mapping
@@ -21,11 +20,10 @@ from moorage.api.errors import NotFoundError
 from moorage.api.logs import Log
 from moorage.api.meta import Object, ObjectMeta, Raw
 from moorage.api.runtime_group import GROUP
-from moorage.controllers.informers import wait_synced
+from moorage.controllers.loop import Loop
 from moorage.controllers.webhookcertificates.issuing import authorities_of, issue_pair, read_pair
 from moorage.controllers.webhookcertificates.plan import Certificates, Step, after_step, next_step
 from moorage.wire.client.informer import Informer
-from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import SECRETS, Resource
 from moorage.wire.client.rest import Client, PatchType
 
@@ -95,19 +93,15 @@ class WebhookCertificateController:
             )
             for resource in (MUTATING, VALIDATING)
         ]
-        self._informers: tuple[Informer[Any], ...] = (self._secrets, *self._configurations)
-        self._queue: WorkQueue[str] = WorkQueue("webhook certificate", clock=clock)
-        for informer in self._informers:
-            informer.add_handler(lambda _before, _after: self._queue.add(_KEY))
-
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            for informer in self._informers:
-                tasks.create_task(informer.run())
-            await wait_synced(*self._informers)
-            self._queue.add(_KEY)
-            await self._queue.run(self._reconcile)
+        informers: tuple[Informer[Any], ...] = (self._secrets, *self._configurations)
+        self.run = Loop(
+            "webhook certificate",
+            self._reconcile,
+            [(informer, lambda _before, _after: (_KEY,)) for informer in informers],
+            clock,
+            owned=informers,
+            first=[_KEY],
+        ).run
 
     async def _reconcile(self, key: str) -> float:
         del key
