@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from moorage.api.errors import ConflictError, NotFoundError
-from moorage.controllers.bootstraptokens import BootstrapSigner, token_cleaner
+from moorage.controllers.bootstraptokens import bootstrap_signer, token_cleaner
 from moorage.controllers.bootstraptokens.signer import changes, detached_signature
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.resources import CONFIG_MAPS, SECRETS
@@ -29,7 +29,7 @@ def world() -> World:
 async def tokens(world: World) -> AsyncIterator[MemoryClient]:
     informer = Informer(world.client, SECRETS, clock=world.clock)
     cleaner = token_cleaner(world.client, informer, world.clock)
-    signer = BootstrapSigner(world.client, informer, world.clock)
+    signer = bootstrap_signer(world.client, informer, world.clock)
     async with world.running(informer.run(), cleaner.run(), signer.run()) as client:
         yield client
 

@@ -17,9 +17,9 @@ from moorage.api.errors import ConflictError, NotFoundError
 from moorage.cluster.access.certificates import Authority
 from moorage.controllers.certificates import (
     CertificateController,
-    TrustBundlePublisher,
     certificate_cleaner,
     pod_certificate_request_cleaner,
+    trust_bundle_publisher,
 )
 from moorage.controllers.certificates.trust_bundle import bundle_name
 from moorage.controllers.objects import POD_CERTIFICATE_REQUESTS
@@ -277,7 +277,7 @@ async def test_one_bundle_verifies_the_api_server(world: World) -> None:
     for other in ("kubernetes.io:kube-apiserver-serving:old", name):
         body = {"metadata": {"name": other}, "spec": {"trustBundle": "other"}}
         world.client.put(CLUSTER_TRUST_BUNDLES, body)
-    publisher = TrustBundlePublisher(world.client, "PEM", world.clock)
+    publisher = trust_bundle_publisher(world.client, "PEM", world.clock)
     async with world.running(publisher.run()) as client:
         (listing,) = client.asked("list", CLUSTER_TRUST_BUNDLES)
         signer = "kubernetes.io/kube-apiserver-serving"

@@ -72,10 +72,7 @@ class Loop(Generic[K]):
     def add(self, *keys: Queued[K]) -> None:
         """Queue keys for another reason than a change of a watched object."""
         for key in keys:
-            if isinstance(key, After):
-                self._queue.add_after(key.key, key.seconds)
-            else:
-                self._queue.add(key)
+            self._put(key)
 
     async def run(self, *, workers: int | None = None) -> None:
         """Reconcile until cancelled, with as many workers as given here or to the constructor."""
@@ -88,6 +85,12 @@ class Loop(Generic[K]):
             if self._resync is not None:
                 tasks.create_task(self._repeat(*self._resync))
             await self._queue.run(self._reconcile, workers=workers or self._workers)
+
+    def _put(self, key: Queued[K]) -> None:
+        if isinstance(key, After):
+            self._queue.add_after(key.key, key.seconds)
+        else:
+            self._queue.add(key)
 
     async def _repeat(self, pause_s: float, keys: Callable[[], Iterable[K]]) -> None:
         while True:
@@ -103,7 +106,7 @@ class Loop(Generic[K]):
         def changed(before: Any, after: Any) -> None:
             # One by one: `keys` may be a generator that changes what it keeps between two keys.
             for key in keys(before, after):
-                self.add(key)
+                self._put(key)
 
         return changed
 

@@ -16,12 +16,12 @@ from moorage.controllers.accounts import (
     TokenSecretController,
     default_accounts,
 )
-from moorage.controllers.bootstraptokens import BootstrapSigner, token_cleaner
+from moorage.controllers.bootstraptokens import bootstrap_signer, token_cleaner
 from moorage.controllers.certificates import (
     CertificateController,
-    TrustBundlePublisher,
     certificate_cleaner,
     pod_certificate_request_cleaner,
+    trust_bundle_publisher,
 )
 from moorage.controllers.claim_expansion import claim_expansion
 from moorage.controllers.cronjobs import CronJobController
@@ -159,7 +159,7 @@ async def run_controllers(
         claim_expansion(informers, recorder("volume_expand"), clock).run(),
         tokens.run(),
         token_cleaner(client, tokens, clock).run(),
-        BootstrapSigner(client, tokens, clock).run(),
+        bootstrap_signer(client, tokens, clock).run(),
         RootCaController(client, informers, ca, clock).run(),
         TokenSecretController(client, informers, ca, clock).run(),
         LegacyTokenCleaner(client, timedelta(seconds=options.legacy_token_unused_s), clock).run(),
@@ -169,7 +169,7 @@ async def run_controllers(
             pod_certificate_request_cleaner(client, clock).run,
         ),
         run_when_served(
-            client, CLUSTER_TRUST_BUNDLES, clock, TrustBundlePublisher(client, ca, clock).run
+            client, CLUSTER_TRUST_BUNDLES, clock, trust_bundle_publisher(client, ca, clock).run
         ),
         ValidatingAdmissionPolicyStatusController(client, clock).run(),
     ]  # fmt: skip

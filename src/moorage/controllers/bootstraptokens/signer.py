@@ -11,16 +11,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 
 import msgspec
 
 from moorage.api.bootstrap_tokens import NAMESPACE, signing_token
 from moorage.api.clock import Clock
-from moorage.api.configuration import ConfigMap, Secret
+from moorage.api.configuration import Secret
 from moorage.api.errors import NotFoundError
-from moorage.controllers.loop import Loop, latest
+from moorage.controllers.loop import Keys, Loop, latest
 from moorage.controllers.patches import locked
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.resources import CONFIG_MAPS
@@ -58,48 +59,37 @@ def changes(data: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str
     return {**removed, **added}
 
 
-class BootstrapSigner:
-    """Keeps the signatures. `tokens` is an informer of the bootstrap tokens, run by the caller."""
+def bootstrap_signer(client: Client, tokens: Informer[Secret], clock: Clock) -> Loop[str]:
+    """Return the loop that keeps the signatures. It has one key.
 
-    def __init__(self, client: Client, tokens: Informer[Secret], clock: Clock) -> None:
-        self._client = client
-        self._tokens = tokens
-        self._clock = clock
-        self._info = Informer(
-            client, CONFIG_MAPS, field_selector=f"metadata.name={INFO_NAME}", clock=clock
+    `tokens` is an informer of the bootstrap tokens, which the caller runs.
+    """
+    infos = Informer(client, CONFIG_MAPS, field_selector=f"metadata.name={INFO_NAME}", clock=clock)
+
+    def changed_in(namespace: str) -> Keys[str]:
+        return lambda before, after: (
+            [_KEY] if latest(before, after).metadata.namespace == namespace else []
         )
-        self.run = Loop(
-            "bootstrap signer",
-            self._reconcile,
-            [(self._tokens, self._token_changed), (self._info, self._info_changed)],
-            clock,
-            owned=[self._info],
-        ).run
 
-    def _token_changed(self, before: Secret | None, after: Secret | None) -> Iterator[str]:
-        if latest(before, after).metadata.namespace == NAMESPACE:
-            yield _KEY
-
-    def _info_changed(self, before: ConfigMap | None, after: ConfigMap | None) -> Iterator[str]:
-        if latest(before, after).metadata.namespace == INFO_NAMESPACE:
-            yield _KEY
-
-    async def _reconcile(self, key: str) -> float | None:
+    async def reconcile(key: str) -> None:
         del key
-        info = self._info.get(INFO_NAME, INFO_NAMESPACE)
+        info = infos.get(INFO_NAME, INFO_NAMESPACE)
         if info is None or _CONTENT not in info.data:
-            return None
+            return
         # A token that expires is deleted by the cleaner, which leads here.
-        tokens = [secret for secret in self._tokens if secret.metadata.namespace == NAMESPACE]
-        wanted = signatures(info.data[_CONTENT], tokens, self._clock.now())
+        signing = [secret for secret in tokens if secret.metadata.namespace == NAMESPACE]
+        wanted = signatures(info.data[_CONTENT], signing, clock.now())
         data = changes(info.data, wanted)
         if data:
             patch = {"metadata": locked(info.metadata), "data": data}
-            try:
-                await self._client.patch(CONFIG_MAPS, INFO_NAME, patch, INFO_NAMESPACE)
-            except NotFoundError:
-                return None  # It was deleted meanwhile.
-        return None
+            with suppress(NotFoundError):  # It was deleted meanwhile.
+                await client.patch(CONFIG_MAPS, INFO_NAME, patch, INFO_NAMESPACE)
+
+    return Loop(
+        "bootstrap signer", reconcile,
+        [(tokens, changed_in(NAMESPACE)), (infos, changed_in(INFO_NAMESPACE))], clock,
+        owned=[infos],
+    )  # fmt: skip
 
 
 def _base64url(content: bytes) -> str:

@@ -5,11 +5,11 @@ from moorage.controllers.certificates.cleaner import (
     pod_certificate_request_cleaner,
 )
 from moorage.controllers.certificates.controller import CertificateController
-from moorage.controllers.certificates.trust_bundle import TrustBundlePublisher
+from moorage.controllers.certificates.trust_bundle import trust_bundle_publisher
 
 __all__ = [
     "CertificateController",
-    "TrustBundlePublisher",
     "certificate_cleaner",
     "pod_certificate_request_cleaner",
+    "trust_bundle_publisher",
 ]

@@ -8,9 +8,9 @@ of that signer are deleted. Source: kube-controller-manager
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from contextlib import suppress
 
-from moorage.api.certificates import API_SERVER_SERVING, ClusterTrustBundle
+from moorage.api.certificates import API_SERVER_SERVING
 from moorage.api.clock import Clock
 from moorage.api.errors import AlreadyExistsError, NotFoundError
 from moorage.controllers.loop import Loop
@@ -29,66 +29,38 @@ def bundle_name(ca: str) -> str:
     return f"{API_SERVER_SERVING.replace('/', ':')}:{digest.hex()}"
 
 
-class TrustBundlePublisher:
-    """Keeps one bundle with the cluster's CA; `ca` is PEM text. There is a single key."""
+def trust_bundle_publisher(client: Client, ca: str, clock: Clock) -> Loop[str]:
+    """Return the loop that keeps one bundle with the cluster's CA; `ca` is PEM text.
 
-    def __init__(self, client: Client, ca: str, clock: Clock) -> None:
-        self._client = client
-        self._ca = ca
-        self._name = bundle_name(ca)
-        self._bundles = Informer(
-            client,
-            CLUSTER_TRUST_BUNDLES,
-            field_selector=f"spec.signerName={API_SERVER_SERVING}",
-            clock=clock,
-        )
-        self.run = Loop(
-            "trust bundle",
-            self._reconcile,
-            [(self._bundles, self._bundle_changed)],
-            clock,
-            owned=[self._bundles],
-            first=[_KEY],
-        ).run
+    It has one key, and runs the informer of its own, so the server must serve the kind.
+    """
+    name = bundle_name(ca)
+    bundles = Informer(
+        client, CLUSTER_TRUST_BUNDLES,
+        field_selector=f"spec.signerName={API_SERVER_SERVING}", clock=clock,
+    )  # fmt: skip
 
-    def _bundle_changed(
-        self, before: ClusterTrustBundle | None, after: ClusterTrustBundle | None
-    ) -> Iterator[str]:
-        del before, after
-        yield _KEY
-
-    async def _reconcile(self, key: str) -> float | None:
+    async def reconcile(key: str) -> None:
         del key
-        present = self._bundles.get(self._name)
+        present = bundles.get(name)
         if present is None:
-            await self._create()
-        elif present.spec.trust_bundle != self._ca:
-            await self._restore(present)
-        for bundle in list(self._bundles):
-            meta = bundle.metadata
-            if meta.name != self._name:
-                await self._delete(meta.name, meta.uid)
-        return None
+            body = {
+                "metadata": {"name": name},
+                "spec": {"signerName": API_SERVER_SERVING, "trustBundle": ca},
+            }
+            with suppress(AlreadyExistsError):  # Its event is on its way to us.
+                await client.create(CLUSTER_TRUST_BUNDLES, body)
+        elif present.spec.trust_bundle != ca:
+            patch = {"metadata": locked(present.metadata), "spec": {"trustBundle": ca}}
+            # A deletion is on its way to us, and leads to a new one.
+            with suppress(NotFoundError):
+                await client.patch(CLUSTER_TRUST_BUNDLES, name, patch)
+        for meta in [bundle.metadata for bundle in bundles]:
+            if meta.name != name:
+                with suppress(NotFoundError):  # Gone already, as wanted.
+                    await client.delete(CLUSTER_TRUST_BUNDLES, meta.name, uid=meta.uid)
 
-    async def _create(self) -> None:
-        body = {
-            "metadata": {"name": self._name},
-            "spec": {"signerName": API_SERVER_SERVING, "trustBundle": self._ca},
-        }
-        try:
-            await self._client.create(CLUSTER_TRUST_BUNDLES, body)
-        except AlreadyExistsError:
-            return  # Its event is on its way to us.
-
-    async def _restore(self, present: ClusterTrustBundle) -> None:
-        patch = {"metadata": locked(present.metadata), "spec": {"trustBundle": self._ca}}
-        try:
-            await self._client.patch(CLUSTER_TRUST_BUNDLES, self._name, patch)
-        except NotFoundError:
-            return  # Its deletion is on its way to us, and leads to a new one.
-
-    async def _delete(self, name: str, uid: str) -> None:
-        try:
-            await self._client.delete(CLUSTER_TRUST_BUNDLES, name, uid=uid)
-        except NotFoundError:
-            return  # Gone already, as wanted.
+    return Loop(
+        "trust bundle", reconcile, [(bundles, lambda _before, _after: (_KEY,))], clock,
+        owned=[bundles], first=[_KEY],
+    )  # fmt: skip
