@@ -18,6 +18,7 @@ from moorage.api.workloads import (
     DaemonSetUpdateStrategy,
     RollingUpdateDaemonSet,
 )
+from moorage.controllers.daemonsets.controller import observed_status
 from moorage.controllers.daemonsets.daemon_pods import HASH, daemon_pod, is_updated, target_node
 from moorage.controllers.daemonsets.failed_pods import FailedPods
 from moorage.controllers.daemonsets.placement import Fit, Placement, daemon_tolerations
@@ -30,7 +31,6 @@ from moorage.controllers.daemonsets.planning import (
     placed,
     rolled,
 )
-from moorage.controllers.daemonsets.status import observed_status
 from moorage.controllers.objects import (
     Affinity,
     Node,

@@ -22,7 +22,7 @@ from moorage.controllers.jobs.job_pods import (
     restarts,
 )
 from moorage.controllers.jobs.planning import make_plan
-from moorage.controllers.jobs.success_policy import matched_rule
+from moorage.controllers.jobs.termination import matched_rule
 from moorage.controllers.jobs.tracking import track
 from moorage.controllers.jobs.ttl import expiry_time
 from moorage.controllers.jobs.view import View

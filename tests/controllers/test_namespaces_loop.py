@@ -11,7 +11,7 @@ import pytest
 
 from moorage.api.errors import ForbiddenError, MethodNotAllowedError, NotFoundError
 from moorage.controllers.namespaces import NamespaceController
-from moorage.controllers.namespaces.conditions import Progress, conditions_after
+from moorage.controllers.namespaces.controller import Progress, conditions_after
 from moorage.controllers.objects import PODS
 from moorage.wire.client.resources import CONFIG_MAPS, NAMESPACES, SECRETS
 from tests.controllers.memory import MemoryClient, World

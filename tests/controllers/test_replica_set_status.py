@@ -5,7 +5,7 @@ import msgspec
 from moorage.api.workloads import ReplicaSet
 from moorage.controllers.pod_requests import pod_of
 from moorage.controllers.pods import next_available_s
-from moorage.controllers.replicasets.status import observed_status
+from moorage.controllers.replicasets.controller import observed_status
 from moorage.wire.client.resources import REPLICA_SETS
 from tests.controllers.objects import NOW, TEMPLATE, pod, replica_set
 

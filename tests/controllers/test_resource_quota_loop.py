@@ -11,7 +11,7 @@ import pytest
 
 from moorage.api.errors import NotFoundError
 from moorage.controllers.resourcequotas import ResourceQuotaController
-from moorage.controllers.resourcequotas.collections import counted_resources
+from moorage.controllers.resourcequotas.controller import counted_resources
 from moorage.wire.client.resources import CONFIG_MAPS, PODS, RESOURCE_QUOTAS, SECRETS, SERVICES
 from tests.controllers.memory import MemoryClient, World
 

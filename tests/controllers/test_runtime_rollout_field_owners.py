@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.controllers.runtimerollouts.field_owners import handed_back
+from moorage.controllers.runtimerollouts.writes import handed_back
 
 _OWN = "rollouts"
 

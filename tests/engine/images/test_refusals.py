@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.engine.errors import EngineError, ExhaustedError, FailedError, NotFoundError
-from moorage.engine.images.refusals import message_in, refusal
+from moorage.engine.images.skopeo import message_in, refusal
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ its informers have shown its earlier requests.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from moorage.api.clock import Clock
@@ -18,8 +18,15 @@ from moorage.api.workloads import ControllerRevision, DaemonSet, DaemonSetStatus
 from moorage.controllers.daemonsets.daemon_pods import HASH, daemon_pod, target_node
 from moorage.controllers.daemonsets.failed_pods import FailedPods
 from moorage.controllers.daemonsets.placement import Fit, Placement, class_name
-from moorage.controllers.daemonsets.planning import Plan, View, by_node, placed, rolled
-from moorage.controllers.daemonsets.status import observed_status
+from moorage.controllers.daemonsets.planning import (
+    Plan,
+    PodsByNode,
+    View,
+    by_age,
+    by_node,
+    placed,
+    rolled,
+)
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, Informers
 from moorage.controllers.loop import Loop, key_of_either_forgetting, latest
@@ -29,7 +36,7 @@ from moorage.controllers.patches import status_patch
 from moorage.controllers.pod_batches import Failure, PodBatches
 from moorage.controllers.pod_owners import PodOwners
 from moorage.controllers.pod_requests import PodRequests
-from moorage.controllers.pods import next_available_s
+from moorage.controllers.pods import is_ready, next_available_s
 from moorage.controllers.revisions import (
     History,
     RevisionOwners,
@@ -287,4 +294,36 @@ def _is_alike(before: Node, after: Node) -> bool:
         before.metadata.labels == after.metadata.labels
         and before.spec.taints == after.spec.taints
         and before.status.runtime_handlers == after.status.runtime_handlers
+    )
+
+
+# Status of a DaemonSet. Source: apps/v1 `DaemonSetStatus`.
+
+
+def observed_status(
+    view: View, fits: Mapping[str, Fit], pods: PodsByNode, collisions: int, *, is_handled: bool
+) -> DaemonSetStatus:
+    """Compute the status from nodes and pods; on each node the oldest pod counts.
+
+    `is_handled` is whether the present specification has been acted on.
+    """
+    daemon_set = view.daemon_set
+    wanted = [node for node, fit in fits.items() if fit.gets_pod]
+    first = [by_age(pods[node])[0] for node in wanted if pods.get(node)]
+    ready = [pod for pod in first if is_ready(pod)]
+    available = sum(map(view.is_available, ready))
+    generation = daemon_set.metadata.generation
+    return DaemonSetStatus(
+        current_number_scheduled=len(first),
+        number_misscheduled=sum(
+            bool(pods.get(node)) for node, fit in fits.items() if not fit.gets_pod
+        ),
+        desired_number_scheduled=len(wanted),
+        number_ready=len(ready),
+        observed_generation=generation if is_handled else daemon_set.status.observed_generation,
+        updated_number_scheduled=sum(map(view.is_new, first)),
+        number_available=available,
+        number_unavailable=len(wanted) - available,
+        collision_count=collisions or daemon_set.status.collision_count,
+        conditions=daemon_set.status.conditions,
     )

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.apiserver.registry.custom.decoding import CustomType
-from moorage.apiserver.registry.custom.defaulting import set_defaults
+from moorage.apiserver.registry.custom.decoding import CustomType, set_defaults
 from moorage.apiserver.registry.custom.fitting import compile_fits
 from moorage.apiserver.registry.custom.pruning import prune
 from moorage.apiserver.registry.custom.rules import compile_rules

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.registry.custom.ratcheting import ratcheted
+from moorage.apiserver.registry.custom.definition import ratcheted
 from moorage.apiserver.registry.custom.rules import compile_rules
 from moorage.apiserver.registry.custom.structure import compile_structure
 

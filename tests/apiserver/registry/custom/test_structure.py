@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import TooLargeError
-from moorage.apiserver.registry.custom.defaulting import set_defaults
+from moorage.apiserver.registry.custom.decoding import set_defaults
 from moorage.apiserver.registry.custom.pruning import prune
 from moorage.apiserver.registry.custom.structure import compile_structure
 
