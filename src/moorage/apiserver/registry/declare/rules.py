@@ -73,6 +73,11 @@ def each_field(path: str, names: Iterable[str], *checks: Check) -> tuple[Row, ..
     return tuple((f"{path}.{name}", *checks) for name in names)
 
 
+def always_text(check: Check) -> Always:
+    """Return the check of a text as one that runs on absent ones too, as empty texts."""
+    return Always(lambda value, path: check(value or "", path))
+
+
 def required_as(detail: str) -> Always:
     """Return the check that a value is present and not empty; `detail` is the error's."""
     return Always(lambda value, path: () if value else (FieldError.required(path, detail),))

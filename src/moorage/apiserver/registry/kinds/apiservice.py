@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
 from moorage.apiserver.registry.declare.defaults import defaults
 from moorage.apiserver.registry.declare.rules import (
-    always,
+    always_text,
     one_of,
     update,
     validator,
@@ -29,7 +29,6 @@ _TYPES = "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1"
 _PORT = 443
 _HIGHEST_GROUP_PRIORITY = 20000
 _HIGHEST_VERSION_PRIORITY = 1000
-_known_status = one_of("True", "False", "Unknown")
 
 
 def prepare_api_service_create(api_service: Obj) -> None:
@@ -131,12 +130,8 @@ def _availability(api_service: Obj) -> str:
     return "Unknown"
 
 
-def _status_errors(status: str | None, path: str) -> Iterable[FieldError]:
-    return _known_status(status or "", path)
-
-
 _validate_status = validator(
-    ("status.conditions[*].status", always(_status_errors)),
+    ("status.conditions[*].status", always_text(one_of("True", "False", "Unknown"))),
 )
 
 API_SERVICE = Kind(

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from moorage.api import names
-from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.role_bindings import INVALID_ROLE, binding_printer
-from moorage.apiserver.registry.declare.rules import update
+from moorage.apiserver.registry.declare.rules import update, validator
 from moorage.apiserver.registry.defaults.role_binding import default_binding
-from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
-from moorage.apiserver.registry.validation.rbac import binding_errors, changed_role_errors
+from moorage.apiserver.registry.kind import Kind, Served, Strategy
+from moorage.apiserver.registry.validation.rbac import binding_rows, changed_role_errors
 
-
-def validate_cluster_role_binding(binding: Obj) -> list[FieldError]:
-    """Return the errors of a new binding."""
-    return binding_errors(binding, ("ClusterRole",))
-
+validate_cluster_role_binding = validator(*binding_rows("ClusterRole"))
 
 _PRINTER = binding_printer(
     "clusterRoleBinding",

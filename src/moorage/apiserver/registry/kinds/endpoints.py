@@ -9,7 +9,7 @@ from moorage.apiserver.registry.columns.cells import CORE, NONE
 from moorage.apiserver.registry.columns.shortening import shortened
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
 from moorage.apiserver.registry.declare.defaults import defaults
-from moorage.apiserver.registry.declare.rules import always, update, validator
+from moorage.apiserver.registry.declare.rules import always_text, update, validator
 from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
 from moorage.apiserver.registry.validation.endpoint import (
     endpoint_address_errors,
@@ -44,14 +44,10 @@ def _subset_addresses(subset: Obj) -> Iterator[str]:
             yield f"{host}:{port.get('port', 0)}"
 
 
-def _address_errors(address: str | None, path: str) -> list[FieldError]:
-    return endpoint_address_errors(address or "", path)
-
-
 validate_endpoints = validator(
     ("subsets[*]", _subset_errors),
-    ("subsets[*].addresses[*].ip", always(_address_errors)),
-    ("subsets[*].notReadyAddresses[*].ip", always(_address_errors)),
+    ("subsets[*].addresses[*].ip", always_text(endpoint_address_errors)),
+    ("subsets[*].notReadyAddresses[*].ip", always_text(endpoint_address_errors)),
     ("subsets[*].ports", _port_errors),
 )
 

@@ -12,6 +12,7 @@ from moorage.api.resource_names import (
     may_overcommit,
     resource_name_errors,
 )
+from moorage.apiserver.registry.declare.rules import always_text, unique, update, validator
 from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
 
 _TYPES = "io.k8s.api.core.v1"
@@ -35,20 +36,6 @@ def default_limit_range(limit_range: Obj) -> None:
             item["default"] = limits
         if requests:
             item["defaultRequest"] = requests
-
-
-def validate_limit_range(limit_range: Obj) -> list[FieldError]:
-    """Return the errors of a LimitRange."""
-    errors: list[FieldError] = []
-    types: set[str] = set()
-    for index, item in enumerate(limit_range.get("spec", {}).get("limits", ())):
-        path, type_ = f"spec.limits[{index}]", item.get("type", "")
-        errors += _type_errors(type_, f"{path}.type")
-        if type_ in types:
-            errors.append(FieldError.duplicate(f"{path}.type", type_))
-        types.add(type_)
-        errors += _item_errors(item, path)
-    return errors
 
 
 def _type_errors(type_: str, path: str) -> list[FieldError]:
@@ -132,6 +119,11 @@ def _ratio_errors(bounds: dict[str, Quantity], path: str) -> Iterator[FieldError
         yield FieldError.invalid(path, str(ratio), detail)
 
 
+validate_limit_range = validator(
+    ("spec.limits[*].type", always_text(_type_errors), unique),
+    ("spec.limits[*]", _item_errors),
+)
+
 LIMIT_RANGE = Kind(
     name="LimitRange",
     plural="limitranges",
@@ -140,7 +132,7 @@ LIMIT_RANGE = Kind(
     strategy=Strategy(
         default=default_limit_range,
         validate=validate_limit_range,
-        validate_update=lambda new, _: validate_limit_range(new),
+        validate_update=update(validate_limit_range),
         may_create_on_update=True,
     ),
 )

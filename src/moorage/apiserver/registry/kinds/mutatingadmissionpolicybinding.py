@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.admission import POLICY_BINDINGS
+from moorage.apiserver.registry.declare.rules import update, validator, whole
 from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy, get_spec
 from moorage.apiserver.registry.validation.admission_policies import (
     binding_errors,
@@ -20,21 +21,12 @@ from moorage.apiserver.registry.validation.admission_rules import (
 _TYPES = "io.k8s.api.admissionregistration.v1"
 
 
-def validate_binding(binding: Obj) -> list[FieldError]:
-    """Return the errors of a new binding."""
-    return [*_spec_errors(binding.get("spec", {})), *static_name_errors(binding)]
-
-
-def validate_binding_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update, which are those of the new binding."""
-    del old
-    return [*_spec_errors(new.get("spec", {}))]
-
-
 def _spec_errors(spec: Obj) -> Iterator[FieldError]:
     yield from binding_errors(spec)
     yield from mutable_operation_errors(spec.get("matchResources", {}), "spec.matchResources")
 
+
+_SPEC = ("spec", whole(_spec_errors))
 
 MUTATING_ADMISSION_POLICY_BINDING = Kind(
     name="MutatingAdmissionPolicyBinding",
@@ -50,8 +42,8 @@ MUTATING_ADMISSION_POLICY_BINDING = Kind(
     categories=("api-extensions",),
     strategy=Strategy(
         default=default_binding,
-        validate=validate_binding,
-        validate_update=validate_binding_update,
+        validate=validator(_SPEC, ("", whole(static_name_errors))),
+        validate_update=update(validator(_SPEC)),
         warn=warn_about_name,
         spec_of=get_spec,
         needs_revision_on_update=True,

@@ -9,6 +9,7 @@ from moorage.api import quantity
 from moorage.api.errors import FieldError
 from moorage.api.resource_names import is_standard_quota, quota_amount_errors, resource_name_errors
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.rules import IMMUTABLE, each_field, update, validator, whole
 from moorage.apiserver.registry.kind import (
     Kind,
     Obj,
@@ -47,36 +48,10 @@ _NO_VALUES = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for 
 _COMPARED = ("cpu", "memory", "storage", "ephemeral-storage")
 
 
-def validate_quota(quota: Obj) -> list[FieldError]:
-    """Return the errors of a new ResourceQuota."""
-    return [*_spec_errors(quota.get("spec", {})), *_status_errors(quota.get("status", {}))]
-
-
-def validate_quota_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of a ResourceQuota, whose scopes never change."""
-    spec, was = new.get("spec", {}), old.get("spec", {})
-    errors = list(_spec_errors(spec))
-    if set(spec.get("scopes", ())) != set(was.get("scopes", ())):
-        errors.append(FieldError.invalid("spec.scopes", spec.get("scopes"), "field is immutable"))
-    return errors
-
-
-def validate_quota_status(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of a status."""
-    del old
-    return list(_status_errors(new.get("status", {})))
-
-
-def _status_errors(status: Obj) -> Iterator[FieldError]:
-    for field in ("hard", "used"):
-        yield from _amounts_errors(status.get(field, {}), f"status.{field}")
-
-
-def _spec_errors(spec: Obj) -> Iterator[FieldError]:
-    yield from _amounts_errors(spec.get("hard", {}), "spec.hard")
-    yield from _scopes_errors(spec)
-    if "scopeSelector" in spec:
-        yield from _selector_errors(spec)
+def _changed_scopes(new: Obj, old: Obj) -> Iterator[FieldError]:
+    scopes = new.get("spec", {}).get("scopes")
+    if set(scopes or ()) != set(old.get("spec", {}).get("scopes", ())):
+        yield FieldError.invalid("spec.scopes", scopes, IMMUTABLE)
 
 
 def _amounts_errors(amounts: Obj, path: str) -> Iterator[FieldError]:
@@ -114,6 +89,8 @@ def _conflict_errors(scopes: Iterable[str], spec: Obj, path: str) -> Iterator[Fi
 
 
 def _selector_errors(spec: Obj) -> Iterator[FieldError]:
+    if "scopeSelector" not in spec:
+        return
     path = "spec.scopeSelector.matchExpressions"
     expressions = spec["scopeSelector"].get("matchExpressions", [])
     for expression in expressions:
@@ -165,6 +142,9 @@ def _use(quota: Obj, *, is_of_limits: bool) -> str:
     )
 
 
+_SPEC = (("spec.hard", _amounts_errors), ("spec", whole(_scopes_errors), whole(_selector_errors)))
+_STATUS = each_field("status", ("hard", "used"), _amounts_errors)
+
 RESOURCE_QUOTA = Kind(
     name="ResourceQuota",
     plural="resourcequotas",
@@ -173,9 +153,9 @@ RESOURCE_QUOTA = Kind(
     strategy=Strategy(
         prepare_create=drop_status,
         prepare_update=keep_status,
-        validate=validate_quota,
-        validate_update=validate_quota_update,
-        parts={"status": PartRules(keep_spec, validate_quota_status)},
+        validate=validator(*_SPEC, *_STATUS),
+        validate_update=update(validator(*_SPEC), after=_changed_scopes),
+        parts={"status": PartRules(keep_spec, update(validator(*_STATUS)))},
         warn=warn_about_quota,
         returns_deleted=True,
     ),

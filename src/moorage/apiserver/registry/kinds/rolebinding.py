@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from moorage.api import names
-from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.role_bindings import INVALID_ROLE, binding_printer
-from moorage.apiserver.registry.declare.rules import update
+from moorage.apiserver.registry.declare.rules import update, validator
 from moorage.apiserver.registry.defaults.role_binding import default_binding
 from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
-from moorage.apiserver.registry.validation.rbac import binding_errors, changed_role_errors
+from moorage.apiserver.registry.validation.rbac import binding_rows, changed_role_errors
 
 
 def default_role_binding(binding: Obj) -> None:
@@ -20,10 +19,7 @@ def default_role_binding(binding: Obj) -> None:
             subject.setdefault("namespace", namespace)
 
 
-def validate_role_binding(binding: Obj) -> list[FieldError]:
-    """Return the errors of a new binding."""
-    return binding_errors(binding, ("Role", "ClusterRole"))
-
+validate_role_binding = validator(*binding_rows("Role", "ClusterRole"))
 
 _PRINTER = binding_printer(
     "roleBinding",

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.declare.columns import NAME, Shown, column, printer
+from moorage.apiserver.registry.declare.rules import (
+    IMMUTABLE,
+    Check,
+    required_as,
+    update,
+    validator,
+)
 from moorage.apiserver.registry.kind import (
     Kind,
     Obj,
@@ -28,34 +36,33 @@ _CONDITION = ("type", "status", "observedGeneration", "lastTransitionTime", "rea
 _STATES = ("Running", "Failed", "Succeeded")
 
 
-def validate_migration(migration: Obj) -> list[FieldError]:
-    """Return the errors of a StorageVersionMigration."""
-    resource = migration.get("spec", {}).get("resource", {})
-    name, group = resource.get("resource", ""), resource.get("group", "")
-    errors: list[FieldError] = []
-    if not name:
-        errors.append(
-            FieldError.required("spec.resource.resource", "resource is required to be set")
-        )
-    elif details := names.dns_1035_label_errors(name):
-        errors.append(FieldError.invalid("spec.resource.resource", name, ",".join(details)))
-    if group and (details := names.dns_subdomain_errors(group)):
-        errors.append(FieldError.invalid("spec.resource.group", group, ",".join(details)))
-    return errors
+def _as_one(syntax: Callable[[str], list[str]]) -> Check:
+    """Return the check by a syntax whose complaints make one error; empty texts are right."""
+
+    def check(text: str, path: str) -> Iterator[FieldError]:
+        if text and (details := syntax(text)):
+            yield FieldError.invalid(path, text, ",".join(details))
+
+    return check
 
 
-def validate_migration_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update; the specification never changes."""
-    errors = validate_migration(new)
+validate_migration = validator(
+    (
+        "spec.resource.resource",
+        required_as("resource is required to be set"),
+        _as_one(names.dns_1035_label_errors),
+    ),
+    ("spec.resource.group", _as_one(names.dns_subdomain_errors)),
+)
+
+
+def _changed_spec(new: Obj, old: Obj) -> Iterator[FieldError]:
+    """The specification never changes."""
     spec = new.get("spec", {})
     if spec != old.get("spec", {}):
         resource = spec.get("resource", {})
-        shown = {
-            "group": resource.get("group", ""),
-            "resource": resource.get("resource", ""),
-        }
-        errors.append(FieldError.invalid("spec", {"Resource": shown}, "field is immutable"))
-    return errors
+        shown = {field: resource.get(field, "") for field in ("group", "resource")}
+        yield FieldError.invalid("spec", {"Resource": shown}, IMMUTABLE)
 
 
 def validate_migration_status(new: Obj, old: Obj) -> list[FieldError]:
@@ -127,7 +134,7 @@ STORAGE_VERSION_MIGRATION = Kind(
         prepare_create=drop_status,
         prepare_update=keep_status,
         validate=validate_migration,
-        validate_update=validate_migration_update,
+        validate_update=update(validate_migration, after=_changed_spec),
         parts={"status": PartRules(keep_all_but_status, validate_migration_status)},
         needs_revision_on_update=True,
     ),

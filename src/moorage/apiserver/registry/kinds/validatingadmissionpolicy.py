@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.admission import policy_printer
+from moorage.apiserver.registry.declare.rules import always_text, required, update, validator
 from moorage.apiserver.registry.kind import (
     Kind,
     Obj,
@@ -46,19 +47,17 @@ def validate_policy_update(new: Obj, old: Obj) -> list[FieldError]:
     return [*_spec_errors(new, old.get("spec", {}))]
 
 
-def validate_policy_status(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of a policy's status."""
-    del old
-    status = new.get("status", {})
-    errors: list[FieldError] = []
-    warnings = status.get("typeChecking", {}).get("expressionWarnings", ())
-    for index, warning in enumerate(warnings):
-        path = f"status.typeChecking.expressionWarnings[{index}]"
-        if not warning.get("warning"):
-            errors.append(FieldError.required(f"{path}.warning"))
-        if not warning.get("fieldRef", "").strip():
-            errors.append(FieldError.required(f"{path}.fieldRef"))
-    return errors + condition_errors(status.get("conditions", []), "status.conditions")
+def _blank_errors(text: str, path: str) -> Iterator[FieldError]:
+    if not text.strip():
+        yield FieldError.required(path)
+
+
+_WARNINGS = "status.typeChecking.expressionWarnings[*]"
+_validate_status = validator(
+    (f"{_WARNINGS}.warning", required),
+    (f"{_WARNINGS}.fieldRef", always_text(_blank_errors)),
+    ("status.conditions", condition_errors),
+)
 
 
 def _spec_errors(policy: Obj, old: Obj | None) -> Iterator[FieldError]:
@@ -141,7 +140,7 @@ VALIDATING_ADMISSION_POLICY = Kind(
         prepare_update=keep_status,
         validate=validate_policy,
         validate_update=validate_policy_update,
-        parts={"status": PartRules(keep_all_but_status, validate_policy_status)},
+        parts={"status": PartRules(keep_all_but_status, update(_validate_status))},
         expressions=policy_expressions,
         warn=warn_about_name,
         spec_of=get_spec,

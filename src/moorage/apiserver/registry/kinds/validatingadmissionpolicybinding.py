@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.admission import POLICY_BINDINGS
+from moorage.apiserver.registry.declare.rules import update, validator, whole
 from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy, get_spec
 from moorage.apiserver.registry.validation.admission_policies import (
     binding_errors,
@@ -20,17 +21,6 @@ from moorage.apiserver.registry.validation.repeated import repeated
 
 _TYPES = "io.k8s.api.admissionregistration.v1"
 _ACTIONS = ("Audit", "Deny", "Warn")
-
-
-def validate_binding(binding: Obj) -> list[FieldError]:
-    """Return the errors of a new binding."""
-    return [*_spec_errors(binding.get("spec", {})), *static_name_errors(binding)]
-
-
-def validate_binding_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update, which are those of the new binding."""
-    del old
-    return [*_spec_errors(new.get("spec", {}))]
 
 
 def _spec_errors(spec: Obj) -> Iterator[FieldError]:
@@ -53,6 +43,8 @@ def _spec_errors(spec: Obj) -> Iterator[FieldError]:
         yield FieldError.required(path)
 
 
+_SPEC = ("spec", whole(_spec_errors))
+
 VALIDATING_ADMISSION_POLICY_BINDING = Kind(
     name="ValidatingAdmissionPolicyBinding",
     plural="validatingadmissionpolicybindings",
@@ -67,8 +59,8 @@ VALIDATING_ADMISSION_POLICY_BINDING = Kind(
     categories=("api-extensions",),
     strategy=Strategy(
         default=default_binding,
-        validate=validate_binding,
-        validate_update=validate_binding_update,
+        validate=validator(_SPEC, ("", whole(static_name_errors))),
+        validate_update=update(validator(_SPEC)),
         warn=warn_about_name,
         spec_of=get_spec,
         needs_revision_on_update=True,

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.defaults import defaults
 from moorage.apiserver.registry.declare.rules import (
     IMMUTABLE,
     always,
+    always_text,
     at_least,
+    follows,
     update,
     validator,
 )
@@ -34,13 +37,10 @@ _METADATA_MAX_BYTES = 256 * 1024
 _MESSAGE_MAX_BYTES = 1024
 
 
-def default_attachment(attachment: Obj) -> None:
-    """Set the API defaults of the volume that a VolumeAttachment has inline."""
-    inline = _source(attachment).get("inlineVolumeSpec")
-    if inline is not None:
-        default_volume_source(inline)
-        if "capacity" in inline:
-            round_amounts(inline["capacity"])
+_INLINE = "spec?.source?.inlineVolumeSpec?"
+default_attachment = defaults(
+    (_INLINE, default_volume_source), (f"{_INLINE}.capacity?", round_amounts)
+)
 
 
 def prepare_attachment(attachment: Obj) -> None:
@@ -83,11 +83,6 @@ def _source_errors(source: Obj | None, path: str) -> Iterator[FieldError]:
         yield FieldError.required(f"{path}.persistentVolumeName", detail)
 
 
-def _name_errors(name: str | None, path: str) -> Iterator[FieldError]:
-    for detail in names.dns_subdomain_errors(name or ""):
-        yield FieldError.invalid(path, name or "", detail)
-
-
 def _metadata_errors(metadata: dict[str, str], path: str) -> Iterator[FieldError]:
     size = sum(len(key.encode()) + len(value.encode()) for key, value in metadata.items())
     if size > _METADATA_MAX_BYTES:
@@ -100,11 +95,12 @@ def _message_errors(message: str, path: str) -> Iterator[FieldError]:
         yield FieldError.too_long(path, _METADATA_MAX_BYTES)
 
 
+_name_errors = follows(names.dns_subdomain_errors)
 _code_errors = at_least(0, f"must be between 0 and {2**31 - 1}, inclusive")
 validate_attachment = validator(
     ("spec.attacher", always(csi_driver_name_errors)),
     ("spec.source", always(_source_errors)),
-    ("spec.nodeName", always(_name_errors)),
+    ("spec.nodeName", always_text(_name_errors)),
     ("status.attachmentMetadata", _metadata_errors),
     ("status.attachError.message", _message_errors),
     ("status.attachError.errorCode", _code_errors),

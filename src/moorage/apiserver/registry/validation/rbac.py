@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from moorage.api import names
 from moorage.api.errors import FieldError
+from moorage.apiserver.registry.declare.rules import (
+    Row,
+    always_text,
+    follows,
+    one_of,
+    required,
+    unless_empty,
+)
 from moorage.apiserver.registry.kind import Obj
 
 _GROUP = "rbac.authorization.k8s.io"
@@ -48,30 +58,15 @@ def rule_errors(rule: Obj, path: str, *, is_namespaced: bool) -> list[FieldError
     return errors
 
 
-def binding_errors(binding: Obj, role_kinds: tuple[str, ...]) -> list[FieldError]:
-    """Return the errors of a binding's `roleRef`, of one of `role_kinds`, and its subjects."""
-    reference = binding.get("roleRef", {})
-    errors: list[FieldError] = []
-    if reference.get("apiGroup") != _GROUP:
-        errors.append(
-            FieldError.not_supported("roleRef.apiGroup", reference.get("apiGroup", ""), (_GROUP,))
-        )
-    if reference.get("kind") not in role_kinds:
-        errors.append(
-            FieldError.not_supported("roleRef.kind", reference.get("kind", ""), role_kinds)
-        )
-    name = reference.get("name", "")
-    if not name:
-        errors.append(FieldError.required("roleRef.name"))
-    else:
-        errors += [
-            FieldError.invalid("roleRef.name", name, detail)
-            for detail in names.path_segment_errors(name)
-        ]
-    is_namespaced = "Role" in role_kinds
-    for index, subject in enumerate(binding.get("subjects", ())):
-        errors += _subject_errors(subject, f"subjects[{index}]", is_namespaced=is_namespaced)
-    return errors
+def binding_rows(*role_kinds: str) -> tuple[Row, ...]:
+    """Return the rules of a binding: its `roleRef`, to one of `role_kinds`, and its subjects."""
+    subject_errors = partial(_subject_errors, is_namespaced="Role" in role_kinds)
+    return (
+        ("roleRef.apiGroup", always_text(one_of(_GROUP))),
+        ("roleRef.kind", always_text(one_of(*role_kinds))),
+        ("roleRef.name", required, unless_empty(follows(names.path_segment_errors))),
+        ("subjects[*]", subject_errors),
+    )
 
 
 def _subject_errors(subject: Obj, path: str, *, is_namespaced: bool) -> list[FieldError]:

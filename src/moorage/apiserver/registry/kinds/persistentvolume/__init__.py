@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from moorage.apiserver.registry.declare.defaults import defaults
 from moorage.apiserver.registry.defaults.pod_template import round_amounts
 from moorage.apiserver.registry.defaults.volume_sources import default_volume_source
 from moorage.apiserver.registry.kind import (
     Kind,
-    Obj,
     PartRules,
     Served,
     Strategy,
@@ -28,16 +28,13 @@ from moorage.apiserver.registry.preparation import keep_status
 _TYPES = "io.k8s.api.core.v1"
 
 
-def default_volume(volume: Obj) -> None:
-    """Set the API defaults of a PersistentVolume."""
-    spec, status = volume.setdefault("spec", {}), volume.setdefault("status", {})
-    status.setdefault("phase", "Pending")
-    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
-    spec.setdefault("volumeMode", "Filesystem")
-    if "capacity" in spec:
-        round_amounts(spec["capacity"])
-    default_volume_source(spec)
-
+default_volume = defaults(
+    ("status.phase", "Pending"),
+    ("spec.persistentVolumeReclaimPolicy", "Retain"),
+    ("spec.volumeMode", "Filesystem"),
+    ("spec.capacity?", round_amounts),
+    ("spec", default_volume_source),
+)
 
 PERSISTENT_VOLUME = Kind(
     name="PersistentVolume",
