@@ -205,6 +205,12 @@ def test_immutable_fields(new: dict[str, Any], old: dict[str, Any], errors: list
     assert lines(immutable("a", "s.t.b")(new, old)) == errors
 
 
+def test_an_absent_text_counts_as_empty() -> None:
+    compare = immutable("a", absent="")
+    assert lines(compare({}, {"a": ""})) == []
+    assert lines(compare({}, {"a": "x"})) == ['a: Invalid value: "": field is immutable']
+
+
 def test_the_places_of_comparisons() -> None:
     validate = update(validator(("b", required)), before=immutable("a"), after=immutable("c"))
     assert [error.field for error in validate({}, {"a": 1, "c": 1})] == ["a", "b", "c"]

@@ -185,4 +185,5 @@ def test_row() -> None:
     assert columns(KIND) == "Name Age SignerName Requestor RequestedDuration Condition |"
     spec = {"signerName": "a.b/c", "username": "alice", "expirationSeconds": 86400}
     assert row(KIND, {"spec": spec}) == ["x", "90s", "a.b/c", "alice", "24h", "Pending"]
-    assert row(KIND, {}) == ["x", "90s", "<none>", "", "<none>", "Pending"]
+    for fields in ({}, {"spec": {"signerName": ""}}):
+        assert row(KIND, fields) == ["x", "90s", "<none>", "", "<none>", "Pending"]

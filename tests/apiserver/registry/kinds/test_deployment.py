@@ -59,6 +59,9 @@ def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> Non
          "status.readyReplicas: Invalid value: 2: cannot be greater than status.replicas"),
         ({"replicas": 3, "readyReplicas": 1, "availableReplicas": 2},
          "status.availableReplicas: Invalid value: 2: cannot be greater than readyReplicas"),
+        ({"readyReplicas": -1},
+         "[status.readyReplicas: Invalid value: -1: must be greater than or equal to 0, "
+         "status.availableReplicas: Invalid value: 0: cannot be greater than readyReplicas]"),
         ({"replicas": -1},
          "[status.replicas: Invalid value: -1: must be greater than or equal to 0, "
          "status.updatedReplicas: Invalid value: 0: cannot be greater than status.replicas, "

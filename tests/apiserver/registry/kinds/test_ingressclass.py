@@ -64,6 +64,9 @@ def test_the_controller_is_immutable() -> None:
     says = update_complaint(KIND, new, changed(KIND))
     assert says == f'{CONTROLLER}: Invalid value: "b.example.com/proxy": field is immutable'
     assert update_complaint(KIND, changed(KIND, {}, PARAMETERS), changed(KIND)) is None
+    says = update_complaint(KIND, changed(KIND, {}, CONTROLLER), changed(KIND))
+    assert says is not None
+    assert f'{CONTROLLER}: Invalid value: "": field is immutable' in says
 
 
 def test_row() -> None:

@@ -45,15 +45,6 @@ def label_text(labels: dict[str, str] | None) -> str:
     return joined(sorted(f"{key}={value}" for key, value in (labels or {}).items()))
 
 
-def container_cells(template: Obj) -> list[Any]:
-    """Return the cells for the CONTAINERS and IMAGES columns."""
-    containers = template.get("spec", {}).get("containers") or []
-    return [
-        ",".join(container.get("name", "") for container in containers),
-        ",".join(container.get("image", "") for container in containers),
-    ]
-
-
 def _created_at_cells(obj: Obj, now: float) -> list[Any]:
     del now
     return [name_of(obj), obj["metadata"].get("creationTimestamp") or _NEVER]

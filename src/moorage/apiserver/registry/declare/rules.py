@@ -221,15 +221,18 @@ def in_turn(*comparisons: Comparison) -> Callable[[Obj, Obj], list[FieldError]]:
     return lambda new, old: [error for compare in comparisons for error in compare(new, old)]
 
 
-def immutable(*paths: str) -> Comparison:
-    """Return the comparison that reports every field of these paths that an update changes."""
+def immutable(*paths: str, absent: Any = None) -> Comparison:
+    """Return the comparison that reports every field of these paths that an update changes.
+
+    `absent` is the value that an absent field counts as, and is shown as: "" for plain strings.
+    """
     getters = [(path, getter(path)) for path in paths]
 
     def compare(new: Obj, old: Obj) -> Iterator[FieldError]:
         for path, get in getters:
-            value = get(new)
-            if value != get(old):
-                yield FieldError.invalid(path, value, IMMUTABLE)
+            before, after = (absent if value is None else value for value in (get(old), get(new)))
+            if after != before:
+                yield FieldError.invalid(path, after, IMMUTABLE)
 
     return compare
 

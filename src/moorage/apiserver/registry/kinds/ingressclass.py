@@ -79,7 +79,9 @@ INGRESS_CLASS = Kind(
     strategy=Strategy(
         default=defaults(("spec?.parameters?.scope", _CLUSTER)),
         validate=validate_ingress_class,
-        validate_update=update(validate_ingress_class, before=immutable("spec.controller")),
+        validate_update=update(
+            validate_ingress_class, before=immutable("spec.controller", absent="")
+        ),
         spec_of=get_spec,
     ),
     printer=printer(

@@ -97,7 +97,13 @@ CERTIFICATE_SIGNING_REQUEST = Kind(
     printer=printer(
         NAME,
         AGE,
-        column("SignerName", "spec.signerName", of=_SPEC, absent=NONE),
+        column(
+            "SignerName",
+            "spec.signerName",
+            of=_SPEC,
+            absent=NONE,
+            show=lambda name: name or NONE,
+        ),
         column("Requestor", "spec.username", documented_by=f"{_SPEC}.request"),
         column(
             "RequestedDuration",
