@@ -376,6 +376,47 @@ async def test_an_index_that_is_none_leaves_the_servers_own(
     assert PLACE[1:] not in answer.json["paths"]
 
 
+async def test_a_server_that_changes_while_it_is_asked_is_asked_again(
+    server: Running, available: ExtensionServer
+) -> None:
+    asked, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: web.BaseRequest) -> web.StreamResponse:
+        asked.set()
+        await release.wait()
+        return web.Response(body=b'{"items":[]}', headers={"Content-Type": AGGREGATED})
+
+    available.answers["/apis"] = slow
+    await _prioritise(server, 100)
+    await asked.wait()
+    available.answers["/apis"] = lambda _: web.Response(
+        body=b"[", headers={"Content-Type": AGGREGATED}
+    )
+    await _prioritise(server, 101)
+    release.set()
+    await _until_stale(server)
+
+
+async def _prioritise(server: Running, version_priority: int) -> None:
+    """Change the APIService, so that its server is asked again."""
+    patch = {"spec": {"versionPriority": version_priority}}
+    merge = "application/merge-patch+json"
+    assert (
+        await server.ask("PATCH", f"{SERVICES}/{NAME}", patch, Content_Type=merge)
+    ).status == 200
+
+
+async def _until_stale(server: Running) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            answer = await server.ask("GET", "/apis", Accept=AGGREGATED)
+            items = {item["metadata"]["name"]: item for item in answer.json["items"]}
+            if items[GROUP]["versions"][0]["freshness"] == "Stale":
+                break
+            # Each answer takes processor time from the reading of the document.
+            await asyncio.sleep(0.1)
+
+
 @pytest.mark.parametrize(
     ("piece", "pieces"),
     [(b" " * 65536, 200), (b'{"metadata":{}},' * 2000, 100)],
@@ -395,16 +436,8 @@ async def test_a_huge_discovery_document_is_not_taken(
         return response
 
     available.answers["/apis"] = huge
-    await server.ask("PATCH", f"{SERVICES}/{NAME}", {"spec": {"versionPriority": 100}},
-                     Content_Type="application/merge-patch+json")  # fmt: skip
-    async with asyncio.timeout(60):
-        while True:
-            answer = await server.ask("GET", "/apis", Accept=AGGREGATED)
-            items = {item["metadata"]["name"]: item for item in answer.json["items"]}
-            if items[GROUP]["versions"][0]["freshness"] == "Stale":
-                break
-            # Each answer takes processor time from the reading of the document.
-            await asyncio.sleep(0.1)
+    await _prioritise(server, 100)
+    await _until_stale(server)
 
 
 async def test_the_api_s_own_groups_are_never_passed_on(

@@ -106,6 +106,7 @@ class ExtensionDiscovery:
         self._known: dict[str, list[Obj]] = {}
         self._stale: set[str] = set()
         self._asked: dict[str, float] = {}
+        self._changes = 0
         self._wake = asyncio.Event()
         self._room = asyncio.Semaphore(_AT_A_TIME)
 
@@ -113,6 +114,7 @@ class ExtensionDiscovery:
         """Ask again soon if an APIService is among the changes."""
         if any(change.key.startswith(_TABLE) for change in changes):
             self._asked.clear()
+            self._changes += 1
             self._wake.set()
 
     def versions(self) -> Sequence[ForeignVersion]:
@@ -152,6 +154,7 @@ class ExtensionDiscovery:
 
     async def _ask(self, extension: Extension) -> None:
         async with self._room:
+            changes = self._changes
             try:
                 if not extension.is_available:
                     raise FetchError("service unavailable")
@@ -163,7 +166,9 @@ class ExtensionDiscovery:
                 self._stale.add(extension.name)
                 self._documents.forget(extension)
                 wait_s = _RETRY_S
-        self._asked[extension.name] = self._clock.monotonic() + wait_s
+        # What changed while it was asked may change its answer: it is asked again at once.
+        if changes == self._changes:
+            self._asked[extension.name] = self._clock.monotonic() + wait_s
 
     async def _resources(self, extension: Extension) -> list[Obj]:
         """Return the resources of an extension, in the aggregated form. Raises FetchError."""
