@@ -83,6 +83,16 @@ async def test_missing_or_invalid_log_is_an_error(tmp_path: Path) -> None:
         await read(path)
 
 
+async def test_a_log_that_is_being_rotated_is_read_once_it_is_there_again(log: Path) -> None:
+    renamed = log.with_name(f"{log.name}.20261128-120000")
+    await asyncio.to_thread(log.rename, renamed)
+    reading = asyncio.create_task(read(log))
+    # The reader misses the file now; it comes afterwards.
+    await asyncio.sleep(0)
+    await asyncio.to_thread(renamed.rename, log)
+    assert await reading == b"0\n1\n2\n3\n4\n"
+
+
 @pytest.mark.timeout(20)
 async def test_pipe_in_place_of_a_log_is_an_error(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "0.log")

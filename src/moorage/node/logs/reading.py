@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -24,6 +25,7 @@ _BLOCK_BYTES = 256 * 1024
 _SEEK_BLOCK_BYTES = 4096
 _LONGEST_LINE_BYTES = 1024 * 1024
 _CHECK_S = 1.0
+_REOPEN_S = 5.0
 
 IsRunning = Callable[[], Awaitable[bool]]
 
@@ -41,7 +43,7 @@ async def read_log(
     LogReadError when the file cannot be opened or is not a log.
     """
     reader = _LogFile(path, options)
-    reader.open()
+    await _open(reader, path)
     try:
         async for piece in reader.present():
             yield piece
@@ -50,6 +52,29 @@ async def read_log(
                 yield piece
     finally:
         reader.close()
+
+
+async def _open(reader: _LogFile, path: Path) -> None:
+    """Open a log; a rotation renames it a moment before the engine makes it again."""
+    try:
+        reader.open()
+    except LogReadError as error:
+        is_rotated = isinstance(error.__cause__, FileNotFoundError) and any(
+            path.parent.glob(f"{path.name}.*")
+        )
+        if not is_rotated:
+            raise
+    else:
+        return
+    deadline_s = time.monotonic() + _REOPEN_S
+    with DirectoryChanges(path.parent) as changes:
+        while _is_missing(path) and (left_s := deadline_s - time.monotonic()) > 0:
+            await changes.wait(left_s)
+    reader.open()
+
+
+def _is_missing(path: Path) -> bool:
+    return not path.exists()
 
 
 class _LogFile:
