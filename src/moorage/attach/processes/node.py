@@ -15,7 +15,7 @@ from moorage.cluster.engine.handlers import NodeEvents, follow_handlers, read_ha
 from moorage.cluster.engine.target import Target, installer_of
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.layout import Layout
-from moorage.cluster.parts.node import OtherStoreError, hold_to_store
+from moorage.cluster.parts.node import OtherStoreError, hold_to_store, install_package
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.host import Host
 from moorage.node.agent import COMPONENT, run_node
@@ -80,7 +80,7 @@ async def run(
                 report=log.warning,
             ),
             recorder,
-            install_package=partial(_install_package, data_dir),
+            install_package=partial(install_package, data_dir),
         )
         tasks.create_task(
             run_when_served(client, RUNTIME_INSTALLATIONS, SystemClock(), follower.run)
@@ -100,10 +100,3 @@ async def _notify(changed: asyncio.Event, handlers: engine_pb.Handlers) -> None:
     """Have the node agent read the handlers."""
     del handlers
     changed.set()
-
-
-async def _install_package(data_dir: Path, name: str) -> None:
-    # Packages are rarely installed, and the host's inventory is large.
-    from moorage.cluster.host.packages import install_package_of_host
-
-    await install_package_of_host(data_dir, name)

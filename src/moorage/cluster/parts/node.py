@@ -97,7 +97,7 @@ async def run(layout: Layout, settings: Settings) -> None:
                     report=log.warning,
                 ),
                 recorder,
-                install_package=partial(_install_package, layout.root),
+                install_package=partial(install_package, layout.root),
             )
             tasks.create_task(
                 run_when_served(client, RUNTIME_INSTALLATIONS, SystemClock(), follower.run)
@@ -336,7 +336,8 @@ async def _prepare_api(
         log.warning("default classes cannot be created", reason=error)
 
 
-async def _install_package(data_dir: Path, name: str) -> None:
+async def install_package(data_dir: Path, name: str) -> None:
+    """Install a system package of the host. Raises OperationError."""
     # Packages are rarely installed, and the host's inventory is large.
     from moorage.cluster.host.packages import install_package_of_host
 
