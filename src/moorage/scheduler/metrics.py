@@ -1,6 +1,6 @@
 """Scheduler metrics, under kube-scheduler's names.
 
-Source: `pkg/scheduler/metrics` of Kubernetes 1.37.
+Source: `pkg/scheduler/metrics` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@
     local_path.py    the volumes that Moorage itself provisions
 
 Pure rules for the controller that binds, the scheduler that binds late, and the node agent that
-mounts. Source: component-helpers `storage/volume` of Kubernetes 1.37.
+mounts. Source: component-helpers `storage/volume` of Kubernetes 1.36.
 """
 
 from moorage.api.claims.binding import binding_patch, is_claim_bound

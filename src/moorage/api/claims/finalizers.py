@@ -1,6 +1,6 @@
 """Finalizers that keep claims, volumes and their classes while they are in use.
 
-Source: `volume/util` of Kubernetes 1.37.
+Source: `volume/util` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """PersistentVolumeClaimResize plugin: which claims may grow.
 
-Source: apiserver plugin PersistentVolumeClaimResize of Kubernetes 1.37.
+Source: apiserver plugin PersistentVolumeClaimResize of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Updates by the garbage collector, which needs no rights to what the object stands for.
 
-Source: registry `rbac.IsOnlyMutatingGCFields` of Kubernetes 1.37.
+Source: registry `rbac.IsOnlyMutatingGCFields` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DefaultIngressClass plugin: the default class of Ingresses that name none.
 
-Source: apiserver plugin DefaultIngressClass of Kubernetes 1.37.
+Source: apiserver plugin DefaultIngressClass of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DefaultStorageClass plugin: the default class of claims that name none.
 
-Source: apiserver plugin DefaultStorageClass of Kubernetes 1.37.
+Source: apiserver plugin DefaultStorageClass of Kubernetes 1.36.
 """
 
 from __future__ import annotations

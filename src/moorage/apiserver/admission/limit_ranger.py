@@ -1,6 +1,6 @@
 """LimitRanger plugin: default requests and limits of containers, and bounds on what is asked for.
 
-Source: apiserver plugin LimitRanger of Kubernetes 1.37.
+Source: apiserver plugin LimitRanger of Kubernetes 1.36.
 """
 
 from __future__ import annotations

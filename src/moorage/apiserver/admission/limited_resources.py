@@ -1,7 +1,7 @@
 """Limited resources: what may be used only where a ResourceQuota covers it.
 
 Source: `apiserver.config.k8s.io/v1` `ResourceQuotaConfiguration`; API docs "Limit Priority Class
-consumption by default"; apiserver plugin ResourceQuota (`CheckRequest`) of Kubernetes 1.37.
+consumption by default"; apiserver plugin ResourceQuota (`CheckRequest`) of Kubernetes 1.36.
 """
 
 from __future__ import annotations

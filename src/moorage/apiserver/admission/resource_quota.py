@@ -2,7 +2,7 @@
 
 What is used stands in the status of a quota, which this counts up before the object is stored; the
 controller counts it again when objects go. Writes in one namespace that come at once are charged
-together, by one write of each quota. Source: apiserver plugin ResourceQuota of Kubernetes 1.37.
+together, by one write of each quota. Source: apiserver plugin ResourceQuota of Kubernetes 1.36.
 """
 
 from __future__ import annotations

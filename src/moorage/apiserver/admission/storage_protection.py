@@ -1,7 +1,7 @@
 """StorageObjectInUseProtection plugin: what is in use does not go at once.
 
 The controllers in `controllers/storage_protection.py` remove the finalizers. Source: apiserver
-plugin StorageObjectInUseProtection of Kubernetes 1.37.
+plugin StorageObjectInUseProtection of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     availability.py           whether they answer                   discovery.py  what they serve
     openapi.py, swagger.py    its description
 
-Source: API docs "Kubernetes API Aggregation Layer"; kube-aggregator of Kubernetes 1.37.
+Source: API docs "Kubernetes API Aggregation Layer"; kube-aggregator of Kubernetes 1.36.
 """
 
 from moorage.apiserver.aggregation.availability import Availability

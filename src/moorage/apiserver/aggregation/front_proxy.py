@@ -2,7 +2,7 @@
 
 It has an authority of its own: a certificate of the cluster's authority must never pass as one that
 may speak for any user. Extension servers read what to trust from a ConfigMap. Source: API docs
-"Configure the Aggregation Layer"; `clusterauthenticationtrust` of Kubernetes 1.37.
+"Configure the Aggregation Layer"; `clusterauthenticationtrust` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Local APIServices: one for each group and version that this server serves itself.
 
 Those of the API are created at the start where absent; those of definitions come and go with them.
-Source: kube-aggregator `controllers/autoregister`; `crdregistration` of Kubernetes 1.37.
+Source: kube-aggregator `controllers/autoregister`; `crdregistration` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Authentication by bootstrap tokens. Source: apiserver `token/bootstrap` of Kubernetes 1.37."""
+"""Authentication by bootstrap tokens. Source: apiserver `token/bootstrap` of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ The CEL library constructs only messages whose fields are declared. An `Object.s
 field, so the text is rewritten to a map, which has the type's name under `TYPE_KEY`; parsing, type
 checks and errors remain the library's. Errors are shown in the text as it was written. The same
 pass changes the form of the calls in `_RENAMED`. Source:
-API docs "Mutating Admission Policy"; apiserver `cel/mutation` of Kubernetes 1.37 (types by field
+API docs "Mutating Admission Policy"; apiserver `cel/mutation` of Kubernetes 1.36 (types by field
 path).
 """
 

@@ -2,7 +2,7 @@
 
 A unit is about one step of an evaluation. Sizes of values follow the path that leads to them:
 `self.spec.names` has the bound that the schema gives it, or that the largest request does. Source:
-cel-go `checker/cost.go`, apiserver `cel/library/cost.go` of Kubernetes 1.37.
+cel-go `checker/cost.go`, apiserver `cel/library/cost.go` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

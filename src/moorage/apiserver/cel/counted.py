@@ -5,7 +5,7 @@ be left out or repeated, or where the cost depends on a value, the tree calls a 
 first: `e` becomes `@cost(3) ? e : true`, and a loop counts each of its rounds. Costs are those of
 kube-apiserver, which observes each step of the evaluation. Source: cel-go
 `interpreter/runtimecost.go`, `interpreter/planner.go`; apiserver `cel/library/cost.go` of
-Kubernetes 1.37.
+Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Declared types: what a schema bounds of its values, as the estimate of costs needs it.
 
 Where a schema has no bound, the size of the largest request is one. Source: apiserver
-`cel/common/schemas.go`, `cel/limits.go` of Kubernetes 1.37.
+`cel/common/schemas.go`, `cel/limits.go` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Validating policies: compilation and evaluation of their expressions, and checks of all policies.
 
 Source: API docs "Validating Admission Policy"; apiserver `admission/plugin/policy/validating` of
-Kubernetes 1.37.
+Kubernetes 1.36.
 """
 
 from __future__ import annotations

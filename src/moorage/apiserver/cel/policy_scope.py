@@ -3,7 +3,7 @@
 Expressions see `object`, `oldObject`, `request`, `params`, `namespaceObject`, `authorizer` and, by
 name, `variables`. Variables are evaluated first, in their order; one that has no value is an error
 only where an expression reaches it. Source: API docs "Validating Admission Policy"; apiserver
-`admission/plugin/cel` of Kubernetes 1.37.
+`admission/plugin/cel` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

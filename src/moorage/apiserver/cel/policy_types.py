@@ -3,7 +3,7 @@
 Policies are compiled with objects of any type, so a field that a kind does not have is an error
 only when a request comes. This check, whose result is advice in the policy's status, compiles the
 expressions of the validations once more with the types of one kind. Source: API docs "Validating
-Admission Policy" (type checking); apiserver `policy/validating/typechecking.go` of Kubernetes 1.37.
+Admission Policy" (type checking); apiserver `policy/validating/typechecking.go` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

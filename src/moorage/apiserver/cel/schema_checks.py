@@ -2,7 +2,7 @@
 
 A rule that stands below lists and maps is evaluated once for each of their elements: its cost is
 multiplied by how many there can be. Source: apiextensions `validation.go`, `cel_validation.go`,
-`schema/cel/compilation.go` of Kubernetes 1.37.
+`schema/cel/compilation.go` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each node of the schema may have rules about its value, `self`. Rules that use `oldSelf` are about
 changes: they are evaluated where a value had an earlier one. Source: API docs "Validation rules",
-"Transition rules"; KEP-2876, KEP-4008 (ratcheting); apiextensions `schema/cel` of Kubernetes 1.37.
+"Transition rules"; KEP-2876, KEP-4008 (ratcheting); apiextensions `schema/cel` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The default objects are created at start and looked at when one of them changes and every minute.
 Each FlowSchema's condition `Dangling` says whether its priority level is missing. Source:
-kube-apiserver `registry/flowcontrol/rest`, apiserver `util/flowcontrol` of Kubernetes 1.37.
+kube-apiserver `registry/flowcontrol/rest`, apiserver `util/flowcontrol` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Upkeep of flow control's objects: what has to change about each. Pure functions.
 
 Source: kube-apiserver `registry/flowcontrol/ensurer`, apiserver `util/flowcontrol` of Kubernetes
-1.37.
+1.36.
 """
 
 from __future__ import annotations

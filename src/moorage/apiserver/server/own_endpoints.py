@@ -1,7 +1,7 @@
 """Service, Endpoints and EndpointSlice `kubernetes` in `default`: where pods find the API.
 
 Brought up to date at every start. Source: controlplane `reconcilers/endpointsadapter`,
-`controller/kubernetesservice` of Kubernetes 1.37.
+`controller/kubernetesservice` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

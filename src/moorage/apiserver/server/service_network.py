@@ -1,6 +1,6 @@
 """ServiceCIDR `kubernetes`: the network of cluster IPs, without which no service is created.
 
-Source: controlplane `defaultservicecidr` of Kubernetes 1.37.
+Source: controlplane `defaultservicecidr` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Token cleaner: deletes bootstrap tokens that have expired.
 
-Source: kube-controller-manager `token-cleaner-controller` of Kubernetes 1.37.
+Source: kube-controller-manager `token-cleaner-controller` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A machine that knows a token can so trust the cluster's address and authority in it. There is
 nothing to do without that ConfigMap, which is the administrator's to create. Source:
-kube-controller-manager `bootstrap-signer-controller` of Kubernetes 1.37; RFC 7515 appendix F
+kube-controller-manager `bootstrap-signer-controller` of Kubernetes 1.36; RFC 7515 appendix F
 (detached content).
 """
 

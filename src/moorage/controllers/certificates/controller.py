@@ -2,7 +2,7 @@
 
 A client certificate of a node agent is approved if its requester may create the subresource
 `selfnodeclient` (for its own name) or `nodeclient` of certificate requests. All else is approved by
-people. Source: kube-controller-manager `csrapproving` and `csrsigning` of Kubernetes 1.37.
+people. Source: kube-controller-manager `csrapproving` and `csrsigning` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rules of the built-in signers: which requests are a node agent's, and which a signer refuses.
 
 Source: apis `certificates.ValidateKubelet{Client,Serving}CSR` and kube-controller-manager's
-`csrsigning` of Kubernetes 1.37, whose texts these are.
+`csrsigning` of Kubernetes 1.36, whose texts these are.
 """
 
 from __future__ import annotations

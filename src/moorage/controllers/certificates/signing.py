@@ -2,7 +2,7 @@
 
 A certificate has the request's subject, key and alternative names, and the usages that were
 approved; every other extension is dropped. Source: kube-controller-manager `csrsigning`, its
-`PermissiveSigningPolicy`, of Kubernetes 1.37.
+`PermissiveSigningPolicy`, of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 There is one of the signer `kubernetes.io/kube-apiserver-serving`, named after its content; others
 of that signer are deleted. Source: kube-controller-manager
-`kube-apiserver-serving-clustertrustbundle-publisher` of Kubernetes 1.37.
+`kube-apiserver-serving-clustertrustbundle-publisher` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

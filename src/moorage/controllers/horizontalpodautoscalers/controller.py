@@ -3,7 +3,7 @@
     autoscaler ─▶ target's scale ─▶ metrics propose ─▶ stabilized, limited ─▶ scale, status, events
 
 Each autoscaler is looked at once in a period, whatever changes. Source: API docs "Horizontal Pod
-Autoscaling"; `horizontal.go` of Kubernetes 1.37.
+Autoscaling"; `horizontal.go` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

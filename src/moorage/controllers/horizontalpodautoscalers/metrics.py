@@ -1,7 +1,7 @@
 """Metrics of an autoscaler: what each of its metric sources proposes.
 
 Resources of pods and of their containers come from `metrics.k8s.io`, custom and external metrics
-from APIs of their own. Source: `horizontal.go` of Kubernetes 1.37.
+from APIs of their own. Source: `horizontal.go` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     replicas = ready pods * ratio, unless the ratio is close to 1
 
 Pods that are missing or unready count as what makes the change smaller. Source: API docs
-"Horizontal Pod Autoscaling", algorithm details; `replica_calculator.go` of Kubernetes 1.37.
+"Horizontal Pod Autoscaling", algorithm details; `replica_calculator.go` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

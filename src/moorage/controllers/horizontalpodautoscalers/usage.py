@@ -1,6 +1,6 @@
 """Usage of pods, from `metrics.k8s.io`, as autoscalers compare it with their targets.
 
-Source: metrics.k8s.io/v1beta1 PodMetrics; `podautoscaler/metrics` of Kubernetes 1.37.
+Source: metrics.k8s.io/v1beta1 PodMetrics; `podautoscaler/metrics` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

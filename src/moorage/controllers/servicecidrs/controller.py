@@ -1,6 +1,6 @@
 """ServiceCIDR controller: readiness, and no deletion while services have addresses of a network.
 
-Source: KEP-1880, kube-controller-manager `service-cidr-controller` of Kubernetes 1.37.
+Source: KEP-1880, kube-controller-manager `service-cidr-controller` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The result is advice: a policy acts as it would without. Kinds are those that the rules name
 without wildcards, ten of a rule at most. Source: API docs "Validating Admission Policy" (type
-checking); `pkg/controller/validatingadmissionpolicystatus` of Kubernetes 1.37.
+checking); `pkg/controller/validatingadmissionpolicystatus` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

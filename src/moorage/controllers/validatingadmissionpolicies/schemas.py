@@ -1,7 +1,7 @@
 """Schemas of kinds, from the OpenAPI documents that the API server serves.
 
 References are replaced by what they refer to; one that leads back to itself becomes an object of
-which nothing is known. Source: apiserver `cel/openapi/resolver` of Kubernetes 1.37.
+which nothing is known. Source: apiserver `cel/openapi/resolver` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

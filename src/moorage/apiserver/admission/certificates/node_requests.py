@@ -1,6 +1,6 @@
 """Certificate requests of node agents: each asks for certificates in its own name only.
 
-Part of upstream's plugin NodeRestriction of Kubernetes 1.37, with the gate
+Part of upstream's plugin NodeRestriction of Kubernetes 1.36, with the gate
 AllowInsecureKubeletCertificateSigningRequests off as it is by default.
 """
 

@@ -1,6 +1,6 @@
 """Who may issue pod certificates, and when. Upstream's registry checks it with the status.
 
-Source: registry `certificates/podcertificaterequest` of Kubernetes 1.37.
+Source: registry `certificates/podcertificaterequest` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

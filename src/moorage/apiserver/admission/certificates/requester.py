@@ -1,7 +1,7 @@
 """What the server writes in certificate requests: who asks, and when conditions changed.
 
 Upstream's registry does so when it prepares a write. Source: registry `certificates/strategy` of
-Kubernetes 1.37.
+Kubernetes 1.36.
 """
 
 from __future__ import annotations

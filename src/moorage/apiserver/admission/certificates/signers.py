@@ -2,7 +2,7 @@
 
 Each needs a verb on the signer (`signers.certificates.k8s.io`), by its name or by its domain
 (`example.com/*`). Source: apiserver plugins CertificateApproval, CertificateSigning and
-ClusterTrustBundleAttest of Kubernetes 1.37.
+ClusterTrustBundleAttest of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CertificateSubjectRestriction plugin: no client certificate makes its holder a cluster admin.
 
-Source: apiserver plugin CertificateSubjectRestriction of Kubernetes 1.37.
+Source: apiserver plugin CertificateSubjectRestriction of Kubernetes 1.36.
 """
 
 from __future__ import annotations

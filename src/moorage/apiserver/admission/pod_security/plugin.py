@@ -1,7 +1,7 @@
 """PodSecurity plugin: enforces a namespace's Pod Security Standard, or warns about violations.
 
 Pods are refused; templates of workloads and pods that run already are only warned about. Source:
-apiserver plugin PodSecurity, `pod-security-admission/admission` of Kubernetes 1.37.
+apiserver plugin PodSecurity, `pod-security-admission/admission` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

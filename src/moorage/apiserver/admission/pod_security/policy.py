@@ -1,6 +1,6 @@
 """Policies: the levels and versions that the labels of a namespace set.
 
-Source: `pod-security-admission/api` of Kubernetes 1.37.
+Source: `pod-security-admission/api` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

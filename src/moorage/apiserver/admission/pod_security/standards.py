@@ -1,6 +1,6 @@
 """Standards: which checks each level has in each minor version.
 
-Source: API docs "Pod Security Standards"; `pod-security-admission/policy` of Kubernetes 1.37.
+Source: API docs "Pod Security Standards"; `pod-security-admission/policy` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Mutations of objects: apply configurations and JSON patches, as expressions give them.
 
-Source: apiserver `policy/mutating/patch` of Kubernetes 1.37.
+Source: apiserver `policy/mutating/patch` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Default bindings of cluster roles: who has which role in every cluster.
 
-Source: API docs "Default roles and role bindings", bindings of Kubernetes 1.37. The API server's
+Source: API docs "Default roles and role bindings", bindings of Kubernetes 1.36. The API server's
 own certificate for node agents is bound here, which upstream leaves to the installer: a kubelet
 asks whether its caller may read logs and start commands.
 """

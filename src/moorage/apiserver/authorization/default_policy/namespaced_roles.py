@@ -1,6 +1,6 @@
 """Default roles within kube-system and kube-public, and their bindings.
 
-Source: API docs "Default roles and role bindings", rules of Kubernetes 1.37.
+Source: API docs "Default roles and role bindings", rules of Kubernetes 1.36.
 """
 
 from __future__ import annotations

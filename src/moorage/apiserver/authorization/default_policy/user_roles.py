@@ -1,6 +1,6 @@
 """Default roles of users: what people and their tools may do.
 
-Source: API docs "Default roles and role bindings", rules of Kubernetes 1.37.
+Source: API docs "Default roles and role bindings", rules of Kubernetes 1.36.
 """
 
 from __future__ import annotations

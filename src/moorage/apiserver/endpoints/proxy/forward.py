@@ -1,7 +1,7 @@
 """Proxy: passes a request on to its backend and the answer back, upgraded connections too.
 
 The caller's credentials stay here.
-Source: apimachinery `util/proxy` of Kubernetes 1.37.
+Source: apimachinery `util/proxy` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Headers of proxied requests and answers: which are passed on.
 
 The caller's credentials stay here, and what belongs to one connection alone. Source: apimachinery
-`util/proxy` of Kubernetes 1.37.
+`util/proxy` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 They stand in redirects and in the tags of HTML pages. Only absolute paths need it: a relative link
 leads through the proxy anyway, and other hosts stay what they are. Source: apimachinery
-`util/proxy/transport.go` of Kubernetes 1.37.
+`util/proxy/transport.go` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Eviction: a pod is deleted if its disruption budget permits it.
 
 Webhooks and policies see the Eviction, not what it writes. Source: policy/v1 `Eviction`; core
-registry `pod/storage/eviction.go` of Kubernetes 1.37.
+registry `pod/storage/eviction.go` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """OpenAPI v3 of custom resources: one document for each group and version.
 
 A document is written when a client asks for it; its hash is of the revisions of the definitions, so
-that the index costs nothing. Source: apiextensions `controller/openapi/builder` of Kubernetes 1.37.
+that the index costs nothing. Source: apiextensions `controller/openapi/builder` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

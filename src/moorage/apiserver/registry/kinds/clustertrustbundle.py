@@ -1,4 +1,4 @@
-"""ClusterTrustBundles. Source: certificates validation of Kubernetes 1.37."""
+"""ClusterTrustBundles. Source: certificates validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CSIStorageCapacities. Source: storage validation of Kubernetes 1.37, KEP-1472."""
+"""CSIStorageCapacities. Source: storage validation of Kubernetes 1.36, KEP-1472."""
 
 from __future__ import annotations
 

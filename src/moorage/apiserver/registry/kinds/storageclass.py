@@ -1,4 +1,4 @@
-"""StorageClasses. Source: storage defaults and validation of Kubernetes 1.37."""
+"""StorageClasses. Source: storage defaults and validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """IP address and CIDR validation.
 
 Source: apimachinery `validation.IsValidIPForLegacyField` and `IsValidCIDRForLegacyField` of
-Kubernetes 1.37, with the gate StrictIPCIDRValidation on.
+Kubernetes 1.36, with the gate StrictIPCIDRValidation on.
 """
 
 from __future__ import annotations

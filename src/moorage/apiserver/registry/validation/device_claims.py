@@ -1,7 +1,7 @@
 """Device claims: what claims and claim templates ask of devices.
 
 Defaults, preparation and validation of `ResourceClaimSpec`. Source: resource validation of
-Kubernetes 1.37.
+Kubernetes 1.36.
 """
 
 from __future__ import annotations

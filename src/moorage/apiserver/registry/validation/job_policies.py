@@ -1,6 +1,6 @@
 """Pod failure and success policy validation of Jobs.
 
-Source: batch validation of Kubernetes 1.37.
+Source: batch validation of Kubernetes 1.36.
 """
 
 from __future__ import annotations

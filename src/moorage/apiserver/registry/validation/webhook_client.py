@@ -1,6 +1,6 @@
 """Webhook client validation: the URL, service and CA bundle by which a webhook is called.
 
-Source: apiserver `util/webhook` of Kubernetes 1.37.
+Source: apiserver `util/webhook` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules of CertificateSigningRequests: the request, its conditions, the certificate.
 
-Source: certificates validation of Kubernetes 1.37. The specification never changes, so updates
+Source: certificates validation of Kubernetes 1.36. The specification never changes, so updates
 check status and conditions only. The library of certificates is imported at its first use: most
 servers never see a request.
 """

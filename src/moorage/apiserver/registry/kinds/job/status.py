@@ -2,7 +2,7 @@
 
 Rules apply to fields that change: a specification that changed first, such as fewer completions,
 may leave a status that is no longer valid. Source: batch validation and
-`getStatusValidationOptions` of the Job strategy, Kubernetes 1.37.
+`getStatusValidationOptions` of the Job strategy, Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Validation of PersistentVolumes: where a volume is never changes.
 
-Source: core validation `ValidatePersistentVolumeUpdate`, `volume/validation`, Kubernetes 1.37.
+Source: core validation `ValidatePersistentVolumeUpdate`, `volume/validation`, Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules of the status of PodCertificateRequests: pending, then issued, denied or failed for good.
 
-Source: certificates validation `ValidatePodCertificateRequestStatusUpdate` of Kubernetes 1.37.
+Source: certificates validation `ValidatePodCertificateRequestStatusUpdate` of Kubernetes 1.36.
 The library of certificates is imported at its first use: most servers never see a request.
 """
 
