@@ -98,7 +98,7 @@ class DetachPlan(msgspec.Struct, frozen=True):
 
 
 async def plan_detachment(client: Client) -> DetachPlan:
-    """Return what is there to remove. Raises StatusError, UnreachableError."""
+    """Return the objects to remove. Raises StatusError, UnreachableError."""
     served = ServedObjects(client)
     resources = await served_resources(served, (*KINDS, *_OTHER_KINDS))
     reviewer = Reviewer(client)
@@ -410,7 +410,7 @@ def _namespace_of(obj: Obj) -> str:
 
 
 def _made_at_run_time(found: Iterable[Obj]) -> list[Obj]:
-    """Return what the parts make for themselves where they are, or have been.
+    """Return the objects that the parts make for themselves where they are, or have been.
 
     Certificate and lease, and the pod of a `helm test` that failed.
     """

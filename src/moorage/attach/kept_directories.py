@@ -23,7 +23,7 @@ _MOST_BYTES = 1024 * 1024
 
 
 async def kept_directories(client: Client, namespace: str) -> list[Leftover]:
-    """Return what stays on the nodes whose agents are to remove it and are not ready.
+    """Return the files that stay on nodes whose agents should remove them and are not ready.
 
     Reads the logs of the first ten. Raises StatusError, UnreachableError if pods cannot be listed.
     """
@@ -47,7 +47,7 @@ async def kept_directories(client: Client, namespace: str) -> list[Leftover]:
 
 
 async def _reason(client: Client, pod: Pod) -> str:
-    """Return what the agent wrote last, empty if it cannot be read."""
+    """Return the last lines of the agent's log, empty if it cannot be read."""
     path = PODS.path(pod.metadata.namespace, pod.metadata.name, "log")
     try:
         body = await client.request(

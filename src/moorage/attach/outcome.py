@@ -55,7 +55,7 @@ def outcome_of(
     profiles: Iterable[RuntimeProfile],
     classes: Iterable[RuntimeClass],
 ) -> Outcome:
-    """Return what works where."""
+    """Return the handlers that work, by node."""
     agent_of = {pod.spec.node_name: pod for pod in agents}
     profiles_of: defaultdict[str, list[RuntimeProfile]] = defaultdict(list)
     for profile in profiles:
@@ -146,7 +146,7 @@ async def wait_reported(client: Client, clock: Clock, timeout_s: float) -> None:
 
 
 async def read_outcome(client: Client) -> Outcome:
-    """Return what works where by now. Raises StatusError, UnreachableError."""
+    """Return the handlers that work by now, by node. Raises StatusError, UnreachableError."""
     nodes, agents, profiles, classes = await asyncio.gather(
         client.list(NODES),
         client.list(PODS, label_selector=_AGENTS),

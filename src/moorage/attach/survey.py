@@ -121,7 +121,7 @@ class ServedVersion(Object, frozen=True):
 
 
 def findings(survey: Survey, values: Values) -> list[SurveyFinding]:
-    """Return what the facts mean for an attachment with these values, problems first."""
+    """Return the findings for an attachment with these values, problems first."""
     found = [
         *_version_findings(survey),
         *right_findings(survey),
@@ -172,7 +172,7 @@ def _version_findings(survey: Survey) -> Iterator[SurveyFinding]:
 
 
 def right_findings(survey: Survey) -> Iterator[SurveyFinding]:
-    """Yield what the user's rights do not suffice for."""
+    """Yield a finding for each right that the user lacks."""
     if survey.missing_rights:
         yield SurveyFinding(
             Level.PROBLEM,

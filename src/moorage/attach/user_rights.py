@@ -89,7 +89,7 @@ def rights_to(
 
 
 def grants(wanted: Sequence[Obj], other_roles: Mapping[str, Sequence[Raw]]) -> Iterator[Grant]:
-    """Yield what roles and bindings among the wanted objects grant.
+    """Yield the rights that roles and bindings among the wanted objects grant.
 
     other_roles: the rules of ClusterRoles by name, which are not wanted but bound.
     """

@@ -121,7 +121,7 @@ def _in_force(handler: engine_pb.Handler) -> Handler:
 
 
 def host_warnings(layout: Layout, handlers: Iterable[Handler]) -> tuple[str, ...]:
-    """Return what is known to fail under the host's handlers, with remedies, before a start.
+    """Return known defects of the host's handlers, with remedies, before a start.
 
     Reads the handler files that will be in force. Blocks for some file reads.
     """

@@ -32,7 +32,7 @@ _CONDITIONS = ("Ready", "PodScheduled")
 
 
 def _kept_pod(pod: Pod) -> Pod:
-    """Return what is read of a pod: of one without a class its identity and phase."""
+    """Return the fields of a pod that are read: without a class its identity and phase."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     phase = intern(status.phase)
     if not spec.runtime_class_name:

@@ -34,7 +34,7 @@ def probed_defect(program: str) -> Defect | None:
 
 
 def defect_of(probed: ProbedHandler) -> Defect:
-    """Return what the findings of a handler mean for ordinary programs; empty without a defect."""
+    """Return the effect of a handler's findings on ordinary programs; empty without a defect."""
     lacking = lacks(probed.features)
     if not lacking:
         return Defect()

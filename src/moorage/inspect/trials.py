@@ -246,7 +246,7 @@ class Trials:
         return ""
 
     def _obstacle(self, course: _Course) -> str:
-        """Return what keeps a pod from running; empty if nothing is known to."""
+        """Return the reason why a pod does not run; empty if none is known."""
         pod = course.pod
         if pod is None or course.running_s is not None:
             return ""

@@ -64,7 +64,7 @@ class FileMigration:
             yield unified(name, name, texts[name], text)
 
     def standard_output(self) -> str | None:
-        """Return what standard input became, with the new objects; None if it was not read."""
+        """Return the changed standard input with the new objects; None if it was not read."""
         texts = {source.name: source.text for source in self._files.sources}
         if STANDARD_INPUT not in texts:
             return None

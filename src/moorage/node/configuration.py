@@ -52,7 +52,7 @@ def load_configuration(path: Path) -> NodeConfiguration:
 
 
 def parse_configuration(document: Any) -> NodeConfiguration:
-    """Return what a KubeletConfiguration sets. Raises ValueError."""
+    """Return the settings of a KubeletConfiguration. Raises ValueError."""
     if not isinstance(document, dict):
         raise ConfigurationError(f"it is no {KIND}")
     header = {"apiVersion": API_VERSION, "kind": KIND}

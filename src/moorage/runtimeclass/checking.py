@@ -40,7 +40,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def findings(offer: Offer, requirements: Requirements, index: ClassIndex) -> tuple[Finding, ...]:
-    """Return what a pod with these requirements asks for that its class lacks."""
+    """Return the features that a pod with these requirements asks for and its class lacks."""
     lacking = [
         (demand, support)
         for demand in requirements.demands

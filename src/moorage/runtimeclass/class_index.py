@@ -64,7 +64,7 @@ class _Findings(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, profile: RuntimeProfile) -> _Findings:
-        """Return what counts of a profile. One whose probe has not run says nothing."""
+        """Return the facts of a profile. One whose probe has not run has none."""
         handler, status = profile.spec.handler, profile.status
         if not is_true(status.conditions, WORKING):
             is_broken = any(condition.type == WORKING and condition.status == "False"
@@ -186,7 +186,7 @@ class ClassIndex:
         self.nodes.release(node)
 
     def find(self, name: str) -> Offer | None:
-        """Return what a class offers, temporary or not; None if it does not exist."""
+        """Return the offer of a class, temporary or not; None if it does not exist."""
         self._current()
         return self._found.get(name)
 

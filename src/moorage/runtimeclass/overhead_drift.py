@@ -71,7 +71,7 @@ class DriftState(msgspec.Struct, frozen=True):
 
 
 def overhead_bounds(cost: PodCost, isolation: Isolation | None) -> Bounds:
-    """Return what is known of a pod's overhead; never negative.
+    """Return the known bounds of a pod's overhead; never negative.
 
     Containers that have cgroups of their own are subtracted. A user-space kernel keeps its
     containers' memory in shared memory, so its own is the anonymous part. Anything else whose

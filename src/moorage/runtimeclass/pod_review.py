@@ -48,7 +48,7 @@ class Objection(msgspec.Struct, frozen=True):
 def review_pod(
     metadata: Json, spec: Json, policy: EffectivePolicy, index: ClassIndex
 ) -> tuple[Objection, ...]:
-    """Return what stands against a pod that has its class; nothing for a class that is missing.
+    """Return the objections to a pod that has its class; none for a class that is missing.
 
     That a class is missing is the RuntimeClass plugin's refusal. What a pod does not state about
     its class is the implicit class's, whose name is `legacy` and whose isolation the weakest: the
@@ -65,7 +65,7 @@ def review_pod(
 
 
 def review_name(namespace: str, spec: Json) -> Objection | None:
-    """Return what stands against the name of a pod's class alone; needs no index.
+    """Return the objections to the name of a pod's class alone; needs no index.
 
     Only probes may name the classes of probes, which are gone when these end.
     """
@@ -83,7 +83,7 @@ def review_demands(
     policy: EffectivePolicy,
     index: ClassIndex,
 ) -> tuple[Objection, ...]:
-    """Return what stands against some demands of a pod, such as those of a container added late."""
+    """Return the objections to some demands of a pod, such as those of a container added late."""
     requirements = Requirements(accepted_nodes(spec, index, offer), tuple(some), policy=policy)
     return _as_objections(offer, findings(offer, requirements, index), policy)
 

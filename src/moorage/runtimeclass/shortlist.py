@@ -66,7 +66,7 @@ class Shortlist:
         return found
 
     def offers(self, classes: ClassSet) -> Iterator[Offer]:
-        """Yield what the classes of a set offer, the cheapest first."""
+        """Yield the offers of the classes of a set, the cheapest first."""
         while classes:
             lowest = classes & -classes
             yield self._offers[lowest.bit_length() - 1]

@@ -34,7 +34,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 def wait_of(pod: Pod, handler: str | None, nodes: Iterable[Node]) -> Wait | None:
-    """Return what a pod with the gate waits for, None for one without it.
+    """Return the wait of a pod with the gate, None for one without it.
 
     `handler` is that of its class, None if the class does not exist.
     """
@@ -65,7 +65,7 @@ def wait_of(pod: Pod, handler: str | None, nodes: Iterable[Node]) -> Wait | None
 
 
 def problems_of(handler: str, nodes: Iterable[Node]) -> dict[str, str]:
-    """Return what a handler's probe found wrong, by node; nodes where it works are left out."""
+    """Return the failure of a handler's probe by node, without nodes where it works."""
     type_ = handler_condition(handler)
     return {
         node.metadata.name: condition.message
@@ -76,7 +76,7 @@ def problems_of(handler: str, nodes: Iterable[Node]) -> dict[str, str]:
 
 
 def _said(pod: Pod) -> str:
-    """Return what the controller of gates says in the pod's condition."""
+    """Return the message of the gates' controller in the pod's condition."""
     conditions = pod.status.conditions
     return next(
         (one.message for one in conditions

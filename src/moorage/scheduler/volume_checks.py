@@ -97,7 +97,7 @@ class VolumeCheck:
         return None
 
     def plan(self, node: NodeInfo) -> VolumePlan:
-        """Return what is to be bound for the pod on a node that was not rejected."""
+        """Return the volumes to bind for the pod on a node that was not rejected."""
         return self._plan(node) or VolumePlan()
 
     def _in_use(self, node: NodeInfo) -> Rejection | None:

@@ -38,7 +38,7 @@ def is_shown(attributes: Attributes) -> bool:
 
 
 def input_of(attributes: Attributes, served: Served, namespace: Obj | None) -> PolicyInput:
-    """Return what the expressions of a policy see that selects a write in a version."""
+    """Return the variables for a policy that selects a write in a version."""
     return PolicyInput(
         request=request_of(attributes, served),
         object=shown(attributes, served, attributes.obj),

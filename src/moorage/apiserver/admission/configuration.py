@@ -75,7 +75,7 @@ class _Document(Strict, frozen=True, kw_only=True):
 
 
 def load_configuration(path: Path) -> AdmissionOptions:
-    """Return what a YAML or JSON file configures. Raises ConfigurationError."""
+    """Return the options of a YAML or JSON file. Raises ConfigurationError."""
     try:
         value = _read(path)
         kind = value.get("kind") if isinstance(value, dict) else None

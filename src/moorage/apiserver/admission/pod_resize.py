@@ -57,7 +57,7 @@ class PodResizeValidator:
 
 
 def _complaint(pod: Pod, node: Node) -> str:
-    """Return what the node does not have; empty if the pod fits on it alone."""
+    """Return the resources that the node lacks; empty if the pod fits on it alone."""
     requests, allocatable = pod_requests(pod.spec), node.status.allocatable
     parts = []
     for name in ("cpu", "memory"):

@@ -180,7 +180,7 @@ def _concerned(account: _Account, write: Charged) -> list[str] | None:
 
 
 def _delta(account: _Account, write: Charged, usage: Amounts, now: datetime) -> Amounts:
-    """Return what a write uses more of a quota. `usage` is that of the new object."""
+    """Return a write's additional usage of a quota. `usage` is that of the new object."""
     charge, quota = _charge_for(write), account.quota
     old = write.old
     if old is not None and is_subject(quota.spec, quota.status.hard, charge, old):

@@ -157,7 +157,7 @@ class ServiceAddresses:
         )
 
     def _reserved_by_others(self, attributes: Attributes) -> set[str | int]:
-        """Return what other writes reserve; after a webhook's change this one is seen again."""
+        """Return the addresses that other writes than this one reserve."""
         return {address for address, by in self._reserved.items() if by is not attributes}
 
     def _reserve(self, attributes: Attributes, address: str | int) -> None:

@@ -52,7 +52,7 @@ class FrontProxy(msgspec.Struct, frozen=True):
         return context
 
     def trust(self) -> dict[str, str]:
-        """Return what extension servers need to know clients and this server by."""
+        """Return the data by which extension servers identify clients and this server."""
         return {
             "client-ca-file": self.client_authority.read_text(),
             "requestheader-allowed-names": f'["{NAME}"]',

@@ -273,7 +273,7 @@ def _punctuation(output: _Output, brackets: list[_Bracket], token: _Token, top: 
 
 
 def _start_of_value(output: _Output, top: _Bracket) -> str:
-    """Return what stands before the value of a field: values of all types fit into one map."""
+    """Return the text before the value of a field: values of all types fit into one map."""
     top.wants_field = False
     written = [piece for piece in output.pieces[-6:] if piece.strip()]
     if len(written) > 1 and written[-2].strip() == "?":

@@ -235,7 +235,7 @@ class _Estimator:
         return None
 
     def _estimate(self, call: _Call, overload: str, own: list[int]) -> _Estimate:
-        """Return what a call costs with its arguments, whose costs are given."""
+        """Return the cost of a call with its arguments, whose costs are given."""
         function = _FUNCTIONS.get(call.name)
         if function is not None and (found := function(self, call)) is not None:
             return _Estimate(_sum(found.cost, *own), found.size)

@@ -116,7 +116,7 @@ class PolicyScope:
         ]
 
     def values(self, given: PolicyInput, params: Any) -> Values:
-        """Return what the expressions see of a request, with the values of the variables."""
+        """Return the variables of the expressions for a request, with their values."""
         variables: dict[str, Any] = {}
         values = Values(
             {

@@ -73,7 +73,7 @@ _NAMESPACE = _object(
 
 
 def type_problems(policy: Policy, kind: Schema, params: Schema | None) -> list[Problem]:
-    """Return what is wrong with the validations of a policy for objects of one kind.
+    """Return the errors of a policy's validations for objects of one kind.
 
     `kind` is the schema of the objects, `params` that of the parameters, None where there is none
     or where it is unknown; both without references. Paths start at the specification.

@@ -87,7 +87,7 @@ class _Place:
 
 
 def schema_problems(schema: Schema) -> list[Problem]:
-    """Return what is wrong with the rules of a schema that is otherwise valid."""
+    """Return the errors of the rules of a schema that is otherwise valid."""
     checks = _Checks()
     return [*checks.problems(schema, schema, _Place()), *checks.total.problems()]
 

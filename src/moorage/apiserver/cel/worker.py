@@ -66,7 +66,7 @@ class Compiled(Generic[T]):
         return key in self._made
 
     def get(self, key: str, source: dict[str, Any] | None) -> T:
-        """Return what a key names, compiled from its source if need be. Raises CompileError."""
+        """Return the value of a key, compiled from its source if need be. Raises CompileError."""
         if key not in self._made:
             assert source is not None, "the evaluator sends the source when it is asked for it"
             self._made[key] = self._make(source)

@@ -38,7 +38,7 @@ class Classifier(Generic[T]):
         self._kept: dict[_Key, T] = {}
 
     def classify(self, user: User, verb: str, target: Target) -> T:
-        """Return what belongs to the schema of a request."""
+        """Return the value kept for the schema of a request."""
         place = target.namespace
         if place and place not in self._named:
             place = "*"

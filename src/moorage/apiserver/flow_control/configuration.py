@@ -66,7 +66,7 @@ class Configuration:
 def digest(
     levels: Iterable[PriorityLevelConfiguration], schemas: Iterable[FlowSchema]
 ) -> Configuration:
-    """Return what the objects of the API amount to."""
+    """Return the configuration that the API's objects make together."""
     usable = dict(_MANDATORY_LEVELS)
     for level in levels:
         digested = usable_level(level)

@@ -25,7 +25,7 @@ def matches(schema: SchemaConfiguration, user: User, verb: str, target: Target) 
 
 
 def distinguisher_of(schema: SchemaConfiguration, user: User, target: Target) -> str:
-    """Return what distinguishes a request's flow among those of its schema."""
+    """Return the distinguisher of a request's flow among those of its schema."""
     match schema.distinguisher:
         case "ByUser":
             return user.name

@@ -53,10 +53,10 @@ class Charge(Protocol):
         """Return those of a quota's resources that such objects use."""
 
     def usage(self, obj: Any, now: datetime) -> Amounts:
-        """Return what an object uses."""
+        """Return the usage of an object."""
 
     def omission(self, names: Iterable[str], obj: Any) -> str:
-        """Return what an object must state for a quota on these resources; empty for nothing."""
+        """Return the fields that an object must set for a quota on these resources."""
 
     def is_in(self, selector: ScopedSelector, obj: Any) -> bool:
         """Return whether an object is in a scope."""

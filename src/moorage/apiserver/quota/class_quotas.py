@@ -23,7 +23,7 @@ def is_counted(spec: RuntimeClassQuotaSpec, class_name: str | None) -> bool:
 
 
 def class_usage(spec: RuntimeClassQuotaSpec, pods: Iterable[Pod], now: datetime) -> Amounts:
-    """Return what pods use of a quota's amounts, all together."""
+    """Return the total usage of a quota's amounts by pods."""
     total: Amounts = dict.fromkeys(spec.hard, ZERO)
     for pod in pods:
         if is_counted(spec, pod.spec.runtime_class_name):

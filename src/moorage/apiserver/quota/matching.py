@@ -21,7 +21,7 @@ def is_subject(spec: ResourceQuotaSpec, hard: Iterable[str], charge: Charge, obj
 def used_by(
     spec: ResourceQuotaSpec, charge: Charge, objects: Iterable[Any], now: datetime
 ) -> Amounts:
-    """Return what objects use of those of a quota's resources that they are charged for."""
+    """Return the usage by objects of the resources of a quota that they are charged for."""
     names = charge.concerned(spec.hard)
     total: Amounts = dict.fromkeys(names, ZERO)
     for obj in objects:

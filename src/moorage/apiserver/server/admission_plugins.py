@@ -176,7 +176,7 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
         return Selection(policies, self.readers.find_namespace)
 
     def _checking(self) -> list[Plugin]:
-        """Return what upstream decides in the registry, after admission."""
+        """Return the plugins for rules that upstream has in the registry, after admission."""
         readers = self.readers
         return [
             CertificateRequester(self.clock),

@@ -476,7 +476,7 @@ def _label_selector(text: str) -> Selector:
 
 
 def _routed(http: web.BaseRequest) -> _Routed:
-    """Return what a request is about, its verb, the action to authorize, its selectors."""
+    """Return a request's target, its verb, the action to authorize, its selectors."""
     if not http.query_string:
         route = route_of(http.method, http.path)
         return route.target, route.verb, route.action, _EVERYTHING

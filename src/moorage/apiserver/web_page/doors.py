@@ -65,7 +65,7 @@ class Door(Protocol):
         """
 
     def reader(self, visit: Visit) -> AbstractAsyncContextManager[Reader]:
-        """Return what reads as the visitor, once entered. Raises UnauthorizedError without one."""
+        """Return the visitor's Reader, once entered. Raises UnauthorizedError without one."""
 
 
 class KeyDoor:

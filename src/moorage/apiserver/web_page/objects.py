@@ -85,7 +85,7 @@ def shortened(text: str, most: int = MOST_LETTERS) -> str:
 
 
 def small_node(node: NodeRow) -> NodeRow:
-    """Return what the page shows of a node."""
+    """Return the fields of a node that the page shows."""
     handlers = tuple(
         NodeRuntimeHandler(name=shortened(handler.name))
         for handler in node.status.runtime_handlers[:_MOST_HANDLERS]
@@ -94,7 +94,7 @@ def small_node(node: NodeRow) -> NodeRow:
 
 
 def small_class(runtime_class: RuntimeClass) -> RuntimeClass:
-    """Return what the page shows of a class."""
+    """Return the fields of a class that the page shows."""
     meta = runtime_class.metadata
     labels = {key: shortened(meta.labels[key]) for key in _LABELS if key in meta.labels}
     return msgspec.structs.replace(
@@ -103,7 +103,7 @@ def small_class(runtime_class: RuntimeClass) -> RuntimeClass:
 
 
 def small_event(event: EventRow) -> EventRow:
-    """Return what the page shows of an event."""
+    """Return the fields of an event that the page shows."""
     return EventRow(
         type=shortened(event.type),
         reason=shortened(event.reason),
@@ -121,7 +121,7 @@ class SmallProfiles:
         self._findings: dict[tuple[ProfileFeature, ...], tuple[ProfileFeature, ...]] = {}
 
     def small(self, profile: RuntimeProfile) -> RuntimeProfile | None:
-        """Return what the page shows of a profile, None for one that is left out."""
+        """Return the fields of a profile that the page shows, None for one that is left out."""
         spec, status = profile.spec, profile.status
         count = self._counts[spec.node_name] = self._counts.get(spec.node_name, 0) + 1
         if count > _MOST_HANDLERS:

@@ -211,7 +211,7 @@ class _Lists:
         return found
 
     async def attempt(self, resource: Resource[Any], read: Callable[[], Awaitable[Any]]) -> Any:
-        """Return what `read` returns, None where the user may not read it or it does not exist."""
+        """Return the result of `read`, None where the user may not read it or it does not exist."""
         try:
             return await read()
         except ForbiddenError:

@@ -94,7 +94,7 @@ class _Local:
 
 
 async def _local(cluster: Cluster | None) -> _Local:
-    """Return what this machine knows; nothing of another Kubernetes, whose scheduler is its own."""
+    """Return this machine's facts; none of another Kubernetes, whose scheduler is its own."""
     if cluster is None:
         return _Local()
     settings, layout = cluster.settings, cluster.layout

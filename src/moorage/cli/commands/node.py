@@ -160,7 +160,7 @@ def command(
 
 
 def _configuration(path: Path | None) -> NodeConfiguration:
-    """Return what a file sets. Raises UsageError."""
+    """Return the settings of a file. Raises UsageError."""
     if path is None:
         return NodeConfiguration()
     try:

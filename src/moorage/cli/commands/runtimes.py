@@ -98,7 +98,7 @@ def _show_elsewhere(outcome: Outcome, output: str) -> None:
 
 
 async def _outcome(target: Target) -> Outcome:
-    """Return what works where on another Kubernetes. Raises CliError without our definitions."""
+    """Return another Kubernetes' handlers by node. Raises CliError without our definitions."""
     # Imported here: only another Kubernetes needs it.
     from moorage.attach.outcome import read_outcome
 

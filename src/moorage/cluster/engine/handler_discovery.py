@@ -196,7 +196,7 @@ def _known(handler: engine_pb.Handler) -> KnownHandler:
 
 
 def _definition(file: str) -> tuple[str, tuple[Path, ...], float]:
-    """Return what a file defines, its deadline, and the files that it runs and reads.
+    """Return a file's definition, its deadline, and the files that it runs and reads.
 
     These are the runtime behind a shim, if that is a path, and the shim's configuration: a probe's
     verdict depends on both.

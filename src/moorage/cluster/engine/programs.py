@@ -66,7 +66,7 @@ class HandlerProgram(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def handler_programs(configuration: str) -> dict[str, HandlerProgram]:
-    """Return what each handler of containerd's configuration (JSON) runs. Pure.
+    """Return the program of each handler in containerd's configuration (JSON). Pure.
 
     Empty for another engine's. A handler whose table is not as containerd's is left out.
     """

@@ -216,7 +216,7 @@ def _options(
 
 
 def _configuration(settings: Settings) -> NodeConfiguration:
-    """Return what the file of --kubelet-config sets. Raises ConfigurationError."""
+    """Return the settings of the file of --kubelet-config. Raises ConfigurationError."""
     path = settings.kubelet_configuration
     return load_configuration(Path(path)) if path else NodeConfiguration()
 

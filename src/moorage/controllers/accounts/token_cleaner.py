@@ -48,7 +48,7 @@ class Step(Enum):
 
 
 def step_of(secret: Secret, now: datetime, period: timedelta) -> Step:
-    """Return what is done about a token Secret that an account lists and no pod mounts."""
+    """Return the action for a token Secret that an account lists and no pod mounts."""
     meta, first_kept = secret.metadata, (now - period).date().isoformat()
     if secret.type != TYPE or meta.deletion_timestamp is not None:
         return Step.KEEP

@@ -63,7 +63,7 @@ def _kubelet_serving_defect(request: CertificateRequest, usages: Collection[str]
 
 
 def _usage_defect(usages: Collection[str], purpose: str) -> str:
-    """Return what is wrong unless the usages are a signature and a purpose, and maybe keys."""
+    """Return an error unless the usages are a signature and a purpose, and maybe keys."""
     least = {_DIGITAL_SIGNATURE, purpose}
     if set(usages) in (least, least | {_KEY_ENCIPHERMENT}):
         return ""

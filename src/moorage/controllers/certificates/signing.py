@@ -96,7 +96,7 @@ class SigningAuthority:
 
 
 def _key_usage(usages: Collection[str]) -> x509.KeyUsage | None:
-    """Return what the key may do; None without a usage, as an empty extension is invalid."""
+    """Return the key's usages; None without one, as an empty extension is invalid."""
     signs, encrypts = "digital signature" in usages, "key encipherment" in usages
     if not signs and not encrypts:
         return None

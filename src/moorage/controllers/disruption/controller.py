@@ -264,7 +264,7 @@ def needs_scale(spec: PodDisruptionBudgetSpec) -> bool:
 
 
 def expected_pods(spec: PodDisruptionBudgetSpec, count: int) -> Expected:
-    """Return what a budget expects of `count` pods. Raises ValueError for a wrong percentage."""
+    """Return how many of `count` pods a budget expects. Raises ValueError."""
     if spec.max_unavailable is not None:
         unavailable = scaled(spec.max_unavailable, count, rounds_up=True)
         return Expected(count, max(0, count - unavailable))

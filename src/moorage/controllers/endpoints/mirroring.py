@@ -62,7 +62,7 @@ def is_mirrored(endpoints: Endpoints, service: Service | None) -> bool:
 
 
 def mirrored(endpoints: Endpoints) -> Mirrored:
-    """Return what the slices of Endpoints have; at most 1,000 addresses of each subset."""
+    """Return the content of the slices of Endpoints; at most 1,000 addresses of each subset."""
     result = Mirrored()
     for subset in endpoints.subsets:
         ports = _ports(subset)

@@ -95,7 +95,7 @@ def tolerances_of(autoscaler: HorizontalPodAutoscaler, default: float) -> Tolera
 async def evaluate(
     metric: MetricSpec, namespace: str, measured: PodsToMeasure, tolerances: Tolerances
 ) -> MetricResult:
-    """Return what a metric proposes. Raises MetricError."""
+    """Return the proposal of a metric. Raises MetricError."""
     match metric.type:
         case "Resource":
             return await _of_pods(metric.resource, measured, tolerances)

@@ -122,7 +122,7 @@ def _time(text: str | None) -> datetime:
 
 
 def requests_of(pods: Iterable[Pod], container: str, resource: str) -> dict[str, int]:
-    """Return what each pod requests, in thousandths.
+    """Return the request of each pod, in thousandths.
 
     With a container, what that one requests. Raises ProposalError where there is no request.
     """

@@ -41,7 +41,7 @@ class _PodMetricsList(Object, frozen=True):
 async def read_usages(
     client: Client, namespace: str, selector: str, resource: str, container: str
 ) -> dict[str, PodUsage]:
-    """Return what selected pods use of a resource, or that container of each, by pod name.
+    """Return the usage of a resource by selected pods, or by a container of each, by pod name.
 
     Raises ProposalError when there are no metrics.
     """

@@ -26,7 +26,7 @@ class Match:
 
 
 def match_failure_policy(policy: PodFailurePolicy | None, pod: Pod) -> Match:
-    """Return what the policy says about a failed pod."""
+    """Return the policy's action for a failed pod."""
     for index, rule in enumerate(policy.rules if policy is not None else ()):
         subject = _matched_subject(rule, pod)
         if subject:
@@ -37,7 +37,7 @@ def match_failure_policy(policy: PodFailurePolicy | None, pod: Pod) -> Match:
 
 
 def _matched_subject(rule: PodFailurePolicyRule, pod: Pod) -> str:
-    """Return what of the pod matches the rule, as the start of a sentence; `""` if nothing."""
+    """Return the match of pod and rule as the start of a sentence; `""` without one."""
     name = f"{pod.metadata.namespace}/{pod.metadata.name}"
     if rule.on_exit_codes is None:
         for condition in pod.status.conditions:

@@ -30,7 +30,7 @@ class Plan:
 
 
 def make_plan(view: View) -> Plan:
-    """Return what to do about a Job that goes on. Deletions come before creations."""
+    """Return the changes of an unfinished Job's pods. Deletions come before creations."""
     if view.is_suspended:
         return Plan(deletions=view.active)
     wanted = _wanted(view)

@@ -85,7 +85,7 @@ def new_volume(
 
 
 def _refusal(claim: PersistentVolumeClaim, storage_class: StorageClass) -> str:
-    """Return what of the claim or its class these volumes do not have, "" for nothing."""
+    """Return the property of the claim or its class that these volumes lack, "" for none."""
     if (claim.spec.volume_mode or FILESYSTEM) != FILESYSTEM:
         return f"{PROVISIONER} does not support block volume provisioning"
     if claim.spec.data_source is not None or claim.spec.data_source_ref is not None:

@@ -298,7 +298,7 @@ def _is_of_concern(pod: PendingPod) -> bool:
 
 
 def _kept(pod: PendingPod) -> PendingPod:
-    """Return what is kept of a pod: of one that is of no concern its identity."""
+    """Return the fields of a pod that are kept: of an irrelevant one its identity."""
     meta = pod.metadata
     kept = {key: meta.annotations[key] for key in _ANNOTATIONS if key in meta.annotations}
     metadata = ObjectMeta(

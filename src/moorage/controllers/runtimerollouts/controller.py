@@ -196,7 +196,7 @@ class RuntimeRolloutController:
 
 
 def _sentence(rollout: RuntimeRollout, status: RuntimeRolloutStatus) -> str:
-    """Return what an event says of a new phase."""
+    """Return the event's message about a new phase."""
     spec, counts = rollout.spec, status.counts
     if status.stop is not None and status.phase in (STOPPED, ROLLING_BACK):
         return status.stop.message

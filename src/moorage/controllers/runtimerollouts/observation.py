@@ -239,7 +239,7 @@ def _pod_facts(pod: Pod, created: datetime) -> PodFacts:
 
 
 def unmovable_of(rollout: RuntimeRollout, sources: Sources) -> list[Unmovable]:
-    """Return what has pods of the old class and no template that a patch can move."""
+    """Return objects with pods of the old class and no template that a patch can move."""
     name = rollout.spec.from_
     is_selected = _selection(rollout, sources)
     found = []

@@ -133,7 +133,7 @@ class WebhookCertificateController:
             return None
 
     def _read(self, secret: Secret | None) -> Certificates:
-        """Return what the Secret has.
+        """Return the Secret's content.
 
         Of one that is lost, or was put back from a copy, what API servers trust is kept: replicas
         serve it until they see the Secret in their files.

@@ -21,7 +21,7 @@ class Machine:
 
     @classmethod
     def of(cls, host: Host) -> Self:
-        """Return what runtimes depend on of a host."""
+        """Return the properties of a host that runtimes depend on."""
         return cls(host.kernel.version, host.has_kvm, host.cgroups.is_hugetlb_apart)
 
 

@@ -189,7 +189,7 @@ class Layers:
             await in_thread(remove_tree, scratch)
 
     def _budget(self, others: Collection[str]) -> dict[str, int]:
-        """Return what a layer may take beside the image's layers that are present."""
+        """Return the space that a layer may take beside the image's layers that are present."""
         limits = self.limits
         size_bytes, entries = self.size(others)
         return {

@@ -30,7 +30,7 @@ class Snapshotter(Protocol):
         """Mount the layers read-only at `target`. Blocks. Raises OSError."""
 
     def sources(self, home: Path, layers: Sequence[Path]) -> tuple[MountSource, ...]:
-        """Return what `mount` mounts without mappings, for a runtime that mounts it itself.
+        """Return the mount of `mount` without mappings, for a runtime that mounts it itself.
 
         Empty where it cannot be said in words that mount(2) takes in any directory.
         """

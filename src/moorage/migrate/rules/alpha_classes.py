@@ -118,7 +118,7 @@ def _operations(
 
 
 def _problem(document: dict[str, Any]) -> str:
-    """Return what is wrong with a v1 class, empty if it is valid."""
+    """Return the errors of a v1 class, empty if it is valid."""
     try:
         runtime_class = msgspec.convert(document, RuntimeClass)
         errors = [str(error) for error in class_errors(runtime_class)]

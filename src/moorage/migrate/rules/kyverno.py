@@ -139,7 +139,7 @@ def _is_for_classless(rule: dict[str, Any]) -> bool:
 
 
 def _absent(match: re.Match[str]) -> str:
-    """Return what an expression of the pod's class gives for a pod without one."""
+    """Return the value of an expression of the pod's class for a pod without one."""
     return match["raw"] or match["literal"] or ""
 
 

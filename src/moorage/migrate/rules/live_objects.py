@@ -65,7 +65,7 @@ class LiveFacts(msgspec.Struct, frozen=True):
 
 
 def migrate_live_object(item: dict[str, Any], facts: LiveFacts) -> LiveOutcome:
-    """Return what becomes of a workload, a pod or a policy, without new objects that exist."""
+    """Return the changes of a workload, a pod or a policy, without new objects that exist."""
     if pod_security_policies.is_policy(item):
         outcome = pod_security_policies.migrate_policy(item, facts.bindings)
     elif kyverno.is_policy(item):

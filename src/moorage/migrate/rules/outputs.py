@@ -91,7 +91,7 @@ class Outputs:
         }
 
     def before(self, name: str) -> str | None:
-        """Return what a file has now, None if it does not exist."""
+        """Return a file's content, None if it does not exist."""
         return self._before.get(name)
 
 

@@ -31,7 +31,7 @@ class CgroupUsage:
 
 
 def cgroup_usage(cgroups: Cgroups, path: str) -> CgroupUsage | None:
-    """Return what a cgroup and its descendants use; None if it does not exist. Blocks."""
+    """Return the usage of a cgroup and its descendants, None if it does not exist. Blocks."""
     try:
         return _v2(cgroups, path) if cgroups.layout is Layout.V2 else _v1(cgroups, path)
     except (FileNotFoundError, ProcessLookupError):
@@ -45,7 +45,7 @@ def cgroup_usage(cgroups: Cgroups, path: str) -> CgroupUsage | None:
 
 
 def pod_usage(cgroups: Cgroups, path: str, sandbox_ids: Iterable[str]) -> CgroupUsage | None:
-    """Return what a pod uses: its cgroup, and its virtual machine outside of that. Blocks.
+    """Return a pod's usage: its cgroup, and its virtual machine outside of that. Blocks.
 
     `sandbox_ids` are those of the pod's sandboxes; None if the pod's cgroup does not exist.
     """

@@ -183,7 +183,7 @@ class PressureKeeper:
         return None
 
     async def _uses(self, pods: Sequence[Pod], resource: str) -> dict[str, PodUse]:
-        """Return what the pods use of a resource; those that cannot be measured are left out."""
+        """Return the pods' usage of a resource, without those that cannot be measured."""
         match resource:
             case signals.MEMORY:
                 return await self._memory_uses(pods)

@@ -131,7 +131,7 @@ class _LogFile:
                 yield shown
 
     async def growing(self, is_running: IsRunning) -> AsyncIterator[bytes]:
-        """Yield what is appended from now on, in this file and in its successors after rotation."""
+        """Yield data appended from now on, to this file and its successors after rotation."""
         with DirectoryChanges(self._path.parent) as changes:
             while not self.is_done:
                 # Queried before the read: a container's last output is in the file when it has

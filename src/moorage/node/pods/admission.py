@@ -72,7 +72,7 @@ def refusal(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
 
 
 def shortage(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
-    """Return what the other pods leave too little of for this pod; None if it has room."""
+    """Return the shortage that other pods leave for this pod; None if it has room."""
     return _first((_fit, _ports), pod, inputs)
 
 

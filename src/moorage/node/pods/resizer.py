@@ -150,7 +150,7 @@ class PodResizer:
         )
 
     def given_by_name(self, view: PodView) -> dict[str, Given]:
-        """Return what the running containers have, by name."""
+        """Return the resources of the running containers, by name."""
         return {
             container.name: self._given[newest.id]
             for container, newest in running(self.pod, view)
@@ -158,7 +158,7 @@ class PodResizer:
         }
 
     def record(self) -> AllocationRecord:
-        """Return what a later agent must know."""
+        """Return the record for a later agent."""
         return AllocationRecord(self._allocation, dict(self._overrides), self._unsure)
 
     def stops(self, container: ContainerView) -> None:

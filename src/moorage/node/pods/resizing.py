@@ -77,7 +77,7 @@ class ResizeInputs:
 
 
 def change_of(pod: Pod, container: Container, given: Given | None) -> Change:
-    """Return what a running container needs. Unknown resources count as those of the pod."""
+    """Return the needs of a running container. Unknown resources count as those of the pod."""
     if given is None:
         return Change.NONE
     wanted = given_by(pod, container)

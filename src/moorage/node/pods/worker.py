@@ -135,7 +135,7 @@ class PodWorker:
 
     @property
     def resizer(self) -> PodResizer:
-        """Return what the pod asks for, beside what it was promised."""
+        """Return the pod's requests, beside the promised resources."""
         return self._resizer
 
     @property

@@ -135,7 +135,7 @@ def met(
 
 
 def hard_reservation(options: EvictionOptions, capacity: Mapping[str, int]) -> dict[str, int]:
-    """Return what pods cannot request because it is kept free, in bytes by resource.
+    """Return the reserve that pods cannot request, in bytes by resource.
 
     `capacity` has the node's bytes by resource. Raises ThresholdError. Source: kubelet
     `hardEvictionReservation`.

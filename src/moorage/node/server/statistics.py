@@ -149,7 +149,7 @@ class Statistics:
     def _usages(
         self, pods: Iterable[Pod], sandboxes: Mapping[str, Collection[str]]
     ) -> dict[str, CgroupUsage]:
-        """Return what the pods use by their cgroups and their virtual machines'. Blocks."""
+        """Return the pods' usage by their cgroups and their virtual machines'. Blocks."""
         tree = self._context.cgroups
         outside = guests_outside(tree.cgroups)
         usages = {

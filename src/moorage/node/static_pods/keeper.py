@@ -146,7 +146,7 @@ class MirrorPlan:
 
 
 def plan_mirrors(static: Iterable[Pod], mirrors: Iterable[Pod]) -> MirrorPlan:
-    """Return what makes the mirrors agree with the static pods of this node."""
+    """Return the changes that make the mirrors agree with the static pods of this node."""
     by_name = {_name(mirror): mirror for mirror in mirrors}
     delete, create, pairs = [], [], []
     for pod in static:

@@ -39,7 +39,7 @@ class Fate(Enum):
 
 
 def fate_of(volume: PersistentVolume, others: Iterable[PersistentVolume]) -> Fate:
-    """Return what becomes of a volume of this node. `others` are the node's other volumes.
+    """Return the next action for a volume of this node. `others` are the node's other volumes.
 
     The directory stays under every reclaim policy but Delete, and while another volume has the same
     handle. Raises ValueError for a handle that names no directory.

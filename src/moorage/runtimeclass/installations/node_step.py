@@ -78,7 +78,7 @@ def is_selected(spec: RuntimeInstallationSpec, labels: Mapping[str, str]) -> boo
 def next_step(
     installation: RuntimeInstallation | None, record: Record | None, node: NodeFacts
 ) -> Step:
-    """Return what a node does next about an object, None if that is gone."""
+    """Return a node's next action for an object, None if that is gone."""
     if installation is None or (record is not None and record.uid != installation.metadata.uid):
         # The object is gone, perhaps replaced by another of its name.
         if record is None:

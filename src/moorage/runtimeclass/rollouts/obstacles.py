@@ -42,7 +42,7 @@ def find_obstacle(
     classes: Classes,
     nodes: Collection[NodeFacts],
 ) -> Obstacle | None:
-    """Return what keeps a rollout from moving workloads forward, None if nothing does."""
+    """Return the obstacle that keeps a rollout from moving workloads forward, None if free."""
     return (
         _bad_selector(rollout)
         or _conflict(rollout, others)
@@ -51,7 +51,7 @@ def find_obstacle(
 
 
 def find_return_obstacle(rollout: RuntimeRollout, classes: Classes) -> Obstacle | None:
-    """Return what keeps a rollout from moving workloads back, None if nothing does."""
+    """Return the obstacle that keeps a rollout from moving workloads back, None if free."""
     name = rollout.spec.from_
     if name in classes:
         return None
@@ -124,7 +124,7 @@ def _overlap(rollout: RuntimeRollout, other: RuntimeRollout) -> bool:
 
 
 def _precedence(rollout: RuntimeRollout) -> tuple[bool, str, str]:
-    """Return what sorts the rollouts that have begun first, then the older ones."""
+    """Return a sort key: rollouts that have begun first, then the older ones."""
     meta = rollout.metadata
     return rollout.status.started_at is None, meta.creation_timestamp or "", meta.name
 

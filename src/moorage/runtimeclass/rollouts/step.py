@@ -81,7 +81,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def step(rollout: RuntimeRollout, seen: Observation, now: datetime) -> Step:
-    """Return what a rollout does next."""
+    """Return a rollout's next status and moves."""
     status, spec = rollout.status, rollout.spec
     stop = standing_stop(rollout)
     goes_back = spec.rollback or (stop is not None and stop.rolls_back)

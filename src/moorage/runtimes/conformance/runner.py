@@ -157,7 +157,7 @@ class ConformanceTest:
 
 
 async def node_facts(client: Client, name: str) -> NodeFacts:
-    """Return what is known of a node. Raises StatusError, UnreachableError."""
+    """Return the facts of a node. Raises StatusError, UnreachableError."""
     status = (await client.get(NODES, name)).status
     return NodeFacts(
         name=name,

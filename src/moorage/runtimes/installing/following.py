@@ -235,7 +235,7 @@ class InstallationFollower:
     async def _request(
         self, installation: RuntimeInstallation, architecture: str, downloads: Path
     ) -> Request:
-        """Return what is installed, downloaded where it has an address."""
+        """Return the request to install, its source downloaded where it has an address."""
         spec = installation.spec
         source = source_of(spec, architecture)
         assert source is not None
@@ -279,7 +279,7 @@ class InstallationFollower:
                 return False
         await asyncio.to_thread(self._records.remove, name)
         if installation is not None:
-            message = f"node {self._node} has handler {record.handler} no more"
+            message = f"node {self._node} does not have handler {record.handler} any longer"
             self._record(installation, NORMAL, "NodeRemoved", message)
             await self._report(installation, None)
         return True

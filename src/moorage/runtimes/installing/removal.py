@@ -47,7 +47,7 @@ async def orphaned_classes(client: Client, handler: str) -> list[OrphanedClass]:
 
 
 def consequence(classes: list[OrphanedClass]) -> str:
-    """Return what becomes of the classes and their pods in a sentence; empty without a class."""
+    """Return a sentence on the remaining classes and their pods; empty without a class."""
     if not classes:
         return ""
     names = " ".join(one.name for one in classes)

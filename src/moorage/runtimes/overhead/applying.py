@@ -87,7 +87,7 @@ async def _change(
 
 
 def evidence_of(report: Report) -> str:
-    """Return what a proposal rests on, in a sentence."""
+    """Return the evidence of a proposal, in a sentence."""
     if report.proposal is None:
         return ""
     memory = report.proposal.memory

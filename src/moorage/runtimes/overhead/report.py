@@ -113,7 +113,7 @@ def growth_text(growth: Growth) -> str:
 
 
 def _sight_lines(pods: Sequence[ProbePod]) -> Iterator[str]:
-    """Yield what is charged to the pod's cgroup, and what is not, of the smallest idle pod."""
+    """Yield the processes inside and outside the cgroup of the smallest idle pod."""
     shown = next((pod for pod in pods if pod.processes), None)
     if shown is None:
         if any(pod.sample is not None for pod in pods):

@@ -340,7 +340,7 @@ class HandlerDiscovery:
         features: tuple[ProfileFeature, ...],
         before: ProbedHandler | None = None,
     ) -> ProbedHandler:
-        """Return what was found now, beside the features and records that were found before."""
+        """Return the present results, beside the features and records of before."""
         kept = before if before is not None and before.features and features else ProbedHandler()
         newer = {feature.name: feature for feature in features}
         older = {feature.name: feature for feature in kept.features}

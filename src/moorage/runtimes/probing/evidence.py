@@ -29,7 +29,7 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
         return self.results.get(probe)
 
     def output(self, probe: str) -> ProgramOutput:
-        """Return what a probe's program printed; empty without a result."""
+        """Return the output of a probe's program; empty without a result."""
         return self._outputs.get(probe, ProgramOutput())
 
     @property

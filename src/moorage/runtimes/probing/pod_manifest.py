@@ -111,7 +111,7 @@ def probe_class_name(node: str, handler: str) -> str:
 
 
 def kept_node(node: str) -> str:
-    """Return what a class's name has of a node: all of it, or its end behind CUT."""
+    """Return the part of a node's name in a class's name: all of it, or its end behind CUT."""
     return node if len(node) <= NODE_MAX else f"{CUT}{node[len(CUT) - NODE_MAX :]}"
 
 

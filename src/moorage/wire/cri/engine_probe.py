@@ -146,7 +146,7 @@ async def _check_driver(cri: CriClient, engine: str) -> None:
 
 
 async def _condition_complaint(cri: CriClient) -> str:
-    """Return what the engine lacks for pod networks. Raises UnusableEngineError when not ready."""
+    """Return the engine's complaint about pod networks. Raises UnusableEngineError if not ready."""
     status = await cri.call(cri.runtime.Status, pb.StatusRequest(), timeout_s=_TIMEOUT_S)
     conditions = {condition.type: condition for condition in status.status.conditions}
     for name in ("RuntimeReady", "NetworkReady"):

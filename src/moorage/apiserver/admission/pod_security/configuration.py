@@ -74,7 +74,7 @@ class _Inner(Strict, frozen=True, kw_only=True):
 
 
 def parse_configuration(value: Any) -> Configuration:
-    """Return what a document says. Raises ConfigurationError, which names every fault."""
+    """Parse a document. Raises ConfigurationError, which names every fault."""
     source = converted(value, _Inner)
     if (source.api_version, source.kind) != (API_VERSION, KIND):
         raise of_another_kind(source.api_version, source.kind, API_VERSION, KIND)

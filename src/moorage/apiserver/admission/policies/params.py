@@ -36,7 +36,7 @@ def collect_params(
     namespace: str,
     source: ParamSource,
 ) -> list[Any]:
-    """Return what the policy is evaluated with, once for each: one None without parameters.
+    """Return the parameters of each evaluation of the policy: one None without parameters.
 
     `namespace` is that of the request. Raises ParamError.
     """

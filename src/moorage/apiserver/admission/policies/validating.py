@@ -76,7 +76,7 @@ class ValidatingPolicies:
     async def _results(
         self, attributes: Attributes, policy: Obj, binding: Obj, served: Served
     ) -> list[PolicyResult]:
-        """Return what the policy says, once for each object of parameters."""
+        """Return the policy's results, one for each object of parameters."""
         try:
             return await self._evaluated(attributes, policy, binding, served)
         except ParamError as error:
@@ -111,7 +111,7 @@ class ValidatingPolicies:
 
 
 def _counted(policy: Obj, result: PolicyResult) -> list[Decision]:
-    """Return what does not hold; errors only where the policy fails on them."""
+    """Return the failed validations; errors only where the policy fails on them."""
     ignores_errors = policy["spec"].get("failurePolicy") == "Ignore"
     return [one for one in result.decisions if not (one.is_error and ignores_errors)]
 

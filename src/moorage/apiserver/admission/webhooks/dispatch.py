@@ -103,7 +103,7 @@ class Dispatch:
     async def call(
         self, webhook: Webhook, attributes: Attributes, served: Served, *, is_mutating: bool
     ) -> Response | None:
-        """Return what a webhook answers that allows the write; None for a failure to ignore.
+        """Return a webhook's answer that allows the write; None for a failure to ignore.
 
         Raises the StatusError of a denial, and InternalError for a failure.
         """

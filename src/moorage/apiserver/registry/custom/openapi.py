@@ -127,7 +127,7 @@ class Version(msgspec.Struct, frozen=True):
         return {}
 
     def names(self, kind: str) -> Obj:
-        """Return what a schema says of the kind that it is of, or of its list."""
+        """Return a schema's extensions that name its kind, or its list's."""
         names = {"group": self.served.group, "kind": kind, "version": self.served.version}
         selectable = [{"fieldPath": field.label} for field in self.kind.selectable]
         said: Obj = {"x-kubernetes-group-version-kind": [names]}

@@ -90,7 +90,7 @@ def _bundle_errors(bundle: str) -> list[FieldError]:
 
 
 def _defect_of(block: Block) -> str:
-    """Return what is wrong with an entry, `""` for a certificate of an authority."""
+    """Return the error of an entry, `""` for a certificate of an authority."""
     if block.type != "CERTIFICATE":
         return f"has bad block type: {block.type}"
     if block.has_headers:

@@ -71,7 +71,7 @@ def ip_errors(address: str, path: str, known: Container[str] = ()) -> list[Field
 
 
 def strict_ip_details(address: str) -> list[str]:
-    """Return what is wrong with an address that has to be in its canonical form."""
+    """Return the errors of an address that has to be in its canonical form."""
     if errors := ip_errors(address, ""):
         return [error.text.partition(": ")[2].partition(": ")[2] for error in errors]
     canonical = str(parse_ip(address))

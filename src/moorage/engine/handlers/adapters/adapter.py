@@ -201,7 +201,7 @@ class Adapter(Protocol):
         """Return the task's process IDs on the host, as far as the host sees them."""
 
     async def usage(self, task: Task) -> TaskUsage | None:
-        """Return what the runtime counts of a running task; None where it counts nothing itself.
+        """Return the runtime's counts of a running task; None where it has none.
 
         Processes in a guest are in no cgroup of the host.
         """

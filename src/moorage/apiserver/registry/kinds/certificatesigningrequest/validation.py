@@ -168,7 +168,7 @@ def _certificate_errors(text: bytes) -> Iterator[FieldError]:
 
 
 def _certificate_defect(text: bytes) -> str:
-    """Return what is wrong with a chain of certificates in PEM, `""` for none."""
+    """Return the error of a chain of certificates in PEM, `""` for none."""
     from cryptography import x509
 
     blocks = list(pem_blocks(text))
