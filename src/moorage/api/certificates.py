@@ -66,7 +66,7 @@ class CertificateSigningRequest(Object, frozen=True):
         return base64.b64decode(self.spec.request, validate=True)
 
     def has(self, condition_type: str) -> bool:
-        """Return whether a condition of that type is there."""
+        """Return whether a condition of that type exists."""
         return any(condition.type == condition_type for condition in self.status.conditions)
 
 

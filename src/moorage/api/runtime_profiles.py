@@ -23,7 +23,7 @@ def profile_name(node: str, handler: str) -> str:
 
 
 def node_of_profile(name: str) -> str:
-    """Return the node in a profile's name; empty if it is none."""
+    """Return the node in a profile's name; empty for another name."""
     return name.rpartition(".")[0]
 
 

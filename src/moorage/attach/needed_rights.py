@@ -68,7 +68,7 @@ def attach_rights(
 
 
 def look_rights(resources: Mapping[Kind, Resource[Any]]) -> Iterator[Right]:
-    """Yield the rights that a detachment needs to see what is there."""
+    """Yield the rights that a detachment needs to read its objects."""
     yield from rights_to(["list"], _labelled(resources))
     listed: tuple[Resource[Any], ...] = (*_MARKED, *TEMPLATE_RESOURCES, RUNTIME_CLASSES, *_OF_USERS)
     yield from rights_to(["list"], dict.fromkeys(listed))

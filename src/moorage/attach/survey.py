@@ -1,4 +1,4 @@
-"""Survey of a cluster before an attachment: what is there, and what stands in the way.
+"""Survey of a cluster before an attachment: facts, and obstacles with remedies.
 
 `look` reads facts; `findings` decides purely what they mean. Problems stop an attachment, warnings
 do not; each has a remedy.

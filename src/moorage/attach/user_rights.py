@@ -227,7 +227,7 @@ async def served_resources(
 
 
 async def rules_of(served: ServedObjects, names: Iterable[str]) -> dict[str, list[Raw]]:
-    """Return the rules of those ClusterRoles that are there and that the user may read."""
+    """Return the rules of those ClusterRoles that exist and that the user may read."""
     found = {}
     for name in sorted(names):
         role = {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}}

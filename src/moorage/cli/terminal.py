@@ -55,7 +55,7 @@ class Terminal:
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read, on_key)
 
     def unfollow(self) -> None:
-        """Read no more keys."""
+        """Stop reading keys."""
         asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
 
     def _read(self, on_key: Callable[[str], None]) -> None:

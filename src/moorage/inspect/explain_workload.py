@@ -258,7 +258,7 @@ def _obstacles(
 ) -> Iterator[str]:
     """Yield why the workload does not create pods, or has given up.
 
-    What a ReplicaSet failed at counts no more when it has all pods that it wants, such as none
+    A ReplicaSet's failure no longer counts when it has all pods that it wants, such as none
     after an undo.
     """
     owners = [owner for owner in owners if not _has_all(owner)]

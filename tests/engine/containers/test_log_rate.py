@@ -109,7 +109,7 @@ async def test_it_stays_until_it_ends_and_the_last_takes_the_cgroup_along(
     await flood(bench, monitors, first, second)
     assert monitors.reads == [first.id, second.id] * 2
     await monitors.limiter.check()
-    # They are looked at no more.
+    # They are not looked at again.
     assert len(monitors.reads) == 4
     for path in monitors.cgroup.iterdir():
         path.unlink()

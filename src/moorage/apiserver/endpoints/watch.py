@@ -261,7 +261,7 @@ class _Body:
         self._chunks = chunks
 
     def is_ready(self) -> bool:
-        """Return whether the client is there and has read most of what it was sent."""
+        """Return whether the client is connected and has read most of its data."""
         protocol = self._request.protocol
         transport = protocol.transport
         return transport is not None and not protocol.writing_paused and not transport.is_closing()

@@ -26,7 +26,7 @@ async def write_class_quota_used(
 ) -> None:
     """Write `status.used` of a quota of the kind as it is served.
 
-    Raises ConflictError, InternalError when the kind is served no more.
+    Raises ConflictError, InternalError when the kind is no longer served.
     """
     if kind is None:
         raise InternalError.of(f"RuntimeClassQuota {quota.metadata.name} is not served")

@@ -65,7 +65,7 @@ async def run(
 
 
 def _remove(options: RemovalOptions) -> str:
-    """Remove what there is; return what is in the way, empty if nothing is. Blocks."""
+    """Remove all files; return the obstacle, empty without one. Blocks."""
     data_dir = options.data_dir
     try:
         if not options.enters_host:

@@ -130,7 +130,7 @@ class AutoscalerController:
         return self._options.autoscaler_period_s
 
     async def _look(self, key: str, pass_: _Pass) -> None:
-        """Read the target, decide, and scale it. What is found is in the status of the pass."""
+        """Read the target, decide, and scale it. The results are in the status of the pass."""
         autoscaler = pass_.autoscaler
         spec, namespace = autoscaler.spec, autoscaler.metadata.namespace
         try:

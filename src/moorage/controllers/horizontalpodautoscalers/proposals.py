@@ -83,7 +83,7 @@ def group_pods(
     now: datetime,
     readiness: Readiness,
 ) -> Groups:
-    """Sort pods by what their metrics are worth."""
+    """Sort pods by the state of their metrics."""
     ready = 0
     unready: set[str] = set()
     missing: set[str] = set()

@@ -144,7 +144,7 @@ class JobController:
         return [_with_finalizer(pod) if pod.metadata.uid in adopted else pod for pod in pods]
 
     async def _manage(self, key: str, view: View, *, may_manage: bool) -> _Step:
-        """Create and delete pods. Returns what came of it."""
+        """Create and delete pods. Returns the outcome."""
         numbers = _Numbers(len(view.active), sum(map(is_ready, view.active)), len(view.terminating))
         interim = interim_condition(view)
         if interim is not None:

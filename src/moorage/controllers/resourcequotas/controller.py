@@ -56,7 +56,7 @@ class ResourceQuotaController:
         return (object_key(quota.metadata) for quota in self._quotas)
 
     def object_removed(self, resource: Resource[Any], namespace: str) -> None:
-        """Count again what a namespace uses, which has lost an object."""
+        """Count the usage of a namespace again, which has lost an object."""
         name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
         self._loop.add(*self._count_again(name, namespace))
 
@@ -72,7 +72,7 @@ class ResourceQuotaController:
             yield After(key, _RECOUNT_S)
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> Iterator[Queued[str]]:
-        """A pod that ends is charged no more. Its removal is reported by the garbage collector."""
+        """An ended pod is no longer charged. The garbage collector reports its removal."""
         was_ended = before is not None and is_ended(before)
         if after is not None and is_ended(after) and not was_ended:
             yield from self._count_again(PODS.plural, after.metadata.namespace)
@@ -103,7 +103,7 @@ class ResourceQuotaController:
         return None
 
     async def _used(self, quota: ResourceQuota) -> Amounts:
-        """Count what the objects of the namespace use. Raises StatusError, UnreachableError."""
+        """Count the usage by the namespace's objects. Raises StatusError, UnreachableError."""
         spec, namespace = quota.spec, quota.metadata.namespace
         used: Amounts = {}
         for resource in counted_resources(list(spec.hard)):

@@ -231,7 +231,7 @@ def _decoded(data: Mapping[str, str]) -> dict[str, str]:
 
 
 def _text(encoded: str) -> str:
-    """Return base64 as text; empty for what is none."""
+    """Return base64 as text; empty for anything else."""
     try:
         return base64.b64decode(encoded, validate=True).decode()
     except (binascii.Error, ValueError):

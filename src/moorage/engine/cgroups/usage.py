@@ -24,7 +24,7 @@ _LIMITS = ("memory_limit", "swap_limit")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage(TaskUsage):
-    """What cgroups count; None is what the host does not record."""
+    """Counts of cgroups; None where the host records none."""
 
     @property
     def working_set(self) -> int | None:

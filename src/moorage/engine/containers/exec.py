@@ -64,7 +64,7 @@ class Output:
         return bytes(self._streams[stream])
 
     def add(self, stream: int, data: bytes) -> None:
-        """Keep what the limits allow of a piece of a stream."""
+        """Keep the part of a piece of a stream that the limits allow."""
         kept = self._streams[stream]
         if self._tail_bytes is not None:
             kept += data[-self._tail_bytes :]

@@ -197,7 +197,7 @@ class Prober:
         return tuple(task for task in self._queries.values() if not task.done())
 
     def close(self) -> None:
-        """Cancel all queries, and make no more."""
+        """Cancel all queries, and start none."""
         self._is_closed = True
         for task in (*self._queries.values(), *tuple(self._retries.values())):
             task.cancel()

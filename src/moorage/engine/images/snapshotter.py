@@ -36,4 +36,4 @@ class Snapshotter(Protocol):
         """
 
     def writable(self, home: Path) -> Path:
-        """Return the directory that holds what a writable mount's container wrote."""
+        """Return the directory of the data that a writable mount's container wrote."""

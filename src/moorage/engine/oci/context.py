@@ -108,7 +108,7 @@ class SandboxContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageDefaults:
-    """An image's defaults for what the container does not set."""
+    """An image's defaults for fields that the container does not set."""
 
     user: str = ""
     env: tuple[str, ...] = ()

@@ -56,7 +56,7 @@ class Findings:
 def look_up_container(
     config: pb.ContainerConfig, handler: HandlerTraits, host: HostFacts, cdi: CdiDirectories
 ) -> Findings:
-    """Look up what a container's spec needs. Blocks.
+    """Look up the facts for a container's spec. Blocks.
 
     Creates directories for absent mount sources. Raises InvalidError naming the field.
     """
@@ -88,7 +88,7 @@ def look_up_container(
 def look_up_sandbox(
     config: pb.PodSandboxConfig, handler: HandlerTraits, host: HostFacts
 ) -> Findings:
-    """Look up what a sandbox's spec needs. Blocks. Raises InvalidError naming the field."""
+    """Look up the facts for a sandbox's spec. Blocks. Raises InvalidError naming the field."""
     security = config.linux.security_context
     return Findings(
         seccomp=_profile(security, handler, host),

@@ -35,7 +35,7 @@ class Channel(ByteStream, Protocol):
         """Abort the channel, and notify the client if the protocol allows."""
 
     def discard(self) -> None:
-        """Ignore what the client sends."""
+        """Ignore data from the client."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ _HOST_NAMESPACES = ("hostNetwork", "hostPID", "hostIPC")
 
 
 class TemplateOutcome(msgspec.Struct, frozen=True):
-    """What a pod template's annotations come to; `meaning` is None where no class is needed."""
+    """The class that a pod template's annotations mean; `meaning` is None without one."""
 
     outcome: Outcome
     meaning: Meaning | None = None

@@ -51,7 +51,7 @@ ReportThreshold = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PressureSources:
-    """What a look reads, and what it frees."""
+    """The readings of one look, and the means to free resources."""
 
     gauges: Gauges
     engine: Engine

@@ -161,7 +161,7 @@ class PodActions:
     async def _check_memory(
         self, directory: str, current: CgroupValues, values: CgroupValues, resize: Resize
     ) -> None:
-        """Raise SyncError if a new memory limit is below what is used."""
+        """Raise SyncError if a new memory limit is below the usage."""
         if not lowers_memory(current, values, resize):
             return
         context = self._context

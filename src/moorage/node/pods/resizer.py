@@ -90,7 +90,7 @@ class PodResizer:
             self.conditions = self.conditions.not_pending()
 
     def grant(self) -> None:
-        """Promise what is asked for."""
+        """Promise the requested resources."""
         pod = self.pod = self._asked
         self._allocation = allocation_of(pod)
         self._fit = _Fit.BEHIND
@@ -100,7 +100,7 @@ class PodResizer:
         self._record(NORMAL, "ResizeStarted", summary("Pod resize started", pod, generation))
 
     def defer(self, reason: str, message: str) -> None:
-        """Report that what is asked for cannot be promised now."""
+        """Report that the requested resources cannot be promised now."""
         before, generation = self.conditions.pending, self._asked.metadata.generation
         self.conditions = self.conditions.deferred(reason, message, generation, self._now())
         pending = self.conditions.pending
@@ -109,7 +109,7 @@ class PodResizer:
             self._record(WARNING, f"Resize{pending.reason}", text)
 
     def observe(self, view: PodView, *, is_live: bool) -> None:
-        """Compare what the containers have with what was promised, and report the end."""
+        """Compare the containers' resources with the promised ones, and report the end."""
         self._given = {newest.id: self._given_to(newest) for _, newest in running(self.pod, view)}
         if view.containers:
             present = {container.id for container in view.containers}
@@ -180,7 +180,7 @@ class PodResizer:
             self._fit = _Fit.CURRENT
 
     def failed(self, message: str) -> None:
-        """Report that what was promised cannot be carried out now."""
+        """Report that the promised resources cannot be given now."""
         before, generation = self.conditions.in_progress, self.pod.metadata.generation
         self.conditions = self.conditions.failed(message, generation, self._now())
         after = self.conditions.in_progress

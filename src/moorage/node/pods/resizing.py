@@ -132,7 +132,7 @@ def running(pod: Pod, view: PodView) -> Iterator[tuple[Container, ContainerView]
 
 
 def is_behind(pod: Pod, view: PodView, given: Mapping[str, Given]) -> bool:
-    """Return whether a running container does not have what the pod was promised."""
+    """Return whether a running container lacks the promised resources."""
     return any(
         change_of(pod, container, given.get(newest.id)) is not Change.NONE
         for container, newest in running(pod, view)
@@ -239,7 +239,7 @@ class _Summary(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def summary(what: str, pod: Pod, generation: int, error: str = "") -> str:
-    """Return an event's message: what became of a resize to these resources."""
+    """Return an event's message about the outcome of a resize to these resources."""
     shown = _Summary(
         init_containers=_members(pod.spec.init_containers) or msgspec.UNSET,
         containers=_members(pod.spec.containers),

@@ -153,7 +153,7 @@ class PodWorker:
         return not self._has_room and self._state.stage is Stage.PREPARING
 
     def wait_for_room(self, why: TerminationReason) -> None:
-        """Begin nothing until `grant_room`; report what the pod waits for."""
+        """Begin nothing until `grant_room`; report the reason."""
         self._has_room = False
         self._obstacle = Waiting(
             "WaitingForRoom",
@@ -168,14 +168,14 @@ class PodWorker:
         self._wake.call()
 
     def grant_resize(self) -> None:
-        """Promise the pod what it asks for, and begin to carry it out."""
+        """Promise the pod its requests, and begin to carry them out."""
         self._resizer.grant()
         self._pod = self._resizer.pod
         self._operations.retry_now(RESIZE)
         self._wake.call()
 
     def defer_resize(self, why: TerminationReason) -> None:
-        """Report why the node cannot give the pod what it asks for."""
+        """Report why the node cannot grant the pod's requests."""
         self._resizer.defer(why.reason, why.message)
         self._wake.call()
 

@@ -53,7 +53,7 @@ _FAMILIES = {MEMORY: Family.BINARY, DISK: Family.BINARY}
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """How much of a signal's resource is there, and how much there could be: bytes or a count."""
+    """Available and total amount of a signal's resource: bytes or a count."""
 
     available: int
     capacity: int

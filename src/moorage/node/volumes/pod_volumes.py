@@ -261,7 +261,7 @@ class VolumeKeeper:
         )
 
     def _directory(self, place: Path, mode: int, *, in_memory: bool, size_bytes: int) -> None:
-        """Create the directory, on its own tmpfs if requested, or complete what is there of it."""
+        """Create the directory, on its own tmpfs if requested, or complete an existing one."""
         make_directories(place)
         if in_memory and not self._mounter.is_mounted(place):
             is_filled = mode == _FILLED_DIR_MODE

@@ -2,7 +2,7 @@
 
 Pure. A class carries the names of the standard classes that it proved, the date, and a digest of
 what was tested: the catalogue, the handler, and the program behind it on each node. When a program
-is replaced the digest no longer fits, and the result counts no more.
+is replaced the digest no longer fits, and the result no longer counts.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _PLAIN_NAME = "runtime"
 
 
 async def download(url: str, sha256: str, directory: Path, *, most_bytes: int = MOST_BYTES) -> Path:
-    """Fetch a file into a directory, unless it is there. Returns its path.
+    """Fetch a file into a directory, unless it exists there. Returns its path.
 
     Raises RuntimeInstallationError for any failure, and for another digest or too many bytes, with
     nothing left.

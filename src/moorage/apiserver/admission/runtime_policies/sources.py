@@ -153,7 +153,7 @@ class RuntimeFacts:
                 self._dirty.add(key)
 
     def _definitions_changed(self) -> None:
-        """A kind is served that was not, or no more: read all again."""
+        """A kind is newly served, or no longer: read all again."""
         self._rules.clear()
         self._has_policies = self._has_profiles = None
         if self._dirty is not None:

@@ -207,4 +207,4 @@ class Adapter(Protocol):
         """
 
     async def close(self) -> None:
-        """Release what was opened to drive tasks. The tasks keep running."""
+        """Release the files opened to drive tasks. The tasks keep running."""
