@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from moorage.api.meta import ObjectMeta
-from moorage.api.namespaces import Namespace
+from moorage.api.names import Namespace
 from moorage.api.pods import Pod
 from moorage.scheduler.loop import Scheduler
 from moorage.scheduler.options import SchedulerOptions

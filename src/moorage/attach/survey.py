@@ -17,21 +17,21 @@ from moorage import __version__
 from moorage.api.meta import Object, Raw
 from moorage.attach.belongings import is_labelled
 from moorage.attach.changes import is_attached
-from moorage.attach.helm_releases import is_of_release, releases_of
+from moorage.attach.class_uses import is_of_release, releases_of
 from moorage.attach.manifests import DEFINITION, KINDS
 from moorage.attach.manifests.identity import OURS, VERSION_LABEL, Obj
-from moorage.attach.needed_rights import attach_rights
-from moorage.attach.served_objects import ServedObjects
-from moorage.attach.user_rights import (
+from moorage.attach.needed_rights import (
     Kind,
     Reviewer,
     Right,
+    attach_rights,
     bound_roles,
     described,
     grants,
     rules_of,
     served_resources,
 )
+from moorage.attach.served_objects import ServedObjects
 from moorage.attach.values import CERT_MANAGER, Values
 from moorage.wire.client.resources import NODES, Resource
 

@@ -126,7 +126,7 @@ def host_warnings(layout: Layout, handlers: Iterable[Handler]) -> tuple[str, ...
     Reads the handler files that will be in force. Blocks for some file reads.
     """
     # Imported here: few commands need the engine's places.
-    from moorage.engine.handlers.directory import read_directories
+    from moorage.engine.handlers.discovery import read_directories
     from moorage.engine.paths import EnginePaths
     from moorage.engine.requirements import HANDLER_DIRECTORY
 

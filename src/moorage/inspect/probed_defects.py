@@ -13,7 +13,7 @@ from pathlib import Path
 from moorage.cluster.layout import PROBE_RESULTS
 from moorage.engine.handlers import Handler, HandlerDefinition, search_path
 from moorage.engine.handlers.defects import GVISOR_REMEDY, Defect
-from moorage.runtimeclass.feature_findings import lacks
+from moorage.runtimeclass.features import lacks
 from moorage.runtimes.probing.cache import ProbeCache, ProbedHandler
 
 _REMEDY = "use another runtime, or another version of this one, and another class until then"

@@ -18,10 +18,9 @@ from typing import Any, Self
 from moorage.api.clock import Clock, SystemClock, sleep_unless_set
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.events import Event
-from moorage.api.pod_phases import ENDED_PHASES
-from moorage.api.pods import ContainerStateTerminated, Pod
+from moorage.api.pods import ENDED_PHASES, ContainerStateTerminated, Pod
 from moorage.inspect.pod_findings import exit_words
-from moorage.inspect.pod_usage import PodUsage, read_usage
+from moorage.inspect.top import PodUsage, read_usage
 from moorage.runtimeclass.start_phases import ADMIT, DELIVER, SCHEDULE, Phase, phases_of
 from moorage.runtimes.known_classes import NO_CLASS
 from moorage.wire.client.informer import Informer

@@ -13,7 +13,7 @@ from typing import Any
 
 from moorage.api.durations import parse_duration
 from moorage.api.yaml_values import YamlError, parse_document
-from moorage.linux.regular_file import NotRegularError, read_regular_file
+from moorage.linux.descriptors import NotRegularError, read_regular_file
 from moorage.node.pressure.thresholds import DEFAULT_HARD, EvictionOptions, thresholds_of
 from moorage.node.shutdown_periods import ShutdownPeriod, periods_of
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.engine.containers import log_rate
-from moorage.engine.containers.log_rate import LIMIT_BYTES_PER_S, LogRateLimiter
+from moorage.engine.containers import log as log_rate
+from moorage.engine.containers.log import LIMIT_BYTES_PER_S, LogRateLimiter
 from moorage.engine.inventory import Container
 from moorage.linux.cgroup_control import CgroupError
 from moorage.linux.cgroups import Cgroups, Layout

@@ -23,8 +23,7 @@ from moorage.node.pods.hooks import HookError
 from moorage.node.pods.start_timeline import StartTimeline
 from moorage.node.pods.starting import ContainerStarter, HookFailedError, Launch
 from moorage.node.runtime.views import PodView, SandboxView, State
-from moorage.node.volumes.kinds import HOST_PATH, IMAGE
-from moorage.node.volumes.mounted import MountedVolume
+from moorage.node.volumes.kinds import HOST_PATH, IMAGE, MountedVolume
 from moorage.wire.client.rest import UnreachableError
 from moorage.wire.cri import CriError, pb
 from tests.clocks import FakeClock

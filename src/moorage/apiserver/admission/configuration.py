@@ -12,17 +12,17 @@ from typing import Any
 
 import msgspec
 
-from moorage.apiserver.admission.limited_resources import LimitedResource, parse_limited_resources
 from moorage.apiserver.admission.options import (
     ConfigurationError,
     Strict,
     converted,
     of_another_kind,
 )
-from moorage.apiserver.admission.pod_security.configuration import (
+from moorage.apiserver.admission.pod_security.policy import (
     Configuration as PodSecurityConfiguration,
 )
-from moorage.apiserver.admission.pod_security.configuration import parse_configuration
+from moorage.apiserver.admission.pod_security.policy import parse_configuration
+from moorage.apiserver.admission.resource_quota import LimitedResource, parse_limited_resources
 from moorage.apiserver.registry.option_files import (
     DocumentError,
     OptionFileError,

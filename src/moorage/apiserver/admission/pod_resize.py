@@ -13,8 +13,8 @@ from moorage.api.errors import ForbiddenError
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.api.quantity import Quantity, parse
+from moorage.apiserver.admission.admission_request import refused
 from moorage.apiserver.admission.chain import RESIZE, UPDATE, Scope
-from moorage.apiserver.admission.refusal import refused
 from moorage.apiserver.registry.request import Attributes
 from moorage.runtimeclass import pod_requests
 

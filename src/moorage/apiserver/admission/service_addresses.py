@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from moorage.api.errors import FieldError, InvalidError
-from moorage.api.service_networks import holds
-from moorage.api.services import Service
+from moorage.api.services import Service, holds
 from moorage.apiserver.admission.chain import CREATE, UPDATE, Scope
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.request import Attributes

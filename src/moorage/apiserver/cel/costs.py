@@ -11,8 +11,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from moorage.apiserver.cel.checked import CheckedExpression, Expr, kind_of
-from moorage.apiserver.cel.declared import Declared
+from moorage.apiserver.cel.checked import CheckedExpression, Declared, Expr, kind_of
 
 LARGEST = 2**64 - 1
 """The largest cost and size: estimates do not overflow."""

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from moorage.apiserver.cel.checked import CheckedExpression
+from moorage.apiserver.cel.checked import CheckedExpression, Declared, declare
 from moorage.apiserver.cel.costs import LARGEST, estimated_cost
-from moorage.apiserver.cel.declared import Declared, declare
 from moorage.apiserver.cel.environment import make_typed_environment
 from moorage.apiserver.cel.messages import Problem
 from moorage.apiserver.cel.program import CompileError, Program

@@ -37,7 +37,7 @@ from moorage.apiserver.cel.messages import (
 )
 from moorage.apiserver.cel.mutations import CompiledMutations
 from moorage.apiserver.cel.policies import CompiledPolicy, policy_problems
-from moorage.apiserver.cel.policy_types import type_problems
+from moorage.apiserver.cel.policy_scope import type_problems
 from moorage.apiserver.cel.program import CompileError
 from moorage.apiserver.cel.schema_checks import schema_problems
 from moorage.apiserver.cel.schema_rules import compile_schema, violations_of

@@ -37,8 +37,13 @@ from moorage.apiserver.endpoints.representations import (
     shown_object,
 )
 from moorage.apiserver.endpoints.routing import is_true
-from moorage.apiserver.endpoints.watch_feed import ConvertedFeed, Feed, Frame, PlainFeed
-from moorage.apiserver.endpoints.watch_socket import WatchSocket
+from moorage.apiserver.endpoints.watch_feed import (
+    ConvertedFeed,
+    Feed,
+    Frame,
+    PlainFeed,
+    WatchSocket,
+)
 from moorage.apiserver.registry.codec import RESOURCE, Codec, Media
 from moorage.apiserver.registry.columns.table import bookmark_table, row_table
 from moorage.apiserver.registry.kind import Kind, Obj, Served, View

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from moorage.api.errors import ConflictError, InternalError
 from moorage.api.meta import ObjectMeta
 from moorage.api.quotas import ResourceQuota
-from moorage.api.runtime_quotas import RuntimeClassQuota
+from moorage.api.runtime_group import RuntimeClassQuota
 from moorage.apiserver.registry.kind import Kind, Obj
 from moorage.apiserver.registry.kinds.resourcequota import RESOURCE_QUOTA
 from moorage.apiserver.registry.objects import Objects

@@ -12,8 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from moorage.apiserver.storage.queue_budget import QueueBudget, QueuedFrame
-from moorage.apiserver.storage.shared_queue import Place, SharedQueue
+from moorage.apiserver.storage.shared_queue import Place, QueueBudget, QueuedFrame, SharedQueue
 
 W = TypeVar("W")
 W_contra = TypeVar("W_contra", contravariant=True)

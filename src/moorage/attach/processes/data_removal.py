@@ -23,7 +23,7 @@ from moorage.cluster.layout import Layout
 from moorage.linux.trees import remove_tree
 from moorage.runtimes.installing.host_access import find_access
 from moorage.runtimes.installing.host_entry import HostEntry, open_entry
-from moorage.runtimes.installing.made_directories import MadeDirectories
+from moorage.runtimes.installing.journal import MadeDirectories
 
 _RETRY_S = 5.0
 _LINK_OR_MOUNT = (errno.ENOTDIR, errno.EBUSY)

@@ -28,7 +28,7 @@ from moorage.api.token_secrets import (
     parse_day,
 )
 from moorage.controllers.loop import Loop
-from moorage.controllers.patches import locked
+from moorage.controllers.requests import locked
 from moorage.wire.client.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
 from moorage.wire.client.rest import Client
 

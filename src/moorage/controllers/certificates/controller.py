@@ -30,7 +30,7 @@ from moorage.api.errors import NotFoundError
 from moorage.api.logs import Log
 from moorage.controllers.informers import Informers
 from moorage.controllers.loop import Loop
-from moorage.controllers.patches import status_patch
+from moorage.controllers.requests import status_patch
 from moorage.wire.client.resources import CERTIFICATE_SIGNING_REQUESTS
 from moorage.wire.client.rest import Client
 

@@ -46,14 +46,18 @@ from moorage.controllers.horizontalpodautoscalers.metrics import (
     evaluate,
     tolerances_of,
 )
-from moorage.controllers.horizontalpodautoscalers.other_apis import OtherApis
 from moorage.controllers.horizontalpodautoscalers.proposals import Readiness
-from moorage.controllers.horizontalpodautoscalers.targets import ScaleTargets, Target, TargetError
-from moorage.controllers.horizontalpodautoscalers.usage import read_usages
+from moorage.controllers.horizontalpodautoscalers.targets import (
+    OtherApis,
+    ScaleTargets,
+    Target,
+    TargetError,
+    read_usages,
+)
 from moorage.controllers.informers import Informers
 from moorage.controllers.loop import After, Loop, Queued, latest
 from moorage.controllers.options import ControllerOptions
-from moorage.controllers.patches import status_patch
+from moorage.controllers.requests import status_patch
 from moorage.wire.client.informer import object_key
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import HORIZONTAL_POD_AUTOSCALERS, PODS

@@ -23,7 +23,6 @@ from moorage.api.autoscaling import (
 from moorage.api.meta import Raw
 from moorage.api.pods import Pod
 from moorage.api.quantity import Family, Quantity
-from moorage.controllers.horizontalpodautoscalers.other_apis import OtherApis
 from moorage.controllers.horizontalpodautoscalers.proposals import (
     PodUsage,
     Proposal,
@@ -37,6 +36,7 @@ from moorage.controllers.horizontalpodautoscalers.proposals import (
     propose_per_pod,
     requests_of,
 )
+from moorage.controllers.horizontalpodautoscalers.targets import OtherApis
 
 _MILLI = 10**6
 ReadUsages = Callable[[str, str], Awaitable[dict[str, PodUsage]]]

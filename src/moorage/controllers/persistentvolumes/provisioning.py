@@ -8,11 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.api.claims.annotations import BOUND_BY_CONTROLLER, PROVISIONED_BY, SELECTED_NODE, YES
-from moorage.api.claims.binding import claim_reference
-from moorage.api.claims.local_path import DRIVER, FINALIZER, NODE_LABEL, PROVISIONER, node_problem
-from moorage.api.claims.matching import FILESYSTEM
-from moorage.api.claims.topology import matches_topologies
-from moorage.api.node_labels import HOSTNAME
+from moorage.api.claims.binding import FILESYSTEM, claim_reference
+from moorage.api.claims.classes import (
+    DRIVER,
+    FINALIZER,
+    NODE_LABEL,
+    PROVISIONER,
+    matches_topologies,
+    node_problem,
+)
+from moorage.api.nodes import HOSTNAME
 from moorage.api.persistent_volumes import PersistentVolumeClaim, StorageClass
 from moorage.controllers.objects import Node
 

@@ -26,7 +26,7 @@ from moorage.api.runtime_rollouts import (
 from moorage.controllers.informers import Informers
 from moorage.controllers.loop import After, Loop, Queued, latest
 from moorage.controllers.objects import Node, Pod
-from moorage.controllers.patches import status_patch
+from moorage.controllers.requests import status_patch
 from moorage.controllers.runtimerollouts.observation import (
     AnyWorkload,
     Sources,

@@ -21,8 +21,15 @@ from moorage.api.logs import Log
 from moorage.api.meta import Object, ObjectMeta, Raw
 from moorage.api.runtime_group import GROUP
 from moorage.controllers.loop import Loop
-from moorage.controllers.webhookcertificates.issuing import authorities_of, issue_pair, read_pair
-from moorage.controllers.webhookcertificates.plan import Certificates, Step, after_step, next_step
+from moorage.controllers.webhookcertificates.issuing import (
+    Certificates,
+    Step,
+    after_step,
+    authorities_of,
+    issue_pair,
+    next_step,
+    read_pair,
+)
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.resources import SECRETS, Resource
 from moorage.wire.client.rest import Client, PatchType

@@ -21,7 +21,7 @@ from moorage.engine.stats import (
     select_sandboxes,
 )
 from moorage.linux import pinned
-from moorage.linux.guest_cgroups import outside_cgroup
+from moorage.linux.cgroups import outside_cgroup
 from moorage.wire.cri import pb
 
 log = Log(__name__)

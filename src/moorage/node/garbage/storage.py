@@ -23,7 +23,7 @@ import msgspec
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.linux.trees import DiskUse, disk_use
-from moorage.node.config.identity import HOSTS_PATH
+from moorage.node.config.security import HOSTS_PATH
 from moorage.node.paths import NodePaths, PodPaths
 from moorage.node.pod_facts.containers import members
 from moorage.node.pod_facts.labels import POD_UID

@@ -14,9 +14,8 @@ from moorage.api.logs import Log
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.node.machine.node_object import NodeObject
-from moorage.node.pod_facts.phases import TERMINAL
-from moorage.node.pod_facts.references import format_pod
-from moorage.node.pod_facts.sources import from_api, is_mirror, is_static
+from moorage.node.pod_facts.containers import TERMINAL
+from moorage.node.pod_facts.sources import format_pod, from_api, is_mirror, is_static
 from moorage.node.pods.admission import AdmissionInputs, refusal, shortage
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.worker import PodWorker

@@ -16,8 +16,8 @@ from moorage.api.pods import Pod
 from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pod_facts.labels import Given
 from moorage.node.pod_facts.resources import allocated, allocation_of, given_by
-from moorage.node.pods.allocations import AllocationRecord
-from moorage.node.pods.resizing import (
+from moorage.node.pods.allocations import (
+    AllocationRecord,
     Resize,
     ResizeInputs,
     Update,

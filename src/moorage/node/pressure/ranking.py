@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from moorage.api.pods import Pod
 from moorage.linux.trees import DiskUse
-from moorage.node.pressure.signals import (
+from moorage.node.pressure.thresholds import (
     DISK,
     MEMORY,
     NODEFS_AVAILABLE,

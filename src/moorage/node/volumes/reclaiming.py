@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Iterable
 from enum import Enum
 
-from moorage.api.claims.local_path import DRIVER, FINALIZER, NODE_LABEL, handle_of
+from moorage.api.claims.classes import DRIVER, FINALIZER, NODE_LABEL, handle_of
 from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.logs import Log
 from moorage.api.persistent_volumes import PersistentVolume
-from moorage.node.volumes.persistent import PersistentMounts
+from moorage.node.volumes.claimed import PersistentMounts
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import WARNING, EventRecorder, reference

@@ -18,9 +18,8 @@ import grpc
 from grpc import aio
 
 from moorage.api.nodes import NodeRuntimeHandler
-from moorage.wire.cri.client import CriClient, CriError
+from moorage.wire.cri.client import CriClient, CriError, HandlersUnknownError, handlers_of
 from moorage.wire.cri.generated import runtime_pb2 as pb
-from moorage.wire.cri.handlers import HandlersUnknownError, handlers_of
 
 _TIMEOUT_S = 5.0
 _FORMER_VERSION = "/runtime.v1alpha2.RuntimeService/Version"

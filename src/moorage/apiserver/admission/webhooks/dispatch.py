@@ -18,10 +18,9 @@ from moorage.api.errors import (
     ServerTimeoutError,
     TooManyRequestsError,
 )
-from moorage.apiserver.admission.admission_request import in_version, input_of
+from moorage.apiserver.admission.admission_request import in_version, input_of, refused
 from moorage.apiserver.admission.authorization import Decide, authorizing
 from moorage.apiserver.admission.matching import matched_version
-from moorage.apiserver.admission.refusal import refused
 from moorage.apiserver.admission.webhooks.review import (
     VERSIONS,
     Response,

@@ -17,8 +17,12 @@ from typing import Protocol
 import msgspec
 
 from moorage.api.errors import BadRequestError, UnavailableError
-from moorage.apiserver.endpoints.node_agents import NodeAgent
-from moorage.apiserver.endpoints.server_address import ServerAddress, ip_address, port_number
+from moorage.apiserver.endpoints.node_agents import (
+    NodeAgent,
+    ServerAddress,
+    ip_address,
+    port_number,
+)
 from moorage.apiserver.registry.kind import Kind, Obj
 from moorage.apiserver.registry.kinds.endpointslice import ENDPOINT_SLICE
 from moorage.apiserver.registry.kinds.node import NODE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.api import names
+from moorage.api.certificates import Block, pem_blocks
 from moorage.api.errors import FieldError
-from moorage.api.pem import Block, pem_blocks
 from moorage.apiserver.registry.columns.cells import NONE
 from moorage.apiserver.registry.declare.columns import NAME, column, printer
 from moorage.apiserver.registry.kind import (

@@ -17,9 +17,9 @@ from moorage.api.certificates import (
     LEGACY_UNKNOWN,
     SHORTEST_S,
     TERMINAL_CONDITIONS,
+    pem_blocks,
 )
 from moorage.api.errors import FieldError
-from moorage.api.pem import pem_blocks
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.validation.signers import signer_name_errors
 

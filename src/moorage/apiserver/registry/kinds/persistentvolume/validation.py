@@ -9,7 +9,7 @@ from typing import Any
 
 from moorage.api.claims.annotations import BETA_MOUNT_OPTIONS
 from moorage.api.errors import FieldError
-from moorage.api.node_labels import GENERALLY_AVAILABLE
+from moorage.api.nodes import GENERALLY_AVAILABLE
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.validation.go_shapes import difference, node_selector, volume_source
 from moorage.apiserver.registry.validation.persistent_volumes import SOURCES, volume_spec_errors

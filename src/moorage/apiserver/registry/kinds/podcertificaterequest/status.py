@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from moorage.api.certificates import pem_blocks
 from moorage.api.clock import parse_time
 from moorage.api.errors import FieldError
-from moorage.api.pem import pem_blocks
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.validation.conditions import condition_errors
 
