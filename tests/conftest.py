@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from moorage.cluster.launching import set_launcher
 from moorage.linux.mounts import Mount, current_mounts
 from moorage.linux.trees import remove_tree
+from tests import forks
 from tests.running import (
     RunningCluster,
     running,
@@ -128,6 +130,14 @@ def _interruptible() -> None:
     """Programs that tests interrupt inherit no ignored SIGINT, as a background job of a shell."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _programs_are_forks() -> Iterator[None]:
+    """Clusters that this process starts import nothing: their programs are forks."""
+    former = set_launcher(forks.launch)
+    yield
+    set_launcher(former)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -24,7 +24,7 @@ import pytest
 from moorage.cluster import Choices, Cluster
 from moorage.cluster.layout import Layout
 from moorage.wire.client.config import load_kubeconfig
-from tests.moor_server import run_moor
+from tests.forks import run_moor
 from tests.ports import free_port
 
 MOOR = (sys.executable, "-m", "moorage.cli")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from moorage.runtimeclass.start_phases import CONDITION, format_measured, parse_measured
-from tests.moor_server import run_moor
+from tests.forks import run_moor
 from tests.running import BUSYBOX, MOOR, RunningCluster, pod, skip_without_gvisor, until
 
 pytestmark = pytest.mark.runtime

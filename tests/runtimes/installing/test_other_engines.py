@@ -21,7 +21,7 @@ from moorage.runtimes.installing.running_processes import PodProcess, running_pr
 from moorage.wire.cri import CriClient, handlers_of, pb
 from tests.containerd import newer_containerd, skip_without_containerd, started_containerd
 from tests.crio import started_crio
-from tests.moor_server import run_moor
+from tests.forks import run_moor
 from tests.running import MOOR, skip_without_runtimes, until
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.root, pytest.mark.timeout(600)]
