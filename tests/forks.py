@@ -195,6 +195,33 @@ def run_moor(*arguments: str, timeout_s: float) -> subprocess.CompletedProcess[s
     return run("moorage.cli", *arguments, timeout_s=timeout_s)
 
 
+_MOOR = """#!{python} -IS
+import array, json, os, signal, socket, struct, sys
+server = socket.socket(socket.AF_UNIX)
+server.connect({address!r})
+body = json.dumps(dict(
+    arguments=["moorage.cli", *sys.argv[1:]], cwd=os.getcwd(), environment=dict(os.environ),
+    numbers=[0, 1, 2], is_session=False,
+)).encode()
+server.sendmsg(
+    [struct.pack("!I", len(body))],
+    [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))],
+)
+server.sendall(body)
+(pid,) = struct.unpack("!i", server.recv(4, socket.MSG_WAITALL))
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, lambda number, _: os.kill(pid, number))
+(status,) = struct.unpack("!i", server.recv(4, socket.MSG_WAITALL))
+sys.exit(os.waitstatus_to_exitcode(status) % 256)
+"""
+
+
+def write_moor(path: Path) -> None:
+    """Write a program for shells that runs `moor` commands as forks, of which it is no parent."""
+    path.write_text(_MOOR.format(python=_PYTHON, address=_address()))
+    path.chmod(0o755)
+
+
 _starting = threading.Lock()
 
 
