@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from moorage.cluster.launching import set_launcher
 from moorage.linux.mounts import Mount, current_mounts
@@ -34,6 +35,10 @@ settings.register_profile("steady", derandomize=True, deadline=None, max_example
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=12)
 settings.register_profile("random", deadline=None)
 settings.load_profile("random" if os.environ.get("MOORAGE_FUZZ") else "steady")
+if not os.environ.get("MOORAGE_FUZZ"):
+    # Hypothesis would read all our modules for constants, which takes seconds in each run, and have
+    # other examples after each change of any of them.
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
