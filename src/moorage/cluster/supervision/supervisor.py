@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TextIO
 
 from moorage.cluster.errors import ClusterError
+from moorage.cluster.launching import launch
 from moorage.cluster.layout import Layout
 from moorage.cluster.supervision.probes import AttendedClock, Liveness, MakeProbe, Patience, Probe
 from moorage.linux.atomic_file import replace_file
@@ -238,14 +239,12 @@ class Supervisor:
             # A part that ends before it can log leaves a traceback each time.
             rotate_if_full(path)
             with open(path, "ab") as log:
-                child.process = subprocess.Popen(
+                child.process = launch(
                     part.argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=environment,
-                    pass_fds=(write_end,),
-                    start_new_session=True,
+                    output=log,
+                    errors=log,
+                    environment=environment,
+                    passing=(write_end,),
                 )
         except OSError as error:
             # Out of memory, disk full, no program: the other parts keep running; this is retried.
