@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from moorage.apiserver.registry.kind import Obj
-from moorage.apiserver.registry.kinds.configmap import CONFIG_MAP
+from moorage.apiserver.registry.kinds.core import CONFIG_MAP
 from moorage.apiserver.registry.objects import Objects
 from moorage.apiserver.registry.request import SYSTEM_MASTERS, Request, User
 

@@ -11,8 +11,7 @@ import ipaddress
 from moorage.api.errors import StatusError
 from moorage.api.logs import Log
 from moorage.apiserver.registry.kind import Kind, Obj
-from moorage.apiserver.registry.kinds.endpoints import ENDPOINTS
-from moorage.apiserver.registry.kinds.endpointslice import ENDPOINT_SLICE
+from moorage.apiserver.registry.kinds.endpoints import ENDPOINT_SLICE, ENDPOINTS
 from moorage.apiserver.registry.kinds.service import SERVICE
 from moorage.apiserver.registry.objects import Objects
 from moorage.apiserver.registry.request import SYSTEM_MASTERS, Request, User

@@ -12,7 +12,7 @@ from moorage.api.errors import AlreadyExistsError
 from moorage.api.logs import Log
 from moorage.api.service_networks import DEFAULT_NAME, READY
 from moorage.apiserver.registry.kind import Obj
-from moorage.apiserver.registry.kinds.servicecidr import SERVICE_CIDR
+from moorage.apiserver.registry.kinds.networking import SERVICE_CIDR
 from moorage.apiserver.registry.objects import Objects
 from moorage.apiserver.registry.request import SYSTEM_MASTERS, Request, User
 

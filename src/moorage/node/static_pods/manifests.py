@@ -144,7 +144,7 @@ def _codec() -> Codec:
 
 def _complete(document: dict[str, Any]) -> list[str]:
     """Default the pod as the API server does; return what it would refuse."""
-    from moorage.apiserver.registry.kinds.pod.defaults import default_pod
+    from moorage.apiserver.registry.kinds.pod import default_pod
     from moorage.apiserver.registry.kinds.pod.validation import validate_pod
 
     default_pod(document)

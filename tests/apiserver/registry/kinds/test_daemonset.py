@@ -8,7 +8,7 @@ import pytest
 
 from moorage.api.errors import BadRequestError
 from moorage.apiserver.registry.kind import Obj
-from moorage.apiserver.registry.kinds.daemonset import TEMPLATE_GENERATION
+from moorage.apiserver.registry.kinds.apps import TEMPLATE_GENERATION
 from tests.apiserver.registry.kinds.rows import WORKLOAD, columns, row
 from tests.apiserver.registry.rules import KINDS, changed, complaint, decoded, update_complaint
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from moorage.apiserver.registry.codec import Media
 from moorage.apiserver.registry.kind import Obj
-from moorage.apiserver.registry.kinds.deployment import DEPLOYMENT
-from moorage.apiserver.registry.kinds.deployment.conversion import ROLLBACK_ANNOTATION
+from moorage.apiserver.registry.kinds.deployment import DEPLOYMENT, ROLLBACK_ANNOTATION
 from tests.apiserver.registry.kinds.rows import WORKLOAD, columns, row
 from tests.apiserver.registry.rules import CODEC, KINDS, changed, decoded, update_complaint
 

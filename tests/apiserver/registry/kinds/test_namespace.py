@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.registry.kinds.namespace import (
+from moorage.apiserver.registry.kinds.core import (
     prepare_namespace_create,
     prepare_namespace_finalize,
     prepare_namespace_update,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.registry.kinds.secret import prepare_secret_update
+from moorage.apiserver.registry.kinds.core import prepare_secret_update
 from tests.apiserver.registry.kinds.rows import row
 from tests.apiserver.registry.rules import KINDS, changed, decoded, update_complaint
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.registry.kinds.service import warn_service
-from moorage.apiserver.registry.kinds.service.preparation import prepare_service_create
+from moorage.apiserver.registry.kinds.service import prepare_service_create, warn_service
 from tests.apiserver.registry.kinds.rows import columns, row
 from tests.apiserver.registry.rules import KINDS, changed, complaint, decoded, update_complaint
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.registry.kinds.serviceaccount import warn_service_account
+from moorage.apiserver.registry.kinds.core import warn_service_account
 from tests.apiserver.registry.kinds.rows import row
 from tests.apiserver.registry.rules import changed, complaint
 

@@ -20,7 +20,7 @@ from moorage.api.errors import BadRequestError, UnavailableError
 from moorage.apiserver.endpoints.node_agents import NodeAgent
 from moorage.apiserver.endpoints.server_address import ServerAddress, ip_address, port_number
 from moorage.apiserver.registry.kind import Kind, Obj
-from moorage.apiserver.registry.kinds.endpointslice import ENDPOINT_SLICE
+from moorage.apiserver.registry.kinds.endpoints import ENDPOINT_SLICE
 from moorage.apiserver.registry.kinds.node import NODE
 from moorage.apiserver.registry.kinds.pod import POD
 from moorage.apiserver.registry.kinds.service import SERVICE

@@ -10,8 +10,7 @@ from typing import Any
 
 from moorage.api import names
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.ages import age
-from moorage.apiserver.registry.columns.cells import CORE, NAME, name_of
+from moorage.apiserver.registry.columns.cells import CORE, NAME, age, name_of
 from moorage.apiserver.registry.declare.rules import update
 from moorage.apiserver.registry.kind import (
     Column,

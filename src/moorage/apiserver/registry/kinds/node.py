@@ -7,8 +7,7 @@ from functools import partial
 
 from moorage.api import names, quantity
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.ages import UNKNOWN
-from moorage.apiserver.registry.columns.cells import CORE, NONE, joined
+from moorage.apiserver.registry.columns.cells import CORE, NONE, UNKNOWN, joined
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
 from moorage.apiserver.registry.kind import (
     Kind,
