@@ -173,11 +173,12 @@ def not_above(other: str, *fields: str, shown: str = "") -> Check:
 
 def validator(*rows: Row) -> Validator:
     """Return the function that validates an object by the rows."""
-    visit = _tree(rows).compiled("")
+    tree = _tree(rows)
+    visit, compares = tree.compiled(""), tree.has_unique()
 
     def validate(obj: Obj) -> list[FieldError]:
         errors: list[FieldError] = []
-        visit(obj, "", errors, set())
+        visit(obj, "", errors, set() if compares else _UNUSED)
         return errors
 
     return validate
@@ -188,11 +189,12 @@ def part(*rows: Row) -> Callable[[Any, str], list[FieldError]]:
 
     For parts that several kinds have.
     """
-    visit = _tree(rows).compiled(None)
+    tree = _tree(rows)
+    visit, compares = tree.compiled(None), tree.has_unique()
 
     def check(value: Any, path: str) -> list[FieldError]:
         errors: list[FieldError] = []
-        visit(value, path, errors, set())
+        visit(value, path, errors, set() if compares else _UNUSED)
         return errors
 
     return check
@@ -257,6 +259,10 @@ def getter(path: str) -> Callable[[Obj], Any]:
 _Seen: TypeAlias = set[tuple[int, Hashable]]
 _Visit: TypeAlias = Callable[[Any, str, list[FieldError], _Seen], None]
 """A compiled part of a table: a value, its path, the errors so far, the nearest list's values."""
+_UNUSED: _Seen = set()
+"""The values of a list whose items are not compared."""
+_Field: TypeAlias = tuple[str, str, Check]
+"""A field's name, its path, or below a list what follows that of the item, and a check."""
 
 
 @dataclass(slots=True)
@@ -288,9 +294,29 @@ class _Node:
             for part in self.parts
         )
 
+    def has_unique(self) -> bool:
+        """Return whether values are compared with those of earlier items, outside lists below."""
+        return any(
+            isinstance(part, Unique)
+            or (isinstance(part, tuple) and not part[0].endswith("[*]") and part[1].has_unique())
+            for part in self.parts
+        )
+
     def compiled(self, path: str | None) -> _Visit:
         """Return the visit of this node. `path` is its path, None below a list."""
-        visits = [self._compiled_part(part, path) for part in self.parts]
+        visits: list[_Visit] = []
+        fields: list[_Field] = []
+        for part in self.parts:
+            if isinstance(part, tuple) and part[1].is_plain() and not part[0].endswith("[*]"):
+                name = part[0].removesuffix("?")
+                fields += [(name, _joined(path, name), check) for check in part[1].plain_checks()]
+                continue
+            if fields:
+                visits.append(_fields(tuple(fields), path))
+                fields = []
+            visits.append(self._compiled_part(part, path))
+        if fields:
+            visits.append(_fields(tuple(fields), path))
         if len(visits) == 1:
             return visits[0]
 
@@ -299,6 +325,14 @@ class _Node:
                 part(value, at, errors, seen)
 
         return visit
+
+    def plain_checks(self) -> list[Check]:
+        """Return the checks that run on a value that is present, and look at no other."""
+        return [part for part in self.parts if not isinstance(part, tuple | Always | Unique)]
+
+    def is_plain(self) -> bool:
+        """Return whether the value has such checks only."""
+        return len(self.plain_checks()) == len(self.parts)
 
     def _compiled_part(
         self, part: tuple[str, _Node] | Check | Always | Unique, path: str | None
@@ -351,14 +385,16 @@ def _first_only(unique: Unique) -> _Visit:
     return run
 
 
+def _joined(path: str | None, name: str) -> str:
+    """Return the path of a field; below a list, where `path` is None, what follows the item's."""
+    return f"{path}.{name}" if path else f".{name}" if path is None else name
+
+
 def _descent(step: str, node: _Node, path: str | None) -> _Visit:
     """Return the visit of a field; its path is a constant unless it is below a list."""
     name = step.removesuffix("?")
-    fixed = None if path is None else f"{path}.{name}" if path else name
+    fixed = None if path is None else _joined(path, name)
     runs_on_absent = name == step and node.runs_on_absent()
-    checks = [part for part in node.parts if not isinstance(part, tuple | Always | Unique)]
-    if len(checks) == len(node.parts):
-        return _leaf(name, checks, fixed)
     inner = node.compiled(fixed)
 
     def descend(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
@@ -369,23 +405,33 @@ def _descent(step: str, node: _Node, path: str | None) -> _Visit:
     return descend
 
 
-def _leaf(name: str, checks: list[Check], fixed: str | None) -> _Visit:
-    """Return the visit of a field that has checks only: most rows, so they take one call less."""
+def _fields(fields: tuple[_Field, ...], path: str | None) -> _Visit:
+    """Return the visit of fields that have plain checks: most rows, so they share one call."""
 
-    def check_field(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
+    def check_fields(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
+        del at, seen
+        if value is None:
+            return
+        for name, place, check in fields:
+            child = value.get(name)
+            if child is not None:
+                errors += check(child, place)
+
+    def check_fields_below(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
         del seen
-        child = None if value is None else value.get(name)
-        if child is not None:
-            path = f"{at}.{name}" if fixed is None else fixed
-            for check in checks:
-                errors += check(child, path)
+        if value is None:
+            return
+        for name, place, check in fields:
+            child = value.get(name)
+            if child is not None:
+                errors += check(child, at + place)
 
-    return check_field
+    return check_fields_below if path is None else check_fields
 
 
 def _items(name: str, node: _Node) -> _Visit:
     """Return the visit of a list's items, or of a map's values; they have a set of seen values."""
-    inner = node.compiled(None)
+    inner, compares = node.compiled(None), node.has_unique()
 
     def visit_items(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
         del seen
@@ -393,7 +439,7 @@ def _items(name: str, node: _Node) -> _Visit:
         if not items:
             return
         path = f"{at}.{name}" if at and name else at or name
-        of_list: _Seen = set()
+        of_list: _Seen = set() if compares else _UNUSED
         pairs = items.items() if isinstance(items, dict) else enumerate(items)
         for key, item in pairs:
             inner(item, f"{path}[{key}]", errors, of_list)
