@@ -40,14 +40,21 @@ class Always:
 class Unique:
     """Reports values that an earlier item of the nearest list above has.
 
-    `key(value)` is compared, and shown in the error. An absent value counts as empty.
+    `key(value)` is compared, unless it is None, and shown in the error unless `show` is given.
     """
 
     key: Callable[[Any], Hashable]
+    show: Callable[[Any], Any] | None = None
 
 
 unique = Unique(lambda value: "" if value is None else value)
-"""The check that no earlier item of the nearest list above has the same value at this path."""
+"""The check that no earlier item of the nearest list above has the same value at this path.
+
+An absent value counts as empty.
+"""
+
+unique_unless_empty = Unique(lambda value: value or None)
+"""The same check, which does not compare empty values."""
 
 
 Row: TypeAlias = tuple[str, *tuple[Check | Always | Unique, ...]]
@@ -71,6 +78,11 @@ def without_path(check: Callable[[Any], Iterable[FieldError]]) -> Check:
 def each_field(path: str, names: Iterable[str], *checks: Check) -> tuple[Row, ...]:
     """Return the rows of fields of one object that have the same checks."""
     return tuple((f"{path}.{name}", *checks) for name in names)
+
+
+def or_else(default: Any, check: Check) -> Always:
+    """Return the check as one that runs on absent fields too, with their default."""
+    return Always(lambda value, path: check(default if value is None else value, path))
 
 
 def always_text(check: Check) -> Always:
@@ -120,6 +132,27 @@ def most_bytes(limit: int, detail: str = "") -> Check:
         return (FieldError.too_long(path, limit),)
 
     return check
+
+
+def between(lowest: int, highest: int, detail: str) -> Check:
+    """Return the check of a number's bounds, both of which are allowed."""
+    return satisfies(lambda value: lowest <= value <= highest, detail)
+
+
+def invalid(detail: str) -> Check:
+    """Return the check that fails for every value; for fields that `when` rules out."""
+    return lambda value, path: (FieldError.invalid(path, value, detail),)
+
+
+def forbidden(detail: str) -> Check:
+    """Return the check that a field is absent, by an error that does not show it."""
+    return lambda _, path: (FieldError.forbidden(path, detail),)
+
+
+def when(holds: Callable[[Any], object], *rows: Row) -> Check:
+    """Return the check of a value by rows, where the value satisfies a predicate."""
+    check = part(*rows)
+    return lambda value, path: check(value, path) if holds(value) else ()
 
 
 def one_of(*allowed: str) -> Check:
@@ -374,13 +407,15 @@ def _run_if_present(check: Check) -> _Visit:
 
 
 def _first_only(unique: Unique) -> _Visit:
-    mark, key = id(unique), unique.key
+    mark, key, show = id(unique), unique.key, unique.show
 
     def run(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
-        shown = key(value)
-        if (mark, shown) in seen:
-            errors.append(FieldError.duplicate(at, shown))
-        seen.add((mark, shown))
+        compared = key(value)
+        if compared is None:
+            return
+        if (mark, compared) in seen:
+            errors.append(FieldError.duplicate(at, compared if show is None else show(value)))
+        seen.add((mark, compared))
 
     return run
 

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.cells import CORE, NONE, UNKNOWN, joined, label_text
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer, selector_column
+from moorage.apiserver.registry.declare.rules import (
+    Row,
+    Unique,
+    follows,
+    forbidden,
+    invalid,
+    or_else,
+    part,
+    required,
+    required_one_of,
+    unique_unless_empty,
+    unless_empty,
+    update,
+    validator,
+    when,
+    without_path,
+)
 from moorage.apiserver.registry.kind import (
     Kind,
     Obj,
@@ -26,12 +45,7 @@ from moorage.apiserver.registry.validation.probes import port_reference_errors
 _AFFINITY_SECONDS = 10800
 _EXTERNAL = ("NodePort", "LoadBalancer")
 _BALANCED = "LoadBalancer"
-_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-_AFFINITIES = ("ClientIP", "None")
-_PROTOCOLS = ("SCTP", "TCP", "UDP")
 _FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
-_TRAFFIC_POLICIES = ("Cluster", "Local")
-_WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
 _MAX_AFFINITY_SECONDS = 86400
 _PENDING = "<pending>"
 _SPEC = f"{CORE}.ServiceSpec"
@@ -73,7 +87,7 @@ def prepare_service_update(new: Obj, old: Obj) -> None:
         _drop_unchanged(spec, was, "healthCheckNodePort")
     if _is_balanced(was) and not _is_balanced(spec):
         _drop_unchanged(spec, was, "allocateLoadBalancerNodePorts", "loadBalancerClass")
-    if is_externally_accessible(was) and not is_externally_accessible(spec):
+    if _is_unreachable(spec) and not _is_unreachable(was):
         _drop_unchanged(spec, was, "externalTrafficPolicy")
     if not _is_balanced(spec):
         new["status"] = {**new.get("status", {}), "loadBalancer": {}}
@@ -97,177 +111,113 @@ def _is_health_checked(spec: Obj) -> bool:
     return _is_balanced(spec) and spec.get("externalTrafficPolicy") == "Local"
 
 
-def is_externally_accessible(spec: Obj) -> bool:
-    """Return whether a Service can be reached from outside the cluster."""
-    if spec.get("type") in (_BALANCED, "NodePort"):
-        return True
-    return spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs"))
+def _is_unreachable(spec: Obj) -> bool:
+    """Return whether a Service cannot be reached from outside the cluster."""
+    has_address = spec.get("type") == "ClusterIP" and spec.get("externalIPs")
+    return not has_address and spec.get("type") not in _EXTERNAL
 
 
-def validate_service(service: Obj) -> list[FieldError]:
-    """Return the errors of a new Service."""
-    spec = service["spec"]
-    kind = spec.get("type", "")
-    is_headless = spec.get("clusterIP") == "None"
-    errors: list[FieldError] = []
-    if not spec.get("ports") and not is_headless and kind != "ExternalName":
-        errors.append(FieldError.required("spec.ports"))
+def _type_errors(spec: Obj) -> Iterator[FieldError]:
+    kind, is_headless = spec.get("type", ""), spec.get("clusterIP") == "None"
     if kind == "ExternalName":
-        errors += _external_name_errors(spec)
-    elif kind == "LoadBalancer" and is_headless:
-        errors.append(
-            FieldError.invalid(
-                "spec.clusterIPs[0]", "None", "may not be set to 'None' for LoadBalancer services"
-            )
-        )
-    elif kind == "NodePort" and is_headless:
-        errors.append(
-            FieldError.invalid(
-                "spec.clusterIPs[0]", "None", "may not be set to 'None' for NodePort services"
-            )
-        )
-    seen: set[str] = set()
-    ports = spec.get("ports", [])
-    for index, port in enumerate(ports):
-        errors += _port_errors(port, f"spec.ports[{index}]", len(ports) > 1, seen)
-    errors += label_errors(spec.get("selector", {}), "spec.selector")
-    errors += _choice(spec.get("sessionAffinity", ""), "spec.sessionAffinity", _AFFINITIES)
-    errors += _affinity_errors(spec)
-    errors += _choice(kind, "spec.type", _TYPES)
-    errors += _cluster_ip_errors(spec)
-    errors += _node_port_errors(spec)
-    errors += _duplicate_port_errors(ports)
-    if "ipFamilyPolicy" in spec:
-        errors += _choice(spec["ipFamilyPolicy"], "spec.ipFamilyPolicy", _FAMILY_POLICIES)
-    for index, address in enumerate(spec.get("externalIPs", ())):
-        errors += ip_errors(address, f"spec.externalIPs[{index}]")
-    for field in ("externalTrafficPolicy", "internalTrafficPolicy"):
-        if field in spec:
-            errors += _choice(spec[field], f"spec.{field}", _TRAFFIC_POLICIES)
-    if "externalTrafficPolicy" in spec and not is_externally_accessible(spec):
-        errors.append(
-            FieldError.invalid(
-                "spec.externalTrafficPolicy",
-                spec["externalTrafficPolicy"],
-                "may only be set for externally-accessible services",
-            )
-        )
-    return errors
+        name = spec.get("externalName", "").rstrip(".")
+        if not name:
+            yield FieldError.required("spec.externalName")
+            return
+        for detail in names.dns_subdomain_errors(name):
+            yield FieldError.invalid("spec.externalName", spec["externalName"], detail)
+        return
+    if not spec.get("ports") and not is_headless:
+        yield FieldError.required("spec.ports")
+    if kind in _EXTERNAL and is_headless:
+        detail = f"may not be set to 'None' for {kind} services"
+        yield FieldError.invalid("spec.clusterIPs[0]", "None", detail)
 
 
-def validate_service_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update: the cluster IP is immutable."""
-    errors: list[FieldError] = []
-    spec, was = new["spec"], old["spec"]
-    if spec.get("type") != "ExternalName" and was.get("type") != "ExternalName":
-        before, after = was.get("clusterIPs", []), spec.get("clusterIPs", [])
-        if before and after and before[0] != after[0]:
-            errors.append(
-                FieldError.invalid("spec.clusterIPs[0]", after, "may not change once set")
-            )
-    return errors + validate_service(new)
+_PORT: tuple[Row, ...] = (
+    ("[*].name", unless_empty(follows(names.dns_label_errors)), unique_unless_empty),
+    ("[*].port", or_else(0, port_number_errors)),
+    ("[*].protocol", required_one_of("SCTP", "TCP", "UDP")),
+    ("[*].targetPort", or_else(0, port_reference_errors)),
+)
+_only_port_errors, _several_ports_errors = part(*_PORT), part(("[*].name", required), *_PORT)
 
 
-def _choice(value: str, path: str, allowed: tuple[str, ...]) -> list[FieldError]:
-    if value in allowed:
-        return []
-    if not value:
-        return [FieldError.required(path)]
-    return [FieldError.not_supported(path, value, allowed)]
+def _ports_errors(ports: list[Obj], path: str) -> list[FieldError]:
+    check = _several_ports_errors if len(ports) > 1 else _only_port_errors
+    return check(ports, path)
 
 
-def _external_name_errors(spec: Obj) -> list[FieldError]:
-    name = spec.get("externalName", "").rstrip(".")
-    if not name:
-        return [FieldError.required("spec.externalName")]
-    return [
-        FieldError.invalid("spec.externalName", spec["externalName"], detail)
-        for detail in names.dns_subdomain_errors(name)
-    ]
+def _affinity_errors(spec: Obj, path: str) -> Iterator[FieldError]:
+    path, config = f"{path}.sessionAffinityConfig", spec.get("sessionAffinityConfig")
+    if spec.get("sessionAffinity") != "ClientIP":
+        if config is not None:
+            yield FieldError.forbidden(path, "must not be set when session affinity is None")
+        return
+    seconds = ((config or {}).get("clientIP") or {}).get("timeoutSeconds")
+    if seconds is None:
+        yield FieldError.required(path, "when session affinity type is ClientIP")
+    elif not 0 < seconds <= _MAX_AFFINITY_SECONDS:
+        detail = f"must be greater than 0 and less than {_MAX_AFFINITY_SECONDS}"
+        yield FieldError.invalid(f"{path}.clientIP.timeoutSeconds", seconds, detail)
 
 
-def _port_errors(port: Obj, path: str, needs_name: bool, seen: set[str]) -> list[FieldError]:
-    errors: list[FieldError] = []
-    name = port.get("name", "")
-    if needs_name and not name:
-        errors.append(FieldError.required(f"{path}.name"))
-    elif name:
-        errors += [
-            FieldError.invalid(f"{path}.name", name, e) for e in names.dns_label_errors(name)
-        ]
-        if name in seen:
-            errors.append(FieldError.duplicate(f"{path}.name", name))
-        seen.add(name)
-    errors += port_number_errors(port.get("port", 0), f"{path}.port")
-    errors += _choice(port.get("protocol", ""), f"{path}.protocol", _PROTOCOLS)
-    errors += port_reference_errors(port.get("targetPort", 0), f"{path}.targetPort")
-    return errors
-
-
-def _affinity_errors(spec: Obj) -> list[FieldError]:
-    config = spec.get("sessionAffinityConfig")
-    path = "spec.sessionAffinityConfig"
-    if spec.get("sessionAffinity") == "ClientIP":
-        seconds = ((config or {}).get("clientIP") or {}).get("timeoutSeconds")
-        if seconds is None:
-            return [FieldError.required(path, "when session affinity type is ClientIP")]
-        if not 0 < seconds <= _MAX_AFFINITY_SECONDS:
-            return [
-                FieldError.invalid(
-                    f"{path}.clientIP.timeoutSeconds",
-                    seconds,
-                    f"must be greater than 0 and less than {_MAX_AFFINITY_SECONDS}",
-                )
-            ]
-    elif config is not None:
-        return [FieldError.forbidden(path, "must not be set when session affinity is None")]
-    return []
-
-
-def _cluster_ip_errors(spec: Obj) -> list[FieldError]:
+def _cluster_ip_errors(spec: Obj, path: str) -> Iterator[FieldError]:
+    path, addresses = f"{path}.clusterIPs", spec.get("clusterIPs", [])
     if spec.get("type") == "ExternalName":
-        return [
-            FieldError.forbidden(f"spec.{field}", "may not be set for ExternalName services")
-            for field in ("clusterIPs",)
-            if spec.get(field)
-        ]
-    errors: list[FieldError] = []
-    addresses = spec.get("clusterIPs", [])
-    primary = spec.get("clusterIP", "")
-    if addresses and primary != addresses[0]:
-        errors.append(
-            FieldError.invalid("spec.clusterIPs", addresses, "first value must match `clusterIP`")
-        )
+        if addresses:
+            yield FieldError.forbidden(path, "may not be set for ExternalName services")
+        return
+    if addresses and spec.get("clusterIP", "") != addresses[0]:
+        yield FieldError.invalid(path, addresses, "first value must match `clusterIP`")
     for index, address in enumerate(addresses):
         if address != "None":
-            errors += ip_errors(address, f"spec.clusterIPs[{index}]")
-    return errors
+            yield from ip_errors(address, f"{path}[{index}]")
 
 
-def _node_port_errors(spec: Obj) -> list[FieldError]:
-    if spec.get("type") in _WITH_NODE_PORTS:
-        return []
-    return [
-        FieldError.forbidden(
-            f"spec.ports[{index}].nodePort", "may not be used when `type` is 'ClusterIP'"
-        )
-        for index, port in enumerate(spec.get("ports", ()))
-        if port.get("nodePort")
-    ]
+def _changed_address_errors(new: Obj, old: Obj) -> Iterator[FieldError]:
+    spec, was = new["spec"], old["spec"]
+    before, after = was.get("clusterIPs", []), spec.get("clusterIPs", [])
+    has_addresses = _has_addresses(spec) and _has_addresses(was)
+    if has_addresses and before and after and before[0] != after[0]:
+        yield FieldError.invalid("spec.clusterIPs[0]", after, "may not change once set")
 
 
-def _duplicate_port_errors(ports: list[Obj]) -> list[FieldError]:
-    errors: list[FieldError] = []
-    seen: set[tuple[str, int]] = set()
-    for index, port in enumerate(ports):
-        key = (port.get("protocol", ""), port.get("port", 0))
-        if key in seen:
-            shown = {"protocol": key[0], "port": key[1]}
-            errors.append(
-                FieldError.duplicate(f"spec.ports[{index}]", go_struct(shown, SERVICE_PORT))
-            )
-        seen.add(key)
-    return errors
+def _protocol_and_port(port: Obj) -> tuple[str, int]:
+    return port.get("protocol", ""), port.get("port", 0)
+
+
+def _shown_port(port: Obj) -> Obj:
+    protocol, number = _protocol_and_port(port)
+    return go_struct({"protocol": protocol, "port": number}, SERVICE_PORT)
+
+
+_traffic_policy = required_one_of("Cluster", "Local").check
+_UNREACHABLE = "may only be set for externally-accessible services"
+_NO_NODE_PORT = "may not be used when `type` is 'ClusterIP'"
+
+validate_service = validator(
+    ("spec", without_path(_type_errors)),
+    ("spec.ports", _ports_errors),
+    ("spec.selector", label_errors),
+    ("spec.sessionAffinity", required_one_of("ClientIP", "None")),
+    ("spec", _affinity_errors),
+    ("spec.type", required_one_of("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")),
+    ("spec", _cluster_ip_errors),
+    (
+        "spec",
+        when(
+            lambda spec: spec.get("type") not in _EXTERNAL,
+            ("ports[*].nodePort", unless_empty(forbidden(_NO_NODE_PORT))),
+        ),
+    ),
+    ("spec.ports[*]", Unique(_protocol_and_port, _shown_port)),
+    ("spec.ipFamilyPolicy", required_one_of(*_FAMILY_POLICIES).check),
+    ("spec.externalIPs[*]", ip_errors),
+    ("spec.externalTrafficPolicy", _traffic_policy),
+    ("spec.internalTrafficPolicy", _traffic_policy),
+    ("spec", when(_is_unreachable, ("externalTrafficPolicy", invalid(_UNREACHABLE)))),
+)
 
 
 def _external_addresses(service: Obj) -> str:
@@ -343,7 +293,7 @@ SERVICE = Kind(
         prepare_create=prepare_service_create,
         prepare_update=prepare_service_update,
         validate=validate_service,
-        validate_update=validate_service_update,
+        validate_update=update(validate_service, before=_changed_address_errors),
         parts={"status": PartRules(keep_spec)},
         warn=warn_service,
         name_errors=names.dns_label_errors,
