@@ -182,6 +182,11 @@ def follows(syntax: Callable[[str], Iterable[str]]) -> Check:
     return lambda value, path: [FieldError.invalid(path, value, detail) for detail in syntax(value)]
 
 
+def renamed(name: str, check: Check) -> Check:
+    """Return the check of a field whose errors name another of the same object."""
+    return lambda value, path: check(value, f"{path.rpartition('.')[0]}.{name}")
+
+
 def each(check: Check) -> Check:
     """Return the check of a list whose items' errors name the list, not the item."""
     return lambda values, path: [error for value in values for error in check(value, path)]
