@@ -18,10 +18,10 @@ from moorage.apiserver.admission.chain import CREATE, UPDATE, Scope
 from moorage.apiserver.admission.collector import is_for_collector
 from moorage.apiserver.admission.refusal import refused
 from moorage.apiserver.registry.kind import Obj
-from moorage.apiserver.registry.rbac.resolver import RuleResolver
-from moorage.apiserver.registry.rbac.rules import (
+from moorage.apiserver.registry.rbac import (
     ALL,
     Action,
+    RuleResolver,
     TooManyPermissionsError,
     described,
     uncovered,

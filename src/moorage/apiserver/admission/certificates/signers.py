@@ -13,7 +13,7 @@ from moorage.api.certificates import GROUP
 from moorage.apiserver.admission.chain import CREATE, UPDATE, Scope
 from moorage.apiserver.admission.collector import is_for_collector
 from moorage.apiserver.admission.refusal import refused
-from moorage.apiserver.registry.rbac.rules import Action
+from moorage.apiserver.registry.rbac import Action
 from moorage.apiserver.registry.request import Attributes, User
 
 IsAllowed = Callable[[User, Action], bool]

@@ -14,8 +14,8 @@ from moorage.apiserver.endpoints.replies import Reply, success
 from moorage.apiserver.endpoints.subresources.pod_conditions import set_pod_condition
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.kinds.pod import POD
+from moorage.apiserver.registry.kinds.unstored import validate_binding
 from moorage.apiserver.registry.objects import Admission, Objects
-from moorage.apiserver.registry.validation.subresources import validate_binding
 
 _TYPE = "io.k8s.api.core.v1.Binding"
 

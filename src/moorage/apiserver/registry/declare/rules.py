@@ -36,6 +36,9 @@ class Always:
     check: Check
 
 
+always = Always
+
+
 @dataclass(frozen=True, slots=True)
 class Unique:
     """Reports values that an earlier item of the nearest list above has.
@@ -58,11 +61,6 @@ unique_unless_empty = Unique(lambda value: value or None)
 
 
 Row: TypeAlias = tuple[str, *tuple[Check | Always | Unique, ...]]
-
-
-def always(check: Check) -> Always:
-    """Return the check as one that runs on absent fields too."""
-    return Always(check)
 
 
 def whole(check: Callable[[Any], Iterable[FieldError]]) -> Always:

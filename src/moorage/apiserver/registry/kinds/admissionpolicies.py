@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from moorage.api import names
 from moorage.api.errors import FieldError
@@ -194,32 +195,33 @@ _VALIDATIONS = policy_printer(
 )
 
 
-VALIDATING_ADMISSION_POLICY = Kind(
-    name="ValidatingAdmissionPolicy",
-    plural="validatingadmissionpolicies",
-    served=(
-        Served(
-            group="admissionregistration.k8s.io",
-            version="v1",
-            type=f"{_TYPES}.ValidatingAdmissionPolicy",
+def _kind(name: str, plural: str, printer: Printer, **rules: Any) -> Kind:
+    """Return the declaration of a kind of policies or bindings with these rules of its own."""
+    return Kind(
+        name=name,
+        plural=plural,
+        served=(Served("admissionregistration.k8s.io", "v1", f"{_TYPES}.{name}"),),
+        is_namespaced=False,
+        categories=("api-extensions",),
+        strategy=Strategy(
+            warn=warn_about_name, spec_of=get_spec, needs_revision_on_update=True, **rules
         ),
-    ),
-    is_namespaced=False,
-    categories=("api-extensions",),
-    strategy=Strategy(
-        default=default_policy,
-        prepare_create=drop_status,
-        prepare_update=keep_status,
-        validate=_validating_errors,
-        validate_update=_validating_update_errors,
-        parts={"status": PartRules(keep_all_but_status, update(_validate_status))},
-        expressions=policy_expressions,
-        warn=warn_about_name,
-        spec_of=get_spec,
-        needs_revision_on_update=True,
-    ),
-    printer=_VALIDATIONS,
-    subresources=status_subresource(),
+        printer=printer,
+        subresources=status_subresource() if "parts" in rules else {},
+    )
+
+
+VALIDATING_ADMISSION_POLICY = _kind(
+    "ValidatingAdmissionPolicy",
+    "validatingadmissionpolicies",
+    _VALIDATIONS,
+    default=default_policy,
+    prepare_create=drop_status,
+    prepare_update=keep_status,
+    validate=_validating_errors,
+    validate_update=_validating_update_errors,
+    parts={"status": PartRules(keep_all_but_status, update(_validate_status))},
+    expressions=policy_expressions,
 )
 
 
@@ -280,28 +282,14 @@ _MUTATIONS = policy_printer(
 )
 
 
-MUTATING_ADMISSION_POLICY = Kind(
-    name="MutatingAdmissionPolicy",
-    plural="mutatingadmissionpolicies",
-    served=(
-        Served(
-            group="admissionregistration.k8s.io",
-            version="v1",
-            type=f"{_TYPES}.MutatingAdmissionPolicy",
-        ),
-    ),
-    is_namespaced=False,
-    categories=("api-extensions",),
-    strategy=Strategy(
-        default=default_policy,
-        validate=_mutating_errors,
-        validate_update=_mutating_update_errors,
-        expressions=policy_expressions,
-        warn=warn_about_name,
-        spec_of=get_spec,
-        needs_revision_on_update=True,
-    ),
-    printer=_MUTATIONS,
+MUTATING_ADMISSION_POLICY = _kind(
+    "MutatingAdmissionPolicy",
+    "mutatingadmissionpolicies",
+    _MUTATIONS,
+    default=default_policy,
+    validate=_mutating_errors,
+    validate_update=_mutating_update_errors,
+    expressions=policy_expressions,
 )
 
 
@@ -325,30 +313,22 @@ def _validating_binding_errors(spec: Obj) -> Iterator[FieldError]:
         yield FieldError.required(path)
 
 
-_VALIDATING_BINDING = ("spec", whole(_validating_binding_errors))
-
-
-VALIDATING_ADMISSION_POLICY_BINDING = Kind(
-    name="ValidatingAdmissionPolicyBinding",
-    plural="validatingadmissionpolicybindings",
-    served=(
-        Served(
-            group="admissionregistration.k8s.io",
-            version="v1",
-            type=f"{_TYPES}.ValidatingAdmissionPolicyBinding",
-        ),
-    ),
-    is_namespaced=False,
-    categories=("api-extensions",),
-    strategy=Strategy(
+def _binding_kind(name: str, plural: str, errors: Callable[[Obj], Iterable[FieldError]]) -> Kind:
+    spec = ("spec", whole(errors))
+    return _kind(
+        name,
+        plural,
+        POLICY_BINDINGS,
         default=default_binding,
-        validate=validator(_VALIDATING_BINDING, ("", whole(static_name_errors))),
-        validate_update=update(validator(_VALIDATING_BINDING)),
-        warn=warn_about_name,
-        spec_of=get_spec,
-        needs_revision_on_update=True,
-    ),
-    printer=POLICY_BINDINGS,
+        validate=validator(spec, ("", whole(static_name_errors))),
+        validate_update=update(validator(spec)),
+    )
+
+
+VALIDATING_ADMISSION_POLICY_BINDING = _binding_kind(
+    "ValidatingAdmissionPolicyBinding",
+    "validatingadmissionpolicybindings",
+    _validating_binding_errors,
 )
 
 
@@ -357,28 +337,6 @@ def _mutating_binding_errors(spec: Obj) -> Iterator[FieldError]:
     yield from mutable_operation_errors(spec.get("matchResources", {}), "spec.matchResources")
 
 
-_MUTATING_BINDING = ("spec", whole(_mutating_binding_errors))
-
-
-MUTATING_ADMISSION_POLICY_BINDING = Kind(
-    name="MutatingAdmissionPolicyBinding",
-    plural="mutatingadmissionpolicybindings",
-    served=(
-        Served(
-            group="admissionregistration.k8s.io",
-            version="v1",
-            type=f"{_TYPES}.MutatingAdmissionPolicyBinding",
-        ),
-    ),
-    is_namespaced=False,
-    categories=("api-extensions",),
-    strategy=Strategy(
-        default=default_binding,
-        validate=validator(_MUTATING_BINDING, ("", whole(static_name_errors))),
-        validate_update=update(validator(_MUTATING_BINDING)),
-        warn=warn_about_name,
-        spec_of=get_spec,
-        needs_revision_on_update=True,
-    ),
-    printer=POLICY_BINDINGS,
+MUTATING_ADMISSION_POLICY_BINDING = _binding_kind(
+    "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", _mutating_binding_errors
 )

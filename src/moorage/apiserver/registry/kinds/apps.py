@@ -103,7 +103,7 @@ _REVISION = ("revision", not_negative)
 CONTROLLER_REVISION = Kind(
     name="ControllerRevision",
     plural="controllerrevisions",
-    served=(Served(group="apps", version="v1", type=_REVISION_TYPE),),
+    served=(Served("apps", "v1", _REVISION_TYPE),),
     strategy=Strategy(
         validate=validator(_REVISION, ("data", always(_data_errors))),
         validate_update=update(validator(_REVISION), after=immutable("data")),
@@ -252,7 +252,7 @@ _validate_daemon_set_status = update(
 DAEMON_SET = Kind(
     name="DaemonSet",
     plural="daemonsets",
-    served=(Served(group="apps", version="v1", type=f"{_TYPES}.DaemonSet"),),
+    served=(Served("apps", "v1", f"{_TYPES}.DaemonSet"),),
     short_names=("ds",),
     categories=("all",),
     strategy=Strategy(
@@ -303,7 +303,7 @@ _validate_replica_set_status = validator(
 REPLICA_SET = Kind(
     name="ReplicaSet",
     plural="replicasets",
-    served=(Served(group="apps", version="v1", type=_REPLICA_SET),),
+    served=(Served("apps", "v1", _REPLICA_SET),),
     short_names=("rs",),
     categories=("all",),
     strategy=Strategy(

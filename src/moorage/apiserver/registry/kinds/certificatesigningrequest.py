@@ -65,19 +65,14 @@ def validate_certificate_signing_request(request: Obj) -> list[FieldError]:
     return errors
 
 
-def validate_certificate_signing_request_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Return the errors of an update of the metadata."""
-    return _update_errors(new, old)
-
-
 def validate_status(new: Obj, old: Obj) -> list[FieldError]:
     """Return the errors of an update through `/status`, which may set the certificate."""
-    return _update_errors(new, old, may_set_certificate=True)
+    return validate_update(new, old, may_set_certificate=True)
 
 
 def validate_approval(new: Obj, old: Obj) -> list[FieldError]:
     """Return the errors of an update through `/approval`, which may approve and deny."""
-    return _update_errors(new, old, may_approve=True)
+    return validate_update(new, old, may_approve=True)
 
 
 def conditions_of(request: Obj) -> list[Obj]:
@@ -116,9 +111,10 @@ def _signer_errors(signer: str) -> Iterator[FieldError]:
     yield from signer_name_errors(signer, "spec.signerName")
 
 
-def _update_errors(
+def validate_update(
     new: Obj, old: Obj, *, may_set_certificate: bool = False, may_approve: bool = False
 ) -> list[FieldError]:
+    """Return the errors of an update, through the main endpoint of the metadata alone."""
     # What is wrong already may stay.
     known = set(_condition_errors(conditions_of(old)))
     errors = [error for error in _condition_errors(conditions_of(new)) if error not in known]
@@ -242,18 +238,14 @@ def _state_of(request: Obj) -> str:
 CERTIFICATE_SIGNING_REQUEST = Kind(
     name="CertificateSigningRequest",
     plural="certificatesigningrequests",
-    served=(
-        Served(
-            group="certificates.k8s.io", version="v1", type=f"{_TYPES}.CertificateSigningRequest"
-        ),
-    ),
+    served=(Served("certificates.k8s.io", "v1", f"{_TYPES}.CertificateSigningRequest"),),
     is_namespaced=False,
     short_names=("csr",),
     strategy=Strategy(
         prepare_create=drop_status,
         prepare_update=prepare_certificate_signing_request_update,
         validate=validate_certificate_signing_request,
-        validate_update=validate_certificate_signing_request_update,
+        validate_update=validate_update,
         name_errors=names.path_segment_errors,
         parts={
             "status": PartRules(prepare=prepare_status, validate=validate_status),

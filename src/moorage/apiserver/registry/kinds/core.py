@@ -98,11 +98,6 @@ def prepare_namespace_update(new: Obj, old: Obj) -> None:
     keep_status(new, old)
 
 
-def prepare_namespace_finalize(new: Obj, old: Obj) -> None:
-    """Keep everything but the finalizers in the spec."""
-    keep_status(new, old)
-
-
 def _finalizer_errors(finalizer: str, path: str) -> Iterator[FieldError]:
     complaints = key_complaints(finalizer)
     for complaint in complaints:
@@ -129,7 +124,7 @@ def _is_namespace_held(namespace: Obj) -> bool:
 NAMESPACE = Kind(
     name="Namespace",
     plural="namespaces",
-    served=(Served(group="", version="v1", type="io.k8s.api.core.v1.Namespace"),),
+    served=(Served("", "v1", "io.k8s.api.core.v1.Namespace"),),
     is_namespaced=False,
     short_names=("ns",),
     verbs=_NO_COLLECTION_DELETE,
@@ -141,7 +136,8 @@ NAMESPACE = Kind(
         validate_update=validate_namespace_update,
         parts={
             "status": PartRules(keep_spec, validate_namespace_update),
-            "finalize": PartRules(prepare_namespace_finalize, validate_namespace_update),
+            # The specification has nothing but the finalizers.
+            "finalize": PartRules(keep_status, validate_namespace_update),
         },
         name_errors=names.dns_label_errors,
         returns_deleted=True,
@@ -183,7 +179,7 @@ def _keys(config_map: Obj) -> int:
 CONFIG_MAP = Kind(
     name="ConfigMap",
     plural="configmaps",
-    served=(Served(group="", version="v1", type=_CONFIG_MAP),),
+    served=(Served("", "v1", _CONFIG_MAP),),
     short_names=("cm",),
     strategy=Strategy(
         validate=validate_config_map,
@@ -249,7 +245,7 @@ _unchanged = in_turn(immutable("type"), unchanged_if_immutable("data"))
 SECRET = Kind(
     name="Secret",
     plural="secrets",
-    served=(Served(group="", version="v1", type=_SECRET),),
+    served=(Served("", "v1", _SECRET),),
     strategy=Strategy(
         default=default_secret,
         prepare_update=prepare_secret_update,
@@ -280,7 +276,7 @@ def warn_service_account(account: Obj, old: Obj | None) -> list[str]:
 SERVICE_ACCOUNT = Kind(
     name="ServiceAccount",
     plural="serviceaccounts",
-    served=(Served(group="", version="v1", type="io.k8s.api.core.v1.ServiceAccount"),),
+    served=(Served("", "v1", "io.k8s.api.core.v1.ServiceAccount"),),
     short_names=("sa",),
     strategy=Strategy(
         warn=warn_service_account,
@@ -318,7 +314,7 @@ def get_template(pod_template: Obj) -> object:
 POD_TEMPLATE = Kind(
     name="PodTemplate",
     plural="podtemplates",
-    served=(Served(group="", version="v1", type="io.k8s.api.core.v1.PodTemplate"),),
+    served=(Served("", "v1", "io.k8s.api.core.v1.PodTemplate"),),
     strategy=Strategy(
         default=defaults(("template", default_pod_template)),
         validate=validate_pod_template,

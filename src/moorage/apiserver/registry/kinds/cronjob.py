@@ -173,7 +173,7 @@ def _drop_disabled_fields(cron_job: Obj) -> None:
 CRON_JOB = Kind(
     name="CronJob",
     plural="cronjobs",
-    served=(Served(group="batch", version="v1", type=f"{_TYPES}.CronJob"),),
+    served=(Served("batch", "v1", f"{_TYPES}.CronJob"),),
     short_names=("cj",),
     categories=("all",),
     strategy=Strategy(

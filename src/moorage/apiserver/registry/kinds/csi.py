@@ -136,7 +136,7 @@ validate_driver = validator(
 CSI_DRIVER = Kind(
     name="CSIDriver",
     plural="csidrivers",
-    served=(Served(group="storage.k8s.io", version="v1", type=f"{_TYPES}.CSIDriver"),),
+    served=(Served("storage.k8s.io", "v1", f"{_TYPES}.CSIDriver"),),
     is_namespaced=False,
     strategy=Strategy(
         default=default_driver,
@@ -202,7 +202,7 @@ validate_csi_node = validator(
 CSI_NODE = Kind(
     name="CSINode",
     plural="csinodes",
-    served=(Served(group="storage.k8s.io", version="v1", type="io.k8s.api.storage.v1.CSINode"),),
+    served=(Served("storage.k8s.io", "v1", "io.k8s.api.storage.v1.CSINode"),),
     is_namespaced=False,
     strategy=Strategy(
         prepare_create=drop_status,
@@ -252,7 +252,7 @@ def warn_capacity(capacity: Obj, old: Obj | None) -> list[str]:
 CSI_STORAGE_CAPACITY = Kind(
     name="CSIStorageCapacity",
     plural="csistoragecapacities",
-    served=(Served(group="storage.k8s.io", version="v1", type=_TYPE),),
+    served=(Served("storage.k8s.io", "v1", _TYPE),),
     strategy=Strategy(
         validate=validate_capacity,
         validate_update=update(validate_capacity, after=immutable(_TOPOLOGY, "storageClassName")),

@@ -239,11 +239,11 @@ DEPLOYMENT = Kind(
     name="Deployment",
     plural="deployments",
     served=(
-        Served(group="apps", version="v1", type=f"{_TYPES}.Deployment"),
+        Served("apps", "v1", f"{_TYPES}.Deployment"),
         Served(
-            group="extensions",
-            version="v1beta1",
-            type="io.k8s.api.extensions.v1beta1.Deployment",
+            "extensions",
+            "v1beta1",
+            "io.k8s.api.extensions.v1beta1.Deployment",
             to_storage=from_extensions,
             from_storage=to_extensions,
             warning=(

@@ -82,7 +82,7 @@ def _resource_errors(name: str, path: str) -> Iterator[FieldError]:
 DEVICE_CLASS = Kind(
     name="DeviceClass",
     plural="deviceclasses",
-    served=(Served(group="resource.k8s.io", version="v1", type=f"{_TYPES}.DeviceClass"),),
+    served=(Served("resource.k8s.io", "v1", f"{_TYPES}.DeviceClass"),),
     is_namespaced=False,
     strategy=Strategy(
         default=default_device_class,
@@ -137,7 +137,7 @@ _validate_status = validator(
 DEVICE_TAINT_RULE = Kind(
     name="DeviceTaintRule",
     plural="devicetaintrules",
-    served=(Served(group="resource.k8s.io", version="v1", type=f"{_TYPES}.DeviceTaintRule"),),
+    served=(Served("resource.k8s.io", "v1", f"{_TYPES}.DeviceTaintRule"),),
     is_namespaced=False,
     strategy=Strategy(
         prepare_create=prepare_device_taint_rule,

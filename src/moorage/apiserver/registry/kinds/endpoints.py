@@ -131,9 +131,9 @@ ENDPOINTS = Kind(
     plural="endpoints",
     served=(
         Served(
-            group="",
-            version="v1",
-            type="io.k8s.api.core.v1.Endpoints",
+            "",
+            "v1",
+            "io.k8s.api.core.v1.Endpoints",
             warning="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
         ),
     ),
@@ -201,7 +201,7 @@ validate_endpoint_slice = validator(
 ENDPOINT_SLICE = Kind(
     name="EndpointSlice",
     plural="endpointslices",
-    served=(Served(group="discovery.k8s.io", version="v1", type=_TYPE),),
+    served=(Served("discovery.k8s.io", "v1", _TYPE),),
     strategy=Strategy(
         default=defaults(("ports[*].name", ""), ("ports[*].protocol", "TCP")),
         validate=validate_endpoint_slice,

@@ -156,11 +156,11 @@ EVENT = Kind(
     name="Event",
     plural="events",
     served=(
-        Served(group="", version="v1", type="io.k8s.api.core.v1.Event"),
+        Served("", "v1", "io.k8s.api.core.v1.Event"),
         Served(
-            group="events.k8s.io",
-            version="v1",
-            type="io.k8s.api.events.v1.Event",
+            "events.k8s.io",
+            "v1",
+            "io.k8s.api.events.v1.Event",
             to_storage=to_core,
             from_storage=from_core,
             field_aliases=FIELD_ALIASES,

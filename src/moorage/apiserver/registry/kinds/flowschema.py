@@ -254,7 +254,7 @@ _SPEC_TYPE = f"{_TYPES}.FlowSchemaSpec"
 FLOW_SCHEMA = Kind(
     name="FlowSchema",
     plural="flowschemas",
-    served=(Served(group=_GROUP, version="v1", type=f"{_TYPES}.FlowSchema"),),
+    served=(Served(_GROUP, "v1", f"{_TYPES}.FlowSchema"),),
     is_namespaced=False,
     strategy=Strategy(
         default=default_flow_schema,

@@ -266,7 +266,7 @@ PRINTER = printer(
 INGRESS = Kind(
     name="Ingress",
     plural="ingresses",
-    served=(Served(group="networking.k8s.io", version="v1", type=f"{_TYPES}.Ingress"),),
+    served=(Served("networking.k8s.io", "v1", f"{_TYPES}.Ingress"),),
     short_names=("ing",),
     strategy=Strategy(
         prepare_create=drop_status,
@@ -336,7 +336,7 @@ validate_ingress_class = validator(
 INGRESS_CLASS = Kind(
     name="IngressClass",
     plural="ingressclasses",
-    served=(Served(group="networking.k8s.io", version="v1", type=f"{_TYPES}.IngressClass"),),
+    served=(Served("networking.k8s.io", "v1", f"{_TYPES}.IngressClass"),),
     is_namespaced=False,
     strategy=Strategy(
         default=defaults(("spec?.parameters?.scope", _CLUSTER)),

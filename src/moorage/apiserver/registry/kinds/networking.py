@@ -181,7 +181,7 @@ def _selector_text(policy: Obj) -> str:
 NETWORK_POLICY = Kind(
     name="NetworkPolicy",
     plural="networkpolicies",
-    served=(Served(group="networking.k8s.io", version="v1", type=f"{_TYPES}.NetworkPolicy"),),
+    served=(Served("networking.k8s.io", "v1", f"{_TYPES}.NetworkPolicy"),),
     short_names=("netpol",),
     strategy=Strategy(
         default=default_network_policy,
@@ -250,7 +250,7 @@ def _cidrs_of(service_cidr: Obj) -> list[str]:
 SERVICE_CIDR = Kind(
     name="ServiceCIDR",
     plural="servicecidrs",
-    served=(Served(group="networking.k8s.io", version="v1", type=f"{_TYPES}.ServiceCIDR"),),
+    served=(Served("networking.k8s.io", "v1", f"{_TYPES}.ServiceCIDR"),),
     is_namespaced=False,
     strategy=Strategy(
         prepare_create=drop_status,
@@ -309,7 +309,7 @@ validate_ip_address = validator(("spec.parentRef", always(_parent_errors)))
 IP_ADDRESS = Kind(
     name="IPAddress",
     plural="ipaddresses",
-    served=(Served(group="networking.k8s.io", version="v1", type=f"{_TYPES}.IPAddress"),),
+    served=(Served("networking.k8s.io", "v1", f"{_TYPES}.IPAddress"),),
     is_namespaced=False,
     short_names=("ip",),
     strategy=Strategy(

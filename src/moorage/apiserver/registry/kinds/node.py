@@ -179,7 +179,7 @@ _INFO, _ADDRESSES = f"{CORE}.NodeSystemInfo", f"{CORE}.NodeStatus.addresses"
 NODE = Kind(
     name="Node",
     plural="nodes",
-    served=(Served(group="", version="v1", type="io.k8s.api.core.v1.Node"),),
+    served=(Served("", "v1", "io.k8s.api.core.v1.Node"),),
     is_namespaced=False,
     short_names=("no",),
     strategy=Strategy(

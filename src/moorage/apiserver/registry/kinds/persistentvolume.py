@@ -196,7 +196,7 @@ default_volume = defaults(
 PERSISTENT_VOLUME = Kind(
     name="PersistentVolume",
     plural="persistentvolumes",
-    served=(Served(group="", version="v1", type=f"{_TYPES}.PersistentVolume"),),
+    served=(Served("", "v1", f"{_TYPES}.PersistentVolume"),),
     is_namespaced=False,
     short_names=("pv",),
     strategy=Strategy(

@@ -287,7 +287,7 @@ PRINTER = printer(
 PERSISTENT_VOLUME_CLAIM = Kind(
     name="PersistentVolumeClaim",
     plural="persistentvolumeclaims",
-    served=(Served(group="", version="v1", type=f"{_TYPES}.PersistentVolumeClaim"),),
+    served=(Served("", "v1", f"{_TYPES}.PersistentVolumeClaim"),),
     short_names=("pvc",),
     strategy=Strategy(
         default=default_volume_claim,

@@ -378,9 +378,7 @@ def _state_of(request: Obj) -> str:
 POD_CERTIFICATE_REQUEST = Kind(
     name="PodCertificateRequest",
     plural="podcertificaterequests",
-    served=(
-        Served(group="certificates.k8s.io", version="v1", type=f"{_TYPES}.PodCertificateRequest"),
-    ),
+    served=(Served("certificates.k8s.io", "v1", f"{_TYPES}.PodCertificateRequest"),),
     strategy=Strategy(
         prepare_create=drop_status,
         prepare_update=keep_status,

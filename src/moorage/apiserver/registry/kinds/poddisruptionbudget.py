@@ -111,7 +111,7 @@ _validate_status = validator(
 POD_DISRUPTION_BUDGET = Kind(
     name="PodDisruptionBudget",
     plural="poddisruptionbudgets",
-    served=(Served(group="policy", version="v1", type=f"{_TYPES}.PodDisruptionBudget"),),
+    served=(Served("policy", "v1", f"{_TYPES}.PodDisruptionBudget"),),
     short_names=("pdb",),
     strategy=Strategy(
         prepare_create=prepare_budget_create,

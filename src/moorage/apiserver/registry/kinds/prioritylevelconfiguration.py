@@ -238,7 +238,7 @@ def _limited(field: str) -> Callable[[Obj], Any]:
 PRIORITY_LEVEL_CONFIGURATION = Kind(
     name="PriorityLevelConfiguration",
     plural="prioritylevelconfigurations",
-    served=(Served(group=_GROUP, version="v1", type=f"{_TYPES}.PriorityLevelConfiguration"),),
+    served=(Served(_GROUP, "v1", f"{_TYPES}.PriorityLevelConfiguration"),),
     is_namespaced=False,
     strategy=Strategy(
         default=default_priority_level,

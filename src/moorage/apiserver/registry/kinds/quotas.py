@@ -168,7 +168,7 @@ validate_limit_range = validator(
 LIMIT_RANGE = Kind(
     name="LimitRange",
     plural="limitranges",
-    served=(Served(group="", version="v1", type=f"{_TYPES}.LimitRange"),),
+    served=(Served("", "v1", f"{_TYPES}.LimitRange"),),
     short_names=("limits",),
     strategy=Strategy(
         default=default_limit_range,
@@ -294,7 +294,7 @@ _STATUS = each_field("status", ("hard", "used"), _amounts_errors)
 RESOURCE_QUOTA = Kind(
     name="ResourceQuota",
     plural="resourcequotas",
-    served=(Served(group="", version="v1", type=f"{_TYPES}.ResourceQuota"),),
+    served=(Served("", "v1", f"{_TYPES}.ResourceQuota"),),
     short_names=("quota",),
     strategy=Strategy(
         prepare_create=drop_status,

@@ -164,9 +164,7 @@ validate_role = validator(("rules[*]", partial(rule_errors, is_namespaced=True))
 ROLE = Kind(
     name="Role",
     plural="roles",
-    served=(
-        Served(group="rbac.authorization.k8s.io", version="v1", type="io.k8s.api.rbac.v1.Role"),
-    ),
+    served=(Served("rbac.authorization.k8s.io", "v1", "io.k8s.api.rbac.v1.Role"),),
     strategy=Strategy(
         validate=validate_role,
         validate_update=update(validate_role),
@@ -187,11 +185,7 @@ validate_cluster_role = validator(
 CLUSTER_ROLE = Kind(
     name="ClusterRole",
     plural="clusterroles",
-    served=(
-        Served(
-            group="rbac.authorization.k8s.io", version="v1", type="io.k8s.api.rbac.v1.ClusterRole"
-        ),
-    ),
+    served=(Served("rbac.authorization.k8s.io", "v1", "io.k8s.api.rbac.v1.ClusterRole"),),
     is_namespaced=False,
     strategy=Strategy(
         validate=validate_cluster_role,
@@ -225,11 +219,7 @@ _ROLE_BINDING_PRINTER = binding_printer(
 ROLE_BINDING = Kind(
     name="RoleBinding",
     plural="rolebindings",
-    served=(
-        Served(
-            group="rbac.authorization.k8s.io", version="v1", type="io.k8s.api.rbac.v1.RoleBinding"
-        ),
-    ),
+    served=(Served("rbac.authorization.k8s.io", "v1", "io.k8s.api.rbac.v1.RoleBinding"),),
     strategy=Strategy(
         default=default_role_binding,
         validate=validate_role_binding,
@@ -253,13 +243,7 @@ _CLUSTER_ROLE_BINDING_PRINTER = binding_printer(
 CLUSTER_ROLE_BINDING = Kind(
     name="ClusterRoleBinding",
     plural="clusterrolebindings",
-    served=(
-        Served(
-            group="rbac.authorization.k8s.io",
-            version="v1",
-            type="io.k8s.api.rbac.v1.ClusterRoleBinding",
-        ),
-    ),
+    served=(Served("rbac.authorization.k8s.io", "v1", "io.k8s.api.rbac.v1.ClusterRoleBinding"),),
     is_namespaced=False,
     strategy=Strategy(
         default=default_binding,

@@ -86,7 +86,7 @@ _validate_status = validator(
 REPLICATION_CONTROLLER = Kind(
     name="ReplicationController",
     plural="replicationcontrollers",
-    served=(Served(group="", version="v1", type=_TYPE),),
+    served=(Served("", "v1", _TYPE),),
     short_names=("rc",),
     categories=("all",),
     strategy=Strategy(

@@ -285,7 +285,7 @@ def warn_service(service: Obj, old: Obj | None) -> list[str]:
 SERVICE = Kind(
     name="Service",
     plural="services",
-    served=(Served(group="", version="v1", type="io.k8s.api.core.v1.Service"),),
+    served=(Served("", "v1", "io.k8s.api.core.v1.Service"),),
     short_names=("svc",),
     categories=("all",),
     strategy=Strategy(

@@ -251,7 +251,7 @@ PRINTER = printer(NAME, READY, AGE, *containers_of())
 STATEFUL_SET = Kind(
     name="StatefulSet",
     plural="statefulsets",
-    served=(Served(group="apps", version="v1", type=f"{_TYPES}.StatefulSet"),),
+    served=(Served("apps", "v1", f"{_TYPES}.StatefulSet"),),
     short_names=("sts",),
     categories=("all",),
     strategy=Strategy(

@@ -129,7 +129,7 @@ validate_storage_class = validator(
 STORAGE_CLASS = Kind(
     name="StorageClass",
     plural="storageclasses",
-    served=(Served(group="storage.k8s.io", version="v1", type=_STORAGE_CLASS),),
+    served=(Served("storage.k8s.io", "v1", _STORAGE_CLASS),),
     is_namespaced=False,
     short_names=("sc",),
     strategy=Strategy(
@@ -171,7 +171,7 @@ def _changes(new: Obj, old: Obj) -> Iterator[FieldError]:
 VOLUME_ATTRIBUTES_CLASS = Kind(
     name="VolumeAttributesClass",
     plural="volumeattributesclasses",
-    served=(Served(group="storage.k8s.io", version="v1", type=_ATTRIBUTES_CLASS),),
+    served=(Served("storage.k8s.io", "v1", _ATTRIBUTES_CLASS),),
     is_namespaced=False,
     short_names=("vac",),
     strategy=Strategy(
@@ -265,7 +265,7 @@ validate_attachment_update = update(validate_attachment, after=_changed_spec)
 VOLUME_ATTACHMENT = Kind(
     name="VolumeAttachment",
     plural="volumeattachments",
-    served=(Served(group="storage.k8s.io", version="v1", type=f"{_TYPES}.VolumeAttachment"),),
+    served=(Served("storage.k8s.io", "v1", f"{_TYPES}.VolumeAttachment"),),
     is_namespaced=False,
     strategy=Strategy(
         default=default_attachment,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.api import quantity
+from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.cells import NAME, name_of
 from moorage.apiserver.registry.kind import Column, Kind, Obj, Printer, Served
 
@@ -15,10 +16,29 @@ _AUTHENTICATION = ("authentication.k8s.io", "io.k8s.api.authentication.v1")
 _AUTHORIZATION = ("authorization.k8s.io", "io.k8s.api.authorization.v1")
 
 
+def validate_binding(binding: Obj) -> list[FieldError]:
+    """Validate a core/v1 `Binding`: its target must be a node."""
+    target = binding.get("target", {})
+    errors: list[FieldError] = []
+    if target.get("kind", "") not in ("", "Node"):
+        errors.append(FieldError.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+    if not target.get("name"):
+        errors.append(FieldError.required("target.name"))
+    return errors
+
+
+def validate_scale(scale: Obj) -> list[FieldError]:
+    """Validate an autoscaling/v1 `Scale`: replicas must not be negative."""
+    replicas = scale.get("spec", {}).get("replicas", 0)
+    if replicas >= 0:
+        return []
+    return [FieldError.invalid("spec.replicas", replicas, "must be greater than or equal to 0")]
+
+
 BINDING = Kind(
     name="Binding",
     plural="bindings",
-    served=(Served(group="", version="v1", type="io.k8s.api.core.v1.Binding"),),
+    served=(Served("", "v1", "io.k8s.api.core.v1.Binding"),),
     verbs=("create",),
     is_stored=False,
 )
@@ -39,9 +59,9 @@ COMPONENT_STATUS = Kind(
     plural="componentstatuses",
     served=(
         Served(
-            group="",
-            version="v1",
-            type="io.k8s.api.core.v1.ComponentStatus",
+            "",
+            "v1",
+            "io.k8s.api.core.v1.ComponentStatus",
             warning="v1 ComponentStatus is deprecated in v1.19+",
         ),
     ),
@@ -91,7 +111,7 @@ def _kind(name: str, plural: str, printer: Printer, *, is_namespaced: bool) -> K
     return Kind(
         name=name,
         plural=plural,
-        served=(Served(group=GROUP, version=VERSION, type=f"{_TYPES}.{name}"),),
+        served=(Served(GROUP, VERSION, f"{_TYPES}.{name}"),),
         is_namespaced=is_namespaced,
         verbs=("get", "list"),
         printer=printer,
@@ -113,7 +133,7 @@ def _review(home: tuple[str, str], name: str, *, is_namespaced: bool = False) ->
     return Kind(
         name=name,
         plural=f"{name.lower()}s",
-        served=(Served(group=group, version="v1", type=f"{types}.{name}"),),
+        served=(Served(group, "v1", f"{types}.{name}"),),
         is_namespaced=is_namespaced,
         verbs=("create",),
         is_stored=False,

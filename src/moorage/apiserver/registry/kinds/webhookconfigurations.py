@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.defaults import defaults
 from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
 from moorage.apiserver.registry.validation.admission_rules import (
     FAILURE_POLICIES,
@@ -54,18 +55,14 @@ class _Strictness(msgspec.Struct, frozen=True):
     needs_valid_selectors: bool = True
 
 
-def default_webhooks(configuration: Obj) -> None:
-    """Set the API defaults of the webhooks of a configuration."""
-    for webhook in configuration.get("webhooks", ()):
-        webhook.setdefault("failurePolicy", "Fail")
-        webhook.setdefault("matchPolicy", "Equivalent")
-        for selector in _SELECTORS:
-            webhook.setdefault(selector, {})
-        webhook.setdefault("timeoutSeconds", _TIMEOUT_S)
-        for rule in webhook.get("rules", ()):
-            rule.setdefault("scope", "*")
-        if (service := webhook.get("clientConfig", {}).get("service")) is not None:
-            service.setdefault("port", _PORT)
+default_webhooks = defaults(
+    ("webhooks[*].failurePolicy", "Fail"),
+    ("webhooks[*].matchPolicy", "Equivalent"),
+    *((f"webhooks[*].{selector}", {}) for selector in _SELECTORS),
+    ("webhooks[*].timeoutSeconds", _TIMEOUT_S),
+    ("webhooks[*].rules[*].scope", "*"),
+    ("webhooks[*].clientConfig?.service?.port", _PORT),
+)
 
 
 def validate_webhooks(configuration: Obj) -> list[FieldError]:
@@ -218,31 +215,6 @@ _PRINTER = printer(
 )
 
 
-VALIDATING_WEBHOOK_CONFIGURATION = Kind(
-    name="ValidatingWebhookConfiguration",
-    plural="validatingwebhookconfigurations",
-    served=(
-        Served(
-            group="admissionregistration.k8s.io",
-            version="v1",
-            type=f"{_TYPES}.ValidatingWebhookConfiguration",
-        ),
-    ),
-    is_namespaced=False,
-    categories=("api-extensions",),
-    strategy=Strategy(
-        default=default_webhooks,
-        validate=validate_webhooks,
-        validate_update=validate_webhooks_update,
-        warn=warn_about_webhooks,
-        spec_of=lambda obj: obj.get("webhooks"),
-        expressions=webhook_expressions,
-        needs_revision_on_update=True,
-    ),
-    printer=_PRINTER,
-)
-
-
 def default_mutating_webhooks(configuration: Obj) -> None:
     """Set the API defaults of a MutatingWebhookConfiguration."""
     default_webhooks(configuration)
@@ -250,26 +222,25 @@ def default_mutating_webhooks(configuration: Obj) -> None:
         webhook.setdefault("reinvocationPolicy", "Never")
 
 
-MUTATING_WEBHOOK_CONFIGURATION = Kind(
-    name="MutatingWebhookConfiguration",
-    plural="mutatingwebhookconfigurations",
-    served=(
-        Served(
-            group="admissionregistration.k8s.io",
-            version="v1",
-            type=f"{_TYPES}.MutatingWebhookConfiguration",
+def _kind(name: str, default: Callable[[Obj], None]) -> Kind:
+    return Kind(
+        name=name,
+        plural=f"{name.lower()}s",
+        served=(Served("admissionregistration.k8s.io", "v1", f"{_TYPES}.{name}"),),
+        is_namespaced=False,
+        categories=("api-extensions",),
+        strategy=Strategy(
+            default=default,
+            validate=validate_webhooks,
+            validate_update=validate_webhooks_update,
+            warn=warn_about_webhooks,
+            spec_of=lambda obj: obj.get("webhooks"),
+            expressions=webhook_expressions,
+            needs_revision_on_update=True,
         ),
-    ),
-    is_namespaced=False,
-    categories=("api-extensions",),
-    strategy=Strategy(
-        default=default_mutating_webhooks,
-        validate=validate_webhooks,
-        validate_update=validate_webhooks_update,
-        warn=warn_about_webhooks,
-        spec_of=lambda obj: obj.get("webhooks"),
-        expressions=webhook_expressions,
-        needs_revision_on_update=True,
-    ),
-    printer=_PRINTER,
-)
+        printer=_PRINTER,
+    )
+
+
+VALIDATING_WEBHOOK_CONFIGURATION = _kind("ValidatingWebhookConfiguration", default_webhooks)
+MUTATING_WEBHOOK_CONFIGURATION = _kind("MutatingWebhookConfiguration", default_mutating_webhooks)

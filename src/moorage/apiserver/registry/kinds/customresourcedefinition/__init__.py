@@ -152,11 +152,7 @@ def _schema_warnings(definition: Obj) -> list[str]:
 CUSTOM_RESOURCE_DEFINITION = Kind(
     name="CustomResourceDefinition",
     plural="customresourcedefinitions",
-    served=(
-        Served(
-            group="apiextensions.k8s.io", version="v1", type=f"{_TYPES}.CustomResourceDefinition"
-        ),
-    ),
+    served=(Served("apiextensions.k8s.io", "v1", f"{_TYPES}.CustomResourceDefinition"),),
     is_namespaced=False,
     short_names=("crd", "crds"),
     categories=("api-extensions",),

@@ -243,11 +243,11 @@ HORIZONTAL_POD_AUTOSCALER = Kind(
     name="HorizontalPodAutoscaler",
     plural="horizontalpodautoscalers",
     served=(
-        Served(group="autoscaling", version="v2", type=f"{_TYPES}.v2.HorizontalPodAutoscaler"),
+        Served("autoscaling", "v2", f"{_TYPES}.v2.HorizontalPodAutoscaler"),
         Served(
-            group="autoscaling",
-            version="v1",
-            type=f"{_TYPES}.v1.HorizontalPodAutoscaler",
+            "autoscaling",
+            "v1",
+            f"{_TYPES}.v1.HorizontalPodAutoscaler",
             to_storage=from_v1,
             from_storage=to_v1,
         ),

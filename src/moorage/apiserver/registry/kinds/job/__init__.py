@@ -306,7 +306,7 @@ def warn_about_job(job: Obj, old: Obj | None) -> list[str]:
 JOB = Kind(
     name="Job",
     plural="jobs",
-    served=(Served(group="batch", version="v1", type=f"{_TYPES}.Job"),),
+    served=(Served("batch", "v1", f"{_TYPES}.Job"),),
     categories=("all",),
     strategy=Strategy(
         default=default_job,

@@ -131,7 +131,7 @@ def _pod_grace_seconds(pod: Obj, asked: int | None) -> int:
 POD = Kind(
     name="Pod",
     plural="pods",
-    served=(Served(group="", version="v1", type="io.k8s.api.core.v1.Pod"),),
+    served=(Served("", "v1", "io.k8s.api.core.v1.Pod"),),
     short_names=("po",),
     categories=("all",),
     strategy=Strategy(

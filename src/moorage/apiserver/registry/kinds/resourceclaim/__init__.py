@@ -77,7 +77,7 @@ def _states(claim: Obj) -> str:
 RESOURCE_CLAIM = Kind(
     name="ResourceClaim",
     plural="resourceclaims",
-    served=(Served(group="resource.k8s.io", version="v1", type=f"{_TYPES}.ResourceClaim"),),
+    served=(Served("resource.k8s.io", "v1", f"{_TYPES}.ResourceClaim"),),
     strategy=Strategy(
         default=default_resource_claim,
         prepare_create=prepare_resource_claim,
@@ -143,7 +143,7 @@ def _template_errors(template: Obj) -> Iterator[FieldError]:
 RESOURCE_CLAIM_TEMPLATE = Kind(
     name="ResourceClaimTemplate",
     plural="resourceclaimtemplates",
-    served=(Served(group="resource.k8s.io", version="v1", type=f"{_TYPES}.ResourceClaimTemplate"),),
+    served=(Served("resource.k8s.io", "v1", f"{_TYPES}.ResourceClaimTemplate"),),
     strategy=Strategy(
         default=default_resource_claim_template,
         prepare_create=prepare_resource_claim_template,

@@ -44,7 +44,7 @@ _TYPES = "io.k8s.api.resource.v1"
 
 def prepare_resource_slice(resource_slice: Obj) -> None:
     """Drop what is disabled; date the taints of a new ResourceSlice."""
-    _drop_disabled(resource_slice, {})
+    prepare_resource_slice_update(resource_slice, {})
     created = resource_slice["metadata"].get("creationTimestamp")
     for device in _devices(resource_slice):
         for taint in device.get("taints", ()) if created else ():
@@ -53,10 +53,6 @@ def prepare_resource_slice(resource_slice: Obj) -> None:
 
 def prepare_resource_slice_update(new: Obj, old: Obj) -> None:
     """Drop what is disabled and not in use already."""
-    _drop_disabled(new, old)
-
-
-def _drop_disabled(new: Obj, old: Obj) -> None:
     spec, old_spec = new.get("spec", {}), old.get("spec", {})
     for field in _SPEC_FIELDS:
         if not old_spec.get(field):
@@ -224,7 +220,7 @@ def warn_resource_slice(new: Obj, old: Obj | None) -> list[str]:
 RESOURCE_SLICE = Kind(
     name="ResourceSlice",
     plural="resourceslices",
-    served=(Served(group="resource.k8s.io", version="v1", type=f"{_TYPES}.ResourceSlice"),),
+    served=(Served("resource.k8s.io", "v1", f"{_TYPES}.ResourceSlice"),),
     is_namespaced=False,
     strategy=Strategy(
         prepare_create=prepare_resource_slice,

@@ -1,23 +1,32 @@
-"""RBAC rules: matching an action, and coverage of rules by other rules.
+"""RBAC rules: matching an action, coverage of rules by other rules, and the rules a user holds.
 
 Source: rbac.authorization.k8s.io/v1, API docs "Using RBAC Authorization". A rule without
 subresource does not match subresources; `*/status` is every resource's status; resource names
-match only requests that carry a name.
+match only requests that carry a name. A RoleBinding grants in its namespace, a ClusterRoleBinding
+everywhere; a binding to a role that does not exist grants nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from moorage.api.rbac import PolicyRule
+from moorage.api.rbac import (
+    ClusterRole,
+    ClusterRoleBinding,
+    PolicyRule,
+    Role,
+    RoleBinding,
+    RoleRef,
+    Subject,
+)
+from moorage.apiserver.registry.request import User
+from moorage.apiserver.registry.typed import TypedReader
 
 ALL = "*"
-
 MAX_COMPARISONS = 500_000
 """Permissions times held rules that an escalation check compares: about 0.3 s."""
-
 _MAX_DESCRIBED = 500
 
 
@@ -185,3 +194,84 @@ def _described(key: tuple[tuple[str, ...], ...], verbs: Sequence[str]) -> str:
 
 def _quoted(value: str) -> str:
     return f'"{value}"'
+
+
+class HeldRule(msgspec.Struct, frozen=True):
+    """A rule and the text of the reason that the user holds it."""
+
+    rule: PolicyRule
+    source: str
+
+
+class RuleResolver(msgspec.Struct, frozen=True):
+    """Resolves rules from the present roles and bindings."""
+
+    roles: TypedReader[Role]
+    role_bindings: TypedReader[RoleBinding]
+    cluster_roles: TypedReader[ClusterRole]
+    cluster_role_bindings: TypedReader[ClusterRoleBinding]
+
+    def rules_of(self, user: User, namespace: str) -> Iterator[HeldRule]:
+        """Yield the user's rules in a namespace; `""` for the cluster-wide ones."""
+        # As a set: a review can contain a hundred thousand groups.
+        groups = frozenset(user.groups)
+        for binding in self.cluster_role_bindings.all():
+            subject = _subject_of(user, groups, binding.subjects, "")
+            if subject is not None:
+                source = _source(
+                    "ClusterRoleBinding", binding.metadata.name, binding.role_ref, subject
+                )
+                for rule in self.role_rules(binding.role_ref, ""):
+                    yield HeldRule(rule, source)
+        if not namespace:
+            return
+        for scoped in self.role_bindings.all(namespace):
+            subject = _subject_of(user, groups, scoped.subjects, namespace)
+            if subject is not None:
+                name = f"{scoped.metadata.name}/{namespace}"
+                source = _source("RoleBinding", name, scoped.role_ref, subject)
+                for rule in self.role_rules(scoped.role_ref, namespace):
+                    yield HeldRule(rule, source)
+
+    def role_rules(self, ref: RoleRef, namespace: str) -> tuple[PolicyRule, ...]:
+        """Return the rules of the referenced role; empty if the role does not exist."""
+        role: Role | ClusterRole | None
+        if ref.kind == "ClusterRole":
+            role = self.cluster_roles.get(ref.name)
+        else:
+            role = self.roles.get(ref.name, namespace)
+        return (role.rules or ()) if role is not None else ()
+
+    def role_exists(self, ref: RoleRef, namespace: str) -> bool:
+        if ref.kind == "ClusterRole":
+            return self.cluster_roles.get(ref.name) is not None
+        return self.roles.get(ref.name, namespace) is not None
+
+
+def _subject_of(
+    user: User, groups: frozenset[str], subjects: tuple[Subject, ...], namespace: str
+) -> Subject | None:
+    for subject in subjects:
+        if _is_subject(user, groups, subject, namespace):
+            return subject
+    return None
+
+
+def _is_subject(user: User, groups: frozenset[str], subject: Subject, namespace: str) -> bool:
+    match subject.kind:
+        case "User":
+            return subject.name == user.name
+        case "Group":
+            return subject.name in groups
+        case "ServiceAccount":
+            home = subject.namespace or namespace
+            return user.name == f"system:serviceaccount:{home}:{subject.name}"
+        case _:
+            return False
+
+
+def _source(kind: str, name: str, ref: RoleRef, subject: Subject) -> str:
+    who = subject.name
+    if subject.kind == "ServiceAccount":
+        who = f"{subject.name}/{subject.namespace}"
+    return f'RBAC: allowed by {kind} "{name}" of {ref.kind} "{ref.name}" to {subject.kind} "{who}"'
