@@ -73,7 +73,7 @@ def without_path(check: Callable[[Any], Iterable[FieldError]]) -> Check:
     return lambda value, _: check(value)
 
 
-def each_field(path: str, names: Iterable[str], *checks: Check) -> tuple[Row, ...]:
+def each_field(path: str, names: Iterable[str], *checks: Check | Always) -> tuple[Row, ...]:
     """Return the rows of fields of one object that have the same checks."""
     return tuple((f"{path}.{name}", *checks) for name in names)
 
@@ -97,7 +97,12 @@ required = required_as("")
 """The check that a value is present and not empty."""
 
 
-present = Always(lambda value, path: (FieldError.required(path),) if value is None else ())
+def present_as(detail: str) -> Always:
+    """Return the check that a value is present; it may be empty. `detail` is the error's."""
+    return Always(lambda value, path: (FieldError.required(path, detail),) if value is None else ())
+
+
+present = present_as("")
 """The check that a value is present; it may be empty."""
 
 

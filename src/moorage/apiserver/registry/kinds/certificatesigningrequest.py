@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from moorage.api import names
 from moorage.api.certificates import (
@@ -23,6 +23,16 @@ from moorage.api.errors import FieldError
 from moorage.api.pem import pem_blocks
 from moorage.apiserver.registry.columns.cells import NONE, duration_text
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
+from moorage.apiserver.registry.declare.rules import (
+    always,
+    always_text,
+    at_least,
+    one_of,
+    part,
+    required,
+    unique,
+    validator,
+)
 from moorage.apiserver.registry.kind import (
     STATUS_VERBS,
     Kind,
@@ -50,21 +60,6 @@ _TYPES = "io.k8s.api.certificates.v1"
 _SPEC = f"{_TYPES}.CertificateSigningRequestSpec"
 
 
-def validate_certificate_signing_request(request: Obj) -> list[FieldError]:
-    """Return the errors of a new CertificateSigningRequest."""
-    spec = request.get("spec", {})
-    errors = [
-        *_request_errors(spec.get("request")),
-        *_usage_errors(spec.get("usages", [])),
-        *_signer_errors(spec.get("signerName", "")),
-    ]
-    seconds = spec.get("expirationSeconds")
-    if seconds is not None and seconds < SHORTEST_S:
-        detail = f"may not specify a duration less than {SHORTEST_S} seconds (10 minutes)"
-        errors.append(FieldError.invalid("spec.expirationSeconds", seconds, detail))
-    return errors
-
-
 def validate_status(new: Obj, old: Obj) -> list[FieldError]:
     """Return the errors of an update through `/status`, which may set the certificate."""
     return validate_update(new, old, may_set_certificate=True)
@@ -81,34 +76,36 @@ def conditions_of(request: Obj) -> list[Obj]:
     return conditions
 
 
-def _request_errors(encoded: str | None) -> Iterator[FieldError]:
+def _request_errors(encoded: str | None, path: str) -> Iterator[FieldError]:
     from moorage.api.certificate_requests import CertificateRequestError, parse_pem_request
 
     try:
         parse_pem_request(base64.b64decode(encoded or "")).check_signature()
     except CertificateRequestError as error:
-        yield FieldError.invalid("spec.request", encoded, str(error))
+        yield FieldError.invalid(path, encoded, str(error))
 
 
-def _usage_errors(usages: list[str]) -> Iterator[FieldError]:
-    if not usages:
-        yield FieldError.required("spec.usages")
-    for index, usage in enumerate(usages):
-        if usage not in USAGES:
-            yield FieldError.not_supported(f"spec.usages[{index}]", usage, USAGES)
-    seen: set[str] = set()
-    for index, usage in enumerate(usages):
-        if usage in seen:
-            yield FieldError.duplicate(f"spec.usages[{index}]", usage)
-        seen.add(usage)
-
-
-def _signer_errors(signer: str) -> Iterator[FieldError]:
+def _signer_errors(signer: str, path: str) -> Iterable[FieldError]:
     if signer == LEGACY_UNKNOWN:
         detail = "the legacy signerName is not allowed via this API version"
-        yield FieldError.invalid("spec.signerName", signer, detail)
-        return
-    yield from signer_name_errors(signer, "spec.signerName")
+        return (FieldError.invalid(path, signer, detail),)
+    return signer_name_errors(signer, path)
+
+
+validate_certificate_signing_request = validator(
+    ("spec.request", always(_request_errors)),
+    ("spec.usages", required),
+    ("spec.usages[*]", one_of(*USAGES)),
+    # Upstream compares them once all are known.
+    ("spec.usages", part(("[*]", unique))),
+    ("spec.signerName", always_text(_signer_errors)),
+    (
+        "spec.expirationSeconds",
+        at_least(
+            SHORTEST_S, f"may not specify a duration less than {SHORTEST_S} seconds (10 minutes)"
+        ),
+    ),
+)
 
 
 def validate_update(

@@ -12,7 +12,16 @@ from moorage.api.ingress_classes import CLASS_ANNOTATION, IS_DEFAULT
 from moorage.apiserver.registry.columns.cells import NONE
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, marked_name, printer
 from moorage.apiserver.registry.declare.defaults import defaults
-from moorage.apiserver.registry.declare.rules import always, immutable, update, validator
+from moorage.apiserver.registry.declare.rules import (
+    always,
+    follows,
+    immutable,
+    part,
+    required,
+    unless_empty,
+    update,
+    validator,
+)
 from moorage.apiserver.registry.kind import (
     Kind,
     Obj,
@@ -37,17 +46,13 @@ _CONTROLLER_MAX_BYTES = 250
 _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 
-def object_reference_errors(reference: Obj, path: str) -> Iterator[FieldError]:
-    """Validate a `TypedLocalObjectReference` at a field path."""
-    if (group := reference.get("apiGroup")) is not None:
-        for detail in names.dns_subdomain_errors(group):
-            yield FieldError.invalid(f"{path}.apiGroup", group, detail)
-    for field in ("kind", "name"):
-        value = reference.get(field, "")
-        if not value:
-            yield FieldError.required(f"{path}.{field}")
-        for detail in names.path_segment_errors(value):
-            yield FieldError.invalid(f"{path}.{field}", value, detail)
+_segment = unless_empty(follows(names.path_segment_errors))
+object_reference_errors = part(
+    ("apiGroup", follows(names.dns_subdomain_errors)),
+    ("kind", required, _segment),
+    ("name", required, _segment),
+)
+"""Validate a `TypedLocalObjectReference`."""
 
 
 def validate_ingress_status(new: Obj, old: Obj) -> list[FieldError]:

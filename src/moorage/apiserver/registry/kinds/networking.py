@@ -8,7 +8,15 @@ from moorage.api import labels, names
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.cells import NONE
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
-from moorage.apiserver.registry.declare.rules import IMMUTABLE, always, update, validator
+from moorage.apiserver.registry.declare.rules import (
+    IMMUTABLE,
+    follows,
+    present,
+    required,
+    unless_empty,
+    update,
+    validator,
+)
 from moorage.apiserver.registry.kind import (
     Kind,
     Obj,
@@ -281,21 +289,6 @@ def _parent_of(address: Obj) -> Obj | None:
     return parent
 
 
-def _parent_errors(parent: Obj | None, path: str) -> Iterator[FieldError]:
-    if parent is None:
-        yield FieldError.required(path)
-        return
-    if group := parent.get("group", ""):
-        for detail in names.dns_subdomain_errors(group):
-            yield FieldError.invalid(f"{path}.group", group, detail)
-    for field, is_required in (("resource", True), ("name", True), ("namespace", False)):
-        value = parent.get(field, "")
-        if not value and is_required:
-            yield FieldError.required(f"{path}.{field}")
-        for detail in names.path_segment_errors(value):
-            yield FieldError.invalid(f"{path}.{field}", value, detail)
-
-
 def _parent_text(parent: Obj) -> str:
     resource, group = parent.get("resource", ""), parent.get("group", "")
     kind = f"{resource}.{group}" if group else resource
@@ -303,7 +296,14 @@ def _parent_text(parent: Obj) -> str:
     return "/".join(part for part in parts if part)
 
 
-validate_ip_address = validator(("spec.parentRef", always(_parent_errors)))
+_segment = unless_empty(follows(names.path_segment_errors))
+validate_ip_address = validator(
+    ("spec.parentRef", present),
+    ("spec.parentRef?.group", unless_empty(follows(names.dns_subdomain_errors))),
+    ("spec.parentRef?.resource", required, _segment),
+    ("spec.parentRef?.name", required, _segment),
+    ("spec.parentRef?.namespace", _segment),
+)
 
 
 IP_ADDRESS = Kind(

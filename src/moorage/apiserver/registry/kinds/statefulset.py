@@ -10,9 +10,17 @@ from moorage.apiserver.registry.columns.shared import READY
 from moorage.apiserver.registry.declare.columns import AGE, NAME, containers_of, printer
 from moorage.apiserver.registry.declare.rules import (
     NOT_NEGATIVE,
+    Row,
+    always_text,
     each_field,
+    follows,
     not_above,
     not_negative,
+    one_of,
+    or_else,
+    part,
+    satisfies,
+    unless_empty,
     update,
     validator,
 )
@@ -36,15 +44,12 @@ from moorage.apiserver.registry.validation.workload import (
     always_running_errors,
     amount_errors,
     collision_errors,
-    count_errors,
     mismatched_labels,
     number_of,
     selector_errors,
 )
 from moorage.apiserver.registry.warnings import warn_workload
 
-_MANAGEMENT = ("OrderedReady", "Parallel")
-_RETENTION = ("Retain", "Delete")
 _ROLLING: Shape = (("partition", "Partition", 0), ("maxUnavailable", "MaxUnavailable", None))
 _COUNTS = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
 _TYPES = "io.k8s.api.apps.v1"
@@ -109,46 +114,8 @@ validate_stateful_set_status = update(
 )
 
 
-def _spec_errors(
-    spec: Obj, *, is_new: bool = False, checks_template: bool = True
-) -> list[FieldError]:
-    errors: list[FieldError] = []
-    policy = spec.get("podManagementPolicy", "")
-    if policy not in _MANAGEMENT:
-        errors.append(
-            FieldError.invalid(
-                "spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"
-            )
-        )
-    errors += _strategy_errors(spec.get("updateStrategy", {}))
-    retention = spec.get("persistentVolumeClaimRetentionPolicy", {})
-    for field in ("whenDeleted", "whenScaled"):
-        value = retention.get(field, "")
-        if value not in _RETENTION:
-            path = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
-            errors.append(FieldError.not_supported(path, value, _RETENTION))
-    if is_new:
-        for index, claim in enumerate(spec.get("volumeClaimTemplates", ())):
-            path = f"spec.volumeClaimTemplates[{index}].spec"
-            errors += claim_spec_errors(claim.get("spec", {}), path)
-    errors += count_errors(spec, "replicas")
-    errors += count_errors(spec, "minReadySeconds")
-    start = spec.get("ordinals", {}).get("start", 0)
-    if start < 0:
-        errors.append(FieldError.invalid("spec.ordinals.start", start, NOT_NEGATIVE))
-    service = spec.get("serviceName", "")
-    if is_new and service:
-        errors += [
-            FieldError.invalid("spec.serviceName", service, detail)
-            for detail in names.dns_label_errors(service)
-        ]
-    errors += selector_errors(spec, "statefulset")
-    errors += _template_errors(spec, checks_template=checks_template)
-    return errors + always_running_errors(spec["template"], "StatefulSet")
-
-
-def _strategy_errors(strategy: Obj) -> list[FieldError]:
-    path, kind, rolling = "spec.updateStrategy", strategy["type"], strategy.get("rollingUpdate")
+def _strategy_errors(strategy: Obj, path: str) -> list[FieldError]:
+    kind, rolling = strategy["type"], strategy.get("rollingUpdate")
     if kind == "OnDelete":
         if rolling is None:
             return []
@@ -179,6 +146,46 @@ def _rolling_errors(rolling: Obj, path: str) -> list[FieldError]:
     if number_of(unavailable) == 0:
         errors.append(FieldError.invalid(at, unavailable, "cannot be 0"))
     return errors + above_all_errors(unavailable, at)
+
+
+_RULES: tuple[Row, ...] = (
+    (
+        "podManagementPolicy",
+        always_text(
+            satisfies(
+                lambda policy: policy in ("OrderedReady", "Parallel"),
+                "must be 'OrderedReady' or 'Parallel'",
+            )
+        ),
+    ),
+    ("updateStrategy", _strategy_errors),
+    *each_field(
+        "persistentVolumeClaimRetentionPolicy",
+        ("whenDeleted", "whenScaled"),
+        always_text(one_of("Retain", "Delete")),
+    ),
+)
+_COUNT_ROWS: tuple[Row, ...] = (
+    ("replicas", not_negative),
+    ("minReadySeconds", not_negative),
+    ("ordinals.start", not_negative),
+)
+_changed_errors = part(*_RULES, *_COUNT_ROWS)
+_new_errors = part(
+    *_RULES,
+    ("volumeClaimTemplates[*].spec", or_else({}, claim_spec_errors)),
+    *_COUNT_ROWS,
+    ("serviceName", unless_empty(follows(names.dns_label_errors))),
+)
+
+
+def _spec_errors(
+    spec: Obj, *, is_new: bool = False, checks_template: bool = True
+) -> list[FieldError]:
+    errors = (_new_errors if is_new else _changed_errors)(spec, "spec")
+    errors += selector_errors(spec, "statefulset")
+    errors += _template_errors(spec, checks_template=checks_template)
+    return errors + always_running_errors(spec["template"], "StatefulSet")
 
 
 def _template_errors(spec: Obj, *, checks_template: bool) -> list[FieldError]:

@@ -15,10 +15,15 @@ from moorage.apiserver.registry.declare.rules import (
     Row,
     always_text,
     follows,
+    forbidden,
+    one_of,
+    or_else,
     part,
+    present_as,
     required,
     satisfies,
     unless_empty,
+    when,
 )
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.validation import volume_sources as storage
@@ -31,7 +36,6 @@ from moorage.apiserver.registry.validation.volume_claims import (
 from moorage.apiserver.registry.validation.volume_sources import source_errors
 
 _RETAIN, _RECYCLE = "Retain", "Recycle"
-_POLICIES = ("Delete", _RECYCLE, _RETAIN)
 _FILESYSTEM = "Filesystem"
 _INLINE = "in the context of inline volumes"
 _NOT_INLINE = f"may not be specified {_INLINE}"
@@ -45,48 +49,8 @@ _CSI_SECRETS = (
 
 def volume_spec_errors(spec: Obj, name: str, path: str) -> list[FieldError]:
     """Return the errors of the specification of a PersistentVolume of that name."""
-    modes, at = spec.get("accessModes", []), f"{path}.accessModes"
-    errors = [] if modes else [FieldError.required(at)]
-    errors += access_mode_errors(modes, at)
-    errors += _capacity_errors(spec.get("capacity", {}), f"{path}.capacity")
-    policy, at = spec.get("persistentVolumeReclaimPolicy", ""), "persistentVolumeReclaimPolicy"
-    if policy and policy not in _POLICIES:
-        errors.append(FieldError.not_supported(f"{path}.{at}", policy, _POLICIES))
-    if "nodeAffinity" in spec:
-        errors += _affinity_errors(spec["nodeAffinity"], f"{path}.nodeAffinity")
-    errors += _source_errors(spec, name, path)
-    at = f"{path}.storageClassName"
-    errors += class_name_errors(spec.get("storageClassName", ""), at)
-    errors += volume_mode_errors(spec.get("volumeMode"), f"{path}.volumeMode")
-    return [*errors, *_attributes_class_errors(spec, path)]
-
-
-def inline_volume_spec_errors(spec: Obj, path: str) -> list[FieldError]:
-    """Return the errors of a specification that no PersistentVolume has: CSI, and little else."""
-    return [*_inline_errors(spec, path)]
-
-
-def _inline_errors(spec: Obj, path: str) -> Iterator[FieldError]:
-    for field in ("claimRef", "capacity"):
-        if field in spec:
-            yield FieldError.forbidden(f"{path}.{field}", _NOT_INLINE)
-    if "csi" not in spec:
-        yield FieldError.required(f"{path}.csi", f"has to be specified {_INLINE}")
-    modes = spec.get("accessModes", [])
-    if not modes:
-        yield FieldError.required(f"{path}.accessModes")
-    yield from access_mode_errors(modes, f"{path}.accessModes")
-    if spec.get("persistentVolumeReclaimPolicy", _RETAIN) != _RETAIN:
-        at = f"{path}.persistentVolumeReclaimPolicy"
-        yield FieldError.forbidden(at, f"may only be {_RETAIN} {_INLINE}")
-    if "nodeAffinity" in spec:
-        yield FieldError.forbidden(f"{path}.nodeAffinity", _NOT_INLINE)
-    yield from _source_errors(spec, "", path)
-    if "storageClassName" in spec:
-        yield FieldError.forbidden(f"{path}.storageClassName", _NOT_INLINE)
-    if spec.get("volumeMode", _FILESYSTEM) != _FILESYSTEM:
-        detail = f"may not specify volumeMode other than {_FILESYSTEM} {_INLINE}"
-        yield FieldError.forbidden(f"{path}.volumeMode", detail)
+    source_errors = _source_errors(spec, name, path)
+    return [*_first_errors(spec, path), *source_errors, *_last_errors(spec, path)]
 
 
 def _capacity_errors(capacity: dict[str, str], path: str) -> Iterator[FieldError]:
@@ -100,14 +64,6 @@ def _capacity_errors(capacity: dict[str, str], path: str) -> Iterator[FieldError
             yield FieldError.invalid(at, amount.value, "must be a valid resource quantity")
         if amount.nano <= 0:
             yield FieldError.invalid(at, text, "must be greater than zero")
-
-
-def _affinity_errors(affinity: Obj, path: str) -> Iterator[FieldError]:
-    if "required" in affinity:
-        yield from node_selector_errors(affinity["required"], f"{path}.required")
-    else:
-        detail = "must specify required node constraints"
-        yield FieldError.required(f"{path}.required", detail)
 
 
 def _source_errors(spec: Obj, name: str, path: str) -> Iterator[FieldError]:
@@ -124,17 +80,10 @@ def _source_errors(spec: Obj, name: str, path: str) -> Iterator[FieldError]:
         yield FieldError.forbidden(at, "may not be 'recycle' for a hostPath mount of '/'")
 
 
-def _attributes_class_errors(spec: Obj, path: str) -> Iterator[FieldError]:
-    name = spec.get("volumeAttributesClassName")
-    if name is None:
-        return
-    at = f"{path}.volumeAttributesClassName"
+def _attributes_class_errors(name: str, path: str) -> Iterator[FieldError]:
     if not name:
-        yield FieldError.required(at, "an empty string is disallowed")
-    yield from class_name_errors(name, at)
-    if "csi" not in spec:
-        detail = "has to be specified when using volumeAttributesClassName"
-        yield FieldError.required(f"{path}.csi", detail)
+        yield FieldError.required(path, "an empty string is disallowed")
+    yield from class_name_errors(name, path)
 
 
 _SECRET_ROWS = tuple(
@@ -180,3 +129,48 @@ SOURCES = (
 """The fields of a specification that say where a volume is, in upstream's order: one is set."""
 
 _SOURCES = {field: _OWN.get(field) or storage.SHARED[field] for field in SOURCES}
+
+_first_errors = part(
+    ("accessModes", required, access_mode_errors),
+    ("capacity", or_else({}, _capacity_errors)),
+    ("persistentVolumeReclaimPolicy", unless_empty(one_of("Delete", _RECYCLE, _RETAIN))),
+    (
+        "nodeAffinity?.required",
+        present_as("must specify required node constraints"),
+        node_selector_errors,
+    ),
+)
+_last_errors = part(
+    ("storageClassName", class_name_errors),
+    ("volumeMode", volume_mode_errors),
+    ("volumeAttributesClassName", _attributes_class_errors),
+    (
+        "",
+        when(
+            lambda spec: "volumeAttributesClassName" in spec,
+            ("csi", present_as("has to be specified when using volumeAttributesClassName")),
+        ),
+    ),
+)
+
+inline_volume_spec_errors = part(
+    ("claimRef", forbidden(_NOT_INLINE)),
+    ("capacity", forbidden(_NOT_INLINE)),
+    ("csi", present_as(f"has to be specified {_INLINE}")),
+    ("accessModes", required, access_mode_errors),
+    (
+        "persistentVolumeReclaimPolicy",
+        when(lambda policy: policy != _RETAIN, ("", forbidden(f"may only be {_RETAIN} {_INLINE}"))),
+    ),
+    ("nodeAffinity", forbidden(_NOT_INLINE)),
+    ("", lambda spec, path: _source_errors(spec, "", path)),
+    ("storageClassName", forbidden(_NOT_INLINE)),
+    (
+        "volumeMode",
+        when(
+            lambda mode: mode != _FILESYSTEM,
+            ("", forbidden(f"may not specify volumeMode other than {_FILESYSTEM} {_INLINE}")),
+        ),
+    ),
+)
+"""Validate a specification that no PersistentVolume has: CSI, and little else."""
