@@ -46,6 +46,10 @@ class CreatedFields:
     def __init__(self) -> None:
         self._known: dict[tuple[str, bool, bytes], Tree] = {}
 
+    def __len__(self) -> int:
+        """Return how many objects' fields are remembered."""
+        return len(self._known)
+
     def forget(self) -> None:
         """Forget all: a type has changed."""
         self._known.clear()
