@@ -23,6 +23,7 @@ from moorage.apiserver.registry import objects
 from moorage.apiserver.registry.deletion import UNREAD_OPTION, DeleteOptions
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.kinds import STORED_KINDS
+from moorage.apiserver.registry.kinds.apps import CONTROLLER_REVISION
 from moorage.apiserver.registry.request import Request, User
 from moorage.apiserver.registry.selection import select
 from moorage.apiserver.registry.stored import Stored, StoredFactory, to_value
@@ -409,15 +410,18 @@ async def test_an_object_that_can_be_read_is_not_removed_that_way(
     assert registry.find(CONFIG_MAP, "a") is not None
 
 
+def _revision(name: str, length: int) -> Obj:
+    return {"metadata": {"name": name}, "data": {"k": "x" * length}, "revision": 1}
+
+
 async def test_an_object_that_is_too_large_loses_its_owners_first(registry: Registry) -> None:
-    small = await registry.create(CONFIG_MAP, config_map())
+    small = await registry.create(CONTROLLER_REVISION, _revision("a", 0))
     owners = small["metadata"].pop("managedFields")
-    rest = objects.MAX_OBJECT_BYTES - len(to_value(small)) - len(msgspec.json.encode(owners)) // 2
-    middle = await registry.create(CONFIG_MAP, {**config_map("b"), "data": {"k": "x" * rest}})
+    most = objects.MAX_OBJECT_BYTES - len(to_value(small)) - len(msgspec.json.encode(owners)) // 2
+    middle = await registry.create(CONTROLLER_REVISION, _revision("b", most))
     assert "managedFields" not in middle["metadata"]
-    too_much = {**config_map("c"), "data": {"k": "x" * objects.MAX_OBJECT_BYTES}}
     with pytest.raises(TooLargeError, match=f"limit is {objects.MAX_OBJECT_BYTES}"):
-        await registry.create(CONFIG_MAP, too_much)
+        await registry.create(CONTROLLER_REVISION, _revision("c", objects.MAX_OBJECT_BYTES))
 
 
 async def test_what_a_collection_loses_meanwhile_is_skipped(
