@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from tests.apiserver.registry.kinds.rows import row
+from tests.apiserver.registry.kinds.rows import rows
 from tests.apiserver.registry.rules import KINDS
 
 STRATEGY = KINDS["Namespace"].strategy
@@ -32,11 +30,6 @@ def test_finalizers_of_a_namespace_change_through_finalize_only() -> None:
     assert new == {"metadata": {}, "spec": {}, "status": {"phase": "Active"}}
 
 
-@pytest.mark.parametrize(
-    ("fields", "cells"),
-    [
-        ({"status": {"phase": "Active"}}, ["x", "Active", "90s"]),
-    ],
-)  # fmt: skip
-def test_row(fields: dict[str, Any], cells: list[Any]) -> None:
-    assert row("Namespace", fields) == cells
+test_row = rows("Namespace", cases=[
+    ({"status": {"phase": "Active"}}, ["x", "Active", "90s"]),
+])  # fmt: skip
