@@ -24,8 +24,6 @@ _WHOLE_BYTES = ("memory", "ephemeral-storage")
 _STORAGE = ("storage",)
 _UNUSED_SINCE_31 = "deprecated in v1.28, non-functional in v1.31+"
 _UNUSED_SINCE_25 = "deprecated in v1.22, non-functional in v1.25+"
-
-
 _Place = tuple[str, str]
 """The path of a file, and what it comes from: `""` where the volume has one source."""
 

@@ -19,7 +19,6 @@ CORE = "io.k8s.api.core.v1"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _NEVER = "0001-01-01T00:00:00Z"
 
-
 _SECONDS = {
     "s": 1,
     "m": 60,
@@ -27,7 +26,6 @@ _SECONDS = {
     "d": 24 * 3600,
     "y": 365 * 24 * 3600,
 }
-
 
 # Below each limit in seconds: the unit that is counted, and the one its remainder is printed in.
 _FORMS = (
@@ -41,7 +39,6 @@ _FORMS = (
     (8 * _SECONDS["y"], "y", "d"),
     (float("inf"), "y", ""),
 )
-
 
 # Clocks of two machines may differ by that much without the age being wrong.
 _TOLERATED_S = -1
@@ -73,15 +70,11 @@ def age(timestamp: str | None, now: float) -> str:
 
 
 NAME = Column("Name", format="name", documented_by=f"{_META}.name")
-
-
 AGE = Column("Age", documented_by=f"{_META}.creationTimestamp")
-
 
 CONTAINERS = Column(
     "Containers", description="Names of each container in the template.", priority=1
 )
-
 
 IMAGES = Column(
     "Images", description="Images referenced by each container in the template.", priority=1

@@ -89,7 +89,6 @@ SCALE = _scale_printer(
 )
 """Printer for Scales of built-in kinds."""
 
-
 CUSTOM_SCALE = _scale_printer(
     NAME,
     "Number of desired replicas",

@@ -27,7 +27,6 @@ _SCALA_UNIT = (
 )
 _HEX = "[0-9a-fA-F]"
 
-
 _GO_WORDS = {
     "missing )": "missing closing )",
     "missing ]": "missing closing ]",
@@ -162,8 +161,6 @@ def _is_date_time(text: str) -> bool:
 
 
 _GO_DURATION = re.compile(r"[+-]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)")
-
-
 _SCALA_DURATION = re.compile(rf"\d+\s*(?:{_SCALA_UNIT})(?![a-zµ])", re.IGNORECASE)
 
 

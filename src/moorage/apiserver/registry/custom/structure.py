@@ -20,11 +20,8 @@ _RESOURCE_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 _EMBEDDED_FIELDS = ("apiVersion", "kind", "metadata")
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _ENVELOPE = ("apiVersion", "kind")
-
-
 Schema = Mapping[str, Any]
 """One JSONSchemaProps object."""
-
 
 _NO_PROPERTIES: Mapping[str, Structure] = {}
 
@@ -60,7 +57,6 @@ def has_embedded(structure: Structure) -> bool:
 
 ANYTHING = Structure(is_open=True)
 """The structure of a value that is not specified inside an open one."""
-
 
 NOTHING = Structure()
 """The structure of a value without schema: of an object, no field is kept."""
@@ -160,8 +156,6 @@ def _prune_object(
 
 
 Fits = Callable[[Any], bool]
-
-
 _NOT_SCALAR = frozenset({dict, list, float})
 """Floats too: whole ones become integers."""
 

@@ -59,7 +59,6 @@ An absent value counts as empty.
 unique_unless_empty = Unique(lambda value: value or None)
 """The same check, which does not compare empty values."""
 
-
 Row: TypeAlias = tuple[str, *tuple[Check | Always | Unique, ...]]
 
 

@@ -224,7 +224,6 @@ VALIDATING_ADMISSION_POLICY = _kind(
     expressions=policy_expressions,
 )
 
-
 _PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
 """Types of patches, with the field that holds the patch."""
 
@@ -280,7 +279,6 @@ _MUTATIONS = policy_printer(
     "Mutations",
     "Mutation indicates the number of mutations rules defined in this configuration",
 )
-
 
 MUTATING_ADMISSION_POLICY = _kind(
     "MutatingAdmissionPolicy",

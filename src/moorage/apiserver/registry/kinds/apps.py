@@ -99,7 +99,6 @@ def _controller(controller_revision: Obj) -> str:
 
 _REVISION = ("revision", not_negative)
 
-
 CONTROLLER_REVISION = Kind(
     name="ControllerRevision",
     plural="controllerrevisions",
@@ -116,10 +115,7 @@ CONTROLLER_REVISION = Kind(
     ),
 )
 
-
 _NUMBER = re.compile(r"[+-]?[0-9]+")
-
-
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -243,11 +239,9 @@ validate_daemon_set = validator(
     ("spec.revisionHistoryLimit", not_negative),
 )
 
-
 _validate_daemon_set_status = update(
     validator(*each_field("status", _STATUS_COUNTS, not_negative)), after=collision_errors
 )
-
 
 DAEMON_SET = Kind(
     name="DaemonSet",
@@ -286,19 +280,16 @@ DAEMON_SET = Kind(
     subresources=status_subresource(),
 )
 
-
 validate_replica_set = validator(
     ("spec.replicas", not_negative),
     ("spec.minReadySeconds", not_negative),
     ("spec", whole(selector_errors), whole(workload_template_errors)),
 )
 
-
 _validate_replica_set_status = validator(
     *each_field("status", ("replicas", *_COUNTS, "observedGeneration"), not_negative),
     ("status", not_above("replicas", *_COUNTS)),
 )
-
 
 REPLICA_SET = Kind(
     name="ReplicaSet",

@@ -108,8 +108,6 @@ def _finalizer_errors(finalizer: str, path: str) -> Iterator[FieldError]:
 
 
 validate_namespace = validator(("spec.finalizers", each(_finalizer_errors)))
-
-
 validate_namespace_update = update(validate_namespace)
 
 
@@ -190,14 +188,12 @@ CONFIG_MAP = Kind(
     printer=printer(NAME, column("Data", _keys, documented_by=f"{_CONFIG_MAP}.data"), AGE),
 )
 
-
 _REQUIRED_KEYS = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
-
 
 _ONE_OF_KEYS = {"kubernetes.io/basic-auth": ("username", "password")}
 
@@ -240,7 +236,6 @@ def validate_secret(secret: Obj) -> list[FieldError]:
 
 
 _unchanged = in_turn(immutable("type"), unchanged_if_immutable("data"))
-
 
 SECRET = Kind(
     name="Secret",
@@ -293,7 +288,6 @@ SERVICE_ACCOUNT = Kind(
         )
     },
 )
-
 
 validate_pod_template = validator(("template", template_errors))
 

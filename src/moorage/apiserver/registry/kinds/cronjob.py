@@ -38,8 +38,6 @@ _LONGEST_NAME = 52
 _TEMPLATE = "spec.jobTemplate.spec"
 _TYPES = "io.k8s.api.batch.v1"
 _SPEC, _STATUS = f"{_TYPES}.CronJobSpec", f"{_TYPES}.CronJobStatus"
-
-
 _ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 
 

@@ -54,7 +54,6 @@ _SPEC = f"{_TYPES}.CSIDriverSpec"
 _TYPE = "io.k8s.api.storage.v1.CSIStorageCapacity"
 _TOPOLOGY = "nodeTopology"
 
-
 default_driver = defaults(
     ("spec.attachRequired", True),
     ("spec.podInfoOnMount", False),
@@ -132,7 +131,6 @@ validate_driver = validator(
     ("spec", without_path(_secret_errors)),
 )
 
-
 CSI_DRIVER = Kind(
     name="CSIDriver",
     plural="csidrivers",
@@ -198,7 +196,6 @@ validate_csi_node = validator(
     ("spec.drivers[*].topologyKeys", _topology_errors),
 )
 
-
 CSI_NODE = Kind(
     name="CSINode",
     plural="csinodes",
@@ -226,7 +223,6 @@ CSI_NODE = Kind(
     ),
     subresources=status_subresource(),
 )
-
 
 validate_capacity = validator(
     (_TOPOLOGY, label_selector_errors),

@@ -202,9 +202,7 @@ validate_deployment = validator(
     ("spec", without_path(_deadline_errors)),
 )
 
-
 validate_deployment_update = update(validate_deployment, after=immutable_selector_errors)
-
 
 validate_deployment_status = update(
     validator(
@@ -217,7 +215,6 @@ validate_deployment_status = update(
     ),
     after=collision_errors,
 )
-
 
 PRINTER = printer(
     NAME,

@@ -94,7 +94,6 @@ DEVICE_CLASS = Kind(
     printer=printer(NAME, AGE),
 )
 
-
 _SELECTORS = (("driver", driver_errors), ("pool", pool_errors), ("device", label_errors))
 
 
@@ -132,7 +131,6 @@ def _rule_errors(rule: Obj, old_effect: str | None) -> Iterator[FieldError]:
 _validate_status = validator(
     ("status.conditions", condition_errors, most_items(_CONDITIONS_MAX)),
 )
-
 
 DEVICE_TAINT_RULE = Kind(
     name="DeviceTaintRule",

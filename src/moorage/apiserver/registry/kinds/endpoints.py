@@ -28,7 +28,6 @@ _TYPE = "io.k8s.api.discovery.v1.EndpointSlice"
 _UNSET = "<unset>"
 _ANY_PORT = "*"
 
-
 _LINK_LOCAL_MULTICAST: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (
     ipaddress.IPv4Network("224.0.0.0/24"),
     # Any flags with the scope of a link, as Go's IsLinkLocalMulticast.
@@ -125,7 +124,6 @@ validate_endpoints = validator(
     ("subsets[*].ports", _subset_port_errors),
 )
 
-
 ENDPOINTS = Kind(
     name="Endpoints",
     plural="endpoints",
@@ -196,7 +194,6 @@ validate_endpoint_slice = validator(
     ("", without_path(_endpoint_errors)),
     ("ports", most_items(20000), _port_errors),
 )
-
 
 ENDPOINT_SLICE = Kind(
     name="EndpointSlice",

@@ -44,8 +44,6 @@ _TYPES = "io.k8s.api.networking.v1"
 _CLUSTER, _NAMESPACE = "Cluster", "Namespace"
 _CONTROLLER_MAX_BYTES = 250
 _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
-
-
 _segment = unless_empty(follows(names.path_segment_errors))
 object_reference_errors = part(
     ("apiGroup", follows(names.dns_subdomain_errors)),
@@ -267,7 +265,6 @@ PRINTER = printer(
     AGE,
 )
 
-
 INGRESS = Kind(
     name="Ingress",
     plural="ingresses",
@@ -336,7 +333,6 @@ validate_ingress_class = validator(
     ("spec.controller", always(_controller_errors)),
     ("spec.parameters", _parameters_errors),
 )
-
 
 INGRESS_CLASS = Kind(
     name="IngressClass",

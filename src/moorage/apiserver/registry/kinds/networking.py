@@ -46,8 +46,6 @@ _CIDRS = "spec.cidrs"
 _MOST = 2
 _IMMUTABLE = "field is immutable"
 _FIELDS = ("group", "resource", "namespace", "name")
-
-
 _PEERS = {"ingress": "from", "egress": "to"}
 """Field of the peers in the rules of a direction."""
 
@@ -304,7 +302,6 @@ validate_ip_address = validator(
     ("spec.parentRef?.name", required, _segment),
     ("spec.parentRef?.namespace", _segment),
 )
-
 
 IP_ADDRESS = Kind(
     name="IPAddress",

@@ -183,7 +183,6 @@ PRINTER = printer(
     column("VolumeMode", "spec.volumeMode", of=_SPEC, absent=UNSET, priority=1),
 )
 
-
 default_volume = defaults(
     ("status.phase", "Pending"),
     ("spec.persistentVolumeReclaimPolicy", "Retain"),
@@ -191,7 +190,6 @@ default_volume = defaults(
     ("spec.capacity?", round_amounts),
     ("spec", default_volume_source),
 )
-
 
 PERSISTENT_VOLUME = Kind(
     name="PersistentVolume",

@@ -283,7 +283,6 @@ PRINTER = printer(
     column("VolumeMode", "spec.volumeMode", of=_SPEC_TYPE, absent=UNSET, priority=1),
 )
 
-
 PERSISTENT_VOLUME_CLAIM = Kind(
     name="PersistentVolumeClaim",
     plural="persistentvolumeclaims",

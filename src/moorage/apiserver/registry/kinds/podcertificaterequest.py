@@ -48,10 +48,7 @@ _MAX_CHAIN_BYTES = 100 * 1024
 _NANOSECONDS = 1_000_000_000
 _TYPES = "io.k8s.api.certificates.v1"
 _SPEC = f"{_TYPES}.PodCertificateRequestSpec"
-
-
 _LONGEST_S, _LONGEST_OF_KUBERNETES_S = 91 * _DAY_S, _DAY_S
-
 
 _NAMES: tuple[tuple[str, str, Callable[[str], list[str]]], ...] = (
     ("podName", "podUID", names.dns_subdomain_errors),
@@ -172,15 +169,9 @@ def _invalid(path: str, detail: str) -> FieldError:
 STATES = (ISSUED, DENIED, FAILED)
 """Conditions after which nothing changes."""
 
-
 _MARGIN = timedelta(minutes=10)
-
-
 _SHORTEST = timedelta(hours=1)
-
-
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
-
 
 _REQUIRED = {
     _NOT_BEFORE: "must be present and consistent with the issued certificate",

@@ -52,7 +52,6 @@ CATCH_ALL_SPEC = {
 }
 """The fixed specification of the level `catch-all`."""
 
-
 _SPEC: Shape = (("type", "Type", ""), ("limited", "Limited", None), ("exempt", "Exempt", None))
 _EXEMPT: Shape = (
     ("nominalConcurrencyShares", "NominalConcurrencyShares", None),

@@ -54,14 +54,8 @@ _ONLY_EXISTS = (
 _NEEDS_VALUES = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
 _NO_VALUES = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
 _COMPARED = ("cpu", "memory", "storage", "ephemeral-storage")
-
-
 _STANDARD_TYPES = (_CONTAINER, _POD, _CLAIM)
-
-
 _ONE = quantity.parse(1)
-
-
 _Bounds = dict[str, dict[str, Quantity]]
 
 
@@ -164,7 +158,6 @@ validate_limit_range = validator(
     ("spec.limits[*]", _item_errors),
 )
 
-
 LIMIT_RANGE = Kind(
     name="LimitRange",
     plural="limitranges",
@@ -177,7 +170,6 @@ LIMIT_RANGE = Kind(
         may_create_on_update=True,
     ),
 )
-
 
 _SCOPES = {
     "Terminating": _OF_PODS,
@@ -286,10 +278,7 @@ def _use(quota: Obj, *, is_of_limits: bool) -> str:
 
 
 _SPEC = (("spec.hard", _amounts_errors), ("spec", whole(_scopes_errors), whole(_selector_errors)))
-
-
 _STATUS = each_field("status", ("hard", "used"), _amounts_errors)
-
 
 RESOURCE_QUOTA = Kind(
     name="ResourceQuota",

@@ -160,7 +160,6 @@ def binding_printer(owner: str, role: str) -> Printer:
 
 validate_role = validator(("rules[*]", partial(rule_errors, is_namespaced=True)))
 
-
 ROLE = Kind(
     name="Role",
     plural="roles",
@@ -174,13 +173,11 @@ ROLE = Kind(
     printer=CREATED_AT,
 )
 
-
 validate_cluster_role = validator(
     ("rules[*]", partial(rule_errors, is_namespaced=False)),
     ("aggregationRule?.clusterRoleSelectors", required_as(_NO_SELECTOR)),
     ("aggregationRule.clusterRoleSelectors[*]", label_selector_errors),
 )
-
 
 CLUSTER_ROLE = Kind(
     name="ClusterRole",
@@ -208,13 +205,11 @@ def default_role_binding(binding: Obj) -> None:
 
 validate_role_binding = validator(*binding_rows("Role", "ClusterRole"))
 
-
 _ROLE_BINDING_PRINTER = binding_printer(
     "roleBinding",
     "RoleRef can reference a Role in the current namespace or a ClusterRole in the global "
     f"namespace. {INVALID_ROLE}",
 )
-
 
 ROLE_BINDING = Kind(
     name="RoleBinding",
@@ -230,15 +225,12 @@ ROLE_BINDING = Kind(
     printer=_ROLE_BINDING_PRINTER,
 )
 
-
 validate_cluster_role_binding = validator(*binding_rows("ClusterRole"))
-
 
 _CLUSTER_ROLE_BINDING_PRINTER = binding_printer(
     "clusterRoleBinding",
     f"RoleRef can only reference a ClusterRole in the global namespace. {INVALID_ROLE}",
 )
-
 
 CLUSTER_ROLE_BINDING = Kind(
     name="ClusterRoleBinding",

@@ -254,7 +254,6 @@ def _fraction_warnings(resources: Obj, path: str) -> list[str]:
 
 PRINTER = printer(NAME, READY, AGE, *containers_of())
 
-
 STATEFUL_SET = Kind(
     name="StatefulSet",
     plural="statefulsets",

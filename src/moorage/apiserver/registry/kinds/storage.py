@@ -125,7 +125,6 @@ validate_storage_class = validator(
     ("allowedTopologies", without_path(_topology_errors)),
 )
 
-
 STORAGE_CLASS = Kind(
     name="StorageClass",
     plural="storageclasses",
@@ -155,7 +154,6 @@ STORAGE_CLASS = Kind(
     ),
 )
 
-
 validate_attributes_class = validator(
     ("driverName", always(provisioner_errors)),
     ("parameters", parameter_errors, required_as("must contain at least one key/value pair")),
@@ -181,7 +179,6 @@ VOLUME_ATTRIBUTES_CLASS = Kind(
     ),
     printer=printer(NAME, column("DriverName", "driverName", of=_ATTRIBUTES_CLASS), AGE),
 )
-
 
 default_attachment = defaults(
     (_INLINE, default_volume_source), (f"{_INLINE}.capacity?", round_amounts)
@@ -241,10 +238,7 @@ def _message_errors(message: str, path: str) -> Iterator[FieldError]:
 
 
 _name_errors = follows(names.dns_subdomain_errors)
-
-
 _code_errors = at_least(0, f"must be between 0 and {2**31 - 1}, inclusive")
-
 
 validate_attachment = validator(
     ("spec.attacher", always(csi_driver_name_errors)),
@@ -258,9 +252,7 @@ validate_attachment = validator(
     ("spec.source.persistentVolumeName", _name_errors),
 )
 
-
 validate_attachment_update = update(validate_attachment, after=_changed_spec)
-
 
 VOLUME_ATTACHMENT = Kind(
     name="VolumeAttachment",

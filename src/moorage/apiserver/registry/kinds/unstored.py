@@ -120,11 +120,7 @@ def _kind(name: str, plural: str, printer: Printer, *, is_namespaced: bool) -> K
 
 
 NODE_METRICS = _kind("NodeMetrics", "nodes", Printer(_columns(), _node_cells), is_namespaced=False)
-
-
 POD_METRICS = _kind("PodMetrics", "pods", Printer(_columns(), _pod_cells), is_namespaced=True)
-
-
 METRICS: tuple[Kind, ...] = (NODE_METRICS, POD_METRICS)
 
 
@@ -141,24 +137,15 @@ def _review(home: tuple[str, str], name: str, *, is_namespaced: bool = False) ->
 
 
 TOKEN_REVIEW = _review(_AUTHENTICATION, "TokenReview")
-
-
 SELF_SUBJECT_REVIEW = _review(_AUTHENTICATION, "SelfSubjectReview")
-
-
 SUBJECT_ACCESS_REVIEW = _review(_AUTHORIZATION, "SubjectAccessReview")
-
-
 SELF_SUBJECT_ACCESS_REVIEW = _review(_AUTHORIZATION, "SelfSubjectAccessReview")
-
 
 LOCAL_SUBJECT_ACCESS_REVIEW = _review(
     _AUTHORIZATION, "LocalSubjectAccessReview", is_namespaced=True
 )
 
-
 SELF_SUBJECT_RULES_REVIEW = _review(_AUTHORIZATION, "SelfSubjectRulesReview")
-
 
 REVIEWS: tuple[Kind, ...] = (
     TOKEN_REVIEW,

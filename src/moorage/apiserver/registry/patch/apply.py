@@ -41,8 +41,6 @@ from moorage.apiserver.registry.patch.merge_schema import (
 )
 
 _ENVELOPE = ("apiVersion", "kind")
-
-
 Map = dict[str, Any]
 
 

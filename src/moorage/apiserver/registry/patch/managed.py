@@ -32,8 +32,6 @@ BEFORE_FIRST_APPLY = "before-first-apply"
 ANCIENT_CHANGES = "ancient-changes"
 _FIELDS_TYPE = "FieldsV1"
 _MAX_UPDATERS = 10
-
-
 _encode = msgspec.json.encode
 
 
@@ -84,13 +82,8 @@ def _fields(change: Change, obj: dict[str, Any]) -> Tree:
 
 
 Map = dict[str, Any]
-
-
 Entry = dict[str, Any]
-
-
 ManagedFields = list[Entry]
-
 
 SYSTEM_FIELDS: Tree = {
     "f:apiVersion": {},

@@ -27,7 +27,6 @@ _DOCUMENTS = (
 )  # fmt: skip
 """Types of bodies and answers that are no kind's."""
 
-
 _PACKAGES = {
     "meta.v1": META,
     "apiextensions.v1": _APIEXTENSIONS,
@@ -35,7 +34,6 @@ _PACKAGES = {
     "metrics.v1beta1": "io.k8s.metrics.pkg.apis.metrics.v1beta1",
 }
 """Packages of `wire/` files whose types are not under `io.k8s.api`."""
-
 
 _SPECIAL_KINDS: dict[str, FieldKind] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": "quantity",
@@ -50,10 +48,8 @@ _SPECIAL_KINDS: dict[str, FieldKind] = {
     "io.k8s.apimachinery.pkg.runtime.RawExtension": "any",
 }
 
-
 _WITH_SCHEMA = frozenset(f"{_SCHEMA}Or{other}" for other in ("Array", "Bool", "StringArray"))
 """Types of free JSON in which an object is a schema."""
-
 
 _SCALAR_KINDS: dict[tuple[str, str], FieldKind] = {
     ("string", ""): "string",
@@ -64,7 +60,6 @@ _SCALAR_KINDS: dict[tuple[str, str], FieldKind] = {
     ("number", "double"): "double",
     ("object", ""): "any",
 }
-
 
 # An absent protocol counts as TCP in the list key (port, protocol).
 _KEY_DEFAULTS = {"protocol": "TCP"}

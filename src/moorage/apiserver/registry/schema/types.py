@@ -36,7 +36,6 @@ Where `any` has a type, objects in it are of that type: JSONSchemaPropsOrArray, 
 OrStringArray.
 """
 
-
 Container = Literal["", "list", "map"]
 
 

@@ -34,17 +34,13 @@ _SELECTORS_MAX = 32
 _EXPRESSION_MAX_BYTES = 10 * 1024
 _PARAMETERS_MAX_BYTES = 10 * 1024
 _BINDING_CONDITIONS_MAX = 4
-
-
 _C_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
 
 _C_IDENTIFIER_MESSAGE = (
     "a valid C identifier must start with alphabetic character or '_', followed by a string of "
     "alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for "
     f"validation is '{_C_IDENTIFIER.pattern}')"
 )
-
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

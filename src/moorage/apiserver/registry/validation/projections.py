@@ -33,8 +33,6 @@ _LEAST_TOKEN_SECONDS = 600
 _MOST_TOKEN_SECONDS = 2**32
 _MANY_SOURCES = "may not specify more than 1 volume type per source"
 _CONFLICT = "conflicting duplicate paths"
-
-
 _MOST_S, _MOST_OF_KUBERNETES_S = 91 * _DAY_S, _DAY_S
 
 

@@ -91,7 +91,6 @@ label_name_errors = follows(names.dns_label_errors)
 LABEL_NAME = (required, unless_empty(label_name_errors))
 """The checks of a DNS label that must be present."""
 
-
 _lun_errors = between(0, 255, "must be between 0 and 255, inclusive")
 
 

@@ -19,10 +19,7 @@ _MALFORMED = (
     "'93%', regex used for validation is '[0-9]+%')"
 )
 
-
 _PERCENT = re.compile(r"[0-9]+%")
-
-
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 

@@ -44,7 +44,6 @@ _VERSION: Shape = (
     ("selectableFields", "SelectableFields", None),
 )
 
-
 _RETRY = {"retryAfterSeconds": 1}
 
 

@@ -52,7 +52,6 @@ _SPEC = f"{_V2}.HorizontalPodAutoscalerSpec"
 _STATUS = f"{_V2}.HorizontalPodAutoscalerStatus"
 _TYPES = "io.k8s.api.autoscaling"
 
-
 _SCALE_UP: Obj = {
     "stabilizationWindowSeconds": 0,
     "selectPolicy": "Max",
@@ -61,7 +60,6 @@ _SCALE_UP: Obj = {
         {"type": "Percent", "value": 100, "periodSeconds": _PERIOD_S},
     ],
 }
-
 
 # Its window is an option of the controller, so it has no default here.
 _SCALE_DOWN: Obj = {
@@ -161,8 +159,6 @@ def _picked(part: Obj, fields: tuple[str, ...]) -> dict[str, Any]:
 
 
 _RESOURCE_SOURCES = {"Resource": "resource", "ContainerResource": "containerResource"}
-
-
 _VALUE_SOURCES = {"External": "external", "Object": "object"}
 
 
@@ -237,7 +233,6 @@ PRINTER = printer(
     column("Replicas", "status.currentReplicas", of=_STATUS, absent=0),
     AGE,
 )
-
 
 HORIZONTAL_POD_AUTOSCALER = Kind(
     name="HorizontalPodAutoscaler",

@@ -31,8 +31,6 @@ _UPDATE_MESSAGE = (
     "to 1 if it was previously negative)"
 )
 _APPARMOR_PREFIX = "container.apparmor.security.beta.kubernetes.io/"
-
-
 Json = Mapping[str, Any]
 
 

@@ -42,7 +42,6 @@ _ONE_NODE_FIELD = (
     "`perDeviceNodeSelection` is set to true in the ResourceSlice spec"
 )
 
-
 _MILLI = NANO // 1000
 
 
@@ -191,10 +190,7 @@ def _step_errors(
 
 
 _VALUES = ("int", "bool", "string", "version", *_LISTS)
-
-
 _VALUES_SHOWN = ", ".join(f"`{field}`" for field in _VALUES)
-
 
 _VERSION = re.compile(
     rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRERELEASE}(\.{_PRERELEASE})*)?"
