@@ -31,9 +31,10 @@ NOT_NEGATIVE = "must be greater than or equal to 0"
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """A check that runs on absent fields too, then with None."""
+    """A check that runs on absent fields too, then with the default."""
 
     check: Check
+    default: Any = None
 
 
 always = Always
@@ -79,12 +80,12 @@ def each_field(path: str, names: Iterable[str], *checks: Check | Always) -> tupl
 
 def or_else(default: Any, check: Check) -> Always:
     """Return the check as one that runs on absent fields too, with their default."""
-    return Always(lambda value, path: check(default if value is None else value, path))
+    return Always(check, default)
 
 
 def always_text(check: Check) -> Always:
     """Return the check of a text as one that runs on absent ones too, as empty texts."""
-    return Always(lambda value, path: check(value or "", path))
+    return or_else("", check)
 
 
 def required_as(detail: str) -> Always:
@@ -166,10 +167,15 @@ def one_of(*allowed: str) -> Check:
 
 def required_one_of(*allowed: str) -> Always:
     """Return the check that a value is present and one of a few, sorted."""
-    is_allowed = one_of(*allowed)
-    return Always(
-        lambda value, path: is_allowed(value, path) if value else (FieldError.required(path),)
-    )
+
+    def check(value: Any, path: str) -> Iterable[FieldError]:
+        if value in allowed:
+            return ()
+        if not value:
+            return (FieldError.required(path),)
+        return (FieldError.not_supported(path, value, allowed),)
+
+    return Always(check)
 
 
 def most_items(limit: int) -> Check:
@@ -181,7 +187,13 @@ def most_items(limit: int) -> Check:
 
 def follows(syntax: Callable[[str], Iterable[str]]) -> Check:
     """Return the check of a text by a function that returns what is wrong with it."""
-    return lambda value, path: [FieldError.invalid(path, value, detail) for detail in syntax(value)]
+
+    def check(value: str, path: str) -> Iterable[FieldError]:
+        if details := syntax(value):
+            return [FieldError.invalid(path, value, detail) for detail in details]
+        return ()
+
+    return check
 
 
 def renamed(name: str, check: Check) -> Check:
@@ -301,15 +313,16 @@ _Visit: TypeAlias = Callable[[Any, str, list[FieldError], _Seen], None]
 """A compiled part of a table: a value, its path, the errors so far, the nearest list's values."""
 _UNUSED: _Seen = set()
 """The values of a list whose items are not compared."""
-_Field: TypeAlias = tuple[str, str, Check]
-"""A field's name, its path, or below a list what follows that of the item, and a check."""
+_Leaf: TypeAlias = tuple[str | None, str, Check, bool, Any]
+"""A field's name, None for the value itself; its path, or below a list what follows that of the
+item; a check; whether it runs where the field is absent, and its default."""
 
 
 @dataclass(slots=True)
 class _Node:
     """A part of the tree that rows make up: checks of a value and, in their order, its fields."""
 
-    parts: list[tuple[str, _Node] | Check | Always | Unique] = field(default_factory=list)
+    parts: list[_Part] = field(default_factory=list)
 
     def add(self, steps: list[str], checks: list[Check | Always | Unique]) -> None:
         """Add a row. Only the row before shares nodes with it, so that the order is kept."""
@@ -345,18 +358,17 @@ class _Node:
     def compiled(self, path: str | None) -> _Visit:
         """Return the visit of this node. `path` is its path, None below a list."""
         visits: list[_Visit] = []
-        fields: list[_Field] = []
+        leaves: list[_Leaf] = []
         for part in self.parts:
-            if isinstance(part, tuple) and part[1].is_plain() and not part[0].endswith("[*]"):
-                name = part[0].removesuffix("?")
-                fields += [(name, _joined(path, name), check) for check in part[1].plain_checks()]
+            if (of_part := _leaves(part, path)) is not None:
+                leaves += of_part
                 continue
-            if fields:
-                visits.append(_fields(tuple(fields), path))
-                fields = []
-            visits.append(self._compiled_part(part, path))
-        if fields:
-            visits.append(_fields(tuple(fields), path))
+            if leaves:
+                visits.append(_checked(tuple(leaves), path))
+                leaves = []
+            visits.append(_inner(part, path))
+        if leaves:
+            visits.append(_checked(tuple(leaves), path))
         if len(visits) == 1:
             return visits[0]
 
@@ -366,27 +378,8 @@ class _Node:
 
         return visit
 
-    def plain_checks(self) -> list[Check]:
-        """Return the checks that run on a value that is present, and look at no other."""
-        return [part for part in self.parts if not isinstance(part, tuple | Always | Unique)]
 
-    def is_plain(self) -> bool:
-        """Return whether the value has such checks only."""
-        return len(self.plain_checks()) == len(self.parts)
-
-    def _compiled_part(
-        self, part: tuple[str, _Node] | Check | Always | Unique, path: str | None
-    ) -> _Visit:
-        if isinstance(part, tuple):
-            step, node = part
-            if step.endswith("[*]"):
-                return _items(step.removesuffix("[*]"), node)
-            return _descent(step, node, path)
-        if isinstance(part, Always):
-            return _run(part.check)
-        if isinstance(part, Unique):
-            return _first_only(part)
-        return _run_if_present(part)
+_Part: TypeAlias = tuple[str, _Node] | Check | Always | Unique
 
 
 def _tree(rows: Iterable[Row]) -> _Node:
@@ -394,23 +387,6 @@ def _tree(rows: Iterable[Row]) -> _Node:
     for where, *checks in rows:
         root.add(where.split(".") if where else [], checks)
     return root
-
-
-def _run(check: Check) -> _Visit:
-    def run(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
-        del seen
-        errors += check(value, at)
-
-    return run
-
-
-def _run_if_present(check: Check) -> _Visit:
-    def run(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
-        del seen
-        if value is not None:
-            errors += check(value, at)
-
-    return run
 
 
 def _first_only(unique: Unique) -> _Visit:
@@ -432,6 +408,37 @@ def _joined(path: str | None, name: str) -> str:
     return f"{path}.{name}" if path else f".{name}" if path is None else name
 
 
+def _leaves(part: _Part, path: str | None) -> list[_Leaf] | None:
+    """Return the checks of a value or of one field of it; None where more than that is visited."""
+    if isinstance(part, Unique):
+        return None
+    if isinstance(part, Always):
+        return [(None, path or "", part.check, True, part.default)]
+    if not isinstance(part, tuple):
+        return [(None, path or "", part, False, None)]
+    step, node = part
+    name = step.removesuffix("?")
+    leaves: list[_Leaf] = []
+    for check in node.parts:
+        if step.endswith("[*]") or isinstance(check, tuple | Unique):
+            return None
+        if isinstance(check, Always):
+            leaf = (name, _joined(path, name), check.check, name == step, check.default)
+        else:
+            leaf = (name, _joined(path, name), check, False, None)
+        leaves.append(leaf)
+    return leaves
+
+
+def _inner(part: _Part, path: str | None) -> _Visit:
+    """Return the visit of what is more than checks of a value and its fields."""
+    if isinstance(part, Unique):
+        return _first_only(part)
+    assert isinstance(part, tuple)
+    step, node = part
+    return _items(step.removesuffix("[*]"), node) if step.endswith("[*]") else _descent(*part, path)
+
+
 def _descent(step: str, node: _Node, path: str | None) -> _Visit:
     """Return the visit of a field; its path is a constant unless it is below a list."""
     name = step.removesuffix("?")
@@ -447,26 +454,26 @@ def _descent(step: str, node: _Node, path: str | None) -> _Visit:
     return descend
 
 
-def _fields(fields: tuple[_Field, ...], path: str | None) -> _Visit:
-    """Return the visit of fields that have plain checks: most rows, so they share one call."""
+def _checked(leaves: tuple[_Leaf, ...], path: str | None) -> _Visit:
+    """Return the visit of checks that need no other visit: most rows, so they share one call."""
 
     def check_fields(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
         del at, seen
-        if value is None:
-            return
-        for name, place, check in fields:
-            child = value.get(name)
+        for name, place, check, runs_on_absent, default in leaves:
+            child = value if name is None or value is None else value.get(name)
             if child is not None:
                 errors += check(child, place)
+            elif runs_on_absent:
+                errors += check(default, place)
 
     def check_fields_below(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
         del seen
-        if value is None:
-            return
-        for name, place, check in fields:
-            child = value.get(name)
+        for name, place, check, runs_on_absent, default in leaves:
+            child = value if name is None or value is None else value.get(name)
             if child is not None:
                 errors += check(child, at + place)
+            elif runs_on_absent:
+                errors += check(default, at + place)
 
     return check_fields_below if path is None else check_fields
 
