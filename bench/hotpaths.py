@@ -21,14 +21,13 @@ from typing import Any
 import msgspec
 
 from moorage.api.clock import SystemClock
-from moorage.api.runtime_classes import Overhead, RuntimeClass, Scheduling
+from moorage.api.runtime_group import Overhead, RuntimeClass, Scheduling
 from moorage.apiserver.admission.chain import CREATE
 from moorage.apiserver.admission.runtime_policies import RuntimePolicyAdmission
 from moorage.apiserver.admission.runtime_policies.sources import RuntimeFacts
 from moorage.apiserver.registry.codec import Codec, Media
 from moorage.apiserver.registry.kinds import STORED_KINDS
-from moorage.apiserver.registry.kinds.pod import POD
-from moorage.apiserver.registry.kinds.pod import default_pod
+from moorage.apiserver.registry.kinds.pod import POD, default_pod
 from moorage.apiserver.registry.kinds.pod.validation import validate_pod
 from moorage.apiserver.registry.ownership import Ownership
 from moorage.apiserver.registry.request import Attributes, Request, User
@@ -37,7 +36,7 @@ from moorage.apiserver.registry.schema import load_schema
 from moorage.apiserver.registry.stored import Stored, StoredFactory
 from moorage.apiserver.storage import SqliteStore, WatchCache
 from moorage.engine.images.layers import tree_of
-from moorage.engine.images.overlayfs import Overlayfs
+from moorage.engine.images.snapshotter import Overlayfs
 from moorage.engine.oci import (
     ContainerRequest,
     Findings,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux.process_tree import arguments, descendants
+from moorage.linux.process import arguments, descendants
 from tests.moor_server import run_moor
 from tests.running import MOOR, RunningCluster, until
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from moorage.api import quantity
-from moorage.api.node_labels import DEPRECATED
+from moorage.api.nodes import DEPRECATED
 from moorage.apiserver.registry.kind import Obj
 
 _COMPARED = 100

@@ -1,4 +1,4 @@
-"""Admission policies and their bindings. Source: admissionregistration of Kubernetes 1.37."""
+"""Admission policies and their bindings. Source: admissionregistration of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ControllerRevisions, DaemonSets and ReplicaSets. Source: apps validation of Kubernetes 1.37."""
+"""ControllerRevisions, DaemonSets and ReplicaSets. Source: apps validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

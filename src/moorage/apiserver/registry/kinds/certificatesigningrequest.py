@@ -1,4 +1,4 @@
-"""CertificateSigningRequests. Source: certificates validation of Kubernetes 1.37.
+"""CertificateSigningRequests. Source: certificates validation of Kubernetes 1.36.
 
 Who asks is written by the server at creation (`admission.certificates`); a request changes through
 `/approval` and `/status` only.
@@ -18,9 +18,9 @@ from moorage.api.certificates import (
     LEGACY_UNKNOWN,
     SHORTEST_S,
     TERMINAL_CONDITIONS,
+    pem_blocks,
 )
 from moorage.api.errors import FieldError
-from moorage.api.pem import pem_blocks
 from moorage.apiserver.registry.columns.cells import NONE, duration_text
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
 from moorage.apiserver.registry.declare.rules import (
@@ -177,7 +177,7 @@ def _certificate_errors(text: bytes) -> Iterator[FieldError]:
 
 
 def _certificate_defect(text: bytes) -> str:
-    """Return what is wrong with a chain of certificates in PEM, `""` for none."""
+    """Return the error of a chain of certificates in PEM, `""` for none."""
     from cryptography import x509
 
     blocks = list(pem_blocks(text))

@@ -1,4 +1,4 @@
-"""CSIDrivers, CSINodes and CSIStorageCapacities. Source: storage validation of Kubernetes 1.37."""
+"""CSIDrivers, CSINodes and CSIStorageCapacities. Source: storage validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from moorage.api import names, quantity
 from moorage.api.errors import FieldError
-from moorage.api.node_labels import DEPRECATED
+from moorage.api.nodes import DEPRECATED
 from moorage.apiserver.registry.columns.cells import NONE, joined
 from moorage.apiserver.registry.columns.shared import UNSET
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer

@@ -1,4 +1,4 @@
-"""DeviceClasses and DeviceTaintRules. Source: resource validation of Kubernetes 1.37."""
+"""DeviceClasses and DeviceTaintRules. Source: resource validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

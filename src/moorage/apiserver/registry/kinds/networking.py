@@ -1,4 +1,4 @@
-"""NetworkPolicies, ServiceCIDRs, IPAddresses. Source: networking validation of Kubernetes 1.37."""
+"""NetworkPolicies, ServiceCIDRs, IPAddresses. Source: networking validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PersistentVolumes. Source: core defaults, validation and strategy of Kubernetes 1.37."""
+"""PersistentVolumes. Source: core defaults, validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from moorage.api.claims.annotations import BETA_CLASS, BETA_MOUNT_OPTIONS
 from moorage.api.errors import FieldError
-from moorage.api.node_labels import GENERALLY_AVAILABLE
+from moorage.api.nodes import GENERALLY_AVAILABLE
 from moorage.apiserver.registry.columns.cells import CORE
 from moorage.apiserver.registry.columns.shared import (
     UNSET,

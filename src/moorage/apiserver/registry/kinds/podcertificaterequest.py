@@ -1,4 +1,4 @@
-"""PodCertificateRequests. Source: certificates validation of Kubernetes 1.37.
+"""PodCertificateRequests. Source: certificates validation of Kubernetes 1.36.
 
 Who may issue, and when, is checked by `admission.certificates`.
 """
@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from moorage.api import names
+from moorage.api.certificates import pem_blocks
 from moorage.api.clock import parse_time
 from moorage.api.errors import FieldError
-from moorage.api.pem import pem_blocks
 from moorage.apiserver.registry.columns.cells import NONE, label_text
 from moorage.apiserver.registry.declare.columns import NAME, column, printer
 from moorage.apiserver.registry.kind import (

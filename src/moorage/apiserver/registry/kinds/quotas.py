@@ -1,4 +1,4 @@
-"""LimitRanges and ResourceQuotas. Source: core defaults and validation of Kubernetes 1.37."""
+"""LimitRanges and ResourceQuotas. Source: core defaults and validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

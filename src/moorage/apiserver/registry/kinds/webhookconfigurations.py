@@ -1,4 +1,4 @@
-"""Webhook configurations. Source: admissionregistration validation of Kubernetes 1.37."""
+"""Webhook configurations. Source: admissionregistration validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

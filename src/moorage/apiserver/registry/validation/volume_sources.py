@@ -1,7 +1,7 @@
 """Volume sources that pods and PersistentVolumes name alike: storage systems and host paths.
 
 Each is validated as upstream does, whether the node mounts it or refuses it. Source: core
-validation `validateVolumeSource` and its parts, Kubernetes 1.37.
+validation `validateVolumeSource` and its parts, Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ResourceClaims and their templates. Source: resource validation of Kubernetes 1.37."""
+"""ResourceClaims and their templates. Source: resource validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 
