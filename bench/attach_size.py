@@ -32,7 +32,7 @@ import msgspec
 from bench import generated_objects as made
 from bench.large_store import cpu_s, memory_mib
 from bench.own_api import free_port
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 
 _READY_S = 900.0
 _REST_S = 60.0

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 
 SERVER = Subject("kube-apiserver", hosts=("127.0.0.1",))
 ADMIN = Subject("kubernetes-admin", "system:masters")

@@ -10,7 +10,7 @@ from moorage.apiserver.aggregation import FrontProxy
 from moorage.apiserver.endpoints.node_agents import NodeTls
 from moorage.apiserver.server.assembly import ApiOptions
 from moorage.apiserver.server.lifecycle import ServerOptions
-from moorage.cluster.access.certificates import Authority
+from moorage.cluster.access.identities import Authority
 from moorage.wire.serving import Limits
 from tests.authorities import FRONT_PROXY, SERVER, prepared_front_proxy
 

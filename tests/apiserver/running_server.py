@@ -16,8 +16,8 @@ import msgspec
 
 from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.server.lifecycle import ApiServer
-from moorage.cluster.access.certificates import Authority
 from moorage.cluster.access.credentials import Pair
+from moorage.cluster.access.identities import Authority
 from moorage.wire.serving import Limits
 from tests.apiserver.options import loopback_options
 from tests.authorities import prepared_authority

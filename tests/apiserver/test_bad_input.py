@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 from tests.running import RunningCluster, pod, runtime_class
 
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"

@@ -8,7 +8,7 @@ import pytest
 
 from moorage.attach.class_uses import ClassUses, class_of_template, class_uses
 from moorage.attach.served_objects import ServedObjects
-from moorage.runtimes.class_users import class_users
+from moorage.runtimes.classes import class_users
 from tests.attach.object_server import running
 
 

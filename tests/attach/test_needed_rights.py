@@ -28,7 +28,7 @@ from moorage.attach.needed_rights import (
 from moorage.attach.served_objects import ServedObjects
 from moorage.attach.survey import Level
 from moorage.attach.values import Values
-from moorage.cluster.access.certificates import Subject
+from moorage.cluster.access.identities import Subject
 from moorage.wire.client.config import ClientConfig
 from moorage.wire.client.resources import NODES, PODS, RUNTIME_CLASSES, RUNTIME_POLICIES
 from moorage.wire.client.rest import Client

@@ -25,7 +25,7 @@ from moorage.apiserver.registry.rbac import Action
 from moorage.attach.manifests import controllers, webhook
 from moorage.attach.values import Values
 from moorage.attach.webhook import InformedFacts
-from moorage.cluster.access.certificates import Subject
+from moorage.cluster.access.identities import Subject
 from moorage.controllers import ControllerOptions, WebhookService, run_runtimes
 from moorage.runtimes.custom_resources import install_definitions, wait_installed
 from moorage.wire.client.config import ClientConfig

@@ -7,8 +7,8 @@ import pytest
 from moorage.api.errors import NotFoundError
 from moorage.cli import main as main_module
 from moorage.cli.main import main
-from moorage.cluster.access.certificates import AuthorityError
 from moorage.cluster.access.credentials import Pair
+from moorage.cluster.access.identities import AuthorityError
 from moorage.cluster.errors import CannotRunPodsError, NotRunningError
 from moorage.cluster.settings import SettingsError
 from moorage.linux.command import CommandError

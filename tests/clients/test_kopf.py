@@ -12,7 +12,7 @@ import kopf
 import pytest
 from kubernetes import client, config
 
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 from tests.running import RunningCluster, until
 
 GROUP, VERSION, PLURAL = "kopf.moorage.example", "v1", "widgets"

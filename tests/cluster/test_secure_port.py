@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 from moorage.api.clock import SystemClock
-from moorage.cluster.access.certificates import Subject
 from moorage.cluster.access.credentials import Pair
+from moorage.cluster.access.identities import Subject
 from moorage.cluster.parts.secure_port import serve_metrics
 from moorage.wire.client.config import ClientConfig
 from moorage.wire.client.rest import Client

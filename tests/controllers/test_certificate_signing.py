@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.certificate_requests import parse_request
-from moorage.cluster.access.certificates import Authority
+from moorage.cluster.access.identities import Authority
 from moorage.controllers.certificates.signing import (
     ExpiredAuthorityError,
     SigningAuthority,

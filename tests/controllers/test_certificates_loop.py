@@ -14,14 +14,14 @@ import pytest
 from cryptography import x509
 
 from moorage.api.errors import ConflictError, NotFoundError
-from moorage.cluster.access.certificates import Authority
+from moorage.cluster.access.identities import Authority
 from moorage.controllers.certificates import (
     CertificateController,
     certificate_cleaner,
     pod_certificate_request_cleaner,
     trust_bundle_publisher,
 )
-from moorage.controllers.certificates.trust_bundle import bundle_name
+from moorage.controllers.certificates.cleaner import bundle_name
 from moorage.controllers.objects import POD_CERTIFICATE_REQUESTS
 from moorage.wire.client.resources import CERTIFICATE_SIGNING_REQUESTS, CLUSTER_TRUST_BUNDLES
 from tests.certificates import certificate_pem, encoded, request_pem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.controllers.claim_expansion import claim_expansion
+from moorage.controllers.ephemeral_volumes import claim_expansion
 from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from tests.api.claims.objects import claim_json, volume_json
 from tests.controllers.memory import World

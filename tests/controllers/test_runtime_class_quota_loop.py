@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import ConflictError
-from moorage.controllers.runtimeclassquotas import RuntimeClassQuotaController
+from moorage.controllers.runtimes import RuntimeClassQuotaController
 from moorage.wire.client.resources import PODS, RUNTIME_CLASS_QUOTAS
 from tests.controllers.memory import World
 

@@ -15,7 +15,7 @@ from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.api.events import Event
 from moorage.api.pods import Pod
 from moorage.inspect.trials import FAILED, REFUSED, RUN_LABEL, SUCCEEDED, TIMED_OUT, Trial, Trials
-from moorage.runtimes.known_classes import NO_CLASS
+from moorage.runtimes.classes import NO_CLASS
 from moorage.wire.client.rest import Client, WatchEvent
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from moorage.api.runtime_group import feature_label, handler_label
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 from moorage.cluster.access.kubeconfig import Access
 from moorage.cluster.access.kubeconfig import write as write_kubeconfig
 from moorage.cluster.settings import host_ip

@@ -8,7 +8,7 @@ from typing import Any
 from moorage.linux.capabilities import NAMES, NEEDED, SYS_RESOURCE
 from moorage.linux.cgroups import NEEDED_ON_V2, Cgroups, Layout
 from moorage.linux.host import Host, Kernel, System
-from moorage.linux.oom import LOWEST_OOM_SCORE
+from moorage.linux.process_memory import LOWEST_OOM_SCORE
 
 GIB = 1024**3
 DEBIAN = System("Debian GNU/Linux 13 (trixie)", frozenset({"debian"}))

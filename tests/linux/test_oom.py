@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux import oom
-from moorage.linux.oom import LOWEST_OOM_SCORE, oom_score_floor, own_oom_score
+from moorage.linux import process_memory as oom
+from moorage.linux.process_memory import LOWEST_OOM_SCORE, oom_score_floor, own_oom_score
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from moorage.linux import libc, parent_death
+from moorage.linux import libc
+from moorage.linux import own_process as parent_death
 
 
 @pytest.mark.parametrize(

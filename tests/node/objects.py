@@ -10,8 +10,8 @@ from moorage.api.containers import Container
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod, PodStatus
 from moorage.node.config.downward import DownwardInputs
+from moorage.node.pod_facts.containers import pod_qos_class
 from moorage.node.pod_facts.labels import ContainerRecord, container_hash
-from moorage.node.pod_facts.qos import pod_qos_class
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State, pod_view
 from moorage.node.status.inputs import StatusInputs
 from tests.clocks import START, START_NS

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.runtimes.class_users import ClassUser, pods_under, users_by_class
+from moorage.runtimes.classes import ClassUser, pods_under, users_by_class
 
 
 def _class(name: str, handler: str) -> dict[str, Any]:

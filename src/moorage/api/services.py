@@ -9,6 +9,22 @@ from msgspec import field
 
 from moorage.api.meta import Condition, Object, ObjectMeta, ObjectReference, Raw
 
+# Ingress classes. Source: networking.k8s.io/v1.
+
+IS_DEFAULT = "ingressclass.kubernetes.io/is-default-class"
+"""Annotation of the class for Ingresses that name none."""
+CLASS_ANNOTATION = "kubernetes.io/ingress.class"
+"""Annotation that named an Ingress's class before `spec.ingressClassName`."""
+
+
+class IngressClass(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def is_default(self) -> bool:
+        return self.metadata.annotations.get(IS_DEFAULT) == "true"
+
+
 # ServiceCIDRs and IPAddresses: the networks of cluster IPs, and who has which address.
 #
 # Source: networking.k8s.io/v1.

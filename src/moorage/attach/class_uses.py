@@ -16,7 +16,7 @@ from moorage.attach.manifests import DEFINITION
 from moorage.attach.manifests.identity import Obj
 from moorage.attach.served_objects import ServedObjects, name_of
 from moorage.runtimeclass.workloads import POD_PATHS, below
-from moorage.runtimes.class_users import ClassUser, users_by_class
+from moorage.runtimes.classes import ClassUser, users_by_class
 from moorage.wire.client.resources import (
     CRON_JOBS,
     DAEMON_SETS,

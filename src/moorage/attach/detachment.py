@@ -51,7 +51,7 @@ from moorage.attach.traces import (
     metadata_patch,
     undo,
 )
-from moorage.runtimes.class_users import class_users, pods_under
+from moorage.runtimes.classes import class_users, pods_under
 from moorage.runtimes.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
 from moorage.runtimes.probing.default_classes import RECORD, RECORD_NAMESPACE
 from moorage.wire.client.informer import Informer

@@ -23,13 +23,12 @@ from moorage.controllers.certificates import (
     pod_certificate_request_cleaner,
     trust_bundle_publisher,
 )
-from moorage.controllers.claim_expansion import claim_expansion
 from moorage.controllers.cronjobs import CronJobController
 from moorage.controllers.daemonsets import DaemonSetController
 from moorage.controllers.deployments import DeploymentController
 from moorage.controllers.disruption import DisruptionController, stale_disruptions
 from moorage.controllers.endpoints import EndpointsController, EndpointSliceMirroring
-from moorage.controllers.ephemeral_volumes import EphemeralVolumeController
+from moorage.controllers.ephemeral_volumes import EphemeralVolumeController, claim_expansion
 from moorage.controllers.garbage import GarbageCollector
 from moorage.controllers.horizontalpodautoscalers import AutoscalerController
 from moorage.controllers.informers import Informers

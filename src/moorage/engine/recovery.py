@@ -28,9 +28,8 @@ from moorage.engine.leftovers import remove_leftover
 from moorage.engine.oci import SandboxFiles
 from moorage.engine.paths import EnginePaths
 from moorage.engine.records import Stage
-from moorage.engine.sandboxes.infra_watch import watch_infra
 from moorage.engine.sandboxes.namespaces import remove_files
-from moorage.engine.sandboxes.run import remove_incomplete_sandbox
+from moorage.engine.sandboxes.run import remove_incomplete_sandbox, watch_infra
 from moorage.engine.sandboxes.stop import stop_pod_sandbox
 from moorage.linux import pinned
 from moorage.linux.mounts import (

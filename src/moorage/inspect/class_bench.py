@@ -28,7 +28,7 @@ from moorage.inspect.class_workloads import (
 from moorage.inspect.top import read_usage
 from moorage.inspect.trials import Trial, TrialResult, Trials
 from moorage.runtimeclass.start_phases import percentile
-from moorage.runtimes.known_classes import NO_CLASS
+from moorage.runtimes.classes import NO_CLASS
 from moorage.wire.client.rest import Client
 
 KIND = "moor-bench"

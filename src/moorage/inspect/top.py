@@ -25,7 +25,7 @@ from moorage.api.runtime_group import RuntimeClass
 from moorage.inspect.pod_findings import last_end
 from moorage.runtimeclass.start_phases import percentile, phases_of
 from moorage.runtimeclass.temporary_classes import is_temporary
-from moorage.runtimes.known_classes import NO_CLASS
+from moorage.runtimes.classes import NO_CLASS
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.node_summary import NodeSummary, PodFigures, read_summary_body
 from moorage.wire.client.resources import PODS, RUNTIME_CLASSES

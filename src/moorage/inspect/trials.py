@@ -22,7 +22,7 @@ from moorage.api.pods import ENDED_PHASES, ContainerStateTerminated, Pod
 from moorage.inspect.pod_findings import exit_words
 from moorage.inspect.top import PodUsage, read_usage
 from moorage.runtimeclass.start_phases import ADMIT, DELIVER, SCHEDULE, Phase, phases_of
-from moorage.runtimes.known_classes import NO_CLASS
+from moorage.runtimes.classes import NO_CLASS
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.resources import EVENTS, PODS, RUNTIME_CLASSES
 from moorage.wire.client.rest import Client, UnreachableError

@@ -17,7 +17,7 @@ from pathlib import Path
 from moorage.linux.address import own_address
 from moorage.linux.capabilities import NAMES, effective_capabilities
 from moorage.linux.cgroups import Cgroups, Layout, current_cgroups
-from moorage.linux.oom import oom_score_floor, own_oom_score
+from moorage.linux.process_memory import oom_score_floor, own_oom_score
 
 # Facts about the running kernel: version, KVM, limits.
 #

@@ -34,9 +34,13 @@ from moorage.node.machine.engine_health import EngineHealth, ReadHandlers, repor
 from moorage.node.machine.lease import NodeLease
 from moorage.node.machine.machine import Machine, this_machine
 from moorage.node.machine.node_object import NodeObject
-from moorage.node.machine.node_status import allocatable_of, allocatable_pids, capacity_of
+from moorage.node.machine.node_status import (
+    NodeShutdown,
+    allocatable_of,
+    allocatable_pids,
+    capacity_of,
+)
 from moorage.node.machine.pressure import Gauges, NodePressure
-from moorage.node.machine.shutdown import NodeShutdown
 from moorage.node.metrics import Metrics
 from moorage.node.objects import ObjectCache
 from moorage.node.options import RUNTIME_CLASS, NodeOptions

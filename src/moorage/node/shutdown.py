@@ -14,7 +14,7 @@ from moorage.api.clock import Clock, format_micro_time, parse_time, sleep_unless
 from moorage.api.logs import Log
 from moorage.linux.atomic_file import replace_file, write_durably
 from moorage.node.failures import log_failure
-from moorage.node.machine.shutdown import NodeShutdown
+from moorage.node.machine.node_status import NodeShutdown
 from moorage.node.metrics import Metrics
 from moorage.node.pods.worker import PodWorker
 from moorage.node.shutdown_periods import ShutdownPeriod, grouped

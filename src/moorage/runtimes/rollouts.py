@@ -15,8 +15,8 @@ from moorage.api.labels import Requirement, Selector
 from moorage.api.meta import Raw
 from moorage.api.runtime_group import API_VERSION
 from moorage.api.runtime_rollouts import DONE, ROLLED_BACK, STOPPED, RuntimeRollout
+from moorage.runtimes.classes import check_classes
 from moorage.runtimes.custom_resources import install_definitions
-from moorage.runtimes.known_classes import check_classes
 from moorage.wire.client.resources import RUNTIME_ROLLOUTS
 from moorage.wire.client.rest import Client
 

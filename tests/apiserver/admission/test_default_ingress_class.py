@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from moorage.api.ingress_classes import IngressClass
+from moorage.api.services import IngressClass
 from moorage.apiserver.admission.default_classes import DefaultIngressClass
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.kinds.ingress import INGRESS

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.admission.taint_nodes import TaintNewNodes
+from moorage.apiserver.admission.node_restriction import TaintNewNodes
 from moorage.apiserver.registry.kinds.node import NODE
 from tests.apiserver.admission.writes import admit, write
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 from tests.ports import free_port
 
 Json = dict[str, Any]

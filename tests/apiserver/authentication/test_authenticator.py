@@ -23,7 +23,7 @@ from moorage.apiserver.authentication.certificates import user_of_certificate
 from moorage.apiserver.authentication.impersonation import impersonated
 from moorage.apiserver.registry.rbac import Action
 from moorage.apiserver.registry.request import User
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 from tests.api.test_bootstrap_tokens import TOKEN, secret
 from tests.apiserver.authentication.test_tokens import Tokens
 

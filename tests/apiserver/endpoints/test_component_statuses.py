@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from moorage.cluster.access.certificates import Subject
+from moorage.cluster.access.identities import Subject
 from tests.apiserver.running_server import Running, serving
 from tests.ports import free_port
 

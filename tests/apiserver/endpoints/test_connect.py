@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from moorage.cluster.access.certificates import Subject
+from moorage.cluster.access.identities import Subject
 from tests.apiserver.running_server import Running, serving
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -11,7 +11,7 @@ from aiohttp.test_utils import make_mocked_request
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from moorage.apiserver.authentication.service_accounts import TokenSigner
-from moorage.apiserver.endpoints.oidc import IssuerPages
+from moorage.apiserver.endpoints.openapi import IssuerPages
 from tests.clocks import FakeClock
 
 SIGNER = TokenSigner(ec.generate_private_key(ec.SECP256R1()), "https://issuer", ["a"], FakeClock())

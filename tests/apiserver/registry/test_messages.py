@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from moorage.apiserver.registry.codec import Codec
+from moorage.apiserver.registry.codec import Codec, Messages
 from moorage.apiserver.registry.kinds import STORED_KINDS
-from moorage.apiserver.registry.messages import Messages
 from moorage.apiserver.registry.schema import load_schema
 from moorage.apiserver.registry.schema.protobuf import ProtobufDecoder
 from moorage.apiserver.registry.stored import Stored, StoredFactory, to_value

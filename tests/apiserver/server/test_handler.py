@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 from tests.apiserver.running_server import Running, serving
 
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from moorage.api.configuration import Secret
+from moorage.api.configuration import Secret, parse_day
 from moorage.api.meta import ObjectMeta
-from moorage.api.token_secrets import parse_day
 from moorage.apiserver.server.token_uses import MOST_WAITING, TokenUses
 from tests.apiserver.running_server import Running, serving
 from tests.clocks import FakeClock

@@ -18,7 +18,7 @@ from moorage.apiserver.web_page import doors as api_reader
 from moorage.apiserver.web_page import server as page_server
 from moorage.apiserver.web_page.doors import Door, KeyDoor, TokenDoor
 from moorage.apiserver.web_page.server import PageOptions, serve_page
-from moorage.cluster.access.certificates import Subject
+from moorage.cluster.access.identities import Subject
 from moorage.wire.client.config import ClientConfig
 from moorage.wire.client.rest import Client
 from tests.apiserver.running_server import Running, serving

@@ -14,7 +14,7 @@ from moorage.apiserver.server.lifecycle import ApiServer
 from moorage.attach.processes import connection, controllers, scheduler, webhook
 from moorage.attach.processes.connection import ApiUnusableError, connected_to
 from moorage.attach.webhook import WebhookOptions
-from moorage.cluster.access.certificates import Subject
+from moorage.cluster.access.identities import Subject
 from moorage.cluster.access.kubeconfig import Access, write
 from moorage.controllers import ControllerOptions
 from moorage.scheduler import SchedulerOptions

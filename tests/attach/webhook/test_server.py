@@ -21,7 +21,7 @@ import yaml
 from moorage.api.clock import SystemClock
 from moorage.apiserver.admission.configuration import AdmissionOptions
 from moorage.attach.webhook import InformedFacts, Reviewer, WebhookOptions, serve_webhook
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 from moorage.runtimes.custom_resources import install_definitions, wait_installed
 from moorage.wire.client.config import ClientConfig
 from moorage.wire.client.rest import Client

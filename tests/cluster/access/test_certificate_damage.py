@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from moorage.cluster.access.certificates import Authority, AuthorityError, LostKeyError, Subject
+from moorage.cluster.access.identities import Authority, AuthorityError, LostKeyError, Subject
 from tests.cluster.access.certificate_checks import assert_pairs_fit
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,8 +9,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from moorage.cluster.access.certificates import Authority, AuthorityError, LostKeyError, Subject
 from moorage.cluster.access.credentials import Pair
+from moorage.cluster.access.identities import Authority, AuthorityError, LostKeyError, Subject
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SERVER = Subject("apiserver", hosts=("localhost", "127.0.0.1"))

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from moorage.cluster.access import kubeconfig
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 from moorage.cluster.access.kubeconfig import Access
 from moorage.wire.client.config import ConfigError, load_kubeconfig
 

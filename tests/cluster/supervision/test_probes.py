@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 import pytest
 
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 from moorage.cluster.supervision import probes
 from moorage.cluster.supervision.probes import CriProbe, HttpsProbe, MakeProbe
 

@@ -186,7 +186,7 @@ from moorage.cluster.supervision import supervise
 from moorage.cluster.supervision.supervisor import Part
 code = """
 from moorage.cluster.supervision.readiness import notify_ready
-from moorage.linux.parent_death import die_with_parent
+from moorage.linux.own_process import die_with_parent
 die_with_parent(); notify_ready(); signal.pause()"""
 part = Part("one", "one", (sys.executable, "-c", "import signal" + code))
 supervise.parts_of = lambda *_: (part,)

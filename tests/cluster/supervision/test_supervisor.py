@@ -19,12 +19,12 @@ from moorage.cluster.supervision.supervisor import running_pid
 
 READY = """
 from moorage.cluster.supervision.readiness import notify_ready as n
-from moorage.linux.parent_death import die_with_parent as d
+from moorage.linux.own_process import die_with_parent as d
 d(); n();"""
 BEATS = """
 import asyncio, moorage.cluster.supervision.heartbeat as b
 import moorage.cluster.supervision.readiness as n
-import moorage.linux.parent_death as d, time, signal
+import moorage.linux.own_process as d, time, signal
 d.die_with_parent()
 b._BEAT_S = 0.02
 async def main():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moorage.engine.errors import ExhaustedError, FailedError
-from moorage.engine.images.pulling import Puller
+from moorage.engine.images.importer import Puller
 from moorage.engine.images.store import ImageStore
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.engine.streams import forward
-from moorage.engine.streams.clients import channel_names
 from moorage.engine.streams.command import Exited, Failed, Size, SizeReader, encode
+from moorage.engine.streams.endpoint import channel_names
 from moorage.engine.streams.requests import (
     SOCKET_COMMAND,
     SOCKET_PORT_FORWARD,

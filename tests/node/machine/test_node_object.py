@@ -13,8 +13,8 @@ import pytest
 from moorage.api.errors import NotFoundError, UnavailableError
 from moorage.api.nodes import NodeRuntimeHandler, Taint
 from moorage.node.machine.node_object import NodeObject
+from moorage.node.machine.node_status import NodeShutdown
 from moorage.node.machine.pressure import NodePressure
-from moorage.node.machine.shutdown import NodeShutdown
 from moorage.node.options import NodeOptions
 from moorage.wire.client.resources import NODES
 from moorage.wire.client.rest import PatchType

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from moorage.node.pod_facts.qos import pod_qos_class
+from moorage.node.pod_facts.containers import pod_qos_class
 from tests.node.objects import a_pod
 
 

@@ -23,8 +23,8 @@ from moorage.node.config.security import SecurityDefaults
 from moorage.node.images.pulling import ImagePuller
 from moorage.node.images.records import PullRecords
 from moorage.node.images.verification import Verification
+from moorage.node.machine.node_status import NodeShutdown
 from moorage.node.machine.pressure import NodePressure
-from moorage.node.machine.shutdown import NodeShutdown
 from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths

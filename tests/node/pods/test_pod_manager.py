@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from moorage.api.pods import Pod
+from moorage.node.machine.node_status import NodeShutdown
 from moorage.node.machine.pressure import NodePressure
-from moorage.node.machine.shutdown import NodeShutdown
 from moorage.node.pod_facts.resources import allocation_of
 from moorage.node.pods import pod_manager as pod_manager_module
 from moorage.node.pods.allocations import AllocationRecord

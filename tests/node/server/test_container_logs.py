@@ -13,8 +13,8 @@ from aiohttp import web
 from moorage.api.pods import PodStatus
 from moorage.node.logs import LogOptions, LogReadError
 from moorage.node.runtime.views import State
-from moorage.node.server import container_logs
-from moorage.node.server.container_logs import (
+from moorage.node.server import endpoint as container_logs
+from moorage.node.server.endpoint import (
     ContainerLogs,
     NoLogError,
     QueryError,

@@ -15,8 +15,8 @@ import aiohttp
 import grpc
 import pytest
 
-from moorage.cluster.access.certificates import Authority, Subject
 from moorage.cluster.access.credentials import Pair
+from moorage.cluster.access.identities import Authority, Subject
 from moorage.node.options import ServerOptions
 from moorage.node.pods.worker import PodWorker
 from moorage.node.runtime.engine import ExecResult

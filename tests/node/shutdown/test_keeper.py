@@ -13,7 +13,7 @@ import pytest
 
 from moorage.api.clock import SystemClock
 from moorage.api.pods import Pod
-from moorage.node.machine.shutdown import NodeShutdown
+from moorage.node.machine.node_status import NodeShutdown
 from moorage.node.metrics import Metrics
 from moorage.node.shutdown import Logind, ShutdownKeeper
 from moorage.node.shutdown_periods import ShutdownPeriod

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 from moorage.runtimes.installing import RuntimeInstallationError
 from moorage.runtimes.installing.downloads import download, name_of
 from moorage.wire.serving import server_context

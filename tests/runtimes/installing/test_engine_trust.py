@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from moorage.runtimes.installing.engine_trust import (
+from moorage.runtimes.installing.host_entry import (
     ProcessFacts,
     find_distrust,
     find_impostor,

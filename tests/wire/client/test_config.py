@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 from moorage.wire.client.config import (
     ClientConfig,
     ConfigError,

@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 import uvloop
 
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 from moorage.wire.client.config import ClientConfig
 from moorage.wire.client.connector import Connector
 from moorage.wire.client.resources import NODES

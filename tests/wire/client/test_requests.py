@@ -18,7 +18,7 @@ from aiohttp import web
 from moorage.api.errors import StatusError
 from moorage.api.meta import ObjectMeta
 from moorage.api.nodes import Node
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 from moorage.wire.client.config import ClientConfig
 from moorage.wire.client.resources import CONFIG_MAPS, NODES, PODS, PartialObject, Resource
 from moorage.wire.client.rest import Client, PatchType, UnreachableError

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 from moorage.wire.serving import Acceptor, Limits, acceptor, prove
 from moorage.wire.serving.connection import HttpConnection
 from moorage.wire.serving.limits import ConnectionTable

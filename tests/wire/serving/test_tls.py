@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cluster.access.certificates import Authority, Subject
 from moorage.cluster.access.credentials import Pair
+from moorage.cluster.access.identities import Authority, Subject
 from moorage.wire.serving import server_context
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 from moorage.wire.streaming.connection import Connection, Deadlines
 from moorage.wire.streaming.dial import DialError, Refused, Upgraded, Upstream, _connect, dial
 from moorage.wire.streaming.upgrade import SPDY

@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from moorage.api.errors import UnavailableError
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.identities import Authority, Subject
 from moorage.wire.webhooks import (
     LARGE_ANSWER_BYTES,
     MAX_ANSWER_BYTES,

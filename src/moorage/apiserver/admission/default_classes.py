@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 from moorage.api.claims.annotations import BETA_CLASS
 from moorage.api.claims.classes import default_class
-from moorage.api.ingress_classes import CLASS_ANNOTATION, IngressClass
 from moorage.api.persistent_volumes import StorageClass
+from moorage.api.services import CLASS_ANNOTATION, IngressClass
 from moorage.apiserver.admission.chain import CREATE, Scope
 from moorage.apiserver.registry.request import Attributes
 

@@ -23,9 +23,35 @@ from moorage.api.pod_references import (
 from moorage.api.pods import MIRROR_ANNOTATION, Pod
 from moorage.apiserver.admission.admission_request import refused
 from moorage.apiserver.admission.chain import CREATE, DELETE, UPDATE, Scope
+from moorage.apiserver.admission.default_tolerations import NOT_READY
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.rbac import Action
 from moorage.apiserver.registry.request import Attributes, User
+
+# TaintNodesByCondition plugin: a new node is tainted not-ready until its agent reports.
+#
+# Source: apiserver plugin TaintNodesByCondition.
+
+_TAINT = {"key": NOT_READY, "effect": "NoSchedule"}
+
+
+class TaintNewNodes:
+    """Adds the not-ready NoSchedule taint to new nodes that do not have it."""
+
+    name = "TaintNodesByCondition"
+    scope = Scope.of(["nodes"], [CREATE])
+    validate = None
+
+    def __init__(self) -> None:
+        self.mutate = self._admit
+
+    def _admit(self, attributes: Attributes) -> None:
+        assert attributes.obj is not None
+        spec = attributes.obj.setdefault("spec", {})
+        taints = spec.get("taints", [])
+        if not any(_TAINT.items() <= taint.items() for taint in taints):
+            spec["taints"] = [*taints, dict(_TAINT)]
+
 
 _REQUEST_AUDIENCE = "request-serviceaccounts-token-audience"
 

@@ -13,10 +13,41 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from moorage.api.errors import FieldError, InvalidError
+from moorage.api.missing_network import INGRESS, NETWORK_POLICY, service_warning
 from moorage.api.services import Service, holds
 from moorage.apiserver.admission.chain import CREATE, UPDATE, Scope
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.request import Attributes
+
+# MissingNetwork plugin: warns of new objects that this cluster does not implement yet.
+#
+# In clusters with a node of ours; where other nodes and their network are attached, the plugin is
+# not in the chain.
+
+_TEXTS = {"ingresses": INGRESS, "networkpolicies": NETWORK_POLICY}
+
+
+class MissingNetwork:
+    """Warns of Services with a cluster IP, Ingresses and NetworkPolicies; refuses none."""
+
+    name = "MissingNetwork"
+    scope = Scope.of(
+        ["services", "ingresses.networking.k8s.io", "networkpolicies.networking.k8s.io"], [CREATE]
+    )
+    mutate = None
+
+    def __init__(self) -> None:
+        self.validate = self._warn
+
+    def _warn(self, attributes: Attributes) -> None:
+        assert attributes.obj is not None
+        text = _TEXTS.get(attributes.kind.plural)
+        if text is None:
+            spec = attributes.obj["spec"]
+            text = service_warning(spec.get("type", ""), spec.get("clusterIP", ""))
+        if text:
+            attributes.request.warn(text)
+
 
 HEADLESS = "None"
 NODE_PORTS = range(30000, 32768)

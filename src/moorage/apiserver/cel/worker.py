@@ -41,7 +41,7 @@ from moorage.apiserver.cel.policy_scope import type_problems
 from moorage.apiserver.cel.program import CompileError
 from moorage.apiserver.cel.schema_checks import schema_problems
 from moorage.apiserver.cel.schema_rules import compile_schema, violations_of
-from moorage.linux.parent_death import die_with_parent
+from moorage.linux.own_process import die_with_parent
 
 MEMORY_BYTES = 512 << 20
 """The most address space of the process; at rest it has about 40 MiB."""

@@ -9,7 +9,6 @@ import msgspec
 
 from moorage.api.configuration import Secret, ServiceAccount
 from moorage.api.errors import NotFoundError
-from moorage.api.ingress_classes import IngressClass
 from moorage.api.names import Namespace
 from moorage.api.nodes import Node
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -17,7 +16,7 @@ from moorage.api.pods import Pod, PriorityClass
 from moorage.api.quotas import LimitRange, ResourceQuota
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from moorage.api.runtime_group import RuntimeClass
-from moorage.api.services import DEFAULT_NAME, IPAddress, Service, ServiceCIDR
+from moorage.api.services import DEFAULT_NAME, IngressClass, IPAddress, Service, ServiceCIDR
 from moorage.apiserver.registry.kind import Kind, Obj
 from moorage.apiserver.registry.kinds.core import NAMESPACE, SECRET, SERVICE_ACCOUNT
 from moorage.apiserver.registry.kinds.ingress import INGRESS_CLASS

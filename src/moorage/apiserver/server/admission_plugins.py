@@ -28,10 +28,9 @@ from moorage.apiserver.admission.default_classes import DefaultIngressClass, Def
 from moorage.apiserver.admission.default_tolerations import DefaultTolerationSeconds
 from moorage.apiserver.admission.host_ports import HostPortAdmission
 from moorage.apiserver.admission.limit_ranger import LimitRanger
-from moorage.apiserver.admission.missing_network import MissingNetwork
 from moorage.apiserver.admission.namespaces import NamespaceLifecycle
 from moorage.apiserver.admission.node_owned_objects import NodeOwnedObjects
-from moorage.apiserver.admission.node_restriction import NodeRestriction
+from moorage.apiserver.admission.node_restriction import NodeRestriction, TaintNewNodes
 from moorage.apiserver.admission.persistent_volume_claims import (
     PersistentVolumeClaimResize,
     StorageObjectInUseProtection,
@@ -56,8 +55,7 @@ from moorage.apiserver.admission.runtime_policies.class_quotas import RuntimeCla
 from moorage.apiserver.admission.runtime_policies.class_quotas import WriteUsed as WriteClassUsed
 from moorage.apiserver.admission.runtime_policies.sources import CustomReader, RuntimeFacts
 from moorage.apiserver.admission.service_account import ServiceAccountAdmission
-from moorage.apiserver.admission.service_addresses import ServiceAddresses
-from moorage.apiserver.admission.taint_nodes import TaintNewNodes
+from moorage.apiserver.admission.service_addresses import MissingNetwork, ServiceAddresses
 from moorage.apiserver.admission.webhooks import (
     CachedWebhooks,
     Dispatch,

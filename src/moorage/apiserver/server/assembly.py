@@ -50,8 +50,7 @@ from moorage.apiserver.endpoints.component_statuses import ComponentStatuses
 from moorage.apiserver.endpoints.connect import Connect
 from moorage.apiserver.endpoints.discovery import DiscoveryHandler
 from moorage.apiserver.endpoints.node_agents import NodeTls
-from moorage.apiserver.endpoints.oidc import IssuerPages
-from moorage.apiserver.endpoints.openapi import OpenApiPages
+from moorage.apiserver.endpoints.openapi import IssuerPages, OpenApiPages
 from moorage.apiserver.endpoints.patching import Patcher
 from moorage.apiserver.endpoints.proxy import Proxy
 from moorage.apiserver.endpoints.proxy.backends import service_authority

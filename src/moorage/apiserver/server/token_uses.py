@@ -14,10 +14,7 @@ from datetime import timedelta
 from typing import Final
 
 from moorage.api.clock import Clock
-from moorage.api.configuration import Secret
-from moorage.api.errors import AlreadyExistsError, NotFoundError, StatusError
-from moorage.api.logs import Log
-from moorage.api.token_secrets import (
+from moorage.api.configuration import (
     INVALID_SINCE,
     LAST_USED,
     TOKEN_KEY,
@@ -25,8 +22,11 @@ from moorage.api.token_secrets import (
     TRACKING_NAME,
     TRACKING_NAMESPACE,
     TYPE,
+    Secret,
     parse_day,
 )
+from moorage.api.errors import AlreadyExistsError, NotFoundError, StatusError
+from moorage.api.logs import Log
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.kinds.core import CONFIG_MAP, SECRET
 from moorage.apiserver.registry.objects import Objects

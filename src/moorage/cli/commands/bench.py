@@ -26,7 +26,7 @@ from moorage.inspect.class_bench import (
     table_columns,
 )
 from moorage.inspect.class_workloads import IMAGE, METRICS
-from moorage.runtimes.known_classes import check_classes, class_names
+from moorage.runtimes.classes import check_classes, class_names
 from moorage.wire.client.config import ClientConfig
 from moorage.wire.client.rest import Client
 

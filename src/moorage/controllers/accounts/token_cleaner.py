@@ -12,11 +12,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from moorage.api.clock import Clock, parse_time
-from moorage.api.configuration import Secret, ServiceAccount
-from moorage.api.errors import ConflictError, NotFoundError
-from moorage.api.logs import Log
-from moorage.api.pod_references import secret_names
-from moorage.api.token_secrets import (
+from moorage.api.configuration import (
     ACCOUNT_NAME,
     ACCOUNT_UID,
     INVALID_SINCE,
@@ -25,8 +21,13 @@ from moorage.api.token_secrets import (
     TRACKING_NAME,
     TRACKING_NAMESPACE,
     TYPE,
+    Secret,
+    ServiceAccount,
     parse_day,
 )
+from moorage.api.errors import ConflictError, NotFoundError
+from moorage.api.logs import Log
+from moorage.api.pod_references import secret_names
 from moorage.controllers.loop import Loop
 from moorage.controllers.requests import locked
 from moorage.wire.client.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from moorage.api.clock import Clock
-from moorage.api.configuration import Secret
+from moorage.api.configuration import ACCOUNT_NAME, ACCOUNT_UID, TYPE, Secret
 from moorage.api.errors import NotFoundError
-from moorage.api.token_secrets import ACCOUNT_NAME, ACCOUNT_UID, TYPE
 from moorage.controllers.informers import Informers
 from moorage.controllers.loop import Loop, key_if_present, latest
 from moorage.controllers.objects import SERVICE_ACCOUNTS

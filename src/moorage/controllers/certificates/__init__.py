@@ -3,9 +3,9 @@
 from moorage.controllers.certificates.cleaner import (
     certificate_cleaner,
     pod_certificate_request_cleaner,
+    trust_bundle_publisher,
 )
 from moorage.controllers.certificates.controller import CertificateController
-from moorage.controllers.certificates.trust_bundle import trust_bundle_publisher
 
 __all__ = [
     "CertificateController",

@@ -28,13 +28,13 @@ from moorage.controllers.persistentvolumes.claim_steps import (
     Wait,
     claim_step,
 )
-from moorage.controllers.persistentvolumes.local_volumes import (
+from moorage.controllers.persistentvolumes.provisioner import (
     OF_CLAIM,
     OF_VOLUME,
     Key,
     LocalVolumes,
+    is_internal,
 )
-from moorage.controllers.persistentvolumes.provisioning import is_internal
 from moorage.controllers.persistentvolumes.volume_steps import (
     FAILED,
     RELEASED,

@@ -15,7 +15,7 @@ from moorage.engine.oci.identity import Identity
 from moorage.linux.capabilities import NAMES
 from moorage.linux.cgroups import Cgroups, Layout
 from moorage.linux.host import Host, read_host
-from moorage.linux.oom import LOWEST_OOM_SCORE
+from moorage.linux.process_memory import LOWEST_OOM_SCORE
 from moorage.wire.cri import pb
 
 # Host facts that a container's `config.json` depends on, derived from the `Host` of the process.

@@ -10,7 +10,7 @@ from typing import Any
 
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci.context import HostFacts
-from moorage.linux.oom import LOWEST_OOM_SCORE
+from moorage.linux.process_memory import LOWEST_OOM_SCORE
 from moorage.wire.cri import pb
 
 SANDBOX_SHARES = 2

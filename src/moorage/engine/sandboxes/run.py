@@ -16,8 +16,9 @@ from pathlib import Path
 
 import msgspec
 
+from moorage.api.logs import Log
 from moorage.engine.cgroups import DEFAULT_PARENT
-from moorage.engine.containers.lifecycle import remove_container
+from moorage.engine.containers.lifecycle import guest_kills, remove_container
 from moorage.engine.context import EngineContext
 from moorage.engine.drivers import handler_traits, with_cgroup_driver
 from moorage.engine.errors import FailedError, InvalidError
@@ -27,7 +28,6 @@ from moorage.engine.oci import verify_sandbox_namespaces
 from moorage.engine.paths import EnginePaths
 from moorage.engine.records import SandboxRecord
 from moorage.engine.sandboxes.infra import ROOTFS, delete_infra, start_infra, warn_of_guest
-from moorage.engine.sandboxes.infra_watch import watch_infra
 from moorage.engine.sandboxes.namespaces import (
     create_namespaces,
     create_pod_cgroup,
@@ -39,6 +39,26 @@ from moorage.engine.sandboxes.stop import stop_pod_sandbox
 from moorage.linux.mounts import unmount_all
 from moorage.linux.trust import distrust
 from moorage.wire.cri import pb
+
+# Infra process exit: a sandbox whose infra process exits by itself is stopped.
+
+log = Log(__name__)
+
+
+async def watch_infra(context: EngineContext, sandbox: Sandbox) -> None:
+    """Wait for the exit of a sandbox's infra process; stop the sandbox if that was unexpected.
+
+    Its containers cannot run on without their PID namespace or virtual machine.
+    """
+    await context.adapter(sandbox).wait(sandbox.task(context.paths))
+    async with sandbox.lock:
+        # StopPodSandbox holds the lock while it deletes the infra process.
+        is_unexpected = sandbox.record.is_ready
+    if is_unexpected and context.inventory.sandboxes.get(sandbox.id) is sandbox:
+        reason = "OOMKilled" if await guest_kills(context, sandbox) else "exited"
+        log.info("infra process exited, stopping the sandbox", sandbox=sandbox.id, reason=reason)
+        await stop_pod_sandbox(context, sandbox)
+
 
 # RemovePodSandbox: stop the sandbox, then remove its containers, cgroup, directories and record.
 #

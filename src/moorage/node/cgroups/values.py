@@ -23,7 +23,7 @@ from moorage.node.config.container import (
     quota_us,
     shares,
 )
-from moorage.node.pod_facts.qos import pod_qos_class
+from moorage.node.pod_facts.containers import pod_qos_class
 from moorage.runtimeclass import pod_limits, pod_requests
 
 UNLIMITED = -1

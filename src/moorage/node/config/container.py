@@ -21,9 +21,8 @@ from moorage.node.config.errors import ConfigError
 from moorage.node.config.namespaces import namespaces
 from moorage.node.config.security import ImageUser, SecurityDefaults, container_security
 from moorage.node.paths import container_log
-from moorage.node.pod_facts.containers import sidecars
+from moorage.node.pod_facts.containers import pod_qos_class, sidecars
 from moorage.node.pod_facts.labels import AnyContainer, container_annotations, container_labels
-from moorage.node.pod_facts.qos import pod_qos_class
 from moorage.runtimeclass import pod_limits
 from moorage.runtimeclass.overhead import pod_requests_without_overhead
 from moorage.wire.cri import pb

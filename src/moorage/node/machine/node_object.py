@@ -22,13 +22,13 @@ from moorage.node.machine.engine_health import EngineHealth
 from moorage.node.machine.facts import MachineFacts
 from moorage.node.machine.node_status import (
     PRESSURE_EVENTS,
+    NodeShutdown,
     NodeStatusInputs,
     extended_resources,
     images_of,
     node_status,
 )
 from moorage.node.machine.pressure import NodePressure
-from moorage.node.machine.shutdown import NodeShutdown
 from moorage.node.notifier import Notifier
 from moorage.node.options import NodeOptions
 from moorage.node.runtime.engine import Engine

@@ -9,10 +9,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+import msgspec
+
 from moorage.api.containers import Container
-from moorage.api.pods import PodSpec
+from moorage.api.pods import Pod, PodSpec
+from moorage.api.qos import qos_class
 from moorage.node.pod_facts.labels import AnyContainer
 from moorage.runtimeclass.overhead import is_sidecar
+
+# QoS class of a pod. Source: core/v1 PodStatus `qosClass`; kubelet `GetPodQOS`.
+
+
+def pod_qos_class(pod: Pod) -> str:
+    """Return the pod's QoS class: as the API server stored it, else computed."""
+    return pod.status.qos_class or qos_class(msgspec.to_builtins(pod.spec))
+
 
 # Pod phases. Source: core/v1 PodPhase.
 

@@ -18,7 +18,7 @@ from moorage.api.qos import BEST_EFFORT
 from moorage.api.quantity import Quantity, add_resources, to_texts
 from moorage.api.resource_names import is_extended
 from moorage.node.config.sandbox import dotted
-from moorage.node.pod_facts.qos import pod_qos_class
+from moorage.node.pod_facts.containers import pod_qos_class
 from moorage.node.pod_facts.sources import is_critical, is_static
 from moorage.node.pressure.thresholds import MEMORY_PRESSURE
 from moorage.node.pressure.tracking import condition_message

@@ -22,8 +22,8 @@ from moorage.api.quantity import Quantity
 from moorage.linux.atomic_file import replace_file
 from moorage.node.cgroups.values import UNLIMITED, CgroupValues
 from moorage.node.paths import NodePaths
+from moorage.node.pod_facts.containers import pod_qos_class
 from moorage.node.pod_facts.labels import Given
-from moorage.node.pod_facts.qos import pod_qos_class
 from moorage.node.pod_facts.resources import (
     RESIZABLE,
     RESTART_CONTAINER,

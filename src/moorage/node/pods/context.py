@@ -10,8 +10,8 @@ from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.images.pulling import ImagePuller
 from moorage.node.log_rotation import LogKeeper
 from moorage.node.machine.engine_health import EngineHealth
+from moorage.node.machine.node_status import NodeShutdown
 from moorage.node.machine.pressure import NodePressure
-from moorage.node.machine.shutdown import NodeShutdown
 from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths

@@ -16,10 +16,9 @@ from moorage.api.durations import format_duration
 from moorage.api.logs import Log
 from moorage.api.pods import Pod, PodStatus
 from moorage.node.notifier import Notifier
-from moorage.node.pod_facts.containers import PENDING, RUNNING, TERMINAL, member
+from moorage.node.pod_facts.containers import PENDING, RUNNING, TERMINAL, member, pod_qos_class
 from moorage.node.pod_facts.errors import SyncError, TeardownError
 from moorage.node.pod_facts.grace import EVICTION_GRACE_S
-from moorage.node.pod_facts.qos import pod_qos_class
 from moorage.node.pod_facts.sources import format_pod, is_critical
 from moorage.node.pods.actions import PodActions
 from moorage.node.pods.allocations import AllocationRecord, Resize

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from moorage.runtimes.class_users import class_users, users_by_class
+from moorage.runtimes.classes import class_users, users_by_class
 from moorage.runtimes.installing.downloads import RuntimeInstallationError
 from moorage.runtimes.installing.plan import is_installed
 from moorage.wire.client.resources import RUNTIME_CLASSES

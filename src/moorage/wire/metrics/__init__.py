@@ -16,9 +16,8 @@ from moorage.wire.metrics.families import (
     HistogramSeries,
     exposition,
 )
-from moorage.wire.metrics.process import process_families
 from moorage.wire.metrics.queues import QueueMetrics, QueueSeries, counting_queues, series_of
-from moorage.wire.metrics.requests import RequestMetrics
+from moorage.wire.metrics.requests import RequestMetrics, process_families
 
 __all__ = [
     "CONTENT_TYPE",

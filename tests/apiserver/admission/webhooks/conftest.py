@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cluster.access.certificates import Authority
+from moorage.cluster.access.identities import Authority
 from tests.apiserver.webhook_server import WebhookServer, webhooks
 
 

@@ -18,7 +18,7 @@ from aiohttp import web
 from moorage.apiserver.endpoints.node_agents import ServerAddress
 from moorage.apiserver.endpoints.proxy import forward
 from moorage.apiserver.endpoints.proxy.backends import Backend
-from moorage.cluster.access.certificates import Subject
+from moorage.cluster.access.identities import Subject
 from tests.apiserver.running_server import Running, serving
 
 NODE = "/api/v1/nodes/n1"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from moorage.engine.oci.capabilities import DEFAULT
 from moorage.engine.oci.seccomp import SeccompProfiles, built_in_profile
-from moorage.engine.oci.seccomp.syscalls import ALLOWED, ARCHITECTURES, BY_CAPABILITY, BY_MACHINE
+from moorage.engine.oci.seccomp.profile import ALLOWED, ARCHITECTURES, BY_CAPABILITY, BY_MACHINE
 from moorage.linux.capabilities import NAMES
 
 KERNEL = (6, 1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from moorage.engine.oci.seccomp import built_in_profile, syscalls
+from moorage.engine.oci.seccomp import built_in_profile
+from moorage.engine.oci.seccomp import profile as syscalls
 from moorage.linux.capabilities import NAMES
 from tests.recording import assert_recorded, digest
 

@@ -22,7 +22,6 @@ from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.request import Attributes
 from moorage.runtimeclass.class_choice import binding_needs
 from moorage.runtimeclass.demands import demanded_features
-from moorage.runtimeclass.exemptions import is_exempt
 from moorage.runtimeclass.needs import Needs
 from moorage.runtimeclass.placing import (
     has_gate,
@@ -34,6 +33,7 @@ from moorage.runtimeclass.placing import (
     require_labels,
     state_held_for,
 )
+from moorage.runtimeclass.policies import is_exempt
 from moorage.runtimeclass.validation import is_implicit
 
 _STATUS = "status"

@@ -36,11 +36,10 @@ from moorage.runtimeclass.class_choice import (
 )
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.demands import demands
-from moorage.runtimeclass.exemptions import is_exempt
 from moorage.runtimeclass.isolation import LEVELS
 from moorage.runtimeclass.needs import NeedsError, needs_of
 from moorage.runtimeclass.pod_review import Objection, review_demands, review_name, review_pod
-from moorage.runtimeclass.policies import OTHERS
+from moorage.runtimeclass.policies import OTHERS, is_exempt
 from moorage.runtimeclass.validation import LEGACY, is_implicit
 from moorage.runtimeclass.workloads import TEMPLATES, template_of
 

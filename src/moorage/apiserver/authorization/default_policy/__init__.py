@@ -1,10 +1,10 @@
 """Default RBAC policy: the roles and bindings that every cluster has, as tables."""
 
-from moorage.apiserver.authorization.default_policy.component_roles import COMPONENT_ROLES
 from moorage.apiserver.authorization.default_policy.controller_roles import CONTROLLER_ROLES
 from moorage.apiserver.authorization.default_policy.user_roles import (
     AGGREGATED,
     BINDINGS,
+    COMPONENT_ROLES,
     NAMESPACED_BINDINGS,
     NAMESPACED_ROLES,
     OWN_AGGREGATED,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from moorage.api import names
 from moorage.api.errors import FieldError
-from moorage.api.ingress_classes import CLASS_ANNOTATION, IS_DEFAULT
+from moorage.api.services import CLASS_ANNOTATION, IS_DEFAULT
 from moorage.apiserver.registry.columns.cells import NONE
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, marked_name, printer
 from moorage.apiserver.registry.declare.defaults import defaults
